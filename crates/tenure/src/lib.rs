@@ -1,1 +1,41 @@
-//! Placeholder.
+//! Distributed locks on Redis that never lie about who holds what.
+#![doc = include_str!("docs/tour.md")]
+
+mod belief;
+pub mod blocking;
+mod client;
+mod core;
+mod engine;
+mod error;
+mod guard;
+mod hold;
+mod holder;
+mod lease;
+mod lock;
+mod moment;
+mod name;
+mod owner;
+mod settings;
+mod stats;
+mod store;
+mod url;
+
+pub use tokio_util::sync::CancellationToken;
+
+pub use crate::client::{Builder, Tenure};
+pub use crate::error::{Advice, Error, ErrorKind, Result};
+pub use crate::guard::{Guard, LostReason, Released, Standing};
+pub use crate::holder::{ClientRecord, Holder, LeaseRecord};
+pub use crate::lease::{ClientId, Fence, Lease, LeaseId, TTL_MAX, TTL_MIN};
+pub use crate::lock::Lock;
+pub use crate::moment::{ManualClock, Moment};
+pub use crate::name::{LockName, NAME_BYTES_MAX};
+pub use crate::owner::Owner;
+pub use crate::stats::StatsSnapshot;
+
+pub mod redis {
+    //! Redis for what stands beside locks: connect, run a command or a script, block on a
+    //! connection of your own, know the server's run id. The stores themselves use it.
+
+    pub use crate::store::redis::{Client, Command, Dedicated, Script, Value};
+}

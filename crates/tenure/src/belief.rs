@@ -1,0 +1,221 @@
+//! What a holder may believe about its lease, and until when.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::guard::{LostReason, Standing};
+use crate::lease::{Fence, Lease, believed_until};
+use crate::moment::Moment;
+use crate::store::Held;
+
+/// The belief in one lease: shared by the guards of a chain and the watchdog.
+///
+/// | state | `is_valid` | leaves it by |
+/// |---|---|---|
+/// | held | until the deadline | a failed renewal → suspect; loss → lost; release → ended |
+/// | suspect | until the deadline | a renewal → held; loss → lost; release → ended |
+/// | lost | no | never: a late good answer does not raise the dead |
+/// | ended | no | never |
+#[derive(Debug)]
+pub(crate) struct Belief {
+    /// Identifies the lease inside its client.
+    pub(crate) number: u64,
+    pub(crate) held: Held,
+    pub(crate) fence: Fence,
+    pub(crate) acquired_at: Moment,
+    /// Whether the watchdog renews it.
+    pub(crate) renewed: bool,
+    pub(crate) max_hold: Option<Duration>,
+    /// Nanoseconds of the clock. Atomic, because `is_valid` is asked in hot loops.
+    deadline: AtomicU64,
+    state: Mutex<State>,
+    lost: CancellationToken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Held,
+    Suspect,
+    Lost(LostReason),
+    Ended,
+}
+
+impl Belief {
+    pub(crate) fn new(
+        number: u64,
+        held: Held,
+        fence: Fence,
+        sent_at: Moment,
+        renewed: bool,
+        max_hold: Option<Duration>,
+    ) -> Self {
+        let deadline = believed_until(sent_at, held.ttl);
+        Self {
+            number,
+            held,
+            fence,
+            acquired_at: sent_at,
+            renewed,
+            max_hold,
+            deadline: AtomicU64::new(deadline.as_nanos()),
+            state: Mutex::new(State::Held),
+            lost: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        Moment::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// When the holder must stop even though its lease could be renewed.
+    pub(crate) fn max_hold_at(&self) -> Option<Moment> {
+        self.max_hold.map(|max_hold| self.acquired_at + max_hold)
+    }
+
+    /// When the lease has certainly ended in the store, if nobody renews it.
+    pub(crate) fn ends_before(&self) -> Moment {
+        self.deadline() + self.held.ttl / 10 + Duration::from_millis(100)
+    }
+
+    pub(crate) fn remaining(&self, now: Moment) -> Duration {
+        match *self.state() {
+            State::Held | State::Suspect => self.believable_until().saturating_since(now),
+            State::Lost(_) | State::Ended => Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn standing(&self, now: Moment) -> Standing {
+        match *self.state() {
+            State::Lost(_) | State::Ended => Standing::Lost,
+            _ if now >= self.believable_until() => Standing::Lost,
+            State::Held => Standing::Held,
+            State::Suspect => Standing::Suspect,
+        }
+    }
+
+    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+        match *self.state() {
+            State::Lost(reason) => Some(reason),
+            State::Held | State::Suspect | State::Ended => None,
+        }
+    }
+
+    pub(crate) fn lost_token(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    /// The store gave a full ttl at a moment after `sent_at`.
+    pub(crate) fn extend(&self, sent_at: Moment) {
+        let mut state = self.state();
+        if matches!(*state, State::Held | State::Suspect) {
+            *state = State::Held;
+            let deadline = believed_until(sent_at, self.held.ttl).as_nanos();
+            self.deadline.fetch_max(deadline, Ordering::AcqRel);
+        }
+    }
+
+    /// A renewal got no useful answer. The deadline stays.
+    pub(crate) fn doubt(&self) {
+        let mut state = self.state();
+        if *state == State::Held {
+            *state = State::Suspect;
+        }
+    }
+
+    /// The lease is gone; true if that is news.
+    pub(crate) fn lose(&self, reason: LostReason) -> bool {
+        let mut state = self.state();
+        let news = matches!(*state, State::Held | State::Suspect);
+        if news {
+            *state = State::Lost(reason);
+            drop(state);
+            self.lost.cancel();
+        }
+        news
+    }
+
+    /// The holder lets go. True if it had not before.
+    pub(crate) fn end(&self) -> bool {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut *state, State::Ended);
+        before != State::Ended
+    }
+
+    pub(crate) fn lease(&self) -> Lease {
+        Lease {
+            name: self.held.name.clone(),
+            id: self.held.id.clone(),
+            fence: self.fence,
+            ttl: self.held.ttl,
+        }
+    }
+
+    fn believable_until(&self) -> Moment {
+        let deadline = self.deadline();
+        self.max_hold_at()
+            .map_or(deadline, |max_hold_at| max_hold_at.min(deadline))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{ClientId, LeaseId};
+    use crate::name::LockName;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn belief(sent_at: Moment) -> Belief {
+        let held = Held {
+            name: LockName::new("n").unwrap(),
+            id: LeaseId::fresh(&ClientId::fresh(), 1, TTL),
+            ttl: TTL,
+            has_meta: false,
+        };
+        Belief::new(1, held, Fence::new(1), sent_at, true, None)
+    }
+
+    #[test]
+    fn h17_belief_ends_by_the_clock_alone() {
+        let start = Moment::from_nanos(1_000);
+        let belief = belief(start);
+        assert_eq!(belief.standing(start + TTL / 2), Standing::Held);
+        // A suspend makes the clock jump: no timer ran, and still nothing is believed.
+        assert_eq!(belief.standing(start + TTL), Standing::Lost);
+        assert_eq!(belief.remaining(start + TTL), Duration::ZERO);
+    }
+
+    #[test]
+    fn h11_a_late_answer_does_not_raise_the_dead() {
+        let start = Moment::from_nanos(1_000);
+        let belief = belief(start);
+        assert!(belief.lose(LostReason::Expired));
+        belief.extend(start + TTL);
+        assert_eq!(belief.standing(start + TTL), Standing::Lost);
+        assert!(!belief.lose(LostReason::Gone), "lost once is enough");
+        assert_eq!(belief.lost_reason(), Some(LostReason::Expired));
+    }
+
+    #[test]
+    fn only_a_good_answer_moves_the_deadline() {
+        let start = Moment::from_nanos(1_000);
+        let belief = belief(start);
+        let before = belief.deadline();
+        belief.doubt();
+        assert_eq!(belief.deadline(), before);
+        assert_eq!(belief.standing(start), Standing::Suspect);
+        belief.extend(start + TTL / 3);
+        assert_eq!(belief.deadline(), before + TTL / 3);
+        assert_eq!(belief.standing(start + TTL / 3), Standing::Held);
+        // An answer to an older request changes nothing.
+        belief.extend(start);
+        assert_eq!(belief.deadline(), before + TTL / 3);
+    }
+}

@@ -1,0 +1,278 @@
+//! The same for programs without an async runtime.
+//!
+//! Each thread is an owner of its own: taking a lock twice on one thread just works, and the lock
+//! is free when both guards are gone.
+//!
+//! ```
+//! use tenure::blocking::Tenure;
+//!
+//! # fn main() -> Result<(), tenure::Error> {
+//! let tenure = Tenure::connect("memory://")?;
+//! let guard = tenure.lock("order:1001").acquire()?;
+//! println!("fence {}", guard.fence());
+//! guard.release()?;
+//! # Ok(()) }
+//! ```
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::guard::{LostReason, Released};
+use crate::holder::{ClientRecord, Holder};
+use crate::lease::{ClientId, Lease, LeaseId};
+use crate::owner::Holds;
+use crate::stats::StatsSnapshot;
+
+/// How long the last handle waits for releases that are on their way.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// This thread as an owner, for each client it has used.
+    static OWNERS: RefCell<HashMap<ClientId, ThreadOwner>> = RefCell::default();
+}
+
+/// What this thread holds of one client. It does not keep the client alive.
+struct ThreadOwner {
+    handle: Weak<Handle>,
+    holds: Arc<Holds>,
+}
+
+/// A client of one store, for programs without an async runtime.
+///
+/// Cheap to clone. When the last handle and guard are gone, it waits at most a second for releases
+/// that are still on their way, so that a program may drop its guards and end.
+#[derive(Clone)]
+pub struct Tenure {
+    handle: Arc<Handle>,
+}
+
+/// A lock of some name, as seen from the thread that asked for it.
+#[derive(Clone)]
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct Lock {
+    lock: crate::Lock,
+    handle: Arc<Handle>,
+}
+
+/// A held lock. See [`tenure::Guard`](crate::Guard), whose answers it gives too.
+#[must_use = "if unused, the lock is released at once"]
+pub struct Guard {
+    // Before `handle`, so that its release is on its way when the handle waits for it.
+    guard: crate::Guard,
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    tenure: crate::Tenure,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.tenure.core().pending.wait_blocking(FAREWELL_MAX);
+    }
+}
+
+impl Tenure {
+    /// Connects. See [`tenure::Tenure::connect`](crate::Tenure::connect).
+    pub fn connect(url: impl AsRef<str>) -> Result<Self> {
+        Self::connect_with(crate::Tenure::builder(url))
+    }
+
+    /// Connects with other settings than the default ones.
+    pub fn connect_with(builder: crate::Builder) -> Result<Self> {
+        let tenure = block_on(builder.connect())?;
+        Ok(Self {
+            handle: Arc::new(Handle { tenure }),
+        })
+    }
+
+    /// A lock of this name, which this thread may re-enter.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        let tenure = &self.handle.tenure;
+        let holds = OWNERS.with_borrow_mut(|owners| {
+            // Of clients that are gone: nobody else would take them away.
+            owners.retain(|_, owner| owner.handle.strong_count() > 0);
+            let owner = owners.entry(tenure.id()).or_insert_with(|| ThreadOwner {
+                handle: Arc::downgrade(&self.handle),
+                holds: Arc::default(),
+            });
+            Arc::clone(&owner.holds)
+        });
+        let lock = tenure.lock_of(name.as_ref(), holds);
+        Lock {
+            lock,
+            handle: Arc::clone(&self.handle),
+        }
+    }
+
+    /// Takes up a detached lease. See [`tenure::Tenure::adopt`](crate::Tenure::adopt).
+    pub fn adopt(&self, lease: Lease) -> Result<Guard> {
+        let guard = block_on(self.handle.tenure.adopt(lease))?;
+        Ok(Guard {
+            guard,
+            handle: Arc::clone(&self.handle),
+        })
+    }
+
+    /// Ends somebody else's lease. See
+    /// [`tenure::Tenure::force_release`](crate::Tenure::force_release).
+    pub fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
+        block_on(self.handle.tenure.force_release(name, id))
+    }
+
+    /// What the clients of this store say of themselves. See
+    /// [`tenure::Tenure::clients`](crate::Tenure::clients).
+    pub fn clients(&self) -> Result<Vec<ClientRecord>> {
+        block_on(self.handle.tenure.clients())
+    }
+
+    /// Releases everything held. See [`tenure::Tenure::shutdown`](crate::Tenure::shutdown).
+    pub fn shutdown(&self, limit: Duration) -> Vec<Lease> {
+        block_on(self.handle.tenure.shutdown(limit))
+    }
+
+    /// What this client has counted.
+    pub fn stats(&self) -> StatsSnapshot {
+        self.handle.tenure.stats()
+    }
+}
+
+impl Lock {
+    /// See [`tenure::Lock::ttl`](crate::Lock::ttl).
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.change(|lock| lock.ttl(ttl))
+    }
+
+    /// See [`tenure::Lock::fixed`](crate::Lock::fixed).
+    pub fn fixed(self, length: Duration) -> Self {
+        self.change(|lock| lock.fixed(length))
+    }
+
+    /// See [`tenure::Lock::max_hold`](crate::Lock::max_hold).
+    pub fn max_hold(self, length: Duration) -> Self {
+        self.change(|lock| lock.max_hold(length))
+    }
+
+    /// See [`tenure::Lock::meta`](crate::Lock::meta).
+    pub fn meta(self, field: impl Into<String>, value: impl Into<String>) -> Self {
+        self.change(|lock| lock.meta(field, value))
+    }
+
+    /// Waits for the lock. See [`tenure::Lock::acquire`](crate::Lock::acquire).
+    pub fn acquire(&self) -> Result<Guard> {
+        block_on(self.lock.acquire()).map(|guard| self.guard(guard))
+    }
+
+    /// Waits for at most `limit`. See [`tenure::Lock::acquire_within`](crate::Lock::acquire_within).
+    pub fn acquire_within(&self, limit: Duration) -> Result<Guard> {
+        block_on(self.lock.acquire_within(limit)).map(|guard| self.guard(guard))
+    }
+
+    /// Takes the lock if it is free. See [`tenure::Lock::try_acquire`](crate::Lock::try_acquire).
+    pub fn try_acquire(&self) -> Result<Option<Guard>> {
+        let guard = block_on(self.lock.try_acquire())?;
+        Ok(guard.map(|guard| self.guard(guard)))
+    }
+
+    /// Who holds the lock. See [`tenure::Lock::holder`](crate::Lock::holder).
+    pub fn holder(&self) -> Result<Option<Holder>> {
+        block_on(self.lock.holder())
+    }
+
+    /// Whether somebody holds the lock at this moment.
+    pub fn is_locked(&self) -> Result<bool> {
+        block_on(self.lock.is_locked())
+    }
+
+    fn change(mut self, change: impl FnOnce(crate::Lock) -> crate::Lock) -> Self {
+        self.lock = change(self.lock);
+        self
+    }
+
+    fn guard(&self, guard: crate::Guard) -> Guard {
+        Guard {
+            guard,
+            handle: Arc::clone(&self.handle),
+        }
+    }
+}
+
+impl Guard {
+    /// Makes sure that at least `need` is left. See [`tenure::Guard::ensure`](crate::Guard::ensure).
+    pub fn ensure(&self, need: Duration) -> Result<()> {
+        block_on(self.guard.ensure(need))
+    }
+
+    /// Blocks until the lock is no longer held. See [`tenure::Guard::lost`](crate::Guard::lost).
+    pub fn wait_lost(&self) -> LostReason {
+        block_on(self.guard.lost())
+    }
+
+    /// Lets go of the lock. See [`tenure::Guard::release`](crate::Guard::release).
+    pub fn release(self) -> Result<Released> {
+        block_on(self.guard.release())
+    }
+
+    /// Gives the lease away, unrenewed. See [`tenure::Guard::detach`](crate::Guard::detach).
+    pub fn detach(self) -> Result<Lease> {
+        let Self { guard, handle } = self;
+        let lease = guard.detach();
+        drop(handle);
+        lease
+    }
+}
+
+impl Deref for Guard {
+    type Target = crate::Guard;
+
+    fn deref(&self) -> &crate::Guard {
+        &self.guard
+    }
+}
+
+impl fmt::Debug for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.handle.tenure, f)
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.lock, f)
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.guard, f)
+    }
+}
+
+/// Waits for a future on this thread. Tenure's own futures need nothing more: what they wait for
+/// happens on the client's background thread.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

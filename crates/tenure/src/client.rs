@@ -1,0 +1,285 @@
+//! The entry: a client of one store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::{Client, Core};
+use crate::engine::attempt::Granted;
+use crate::engine::{Engine, cleaner, record};
+use crate::belief::Belief;
+use crate::error::{Error, Result};
+use crate::guard::{Guard, LostReason, Released};
+use crate::hold::Hold;
+use crate::holder::ClientRecord;
+use crate::lease::{ClientId, Lease, LeaseId, check_ttl};
+use crate::lock::Lock;
+use crate::moment::{Clock, ManualClock};
+use crate::name::LockName;
+use crate::owner::{Holds, Owner};
+use crate::settings::Settings;
+use crate::stats::{Stats, StatsSnapshot};
+use crate::store::memory::MemoryStore;
+use crate::store::redis::RedisStore;
+use crate::store::{Failure, Held, Renewed, Store};
+use crate::url::Target;
+
+/// A client of one store. Cheap to clone; all clones are the same client.
+///
+/// It owns a background thread that renews, releases and wakes. The thread ends when the last
+/// clone, lock and guard are gone.
+#[derive(Clone)]
+pub struct Tenure {
+    client: Arc<Client>,
+}
+
+/// The settings of a client, before it connects.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct Builder {
+    url: String,
+    settings: Settings,
+    clock: Clock,
+}
+
+impl Tenure {
+    /// Connects to the store that `url` names: `redis://`, `rediss://`, `valkey://`, `unix://`,
+    /// a bare `host:port`, or `memory://`.
+    ///
+    /// | URL | is |
+    /// |---|---|
+    /// | `redis://user:password@host:6379/0` | one Redis server, 7.0 or newer |
+    /// | `rediss://host?ca=/ca.pem&cert=/client.pem&key=/client.key` | the same over TLS |
+    /// | `unix:///run/redis.sock?db=0&user=me&pass=secret` | the same over a socket |
+    /// | `memory://` | a store of this client alone |
+    /// | `memory://name` | a store shared by all clients of this process that name it |
+    ///
+    /// # Errors
+    ///
+    /// If the URL is wrong, the server cannot be reached within 5 s, refuses us, or is too old.
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
+        Self::builder(url).connect().await
+    }
+
+    /// Begins to connect with other settings than the default ones.
+    pub fn builder(url: impl AsRef<str>) -> Builder {
+        Builder {
+            url: url.as_ref().to_owned(),
+            settings: Settings::default(),
+            clock: Clock::Boot,
+        }
+    }
+
+    /// A lock of this name. Each acquisition is on its own: to re-enter a lock, take it through
+    /// an [`owner`](Tenure::owner).
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(Arc::clone(&self.client), name.as_ref(), None)
+    }
+
+    /// Somebody new, who may re-enter the locks it holds.
+    pub fn owner(&self) -> Owner {
+        Owner::new(Arc::clone(&self.client))
+    }
+
+    /// Takes up a lease that was [detached](Guard::detach), in this or in another process.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if it has ended meanwhile.
+    pub async fn adopt(&self, lease: Lease) -> Result<Guard> {
+        self.client.check_open()?;
+        let client = Arc::clone(&self.client);
+        let adopting = async move {
+            let granted = renew_to_adopt(&client.core, lease).await?;
+            Ok(Guard::new(Arc::new(Hold::new(client, granted))))
+        };
+        self.client.engine.run(adopting).await?
+    }
+
+    /// Ends a lease that somebody else holds: for administrators. The holder learns of it at once
+    /// if it has held the lock for a second, otherwise at its next renewal.
+    ///
+    /// Needs the lease's id, as [`Lock::holder`] shows it, so that it cannot hit a later holder.
+    pub async fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
+        let held = Held {
+            name: LockName::new(name)?,
+            id: id.clone(),
+            ttl: id.ttl().unwrap_or(self.client.core.settings.ttl),
+            has_meta: true,
+        };
+        self.client.check_open()?;
+        let core = Arc::clone(&self.client.core);
+        let until = core.clock.now() + core.settings.unreachable_after;
+        let releasing = async move { cleaner::release(&core, &held, until).await };
+        self.client.engine.run(releasing).await?
+    }
+
+    /// What the clients of this store say of themselves: what they hold, and who waits.
+    ///
+    /// Listed are leases held for half a second or longer. Locks taken by other libraries are
+    /// not: ask for those by name, with [`Lock::holder`].
+    pub async fn clients(&self) -> Result<Vec<ClientRecord>> {
+        self.client.check_open()?;
+        let core = Arc::clone(&self.client.core);
+        let limit = core.clock.now() + core.settings.unreachable_after;
+        let reading = async move { record::read(&core, None, limit).await };
+        let records = self.client.engine.run(reading).await?;
+        records.map_err(|failure| failure.error)
+    }
+
+    /// Releases everything this client holds, ends all waiting, and returns the leases that could
+    /// not be released within `limit`. Guards are lost with [`LostReason::Shutdown`], and further
+    /// calls fail with [`ErrorKind::Closed`](crate::ErrorKind::Closed).
+    pub async fn shutdown(&self, limit: Duration) -> Vec<Lease> {
+        let core = Arc::clone(&self.client.core);
+        let closing = async move { core.shut_down(limit).await };
+        self.client.engine.run(closing).await.unwrap_or_default()
+    }
+
+    /// What this client has counted since it was connected.
+    pub fn stats(&self) -> StatsSnapshot {
+        self.client.core.stats.snapshot()
+    }
+
+    /// The identity of this client, which its leases and its record carry.
+    pub fn id(&self) -> ClientId {
+        self.client.core.id
+    }
+
+    /// A lock that whoever keeps `holds` may re-enter.
+    pub(crate) fn lock_of(&self, name: &str, holds: Arc<Holds>) -> Lock {
+        Lock::new(Arc::clone(&self.client), name, Some(holds))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.client.core
+    }
+}
+
+impl fmt::Debug for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenure")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// How long leases last without renewal, where a lock does not say otherwise: 100 ms to 24 h,
+    /// 30 s by default.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// How long a call goes on trying while the server cannot be reached: 5 s by default. Shorter:
+    /// callers learn sooner. Longer: they survive a restart of the server.
+    pub fn unreachable_after(mut self, limit: Duration) -> Self {
+        self.settings.unreachable_after = limit;
+        self
+    }
+
+    /// What this client is called where holders are listed, for example the service's name.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.settings.name = Some(name.into());
+        self
+    }
+
+    /// A clock that a test moves. Only for the memory store: a server has its own.
+    pub fn clock(mut self, clock: &ManualClock) -> Self {
+        self.clock = Clock::Manual(clock.clone());
+        self
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tenure::connect`], and if a setting is out of its limits.
+    pub async fn connect(self) -> Result<Tenure> {
+        check_ttl("ttl", self.settings.ttl)?;
+        let target = Target::parse(&self.url)?;
+        let engine = Engine::start()?;
+        let stats = Arc::new(Stats::default());
+        let (settings, clock) = (self.settings, self.clock);
+        let on_engine = engine.clone();
+        let connecting = async move {
+            let store = open(target, &settings, &clock, &stats).await?;
+            Ok(Client::start(on_engine, settings, clock, store, stats))
+        };
+        let client = engine.run(connecting).await??;
+        Ok(Tenure { client })
+    }
+}
+
+async fn open(
+    target: Target,
+    settings: &Settings,
+    clock: &Clock,
+    stats: &Arc<Stats>,
+) -> Result<Arc<dyn Store>> {
+    match target {
+        Target::Memory { name: None } => Ok(MemoryStore::private(clock.clone())),
+        Target::Memory { name: Some(name) } => Ok(MemoryStore::shared(&name, clock.clone())),
+        Target::Redis(target) => {
+            if matches!(clock, Clock::Manual(_)) {
+                return Err(Error::invalid_setting(
+                    "the clock",
+                    "manual",
+                    "a server has a clock of its own: use `memory://`",
+                ));
+            }
+            let limit = clock.now() + settings.unreachable_after;
+            let store = RedisStore::new(target, Arc::clone(stats));
+            loop {
+                match store.reach(limit).await {
+                    Ok(()) => return Ok(store),
+                    Err(failure) if failure.transient && clock.now() < limit => {
+                        clock
+                            .sleep_until(clock.now() + Duration::from_millis(100))
+                            .await;
+                    }
+                    Err(failure) => return Err(failure.error),
+                }
+            }
+        }
+    }
+}
+
+/// Renews a detached lease, which proves that it is still there.
+async fn renew_to_adopt(core: &Core, lease: Lease) -> Result<Granted> {
+    let limit = core.clock.now() + core.settings.unreachable_after;
+    let held = Held {
+        name: lease.name,
+        id: lease.id,
+        ttl: lease.ttl,
+        // Not known here; renewing metadata that does not exist changes nothing.
+        has_meta: true,
+    };
+    loop {
+        match core.store.renew(&held, false, limit).await {
+            Ok(Renewed::Until { sent_at }) => {
+                let number = core.next_lease_number();
+                let belief = Belief::new(number, held, lease.fence, sent_at, true, None);
+                return Ok(Granted {
+                    belief: Arc::new(belief),
+                    landing: None,
+                });
+            }
+            Ok(Renewed::NotHeld(not_held)) => {
+                let reason = match not_held.taken_by {
+                    Some(_) => LostReason::Taken,
+                    None => LostReason::Gone,
+                };
+                return Err(Error::lost(&held.name, reason));
+            }
+            Err(Failure {
+                transient: true, ..
+            }) if core.clock.now() < limit => {
+                let pause = core.clock.now() + Duration::from_millis(50);
+                core.clock.sleep_until(pause).await;
+            }
+            Err(failure) => return Err(failure.error),
+        }
+    }
+}

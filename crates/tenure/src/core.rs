@@ -1,0 +1,240 @@
+//! What the parts of one client share: its store, its clock, its leases, its waiters.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::belief::Belief;
+use crate::engine::attempt::Granted;
+use crate::engine::line::Lines;
+use crate::engine::pending::Pending;
+use crate::engine::watchdog::{self, Watchdog};
+use crate::engine::{Engine, cleaner, record};
+use crate::error::{Error, Result};
+use crate::guard::{LostReason, Released};
+use crate::lease::{ClientId, Lease};
+use crate::moment::{Clock, Moment};
+use crate::settings::Settings;
+use crate::stats::Stats;
+use crate::store::{Event, Held, Landing, OFFER, Store};
+
+/// How long the engine goes on with releases after the last handle is gone.
+const FAREWELL_MAX: Duration = Duration::from_secs(5);
+
+/// A client as its handles and guards share it. When the last of them is gone, the engine
+/// finishes what is pending and ends.
+pub(crate) struct Client {
+    pub(crate) core: Arc<Core>,
+    pub(crate) engine: Engine,
+}
+
+pub(crate) struct Core {
+    pub(crate) id: ClientId,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) lines: Lines,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) pending: Pending,
+    /// Something that the client's record tells has changed.
+    pub(crate) record_changed: Notify,
+    beliefs: Mutex<HashMap<u64, Arc<Belief>>>,
+    lease_numbers: AtomicU64,
+    closed: AtomicBool,
+}
+
+impl Client {
+    /// Sets the parts going. Must be called on the engine.
+    pub(crate) fn start(
+        engine: Engine,
+        settings: Settings,
+        clock: Clock,
+        store: Arc<dyn Store>,
+        stats: Arc<Stats>,
+    ) -> Arc<Self> {
+        let (watchdog, messages) = Watchdog::new();
+        let core = Arc::new(Core {
+            id: ClientId::fresh(),
+            settings,
+            clock,
+            store,
+            stats,
+            lines: Lines::default(),
+            watchdog,
+            pending: Pending::default(),
+            record_changed: Notify::new(),
+            beliefs: Mutex::default(),
+            lease_numbers: AtomicU64::new(1),
+            closed: AtomicBool::new(false),
+        });
+        let (events, happened) = mpsc::unbounded_channel();
+        core.store.start(events);
+        tokio::spawn(pass_on(Arc::clone(&core), happened));
+        tokio::spawn(watchdog::run(Arc::clone(&core), messages));
+        tokio::spawn(record::run(Arc::clone(&core)));
+        let farewell = Arc::clone(&core);
+        engine.on_stop(async move {
+            let last_words = async {
+                farewell.pending.wait().await;
+                record::erase(&farewell).await;
+            };
+            let _ = tokio::time::timeout(FAREWELL_MAX, last_words).await;
+        });
+        Arc::new(Self { core, engine })
+    }
+
+    /// Releases in the background. Never blocks, and needs no runtime.
+    pub(crate) fn release_in_background(&self, belief: &Belief, landing: Option<Landing>) {
+        self.engine.spawn(self.core.releasing(belief, landing, None));
+    }
+
+    /// Releases and says what happened, or that it is not known in time.
+    pub(crate) async fn release(
+        &self,
+        belief: &Belief,
+        landing: Option<Landing>,
+    ) -> Result<Released> {
+        let (reply, answer) = oneshot::channel();
+        let answer_by = self.core.clock.now() + self.core.settings.unreachable_after;
+        let work = self
+            .core
+            .releasing(belief, landing, Some((reply, answer_by)));
+        self.engine.spawn(work);
+        answer.await.unwrap_or(Ok(Released::Unknown))
+    }
+}
+
+impl Core {
+    pub(crate) fn next_lease_number(&self) -> u64 {
+        self.lease_numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Takes a granted lease into care.
+    pub(crate) fn admit(&self, belief: &Arc<Belief>) {
+        self.beliefs().insert(belief.number, Arc::clone(belief));
+        self.watchdog.look_after(belief.number);
+        self.record_changed.notify_one();
+    }
+
+    /// Ends the care for a lease. Its renewals stop before its release is sent.
+    pub(crate) fn dismiss(&self, belief: &Belief) {
+        self.beliefs().remove(&belief.number);
+        self.record_changed.notify_one();
+    }
+
+    pub(crate) fn belief(&self, number: u64) -> Option<Arc<Belief>> {
+        self.beliefs().get(&number).cloned()
+    }
+
+    pub(crate) fn all_beliefs(&self) -> Vec<Arc<Belief>> {
+        self.beliefs().values().cloned().collect()
+    }
+
+    /// Gives back what nobody took up, in the background; resolves when it is done.
+    pub(crate) fn clean_up(
+        self: &Arc<Self>,
+        lease: Held,
+        landing: Option<Landing>,
+    ) -> impl Future<Output = ()> + use<> {
+        let pending = self.pending.begin();
+        let core = Arc::clone(self);
+        // Whatever the store holds for this lease is an offer or a grant of this moment.
+        let ends_before = core.clock.now() + lease.ttl.max(OFFER);
+        let (done, cleaned) = oneshot::channel::<()>();
+        tokio::spawn(async move {
+            cleaner::release_for_good(core, lease, landing, ends_before, None, pending).await;
+            drop(done);
+        });
+        async move {
+            let _ = cleaned.await;
+        }
+    }
+
+    /// Gives back a grant that nobody took up.
+    pub(crate) fn return_grant(self: &Arc<Self>, granted: &Granted) {
+        drop(self.clean_up(granted.belief.held.clone(), granted.landing));
+    }
+
+    /// Releases all that is held, ends all waiting, and returns what could not be released.
+    pub(crate) async fn shut_down(self: &Arc<Self>, limit: Duration) -> Vec<Lease> {
+        self.closed.store(true, Ordering::Release);
+        self.lines.close_all();
+        let beliefs = self.all_beliefs();
+        let mut left = Vec::new();
+        let mut releases = tokio::task::JoinSet::new();
+        let until = self.clock.now() + limit;
+        for belief in beliefs {
+            belief.lose(LostReason::Shutdown);
+            if !belief.end() {
+                continue;
+            }
+            self.dismiss(&belief);
+            let core = Arc::clone(self);
+            releases.spawn(async move {
+                let result = cleaner::release(&core, &belief.held, until).await;
+                let done = matches!(result, Ok(Released::WasHeld | Released::AlreadyGone));
+                (!done).then(|| belief.lease())
+            });
+        }
+        while let Some(lease) = releases.join_next().await {
+            left.extend(lease.ok().flatten());
+        }
+        let rest = until.saturating_since(self.clock.now());
+        let _ = tokio::time::timeout(rest, self.pending.wait()).await;
+        left
+    }
+
+    fn releasing(
+        self: &Arc<Self>,
+        belief: &Belief,
+        landing: Option<Landing>,
+        answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        // Counted before the caller goes on: who waits for what is pending must not miss it.
+        let pending = self.pending.begin();
+        cleaner::release_for_good(
+            Arc::clone(self),
+            belief.held.clone(),
+            landing,
+            belief.ends_before(),
+            answer,
+            pending,
+        )
+    }
+
+    fn beliefs(&self) -> MutexGuard<'_, HashMap<u64, Arc<Belief>>> {
+        self.beliefs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Client {
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.core.is_closed() {
+            return Err(Error::closed());
+        }
+        Ok(())
+    }
+}
+
+/// Brings what happens in the store to whom it concerns.
+async fn pass_on(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
+    while let Some(event) = events.recv().await {
+        match event {
+            Event::Wake { name, offered_to } => core.lines.wake(&name, offered_to),
+            Event::Changed { name } => core.watchdog.changed(name),
+            Event::Missed => {
+                core.lines.wake_all();
+                core.watchdog.missed();
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Releases, and the undoing of attempts that nobody waits for any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::pending::PendingOne;
+use crate::core::Core;
+use crate::error::Result;
+use crate::guard::Released;
+use crate::moment::Moment;
+use crate::store::{Held, Landing};
+
+/// How long to wait before trying again, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How long an attempt may travel before its latest moment has passed, with room to spare.
+const LANDING_MAX: Duration = Duration::from_secs(3);
+
+/// Releases a lease, and goes on trying until it is known to be gone or must have ended by itself.
+///
+/// | first answers | then | result |
+/// |---|---|---|
+/// | released | | was held |
+/// | not there | | already gone |
+/// | none | released | was held |
+/// | none | not there | unknown: the lost answer may have been either |
+/// | none | none until the lease must have ended | unknown |
+/// | a refusal that will not change | | that error |
+pub(crate) async fn release(core: &Core, lease: &Held, ends_before: Moment) -> Result<Released> {
+    let mut unknown = false;
+    let mut pause = PAUSE_MIN;
+    loop {
+        let failure = match core.store.release(lease, ends_before).await {
+            Ok(true) => {
+                core.stats.released();
+                return Ok(Released::WasHeld);
+            }
+            Ok(false) if unknown => return Ok(Released::Unknown),
+            Ok(false) => return Ok(Released::AlreadyGone),
+            Err(failure) => failure,
+        };
+        unknown |= failure.landing.is_some();
+        if !failure.transient {
+            return Err(failure.error);
+        }
+        if core.clock.now() >= ends_before {
+            return Ok(Released::Unknown);
+        }
+        core.clock.sleep_until(core.clock.now() + pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Releases, then sees to it that no earlier attempt of the same lease can still land. Tells what
+/// the release said as soon as that is known, or when the listener's time is up.
+pub(crate) async fn release_for_good(
+    core: Arc<Core>,
+    lease: Held,
+    landing: Option<Landing>,
+    ends_before: Moment,
+    answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
+    pending: PendingOne,
+) {
+    let result = match answer {
+        None => release(&core, &lease, ends_before).await,
+        Some((reply, answer_by)) => {
+            let releasing = release(&core, &lease, ends_before);
+            tokio::pin!(releasing);
+            tokio::select! {
+                result = &mut releasing => {
+                    let _ = reply.send(result);
+                }
+                () = core.clock.sleep_until(answer_by) => {
+                    let _ = reply.send(Ok(Released::Unknown));
+                    let _ = releasing.await;
+                }
+            }
+            Ok(Released::Unknown)
+        }
+    };
+    if let Err(error) = result {
+        tracing::warn!(lock = %lease.name, %error, "lock.release_failed");
+    }
+    if let Some(landing) = landing {
+        cancel(&core, &lease, landing).await;
+    }
+    drop(pending);
+}
+
+/// Repeats the release until the attempt can no longer land, or its lease would have ended.
+pub(crate) async fn cancel(core: &Core, lease: &Held, landing: Landing) {
+    let give_up_at = core.clock.now() + LANDING_MAX + lease.ttl;
+    while core.clock.now() < give_up_at {
+        let pause = match core.store.cancel(lease, landing, give_up_at).await {
+            Ok(None) => return,
+            Ok(Some(early)) => early + Duration::from_millis(1),
+            Err(_) => PAUSE_MAX / 5,
+        };
+        core.clock.sleep_until(core.clock.now() + pause).await;
+    }
+}

@@ -1,0 +1,187 @@
+//! What a client says of itself: who it is, what it holds, who waits. Off the acquire path: written
+//! at most twice a second, when something changed, and only what is old enough to matter.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::holder::{ClientRecord, LeaseRecord};
+use crate::lease::{ClientId, Fence, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Failure, RecordChange, RecordWritten};
+
+/// The least time between two writes, and the least age of a lease that is listed.
+const PACE: Duration = Duration::from_millis(500);
+/// How long a record is believed. A client that died is listed for that long.
+const RECORD_TTL: Duration = Duration::from_secs(30);
+/// How often a record is written though nothing changed.
+const REFRESH: Duration = Duration::from_secs(10);
+const WRITE_LIMIT: Duration = Duration::from_secs(1);
+
+type Fields = BTreeMap<String, String>;
+
+/// Keeps the record up to date for as long as the engine runs.
+pub(crate) async fn run(core: Arc<Core>) {
+    let mut written = Fields::new();
+    let mut written_at = core.clock.now();
+    let me = introduce(&core);
+    loop {
+        let busy = !core.all_beliefs().is_empty() || !written.is_empty();
+        if !busy {
+            core.record_changed.notified().await;
+        }
+        core.clock.sleep_until(core.clock.now() + PACE).await;
+        let now = core.clock.now();
+        let fields = describe(&core, now);
+        let is_due = now.saturating_since(written_at) >= REFRESH;
+        if fields == written && (fields.is_empty() || !is_due) {
+            continue;
+        }
+        if write(&core, &me, &written, &fields, now).await.is_ok() {
+            written = fields;
+            written_at = now;
+        }
+    }
+}
+
+/// Takes the record away.
+pub(crate) async fn erase(core: &Core) {
+    let limit = core.clock.now() + WRITE_LIMIT;
+    let nothing = RecordChange::default();
+    // It ends by itself if this fails. A client that never wrote one is not asked to erase it.
+    if core.stats.snapshot().records_written > 0 {
+        let _ = core.store.write_record(core.id, &nothing, limit).await;
+    }
+}
+
+/// The records of all clients that are alive, or of one.
+pub(crate) async fn read(
+    core: &Core,
+    only: Option<ClientId>,
+    limit: Moment,
+) -> Result<Vec<ClientRecord>, Failure> {
+    let records = core.store.records(only, limit).await?;
+    let now_ms = core.clock.wall_micros() / 1_000;
+    let parse = |(id, fields): &(ClientId, Fields)| parse(*id, fields, now_ms);
+    Ok(records.iter().map(parse).collect())
+}
+
+async fn write(
+    core: &Core,
+    me: &Fields,
+    written: &Fields,
+    fields: &Fields,
+    now: Moment,
+) -> Result<(), Failure> {
+    let limit = now + WRITE_LIMIT;
+    if fields.is_empty() {
+        let nothing = RecordChange::default();
+        core.store.write_record(core.id, &nothing, limit).await?;
+        return Ok(());
+    }
+    core.stats.record_written();
+    let changed = |(field, value): &(&String, &String)| written.get(*field) != Some(value);
+    let own = |(field, value): (&String, &String)| (field.clone(), value.clone());
+    if !written.is_empty() {
+        let gone = written.keys().filter(|field| !fields.contains_key(*field));
+        let change = RecordChange {
+            all: false,
+            set: fields.iter().filter(changed).map(own).collect(),
+            removed: gone.cloned().collect(),
+            ttl: RECORD_TTL,
+        };
+        let done = core.store.write_record(core.id, &change, limit).await?;
+        if done == RecordWritten::Yes {
+            return Ok(());
+        }
+    }
+    let all = RecordChange {
+        all: true,
+        set: me.iter().chain(fields).map(own).collect(),
+        removed: Vec::new(),
+        ttl: RECORD_TTL,
+    };
+    core.store.write_record(core.id, &all, limit).await?;
+    Ok(())
+}
+
+/// Who this client is: the part of its record that does not change.
+fn introduce(core: &Core) -> Fields {
+    let uname = rustix::system::uname();
+    let mut me = Fields::from([
+        ("host".to_owned(), uname.nodename().to_string_lossy().into_owned()),
+        ("pid".to_owned(), std::process::id().to_string()),
+        ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+    ]);
+    if let Some(name) = &core.settings.name {
+        me.insert("name".to_owned(), name.clone());
+    }
+    me
+}
+
+/// What this client holds and who waits: the part that changes.
+fn describe(core: &Core, now: Moment) -> Fields {
+    let now_ms = core.clock.wall_micros() / 1_000;
+    let mut fields = Fields::new();
+    for belief in core.all_beliefs() {
+        let age = now.saturating_since(belief.acquired_at);
+        if age < PACE {
+            continue;
+        }
+        let since_ms = now_ms - u64::try_from(age.as_millis()).unwrap_or(0).min(now_ms);
+        // Rounded, so that a wobbling clock does not look like a change.
+        let since_s = since_ms.div_ceil(1_000);
+        let value = format!(
+            "{} {} {since_s} {}",
+            belief.held.id,
+            belief.fence,
+            belief.held.ttl.as_millis()
+        );
+        fields.insert(format!("lease:{}", belief.held.name), value);
+    }
+    for (name, waiting) in core.lines.lengths() {
+        if waiting > 0 {
+            fields.insert(format!("wait:{name}"), waiting.to_string());
+        }
+    }
+    fields
+}
+
+fn parse(id: ClientId, fields: &Fields, now_ms: u64) -> ClientRecord {
+    let text = |field: &str| fields.get(field).cloned();
+    let mut record = ClientRecord {
+        id,
+        host: text("host").unwrap_or_default(),
+        pid: text("pid").and_then(|pid| pid.parse().ok()).unwrap_or(0),
+        name: text("name"),
+        version: text("version").unwrap_or_default(),
+        leases: Vec::new(),
+        waiting: BTreeMap::new(),
+    };
+    for (field, value) in fields {
+        if let Some(name) = field.strip_prefix("lease:") {
+            record.leases.extend(parse_lease(name, value, now_ms));
+        } else if let Some(name) = field.strip_prefix("wait:") {
+            let waiting = value.parse().unwrap_or(0);
+            record.waiting.insert(name.to_owned(), waiting);
+        }
+    }
+    record
+}
+
+fn parse_lease(name: &str, value: &str, now_ms: u64) -> Option<LeaseRecord> {
+    let mut parts = value.split(' ');
+    let lease = LeaseId::new(parts.next()?);
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    let (fence, since_s, ttl_ms) = (number()?, number()?, number()?);
+    Some(LeaseRecord {
+        name: LockName::new(name).ok()?,
+        lease,
+        fence: Fence::new(fence),
+        held_for: Duration::from_millis(now_ms.saturating_sub(since_s * 1_000)),
+        ttl: Duration::from_millis(ttl_ms),
+    })
+}

@@ -1,0 +1,159 @@
+//! One grant, shared by the guards of a chain. The last of them gives it back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::belief::Belief;
+use crate::core::Client;
+use crate::engine::attempt::{Granted, Wish};
+use crate::error::{Error, ErrorKind, Result};
+use crate::guard::{LostReason, Released, Standing};
+use crate::lease::{Lease, believed_until};
+use crate::moment::Moment;
+use crate::store::Landing;
+
+pub(crate) struct Hold {
+    client: Arc<Client>,
+    belief: Arc<Belief>,
+    landing: Option<Landing>,
+}
+
+impl Hold {
+    /// Takes up a grant: from here on, dropping releases it.
+    pub(crate) fn new(client: Arc<Client>, granted: Granted) -> Self {
+        client.core.admit(&granted.belief);
+        Self {
+            client,
+            belief: granted.belief,
+            landing: granted.landing,
+        }
+    }
+
+    pub(crate) fn belief(&self) -> &Belief {
+        &self.belief
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.client.core.clock.now()
+    }
+
+    /// Whether a nested acquire that wants this may share the hold.
+    ///
+    /// # Errors
+    ///
+    /// If the lease is lost, which must not be papered over by a fresh one in the middle of the
+    /// outer section, or if the wish differs from what the lock is held with.
+    pub(crate) fn check_reentry(&self, wish: &Wish) -> Result<()> {
+        let belief = &self.belief;
+        let name = &belief.held.name;
+        if belief.standing(self.now()) == Standing::Lost {
+            let reason = belief.lost_reason().unwrap_or(LostReason::Expired);
+            return Err(Error::lost(name, reason));
+        }
+        let differs = |what: &str| {
+            let cause = "its owner holds it already, and a nested acquire shares that lease";
+            Err(Error::new(
+                ErrorKind::Mismatch,
+                format!("cannot take lock `{name}` with another {what}: {cause}"),
+            ))
+        };
+        if wish.ttl != belief.held.ttl {
+            return differs("ttl");
+        }
+        if wish.renewed != belief.renewed {
+            return differs("kind of lease, `fixed` or renewed");
+        }
+        if wish.max_hold != belief.max_hold {
+            return differs("`max_hold`");
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn ensure(&self, need: Duration) -> Result<()> {
+        let belief = &self.belief;
+        let name = &belief.held.name;
+        let longest = believed_until(belief.acquired_at, belief.held.ttl)
+            .saturating_since(belief.acquired_at);
+        if need > longest {
+            return Err(Error::invalid_setting(
+                "the time to ensure",
+                format!("{need:?}"),
+                "it is longer than the lease can last: take the lock with a longer ttl",
+            ));
+        }
+        if belief.remaining(self.now()) >= need {
+            return Ok(());
+        }
+        if belief.renewed && belief.standing(self.now()) != Standing::Lost {
+            self.client.core.watchdog.renew_now(belief.number).await;
+            if belief.remaining(self.now()) >= need {
+                return Ok(());
+            }
+        }
+        Err(match belief.lost_reason() {
+            Some(reason) => Error::lost(name, reason),
+            None => Error::new(
+                ErrorKind::Lost,
+                format!(
+                    "lock `{name}` cannot be held for {need:?} more: {:?} are left",
+                    belief.remaining(self.now())
+                ),
+            ),
+        })
+    }
+
+    /// Releases, if this is the last guard of its chain.
+    pub(crate) async fn release(self: Arc<Self>) -> Result<Released> {
+        let was_held = self.belief.standing(self.now()) != Standing::Lost;
+        let Some(hold) = Arc::into_inner(self) else {
+            return Ok(if was_held {
+                Released::WasHeld
+            } else {
+                Released::AlreadyGone
+            });
+        };
+        if !hold.let_go() {
+            return Ok(Released::AlreadyGone);
+        }
+        let released = hold.client.release(&hold.belief, hold.landing).await?;
+        // The store may still have had it, but the holder could no longer believe that.
+        Ok(match released {
+            Released::WasHeld if !was_held => Released::AlreadyGone,
+            released => released,
+        })
+    }
+
+    pub(crate) fn detach(self: Arc<Self>) -> Result<Lease> {
+        let name = self.belief.held.name.clone();
+        if self.belief.standing(self.now()) == Standing::Lost {
+            let reason = self.belief.lost_reason().unwrap_or(LostReason::Expired);
+            return Err(Error::lost(&name, reason));
+        }
+        let Some(hold) = Arc::into_inner(self) else {
+            return Err(Error::new(
+                ErrorKind::Mismatch,
+                format!("cannot detach lock `{name}`: other guards of its owner still hold it"),
+            ));
+        };
+        hold.let_go();
+        Ok(hold.belief.lease())
+    }
+
+    /// Ends belief and care; true if that was still to be done.
+    fn let_go(&self) -> bool {
+        let first = self.belief.end();
+        if first {
+            self.client.core.dismiss(&self.belief);
+        }
+        first
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.let_go() {
+            self.client
+                .release_in_background(&self.belief, self.landing);
+        }
+    }
+}

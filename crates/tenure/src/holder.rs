@@ -1,0 +1,101 @@
+//! Who holds a lock, and what clients say of themselves.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::lease::{ClientId, Fence, LeaseId};
+use crate::name::LockName;
+use crate::store::Busy;
+
+/// Who holds a lock, as far as the store tells.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The lease: what `force_release` needs.
+    pub lease: LeaseId,
+    /// How long the lease lasts if nobody renews it; `None` if it has no end and is perhaps not
+    /// a lock at all.
+    pub remaining: Option<Duration>,
+    /// The fence it was granted with, where Tenure granted it.
+    pub fence: Option<Fence>,
+    /// What the holder wrote about this lease.
+    pub meta: BTreeMap<String, String>,
+    /// The client that holds it, once it has held it for half a second.
+    pub client: Option<ClientRecord>,
+}
+
+/// What a client says of itself.
+///
+/// It lists leases that were held for half a second or longer and how many callers wait, and is
+/// at most a second old.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientRecord {
+    /// The client.
+    pub id: ClientId,
+    /// The machine it runs on.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// The name that its program gave it.
+    pub name: Option<String>,
+    /// The version of Tenure it uses.
+    pub version: String,
+    /// The leases it has held for half a second or longer.
+    pub leases: Vec<LeaseRecord>,
+    /// How many callers wait, by lock.
+    pub waiting: BTreeMap<String, u64>,
+}
+
+/// A lease in a [`ClientRecord`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LeaseRecord {
+    /// The lock.
+    pub name: LockName,
+    /// The lease.
+    pub lease: LeaseId,
+    /// The fence it was granted with.
+    pub fence: Fence,
+    /// How long it had been held when the record was read.
+    pub held_for: Duration,
+    /// The lease's length.
+    pub ttl: Duration,
+}
+
+impl Holder {
+    /// What an attempt on a busy lock tells of its holder.
+    pub(crate) fn seen_in_the_way(busy: &Busy) -> Self {
+        Self {
+            lease: busy.holder.clone(),
+            remaining: busy.remaining,
+            fence: None,
+            meta: BTreeMap::new(),
+            client: None,
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.client {
+            Some(client) => write!(f, "{client} (lease `{}`)", self.lease)?,
+            None if self.lease.is_tenure() => write!(f, "lease `{}`", self.lease)?,
+            None => write!(f, "`{}`, which another library wrote", self.lease)?,
+        }
+        match self.remaining {
+            Some(left) => write!(f, ", for {left:.1?} more unless renewed"),
+            None => f.write_str(", held without expiry, perhaps not a lock"),
+        }
+    }
+}
+
+impl fmt::Display for ClientRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name} at ")?;
+        }
+        write!(f, "{}, process {}", self.host, self.pid)
+    }
+}

@@ -1,0 +1,291 @@
+//! What the store grants: an id, a fence, an end; and the arithmetic of how long to believe it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::name::LockName;
+
+/// The shortest lease. Below it, a single slow round trip would end it.
+pub const TTL_MIN: Duration = Duration::from_millis(100);
+/// The longest lease. Whoever crashes blocks the others for this long.
+pub const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How far two clocks may run apart over one lease: one part in a hundred, and two milliseconds
+/// for the rounding of both sides.
+const DRIFT_DIVISOR: u32 = 100;
+const DRIFT_MIN: Duration = Duration::from_millis(2);
+
+/// A number that grows with every grant of a lock.
+///
+/// Show it to whatever the lock protects, and let that refuse a number lower than the highest it
+/// has seen: only then is a holder that was paused too long harmless. Fences are below 2^53, so
+/// they survive JSON and Lua.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fence(u64);
+
+impl Fence {
+    /// A fence with a number that came from elsewhere, for example from a database row.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl From<Fence> for u64 {
+    fn from(fence: Fence) -> u64 {
+        fence.0
+    }
+}
+
+/// The identity of one lease: fresh for every grant, so that nobody else can renew or release it.
+///
+/// Tenure's own look like `tenure:<client>:<number>:<ttl>`; a lock taken by another library has
+/// whatever that library wrote.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct LeaseId(Arc<str>);
+
+impl LeaseId {
+    /// An id that came from elsewhere: the command line, a listing, another process.
+    pub fn new(id: impl AsRef<str>) -> Self {
+        Self(id.as_ref().into())
+    }
+
+    pub(crate) fn fresh(client: &ClientId, number: u64, ttl: Duration) -> Self {
+        Self(format!("tenure:{client}:{number}:{}", ttl.as_millis()).into())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether Tenure made this id.
+    pub fn is_tenure(&self) -> bool {
+        self.parts().is_some()
+    }
+
+    /// The client that made this id.
+    pub(crate) fn client(&self) -> Option<ClientId> {
+        self.parts().map(|(client, _)| client)
+    }
+
+    /// The length of the lease, which tells its waiters how often to look.
+    pub(crate) fn ttl(&self) -> Option<Duration> {
+        self.parts().map(|(_, ttl)| ttl)
+    }
+
+    fn parts(&self) -> Option<(ClientId, Duration)> {
+        let mut parts = self.0.strip_prefix("tenure:")?.split(':');
+        let client = ClientId::parse(parts.next()?)?;
+        parts.next()?.parse::<u64>().ok()?;
+        let ttl = Duration::from_millis(parts.next()?.parse().ok()?);
+        parts.next().is_none().then_some((client, ttl))
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+/// The identity of one client: 128 random bits, so that no two processes share it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClientId(u128);
+
+impl ClientId {
+    pub(crate) fn fresh() -> Self {
+        Self(rand::random())
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hex
+            .then(|| u128::from_str_radix(text, 16).ok().map(Self))
+            .flatten()
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A lease that no guard looks after: what [`Guard::detach`](crate::Guard::detach) gives away and
+/// [`Tenure::adopt`](crate::Tenure::adopt) takes up again.
+///
+/// It prints as one line of text that parses back, so that it can travel to another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub(crate) name: LockName,
+    pub(crate) id: LeaseId,
+    pub(crate) fence: Fence,
+    pub(crate) ttl: Duration,
+}
+
+impl Lease {
+    /// The name of the lock.
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// The lease's id: what an administrator needs to end it.
+    pub fn id(&self) -> &LeaseId {
+        &self.id
+    }
+
+    /// The fence it was granted with.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// How long it lasts, unrenewed.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+}
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            id,
+            fence,
+            ttl,
+        } = self;
+        write!(f, "{fence} {} {id} {name}", ttl.as_millis())
+    }
+}
+
+impl FromStr for Lease {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let malformed = || {
+            Error::new(
+                ErrorKind::InvalidSetting,
+                format!(
+                    "cannot read `{text}` as a lease: expected `<fence> <ttl in ms> <id> <name>`, \
+                     as a lease prints itself"
+                ),
+            )
+        };
+        let mut parts = text.splitn(4, ' ');
+        let mut next = || parts.next().filter(|part| !part.is_empty());
+        let fence = next().and_then(|part| part.parse().ok());
+        let ttl_ms = next().and_then(|part| part.parse().ok());
+        let (id, name) = (next(), next());
+        let (Some(fence), Some(ttl_ms), Some(id), Some(name)) = (fence, ttl_ms, id, name) else {
+            return Err(malformed());
+        };
+        Ok(Self {
+            name: LockName::new(name)?,
+            id: LeaseId::new(id),
+            fence: Fence(fence),
+            ttl: check_ttl("the ttl of a lease", Duration::from_millis(ttl_ms))?,
+        })
+    }
+}
+
+/// Until when a grant may be believed: counted from before the request left, less drift, so that
+/// the holder's belief ends before the store's.
+pub(crate) fn believed_until(sent_at: Moment, ttl: Duration) -> Moment {
+    sent_at + (ttl - ttl / DRIFT_DIVISOR - DRIFT_MIN)
+}
+
+/// Refuses a ttl outside its limits before anything is sent: Redis would take 0 as *delete*, and
+/// a huge number as *for ever*.
+pub(crate) fn check_ttl(setting: &str, ttl: Duration) -> Result<Duration, Error> {
+    if ttl < TTL_MIN || ttl > TTL_MAX {
+        let value = format!("{ttl:?}");
+        return Err(Error::invalid_setting(
+            setting,
+            value,
+            "it must be from 100 ms to 24 h",
+        ));
+    }
+    Ok(ttl)
+}
+
+const _: () = assert!(
+    TTL_MIN.as_millis() / (DRIFT_DIVISOR as u128) + DRIFT_MIN.as_millis()
+        < TTL_MIN.as_millis() / 2,
+    "the shortest lease must still be believed for more than half of its length"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h12_belief_starts_before_the_request_was_sent() {
+        let sent_at = Moment::from_nanos(1_000_000_000);
+        let ttl = Duration::from_secs(10);
+        let until = believed_until(sent_at, ttl);
+        assert_eq!(until, sent_at + Duration::from_millis(9_898));
+    }
+
+    #[test]
+    fn h20_h21_a_ttl_outside_its_limits_is_refused() {
+        for ttl in [
+            Duration::ZERO,
+            Duration::from_millis(99),
+            Duration::from_secs(86_401),
+            Duration::MAX,
+        ] {
+            let error = check_ttl("ttl", ttl).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSetting);
+        }
+        assert!(check_ttl("ttl", TTL_MIN).is_ok());
+        assert!(check_ttl("ttl", TTL_MAX).is_ok());
+    }
+
+    #[test]
+    fn a_lease_survives_being_printed() {
+        let client = ClientId::fresh();
+        let lease = Lease {
+            name: LockName::new("a name with spaces").unwrap(),
+            id: LeaseId::fresh(&client, 7, Duration::from_secs(30)),
+            fence: Fence(42),
+            ttl: Duration::from_secs(30),
+        };
+        assert_eq!(lease.to_string().parse::<Lease>().unwrap(), lease);
+        assert_eq!(lease.id.client(), Some(client));
+        assert_eq!(lease.id.ttl(), Some(Duration::from_secs(30)));
+        assert!("1 2 three".parse::<Lease>().is_err());
+    }
+
+    #[test]
+    fn foreign_ids_are_not_taken_for_ours() {
+        for foreign in ["", "abc", "tenure:", "tenure:xyz:1:1", "9f1c-uuid:1"] {
+            assert!(!LeaseId::new(foreign).is_tenure(), "{foreign}");
+        }
+    }
+}

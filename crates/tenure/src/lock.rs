@@ -1,0 +1,334 @@
+//! A named lock, and the ways to take it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::core::Client;
+use crate::engine::attempt::{Acquisition, Outcome, Wish};
+use crate::engine::line::{Waiter, take_up};
+use crate::engine::record;
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::holder::Holder;
+use crate::lease::check_ttl;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::owner::Holds;
+
+/// How many metadata entries a lease may carry, and how many bytes they may have together: they
+/// are sent with every acquisition.
+const META_ENTRIES_MAX: usize = 16;
+const META_BYTES_MAX: usize = 4_096;
+/// How long `try_acquire` waits between two questions to a server that could not answer.
+const TRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// A lock of some name. Making one costs nothing and asks nobody.
+///
+/// Settings are checked when the lock is taken, before anything is sent.
+#[derive(Clone)]
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct Lock {
+    client: Arc<Client>,
+    name: String,
+    owner: Option<Arc<Holds>>,
+    ttl: Option<Duration>,
+    fixed: Option<Duration>,
+    max_hold: Option<Duration>,
+    meta: BTreeMap<String, String>,
+}
+
+impl Lock {
+    pub(crate) fn new(client: Arc<Client>, name: &str, owner: Option<Arc<Holds>>) -> Self {
+        Self {
+            client,
+            name: name.to_owned(),
+            owner,
+            ttl: None,
+            fixed: None,
+            max_hold: None,
+            meta: BTreeMap::new(),
+        }
+    }
+
+    /// How long the lease lasts without renewal: 100 ms to 24 h, 30 s unless the client says
+    /// otherwise. It is renewed at a third of it.
+    ///
+    /// Shorter: a crashed holder blocks others for less time. Longer: renewals are rarer, and the
+    /// holder survives longer trouble with the server.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Holds for this long and no longer: the lease is never renewed. 100 ms to 24 h. Excludes
+    /// [`ttl`](Lock::ttl).
+    pub fn fixed(mut self, length: Duration) -> Self {
+        self.fixed = Some(length);
+        self
+    }
+
+    /// The longest time to hold the lock, renewals included. When it is over, the holder is told
+    /// by [`Guard::lost`] and renewal stops. The lock is not let go: it becomes free when the guard
+    /// is released, or when the lease ends.
+    pub fn max_hold(mut self, length: Duration) -> Self {
+        self.max_hold = Some(length);
+        self
+    }
+
+    /// Writes something about this lease where [`holder`](Lock::holder) shows it: why the lock is
+    /// held, a job's number. At most 16 entries and 4096 bytes.
+    pub fn meta(mut self, field: impl Into<String>, value: impl Into<String>) -> Self {
+        self.meta.insert(field.into(), value.into());
+        self
+    }
+
+    /// Waits for the lock, in the order of arrival.
+    ///
+    /// Waits for a holder without limit, but for a server that cannot be reached only as long as
+    /// [`unreachable_after`](crate::Builder::unreachable_after) says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: dropping the future gives up the place in the line, and a grant that was under way
+    /// is given back at once.
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.wait(None).await
+    }
+
+    /// Waits for the lock for at most `limit`. [`Duration::ZERO`] asks once.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) when the time is over, naming the holder.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`acquire`](Lock::acquire).
+    pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
+        self.wait(Some(limit)).await
+    }
+
+    /// Takes the lock if it is free; `None` if it is not.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the store from answering. That somebody else holds the lock is no error.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`acquire`](Lock::acquire).
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        let wish = self.wish()?;
+        if let Some(guard) = self.reenter(&wish)? {
+            return Ok(Some(guard));
+        }
+        self.client.check_open()?;
+        let (client, owner) = (Arc::clone(&self.client), self.owner.clone());
+        let (reply, answer) = oneshot::channel();
+        self.client.engine.spawn(async move {
+            let result = try_once(&client, wish).await;
+            let Ok(result) = result else {
+                let _ = reply.send(result.map(|_: Option<_>| None));
+                return;
+            };
+            let Some(granted) = result else {
+                let _ = reply.send(Ok(None));
+                return;
+            };
+            if reply.is_closed() {
+                client.core.stats.cancelled();
+                return client.core.return_grant(&granted);
+            }
+            let name = granted.belief.held.name.clone();
+            let guard = take_up(Arc::clone(&client), owner.as_ref(), granted);
+            let _ = reply.send(Ok(Some(guard)));
+            if let Some(owner) = owner {
+                client.core.lines.share(&name, &owner);
+            }
+        });
+        answer.await.map_err(|_| Error::closed())?
+    }
+
+    /// Does `work` under the lock, and cancels it when the lock is lost.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// let total = tenure.lock("report").with(async |guard| {
+    ///     let fence = guard.fence(); // show it to what you write to
+    ///     21 * 2
+    /// }).await?;
+    /// assert_eq!(total, 42);
+    /// # Ok(()) }
+    /// # fn main() { tenure::blocking::block_on(example()).unwrap(); }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Lock::acquire), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the
+    /// lock was lost before the work was done.
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T> {
+        let guard = self.acquire().await?;
+        let result = {
+            let work = work(&guard);
+            tokio::pin!(work);
+            let lost = guard.lost();
+            tokio::pin!(lost);
+            tokio::select! {
+                biased;
+                _ = &mut lost => None,
+                done = &mut work => Some(done),
+            }
+        };
+        match result {
+            Some(done) if guard.is_valid() => {
+                guard.release().await?;
+                Ok(done)
+            }
+            _ => Err(guard.lost_error()),
+        }
+    }
+
+    /// Who holds the lock, without taking it.
+    pub async fn holder(&self) -> Result<Option<Holder>> {
+        let name = LockName::new(&self.name)?;
+        self.client.check_open()?;
+        let core = Arc::clone(&self.client.core);
+        let limit = core.clock.now() + core.settings.unreachable_after;
+        let looking = async move {
+            let Some(found) = core.store.look(&name, limit).await? else {
+                return Ok(None);
+            };
+            let client = match found.id.client() {
+                Some(client) => record::read(&core, Some(client), limit).await?,
+                None => Vec::new(),
+            };
+            Ok(Some(Holder {
+                lease: found.id,
+                remaining: found.remaining,
+                fence: found.fence,
+                meta: found.meta,
+                client: client.into_iter().next(),
+            }))
+        };
+        let found = self.client.engine.run(looking).await?;
+        found.map_err(|failure: crate::store::Failure| failure.error)
+    }
+
+    /// Whether somebody holds the lock at this moment, without taking it.
+    pub async fn is_locked(&self) -> Result<bool> {
+        Ok(self.holder().await?.is_some())
+    }
+
+    async fn wait(&self, limit: Option<Duration>) -> Result<Guard> {
+        let wish = self.wish()?;
+        if let Some(guard) = self.reenter(&wish)? {
+            return Ok(guard);
+        }
+        self.client.check_open()?;
+        let core = &self.client.core;
+        let joined = core.clock.now();
+        let (reply, answer) = oneshot::channel();
+        let waiter = Waiter {
+            client: Arc::clone(&self.client),
+            wish,
+            owner: self.owner.clone(),
+            joined,
+            limit: limit.map(|limit| joined + limit),
+            reply,
+        };
+        core.lines.join(core, waiter);
+        answer.await.map_err(|_| Error::closed())?
+    }
+
+    fn reenter(&self, wish: &Wish) -> Result<Option<Guard>> {
+        match &self.owner {
+            Some(owner) => owner.reenter(wish),
+            None => Ok(None),
+        }
+    }
+
+    /// Checks the settings, before anything is sent.
+    fn wish(&self) -> Result<Wish> {
+        let name = LockName::new(&self.name)?;
+        let ttl = match (self.ttl, self.fixed) {
+            (Some(ttl), Some(_)) => {
+                return Err(Error::invalid_setting(
+                    "ttl",
+                    format!("{ttl:?}"),
+                    "a `fixed` lease has no other ttl: give one of the two",
+                ));
+            }
+            (Some(ttl), None) => check_ttl("ttl", ttl)?,
+            (None, Some(fixed)) => check_ttl("fixed", fixed)?,
+            (None, None) => self.client.core.settings.ttl,
+        };
+        if self.max_hold.is_some_and(|max_hold| max_hold.is_zero()) {
+            return Err(Error::invalid_setting(
+                "max_hold",
+                "0ns",
+                "a lock that may not be held cannot be taken",
+            ));
+        }
+        self.check_meta()?;
+        Ok(Wish {
+            name,
+            ttl: Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+            renewed: self.fixed.is_none(),
+            max_hold: self.max_hold,
+            meta: Arc::new(self.meta.clone()),
+        })
+    }
+
+    fn check_meta(&self) -> Result<()> {
+        let bytes: usize = self.meta.iter().map(|(k, v)| k.len() + v.len()).sum();
+        let cause = if self.meta.len() > META_ENTRIES_MAX {
+            "at most 16 entries are allowed"
+        } else if bytes > META_BYTES_MAX {
+            "at most 4096 bytes are allowed"
+        } else if self.meta.contains_key("lease") || self.meta.contains_key("") {
+            "an entry needs a name, and `lease` is Tenure's own"
+        } else {
+            return Ok(());
+        };
+        let value = format!("{} entries of {bytes} bytes", self.meta.len());
+        Err(Error::invalid_setting("metadata", value, cause))
+    }
+}
+
+/// Asks once, and again only if the server could not answer.
+async fn try_once(
+    client: &Arc<Client>,
+    wish: Wish,
+) -> Result<Option<crate::engine::attempt::Granted>> {
+    let core = &client.core;
+    let mut acquisition = Acquisition::new(core, wish);
+    let limit: Moment = core.clock.now() + core.settings.unreachable_after;
+    let result = loop {
+        match acquisition.attempt(core, false, limit).await {
+            Ok(Outcome::Granted(granted)) => return Ok(Some(granted)),
+            Ok(Outcome::Busy(_)) => break Ok(None),
+            Err(failure) if failure.transient && core.clock.now() + TRY_PAUSE < limit => {
+                core.clock.sleep_until(core.clock.now() + TRY_PAUSE).await;
+            }
+            Err(failure) => break Err(failure.error),
+        }
+    };
+    acquisition.give_up(core).await;
+    result
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("name", &self.name)
+            .field("ttl", &self.ttl)
+            .field("fixed", &self.fixed)
+            .field("max_hold", &self.max_hold)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+//! Time as Tenure measures it: a clock that counts suspend, and one that a test moves.
+
+use std::fmt;
+use std::ops::Add;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+
+/// A point on the clock that leases are measured by.
+///
+/// It counts the time that the machine was suspended (`CLOCK_BOOTTIME`), because the server's
+/// clock went on meanwhile; `std::time::Instant` does not.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+impl Moment {
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    pub(crate) const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How far this moment lies after `earlier`; zero if it does not.
+    pub fn saturating_since(self, earlier: Moment) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    fn add(self, duration: Duration) -> Moment {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Moment(self.0.saturating_add(nanos))
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6}s", Duration::from_nanos(self.0).as_secs_f64())
+    }
+}
+
+/// Where a client reads the time.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Clock {
+    #[default]
+    Boot,
+    Manual(ManualClock),
+}
+
+impl Clock {
+    pub(crate) fn now(&self) -> Moment {
+        match self {
+            Self::Boot => Moment(boot_nanos()),
+            Self::Manual(clock) => clock.now(),
+        }
+    }
+
+    /// The time of day in microseconds, as a server's `TIME` would tell it.
+    pub(crate) fn wall_micros(&self) -> u64 {
+        match self {
+            Self::Boot => wall_micros(),
+            Self::Manual(clock) => clock.now().0 / 1_000,
+        }
+    }
+
+    /// Sleeps until `moment`. Must run on the engine, whose timers it uses.
+    pub(crate) async fn sleep_until(&self, moment: Moment) {
+        match self {
+            Self::Boot => sleep_by_boot_time(moment).await,
+            Self::Manual(clock) => clock.sleep_until(moment).await,
+        }
+    }
+}
+
+/// A clock that stands still until a test moves it.
+///
+/// Give it to a client on the memory store, and leases of minutes can be tested in no time.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::{ManualClock, Tenure};
+///
+/// # async fn example() -> Result<(), tenure::Error> {
+/// let clock = ManualClock::new();
+/// let tenure = Tenure::builder("memory://").clock(&clock).connect().await?;
+/// let guard = tenure.lock("report").fixed(Duration::from_secs(60)).acquire().await?;
+/// assert!(guard.is_valid());
+/// clock.advance(Duration::from_secs(61));
+/// assert!(!guard.is_valid());
+/// # Ok(()) }
+/// # fn main() { tenure::blocking::block_on(example()).unwrap(); }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ManualClock {
+    nanos: Arc<watch::Sender<u64>>,
+}
+
+impl ManualClock {
+    /// A clock that shows some time in the past and stands still.
+    pub fn new() -> Self {
+        // Not zero, so that moments before the start can be told from the start itself.
+        let start = Duration::from_secs(1_000_000_000).as_nanos();
+        Self {
+            nanos: Arc::new(watch::Sender::new(u64::try_from(start).unwrap_or(0))),
+        }
+    }
+
+    /// Moves the clock on, and wakes whoever sleeps by it.
+    pub fn advance(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos
+            .send_modify(|nanos| *nanos = nanos.saturating_add(by));
+    }
+
+    fn now(&self) -> Moment {
+        Moment(*self.nanos.borrow())
+    }
+
+    async fn sleep_until(&self, moment: Moment) {
+        let mut changes = self.nanos.subscribe();
+        // The sender lives in `self`, so the wait cannot fail.
+        let _ = changes.wait_for(|nanos| *nanos >= moment.0).await;
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Timers stop while the machine is suspended. Sleeping in pieces of at most a second bounds how
+/// late a deadline is noticed after it wakes up.
+async fn sleep_by_boot_time(moment: Moment) {
+    const PIECE: Duration = Duration::from_secs(1);
+    loop {
+        let left = moment.saturating_since(Moment(boot_nanos()));
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(PIECE)).await;
+    }
+}
+
+fn boot_nanos() -> u64 {
+    #[cfg(target_os = "linux")]
+    let clock = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+fn wall_micros() -> u64 {
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,88 @@
+//! Who may re-enter a lock.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::core::Client;
+use crate::engine::attempt::Wish;
+use crate::error::Result;
+use crate::guard::Guard;
+use crate::hold::Hold;
+use crate::lock::Lock;
+use crate::name::LockName;
+
+/// Someone who may take the same lock again while holding it: pass it to the functions you call.
+///
+/// A nested acquire by the same owner shares the lease and its fence and asks nobody. The lock is
+/// free when the last guard of the chain is gone, in any order. Clones are the same owner.
+///
+/// ```
+/// # async fn example() -> Result<(), tenure::Error> {
+/// # let tenure = tenure::Tenure::connect("memory://").await?;
+/// let owner = tenure.owner();
+/// let outer = owner.lock("account:7").acquire().await?;
+/// let inner = owner.lock("account:7").acquire().await?;
+/// assert_eq!(outer.fence(), inner.fence());
+/// drop(outer);
+/// assert!(tenure.lock("account:7").try_acquire().await?.is_none());
+/// # Ok(()) }
+/// # fn main() { tenure::blocking::block_on(example()).unwrap(); }
+/// ```
+#[derive(Clone)]
+pub struct Owner {
+    client: Arc<Client>,
+    holds: Arc<Holds>,
+}
+
+/// What one owner holds, by name.
+#[derive(Default)]
+pub(crate) struct Holds {
+    by_name: Mutex<HashMap<LockName, Weak<Hold>>>,
+}
+
+impl Owner {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self {
+            client,
+            holds: Arc::default(),
+        }
+    }
+
+    /// A lock that this owner may re-enter.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(
+            Arc::clone(&self.client),
+            name.as_ref(),
+            Some(Arc::clone(&self.holds)),
+        )
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<LockName> = self.holds.by_name().keys().cloned().collect();
+        f.debug_struct("Owner").field("holds", &names).finish()
+    }
+}
+
+impl Holds {
+    /// A further guard, if this owner holds the lock already.
+    pub(crate) fn reenter(&self, wish: &Wish) -> Result<Option<Guard>> {
+        let hold = self.by_name().get(&wish.name).and_then(Weak::upgrade);
+        let Some(hold) = hold else { return Ok(None) };
+        hold.check_reentry(wish)?;
+        Ok(Some(Guard::new(hold)))
+    }
+
+    /// Remembers a hold of this owner.
+    pub(crate) fn remember(&self, hold: &Arc<Hold>) {
+        let mut by_name = self.by_name();
+        by_name.retain(|_, hold| hold.strong_count() > 0);
+        by_name.insert(hold.belief().held.name.clone(), Arc::downgrade(hold));
+    }
+
+    fn by_name(&self) -> MutexGuard<'_, HashMap<LockName, Weak<Hold>>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

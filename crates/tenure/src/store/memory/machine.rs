@@ -1,0 +1,263 @@
+//! The lock as a pure state machine: no clock, no randomness, no waiting. Time comes in as an
+//! argument, in microseconds of the store's own clock. It is the memory store's heart and the
+//! model that tests compare the other stores with.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use crate::lease::{ClientId, Fence, LeaseId};
+use crate::name::LockName;
+use crate::store::{Attempt, FENCE_KEPT, Found, Held, OFFER, RecordChange, RecordWritten};
+
+/// After this many calls the machine forgets what has expired, so that it does not grow for ever.
+const CALLS_BETWEEN_SWEEPS: u64 = 4_096;
+
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    locks: HashMap<LockName, Entry>,
+    fences: HashMap<LockName, Expiring<u64>>,
+    queues: HashMap<LockName, VecDeque<LeaseId>>,
+    watched: HashSet<LockName>,
+    records: HashMap<ClientId, Expiring<BTreeMap<String, String>>>,
+    calls: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: LeaseId,
+    end_us: u64,
+    meta: Arc<BTreeMap<String, String>>,
+}
+
+#[derive(Debug)]
+struct Expiring<T> {
+    value: T,
+    end_us: u64,
+}
+
+/// What the machine answers to an attempt.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Granted(Fence),
+    Busy { holder: LeaseId, left_us: u64 },
+}
+
+/// What the machine wants the world to hear.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Offered { name: LockName, to: LeaseId },
+    Changed { name: LockName },
+}
+
+/// A lease that is not there, and the one that is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Absent {
+    pub(crate) taken_by: Option<LeaseId>,
+}
+
+impl Machine {
+    pub(crate) fn acquire(&mut self, now_us: u64, attempt: &Attempt) -> Answer {
+        self.count_call(now_us);
+        let Held { name, id, ttl, .. } = &attempt.held;
+        let end_us = now_us + micros(*ttl);
+        match self.live(name, now_us) {
+            Some(entry) if entry.id != *id => {
+                let busy = Answer::Busy {
+                    holder: entry.id.clone(),
+                    left_us: entry.end_us - now_us,
+                };
+                if attempt.queue {
+                    self.join_queue(name, id);
+                }
+                return busy;
+            }
+            // A repeated attempt, or an offer taken up: the fence was minted with the grant.
+            Some(entry) => {
+                entry.end_us = end_us;
+                entry.meta = Arc::clone(&attempt.meta);
+            }
+            None => {
+                self.mint(name, now_us);
+                let entry = Entry {
+                    id: id.clone(),
+                    end_us,
+                    meta: Arc::clone(&attempt.meta),
+                };
+                self.locks.insert(name.clone(), entry);
+            }
+        }
+        self.leave_queue(name, id);
+        Answer::Granted(self.last_fence(name, now_us))
+    }
+
+    pub(crate) fn renew(&mut self, now_us: u64, lease: &Held) -> Result<(), Absent> {
+        self.count_call(now_us);
+        let entry = self.held(lease, now_us)?;
+        entry.end_us = now_us + micros(lease.ttl);
+        Ok(())
+    }
+
+    /// Says whether the lease is there, and remembers to tell when that changes.
+    pub(crate) fn watch(&mut self, now_us: u64, lease: &Held) -> Result<(), Absent> {
+        self.held(lease, now_us)?;
+        self.watched.insert(lease.name.clone());
+        Ok(())
+    }
+
+    /// Ends the lease, or gives up its place in the queue; true if it was held.
+    pub(crate) fn release(
+        &mut self,
+        now_us: u64,
+        lease: &Held,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        self.count_call(now_us);
+        if self.held(lease, now_us).is_err() {
+            self.leave_queue(&lease.name, &lease.id);
+            return false;
+        }
+        self.locks.remove(&lease.name);
+        if self.watched.remove(&lease.name) {
+            effects.push(Effect::Changed {
+                name: lease.name.clone(),
+            });
+        }
+        self.offer_to_next(now_us, &lease.name, effects);
+        true
+    }
+
+    pub(crate) fn look(&mut self, now_us: u64, name: &LockName) -> Option<Found> {
+        let fence = Fence::new(self.fences.get(name).map_or(0, |fence| fence.value));
+        let entry = self.live(name, now_us)?;
+        Some(Found {
+            id: entry.id.clone(),
+            remaining: Some(std::time::Duration::from_micros(entry.end_us - now_us)),
+            fence: Some(fence),
+            meta: entry.meta.as_ref().clone(),
+        })
+    }
+
+    pub(crate) fn write_record(
+        &mut self,
+        now_us: u64,
+        client: ClientId,
+        change: &RecordChange,
+    ) -> RecordWritten {
+        self.records.retain(|_, record| record.end_us > now_us);
+        if change.ttl.is_zero() {
+            self.records.remove(&client);
+            return RecordWritten::Yes;
+        }
+        if change.all {
+            self.records.remove(&client);
+        } else if !self.records.contains_key(&client) {
+            return RecordWritten::Missing;
+        }
+        let end_us = now_us + micros(change.ttl);
+        let record = self.records.entry(client).or_insert_with(|| Expiring {
+            value: BTreeMap::new(),
+            end_us,
+        });
+        record.end_us = end_us;
+        record.value.extend(change.set.iter().cloned());
+        for field in &change.removed {
+            record.value.remove(field);
+        }
+        RecordWritten::Yes
+    }
+
+    pub(crate) fn records(
+        &self,
+        now_us: u64,
+        only: Option<ClientId>,
+    ) -> Vec<(ClientId, BTreeMap<String, String>)> {
+        self.records
+            .iter()
+            .filter(|(id, record)| record.end_us > now_us && only.is_none_or(|only| only == **id))
+            .map(|(id, record)| (*id, record.value.clone()))
+            .collect()
+    }
+
+    /// Keeps the lock for the first in the queue, for as long as an offer stands.
+    fn offer_to_next(&mut self, now_us: u64, name: &LockName, effects: &mut Vec<Effect>) {
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        let next = queue.pop_front();
+        if queue.is_empty() {
+            self.queues.remove(name);
+        }
+        let Some(next) = next else { return };
+        self.mint(name, now_us);
+        let entry = Entry {
+            id: next.clone(),
+            end_us: now_us + micros(OFFER),
+            meta: Arc::default(),
+        };
+        self.locks.insert(name.clone(), entry);
+        effects.push(Effect::Offered {
+            name: name.clone(),
+            to: next,
+        });
+    }
+
+    fn mint(&mut self, name: &LockName, now_us: u64) {
+        let fence = (self.last_fence(name, now_us).get() + 1).max(now_us);
+        let end_us = now_us + micros(FENCE_KEPT);
+        let counter = Expiring {
+            value: fence,
+            end_us,
+        };
+        self.fences.insert(name.clone(), counter);
+    }
+
+    fn last_fence(&self, name: &LockName, now_us: u64) -> Fence {
+        let counter = self.fences.get(name).filter(|fence| fence.end_us > now_us);
+        Fence::new(counter.map_or(0, |fence| fence.value))
+    }
+
+    fn live(&mut self, name: &LockName, now_us: u64) -> Option<&mut Entry> {
+        self.locks
+            .get_mut(name)
+            .filter(|entry| entry.end_us > now_us)
+    }
+
+    fn held(&mut self, lease: &Held, now_us: u64) -> Result<&mut Entry, Absent> {
+        match self.live(&lease.name, now_us) {
+            Some(entry) if entry.id == lease.id => Ok(entry),
+            other => Err(Absent {
+                taken_by: other.map(|entry| entry.id.clone()),
+            }),
+        }
+    }
+
+    fn join_queue(&mut self, name: &LockName, id: &LeaseId) {
+        let queue = self.queues.entry(name.clone()).or_default();
+        if !queue.contains(id) {
+            queue.push_back(id.clone());
+        }
+    }
+
+    fn leave_queue(&mut self, name: &LockName, id: &LeaseId) {
+        if let Some(queue) = self.queues.get_mut(name) {
+            queue.retain(|queued| queued != id);
+            if queue.is_empty() {
+                self.queues.remove(name);
+            }
+        }
+    }
+
+    fn count_call(&mut self, now_us: u64) {
+        self.calls += 1;
+        if self.calls.is_multiple_of(CALLS_BETWEEN_SWEEPS) {
+            self.locks.retain(|_, entry| entry.end_us > now_us);
+            self.fences.retain(|_, fence| fence.end_us > now_us);
+            let locks = &self.locks;
+            self.watched.retain(|name| locks.contains_key(name));
+        }
+    }
+}
+
+fn micros(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX / 2)
+}

@@ -1,0 +1,212 @@
+//! The store inside the process: the machine behind one mutex. Needs nothing, forgets everything
+//! with the process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use self::machine::{Absent, Answer, Effect, Machine};
+use crate::error::Result;
+use crate::lease::ClientId;
+use crate::moment::{Clock, Moment};
+use crate::name::LockName;
+use crate::store::{
+    Attempt, Attempted, BoxFuture, Busy, Event, Failure, Found, Held, Landing, NotHeld,
+    RecordChange, RecordWritten, Renewed, Store, Watched,
+};
+
+pub(crate) mod machine;
+
+/// Stores that were opened by name and are still in use.
+static SHARED: Mutex<Option<HashMap<String, Weak<MemoryStore>>>> = Mutex::new(None);
+
+pub(crate) struct MemoryStore {
+    clock: Clock,
+    /// A std mutex, not an async one: no call waits while it is held.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    machine: Machine,
+    listeners: Vec<mpsc::UnboundedSender<Event>>,
+}
+
+impl MemoryStore {
+    /// The store of `memory://`, private to its client.
+    pub(crate) fn private(clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            state: Mutex::default(),
+        })
+    }
+
+    /// The store of `memory://name`, shared by all clients of this process that name it. The first
+    /// one's clock counts.
+    pub(crate) fn shared(name: &str, clock: Clock) -> Arc<Self> {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let stores = shared.get_or_insert_default();
+        stores.retain(|_, store| store.strong_count() > 0);
+        if let Some(store) = stores.get(name).and_then(Weak::upgrade) {
+            return store;
+        }
+        let store = Self::private(clock);
+        stores.insert(name.to_owned(), Arc::downgrade(&store));
+        store
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.clock.wall_micros()
+    }
+}
+
+impl State {
+    fn announce(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            self.listeners
+                .retain(|listener| listener.send(event(&effect)).is_ok());
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn start(&self, events: mpsc::UnboundedSender<Event>) {
+        self.state().listeners.push(events);
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Attempted, Failure>> {
+        let sent_at = self.clock.now();
+        let answer = self.state().machine.acquire(self.now_us(), attempt);
+        done(Ok(match answer {
+            Answer::Granted(fence) => Attempted::Granted { fence, sent_at },
+            Answer::Busy { holder, left_us } => Attempted::Busy(Busy {
+                holder,
+                remaining: Some(Duration::from_micros(left_us)),
+            }),
+        }))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Held,
+        _watched: bool,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+        let sent_at = self.clock.now();
+        let answer = self.state().machine.renew(self.now_us(), lease);
+        done(Ok(match answer {
+            Ok(()) => Renewed::Until { sent_at },
+            Err(absent) => Renewed::NotHeld(absent.into()),
+        }))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        lease: &'a Held,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Watched, Failure>> {
+        let answer = self.state().machine.watch(self.now_us(), lease);
+        done(Ok(match answer {
+            Ok(()) => Watched::Held,
+            Err(absent) => Watched::NotHeld(absent.into()),
+        }))
+    }
+
+    fn release<'a>(
+        &'a self,
+        lease: &'a Held,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<bool, Failure>> {
+        let mut effects = Vec::new();
+        let mut state = self.state();
+        let was_held = state
+            .machine
+            .release(self.now_us(), lease, &mut effects);
+        state.announce(effects);
+        done(Ok(was_held))
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        lease: &'a Held,
+        _landing: Landing,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
+        // Nothing is ever under way here: what was asked has been done.
+        Box::pin(async move { self.release(lease, limit).await.map(|_| None) })
+    }
+
+    fn look<'a>(
+        &'a self,
+        name: &'a LockName,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
+        let found = self.state().machine.look(self.now_us(), name);
+        done(Ok(found))
+    }
+
+    fn listen<'a>(
+        &'a self,
+        _name: &'a LockName,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        // Every client hears of every name: telling them apart would cost more than it saves.
+        done(Ok(()))
+    }
+
+    fn unlisten<'a>(&'a self, _name: &'a LockName, _limit: Moment) -> BoxFuture<'a, ()> {
+        done(())
+    }
+
+    fn write_record<'a>(
+        &'a self,
+        client: ClientId,
+        change: &'a RecordChange,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<RecordWritten, Failure>> {
+        let now_us = self.now_us();
+        done(Ok(self.state().machine.write_record(now_us, client, change)))
+    }
+
+    fn records<'a>(
+        &'a self,
+        only: Option<ClientId>,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<(ClientId, BTreeMap<String, String>)>, Failure>> {
+        let now_us = self.now_us();
+        done(Ok(self.state().machine.records(now_us, only)))
+    }
+}
+
+impl From<Absent> for NotHeld {
+    fn from(absent: Absent) -> Self {
+        Self {
+            taken_by: absent.taken_by,
+        }
+    }
+}
+
+fn event(effect: &Effect) -> Event {
+    match effect {
+        Effect::Offered { name, to } => Event::Wake {
+            name: name.clone(),
+            offered_to: to.clone(),
+        },
+        Effect::Changed { name } => Event::Changed { name: name.clone() },
+    }
+}
+
+fn done<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
+    Box::pin(ready(value))
+}

@@ -1,0 +1,246 @@
+//! What every store can do, and what it answers.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::error::{Error, Result};
+use crate::lease::{ClientId, Fence, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+
+pub(crate) mod memory;
+pub(crate) mod redis;
+
+/// How long a released lock is kept for the waiter whose turn it is. Long enough for a slow
+/// process to take it up, short enough that a dead one costs little.
+pub(crate) const OFFER: Duration = Duration::from_secs(2);
+/// How long a fence counter outlives its last grant. Fences go on growing by the clock when it is
+/// gone; this bounds how many unused names pile up.
+pub(crate) const FENCE_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where leases live. All futures run on the engine, and each is answered by `limit` at the
+/// latest.
+pub(crate) trait Store: Send + Sync + 'static {
+    /// Begins to send what happens in the store to `events`.
+    fn start(&self, events: mpsc::UnboundedSender<Event>);
+
+    /// Takes the lock if it is free, in one atomic step. Repeating it finds its own grant.
+    fn acquire<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Attempted, Failure>>;
+
+    /// Gives the lease a full ttl again. Never creates one. A watched lease stays watched.
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Held,
+        watched: bool,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Renewed, Failure>>;
+
+    /// Looks whether the lease is still there, and asks to be told when that changes.
+    fn watch<'a>(
+        &'a self,
+        lease: &'a Held,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Watched, Failure>>;
+
+    /// Ends the lease if it is still this one; true if it was. Also gives up its place in the
+    /// queue.
+    fn release<'a>(
+        &'a self,
+        lease: &'a Held,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<bool, Failure>>;
+
+    /// Makes sure that an attempt whose reply was lost leaves nothing behind. Answers how long to
+    /// wait before asking again, or `None` when it can no longer land.
+    fn cancel<'a>(
+        &'a self,
+        lease: &'a Held,
+        landing: Landing,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Duration>, Failure>>;
+
+    /// Who holds the lock, without taking it.
+    fn look<'a>(
+        &'a self,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Found>, Failure>>;
+
+    /// Asks for [`Event::Wake`] of this name; answered when no later message can be missed.
+    fn listen<'a>(
+        &'a self,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<(), Failure>>;
+
+    /// Ends [`listen`](Store::listen).
+    fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()>;
+
+    /// Writes what this client says of itself.
+    fn write_record<'a>(
+        &'a self,
+        client: ClientId,
+        change: &'a RecordChange,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<RecordWritten, Failure>>;
+
+    /// Reads the records of these clients, or of all that are alive.
+    fn records<'a>(
+        &'a self,
+        only: Option<ClientId>,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<(ClientId, BTreeMap<String, String>)>, Failure>>;
+}
+
+/// One attempt to take a lock. The lease id is fresh for every acquisition and the same for every
+/// repetition of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) held: Held,
+    pub(crate) meta: Arc<BTreeMap<String, String>>,
+    /// Whether to stand in the store's queue if the lock is busy.
+    pub(crate) queue: bool,
+}
+
+/// What identifies a lease to the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) name: LockName,
+    pub(crate) id: LeaseId,
+    pub(crate) ttl: Duration,
+    pub(crate) has_meta: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Attempted {
+    Granted { fence: Fence, sent_at: Moment },
+    Busy(Busy),
+}
+
+/// Who was in the way, and for how long if nothing changes. Without expiry: `None`.
+#[derive(Clone, Debug)]
+pub(crate) struct Busy {
+    pub(crate) holder: LeaseId,
+    pub(crate) remaining: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Renewed {
+    /// Held for a full ttl, counted from this moment.
+    Until { sent_at: Moment },
+    NotHeld(NotHeld),
+}
+
+#[derive(Debug)]
+pub(crate) enum Watched {
+    Held,
+    NotHeld(NotHeld),
+}
+
+/// A lease that the store does not have: somebody else's stands in its place, or nothing.
+#[derive(Debug)]
+pub(crate) struct NotHeld {
+    pub(crate) taken_by: Option<LeaseId>,
+}
+
+/// What stands at the name of a lock.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) id: LeaseId,
+    pub(crate) remaining: Option<Duration>,
+    pub(crate) fence: Option<Fence>,
+    pub(crate) meta: BTreeMap<String, String>,
+}
+
+/// A change of the record that a client keeps about itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecordChange {
+    /// Begin anew instead of changing what is there.
+    pub(crate) all: bool,
+    pub(crate) set: Vec<(String, String)>,
+    pub(crate) removed: Vec<String>,
+    /// How long the record is believed without a word from the client; zero takes it away.
+    pub(crate) ttl: Duration,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RecordWritten {
+    Yes,
+    /// There was nothing to change: write it all.
+    Missing,
+}
+
+/// Something that happened in the store.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The lock was offered to this lease.
+    Wake { name: LockName, offered_to: LeaseId },
+    /// The key of a watched lease changed; look again.
+    Changed { name: LockName },
+    /// Messages may have been missed; everyone look again.
+    Missed,
+}
+
+/// A call that got no useful answer.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    /// Whether trying again soon may help.
+    pub(crate) transient: bool,
+    /// Set if the call may have been, or may still be, carried out: the reply was lost.
+    pub(crate) landing: Option<Landing>,
+}
+
+impl Failure {
+    /// A refusal: nothing was done, and asking again would not change that.
+    pub(crate) fn refused(error: Error) -> Self {
+        Self {
+            error,
+            transient: false,
+            landing: None,
+        }
+    }
+
+    /// Nothing was done, but asking again may help.
+    pub(crate) fn not_sent(error: Error) -> Self {
+        Self {
+            error,
+            transient: true,
+            landing: None,
+        }
+    }
+}
+
+/// Until when an attempt whose reply was lost may still be carried out by the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Landing {
+    /// The connection it travelled on, if it was one only: whatever is sent there later arrives
+    /// later.
+    pub(crate) connection: Option<u64>,
+    /// The latest moment by the server's clock, in microseconds, that the attempt carries.
+    pub(crate) latest_us: u64,
+}
+
+impl Landing {
+    /// Both of two attempts.
+    pub(crate) fn and(self, earlier: Option<Landing>) -> Landing {
+        let Some(earlier) = earlier else { return self };
+        Landing {
+            connection: self
+                .connection
+                .filter(|connection| earlier.connection == Some(*connection)),
+            latest_us: self.latest_us.max(earlier.latest_us),
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! One connection to one server that comes back by itself.
+//!
+//! A command is sent at most once: the client crate never repeats it. When no answer comes, the
+//! caller learns on which connection the command travelled, so that it can clean up in order.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ::redis::aio::{ConnectionLike, MultiplexedConnection};
+use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, RedisError};
+use tokio::sync::{mpsc, watch};
+
+use super::refusal;
+use super::script::{self, Script};
+use super::server::{Server, ServerInfo};
+use super::value::Value;
+use crate::error::{Error, ErrorKind};
+use crate::moment::{Clock, Moment};
+use crate::store::{Failure, Landing};
+
+/// How long connecting may take, greetings included.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// How long after a failed attempt the next one waits.
+const CONNECT_PAUSE: Duration = Duration::from_millis(50);
+/// A connection that owes answers and has given none for this long is given up.
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(1);
+/// Enough for a thousand concurrent callers to share one write.
+const PIPELINE_BUFFER: usize = 2_048;
+
+/// A place for one connection.
+#[derive(Clone)]
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: Arc<Server>,
+    state: watch::Sender<State>,
+    /// Where messages of the server go that answer no command.
+    pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+    /// What to send first on a new connection; a refusal of it does not end the connection.
+    greeting: Option<fn() -> Cmd>,
+    /// Whether the greeting was accepted on the present connection.
+    greeted: AtomicBool,
+}
+
+enum State {
+    Idle,
+    Failed { at: Moment, failure: Failure },
+    Connecting,
+    Live(Arc<Connection>),
+}
+
+/// An established connection.
+pub(crate) struct Connection {
+    pub(crate) id: u64,
+    inner: MultiplexedConnection,
+    server: Arc<Server>,
+    broken: AtomicBool,
+    /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
+    owes_since: AtomicU64,
+    /// The server's clock less ours, in microseconds.
+    clock_offset_us: AtomicI64,
+    info: OnceLock<ServerInfo>,
+}
+
+impl Link {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        Self::build(server, None, None)
+    }
+
+    /// A link whose server may also speak unasked.
+    pub(crate) fn with_pushes(
+        server: Arc<Server>,
+        pushes: mpsc::UnboundedSender<PushInfo>,
+        greeting: fn() -> Cmd,
+    ) -> Self {
+        Self::build(server, Some(pushes), Some(greeting))
+    }
+
+    fn build(
+        server: Arc<Server>,
+        pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+        greeting: Option<fn() -> Cmd>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                server,
+                state: watch::Sender::new(State::Idle),
+                pushes,
+                greeting,
+                greeted: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// The connection that is there now, if any.
+    pub(crate) fn live(&self) -> Option<Arc<Connection>> {
+        match &*self.shared.state.borrow() {
+            State::Live(connection) if !connection.is_broken() => Some(Arc::clone(connection)),
+            _ => None,
+        }
+    }
+
+    /// Whether the server accepted what was sent first.
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.shared.greeted.load(Ordering::Relaxed)
+    }
+
+    /// A connection, made if there is none.
+    pub(crate) async fn connection(&self, limit: Moment) -> Result<Arc<Connection>, Failure> {
+        let mut states = self.shared.state.subscribe();
+        let asked_at = self.now();
+        loop {
+            if let Some(connection) = self.live() {
+                return Ok(connection);
+            }
+            if let Some(failure) = self.recent_failure(asked_at) {
+                return Err(failure);
+            }
+            states.mark_unchanged();
+            self.begin_connecting();
+            let left = limit.saturating_since(self.now());
+            if tokio::time::timeout(left, states.changed()).await.is_err() {
+                return Err(Failure::not_sent(Error::new(
+                    ErrorKind::Unavailable,
+                    format!("could not connect to `{}` in time", self.shared.server.target),
+                )));
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.shared.server.clock.now()
+    }
+
+    /// A failure that answers a caller who began to ask at `asked_at`: it came later, or so
+    /// shortly before that trying again would only make noise.
+    fn recent_failure(&self, asked_at: Moment) -> Option<Failure> {
+        match &*self.shared.state.borrow() {
+            State::Failed { at, failure } if *at + CONNECT_PAUSE > asked_at => Some(Failure {
+                error: failure.error.share(),
+                ..*failure
+            }),
+            _ => None,
+        }
+    }
+
+    fn begin_connecting(&self) {
+        let begun = self.shared.state.send_if_modified(|state| {
+            let idle = match state {
+                State::Connecting => false,
+                State::Live(connection) => connection.is_broken(),
+                State::Idle | State::Failed { .. } => true,
+            };
+            if idle {
+                *state = State::Connecting;
+            }
+            idle
+        });
+        if begun {
+            let shared = Arc::clone(&self.shared);
+            // On its own task: a caller with little time must not end an attempt that others
+            // wait for.
+            tokio::spawn(async move { shared.connect().await });
+        }
+    }
+}
+
+impl Shared {
+    async fn connect(&self) {
+        let attempt = tokio::time::timeout(CONNECT_LIMIT, self.try_connect());
+        let state = match attempt.await {
+            Ok(Ok(connection)) => State::Live(Arc::new(connection)),
+            Ok(Err(failure)) => self.failed(failure),
+            Err(_) => self.failed(refusal::silence(&self.server.target, None)),
+        };
+        self.state.send_replace(state);
+    }
+
+    fn failed(&self, failure: Failure) -> State {
+        tracing::debug!(server = %self.server.target, error = %failure.error, "redis.unreachable");
+        State::Failed {
+            at: self.server.clock.now(),
+            failure,
+        }
+    }
+
+    async fn try_connect(&self) -> Result<Connection, Failure> {
+        let mut config = AsyncConnectionConfig::new()
+            // Deadlines are ours: the driver's would hide whether a command was carried out.
+            .set_response_timeout(None)
+            .set_connection_timeout(None)
+            .set_pipeline_buffer_size(PIPELINE_BUFFER);
+        if let Some(pushes) = &self.pushes {
+            config = config.set_push_sender(pushes.clone());
+        }
+        let inner = self
+            .server
+            .client()?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(|error| refusal::failure(&self.server.target, &error, None))?;
+        let connection = Connection {
+            id: self.server.next_connection_id(),
+            inner,
+            server: Arc::clone(&self.server),
+            broken: AtomicBool::new(false),
+            owes_since: AtomicU64::new(0),
+            clock_offset_us: AtomicI64::new(0),
+            info: OnceLock::new(),
+        };
+        connection.introduce().await?;
+        if let Some(greeting) = self.greeting {
+            let accepted = connection.inner.clone().send_packed_command(&greeting()).await;
+            let accepted = accepted.and_then(::redis::Value::extract_error).is_ok();
+            self.greeted.store(accepted, Ordering::Relaxed);
+        }
+        Ok(connection)
+    }
+}
+
+impl Connection {
+    /// Learns the server's version, clock and settings, and loads the scripts. What the user may
+    /// not ask stays unknown.
+    async fn introduce(&self) -> Result<(), Failure> {
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("INFO");
+        pipeline.cmd("TIME");
+        for (_, script) in script::ALL.iter() {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
+        }
+        let asked_at = self.server.clock.now();
+        let replies = self
+            .inner
+            .clone()
+            .send_packed_commands(&pipeline, 0, pipeline.len())
+            .await
+            .map_err(|error| refusal::failure(&self.server.target, &error, None))?;
+        let mut replies = replies.into_iter();
+        let info = replies.next().unwrap_or(::redis::Value::Nil);
+        if let Err(error) = info.clone().extract_error()
+            && error.code() != Some("NOPERM")
+        {
+            return Err(refusal::failure(&self.server.target, &error, None));
+        }
+        let info = ServerInfo::parse(Value::from(info).as_str().unwrap_or_default());
+        self.server.admit(&info)?;
+        let _ = self.info.set(info);
+        match replies.next().map(Value::from).as_ref().and_then(micros) {
+            Some(server_us) => self.set_clock(asked_at, server_us),
+            None => self.set_clock(asked_at, Clock::Boot.wall_micros()),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn info(&self) -> ServerInfo {
+        self.info.get().cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// The latest that the server's clock can show at `moment`, in microseconds.
+    pub(crate) fn server_us(&self, moment: Moment) -> u64 {
+        let ours = i64::try_from(moment.as_nanos() / 1_000).unwrap_or(i64::MAX);
+        let theirs = ours.saturating_add(self.clock_offset_us.load(Ordering::Relaxed));
+        u64::try_from(theirs).unwrap_or(0)
+    }
+
+    /// Takes note of what the server's clock showed some time after `asked_at`.
+    pub(crate) fn set_clock(&self, asked_at: Moment, server_us: u64) {
+        let ours = i64::try_from(asked_at.as_nanos() / 1_000).unwrap_or(i64::MAX);
+        let theirs = i64::try_from(server_us).unwrap_or(i64::MAX);
+        self.clock_offset_us
+            .store(theirs.saturating_sub(ours), Ordering::Relaxed);
+    }
+
+    /// Sends one command and waits for its answer.
+    pub(crate) async fn run(
+        &self,
+        command: &Cmd,
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
+        let mut inner = self.inner.clone();
+        let answer = self.answer(inner.req_packed_command(command), limit, latest_us);
+        self.checked(answer.await?)
+    }
+
+    /// Sends several commands in one piece and waits for all answers.
+    pub(crate) async fn run_all(
+        &self,
+        pipeline: &Pipeline,
+        limit: Moment,
+    ) -> Result<Vec<Value>, Failure> {
+        let mut inner = self.inner.clone();
+        let answer = inner.req_packed_commands(pipeline, 0, pipeline.len());
+        let values = self.answer(answer, limit, 0).await?;
+        Ok(values.into_iter().map(Value::from).collect())
+    }
+
+    /// Runs a script by its hash, with its text if the server does not know it.
+    pub(crate) async fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        keys: &[K],
+        arguments: &[A],
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
+        let by_hash = eval("EVALSHA", script.hash(), keys, arguments);
+        match self.run(&by_hash, limit, latest_us).await {
+            Err(failure) if is_unknown_script(&failure) => {
+                let by_text = eval("EVAL", script.code(), keys, arguments);
+                self.run(&by_text, limit, latest_us).await
+            }
+            answer => answer,
+        }
+    }
+
+    pub(crate) async fn subscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
+        let mut inner = self.inner.clone();
+        self.answer(inner.subscribe(channel), limit, 0).await
+    }
+
+    pub(crate) async fn unsubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
+        let mut inner = self.inner.clone();
+        self.answer(inner.unsubscribe(channel), limit, 0).await
+    }
+
+    /// Waits for an answer, keeps the account of what the server owes, and gives the connection up
+    /// when it fails or stays silent.
+    async fn answer<T>(
+        &self,
+        answer: impl Future<Output = Result<T, RedisError>>,
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<T, Failure> {
+        let target = &self.server.target;
+        let landing = Landing {
+            connection: Some(self.id),
+            latest_us,
+        };
+        let sent_at = self.server.clock.now();
+        let owed = sent_at.as_nanos().max(1);
+        let _ = self
+            .owes_since
+            .compare_exchange(0, owed, Ordering::Relaxed, Ordering::Relaxed);
+        let left = limit.saturating_since(sent_at);
+        match tokio::time::timeout(left, answer).await {
+            Ok(Ok(value)) => {
+                self.owes_since.store(0, Ordering::Relaxed);
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                let failure = refusal::failure(target, &error, Some(landing));
+                if failure.landing.is_some() {
+                    self.broken.store(true, Ordering::Release);
+                } else {
+                    self.owes_since.store(0, Ordering::Relaxed);
+                }
+                Err(failure)
+            }
+            Err(_) => {
+                self.give_up_if_silent();
+                Err(refusal::silence(target, Some(landing)))
+            }
+        }
+    }
+
+    fn give_up_if_silent(&self) {
+        let owes_since = self.owes_since.load(Ordering::Relaxed);
+        let silent = self
+            .server
+            .clock
+            .now()
+            .saturating_since(Moment::from_nanos(owes_since));
+        if owes_since > 0 && silent + Duration::from_millis(5) >= SILENCE_LIMIT {
+            self.broken.store(true, Ordering::Release);
+        }
+    }
+
+    fn checked(&self, value: ::redis::Value) -> Result<Value, Failure> {
+        value
+            .extract_error()
+            .map(Value::from)
+            .map_err(|error| refusal::failure(&self.server.target, &error, None))
+    }
+}
+
+fn eval<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+    command: &str,
+    script: &str,
+    keys: &[K],
+    arguments: &[A],
+) -> Cmd {
+    let mut command = ::redis::cmd(command);
+    command.arg(script).arg(keys.len());
+    for key in keys {
+        command.arg(key.as_ref());
+    }
+    for argument in arguments {
+        command.arg(argument.as_ref());
+    }
+    command
+}
+
+fn is_unknown_script(failure: &Failure) -> bool {
+    let source = std::error::Error::source(&failure.error);
+    source.is_some_and(|source| source.to_string().starts_with("NOSCRIPT"))
+}
+
+/// The reply to `TIME` as microseconds.
+pub(super) fn micros(time: &Value) -> Option<u64> {
+    let [seconds, micros] = time.as_array()? else {
+        return None;
+    };
+    let part = |value: &Value| u64::try_from(value.as_int()?).ok();
+    Some(part(seconds)? * 1_000_000 + part(micros)?)
+}

@@ -1,0 +1,218 @@
+//! The connection that the server speaks on unasked: wake-ups for waiters, and word of watched
+//! leases that changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use ::redis::{Cmd, PushInfo, PushKind};
+use tokio::sync::mpsc;
+
+use super::link::{Connection, Link};
+use super::server::Server;
+use super::value::Value;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Event, Failure};
+
+/// How often a listener asks whether the connection is still there. A half-open one says nothing.
+const HEARTBEAT: Duration = Duration::from_secs(3);
+const HEARTBEAT_LIMIT: Duration = Duration::from_secs(2);
+/// How long to wait before connecting again, when it did not work.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+
+pub(super) struct Listener {
+    pub(super) link: Link,
+    server: Arc<Server>,
+    /// Channels that somebody waits on, by channel.
+    channels: Mutex<HashMap<String, Channel>>,
+    pushes: Mutex<Option<mpsc::UnboundedReceiver<PushInfo>>>,
+    events: OnceLock<mpsc::UnboundedSender<Event>>,
+}
+
+/// A channel, and how many lines of waiters need it.
+struct Channel {
+    name: LockName,
+    uses: usize,
+}
+
+impl Listener {
+    pub(super) fn new(server: Arc<Server>) -> Arc<Self> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let link = Link::with_pushes(Arc::clone(&server), sender, tracking);
+        Arc::new(Self {
+            link,
+            server,
+            channels: Mutex::default(),
+            pushes: Mutex::new(Some(receiver)),
+            events: OnceLock::new(),
+        })
+    }
+
+    /// Begins to pass on what the server says. Must be called on the engine.
+    pub(super) fn start(self: &Arc<Self>, events: mpsc::UnboundedSender<Event>) {
+        let pushes = lock(&self.pushes).take();
+        if let Some(pushes) = pushes
+            && self.events.set(events).is_ok()
+        {
+            tokio::spawn(pass_on(Arc::clone(self), pushes));
+        }
+    }
+
+    pub(super) async fn listen(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
+        let channel = name.neighbour("wake");
+        let connection = self.link.connection(limit).await?;
+        // Known before the server confirms: its first message may come right behind.
+        lock(&self.channels)
+            .entry(channel.clone())
+            .or_insert_with(|| Channel {
+                name: name.clone(),
+                uses: 0,
+            })
+            .uses += 1;
+        let confirmed = connection.subscribe(&channel, limit).await;
+        if confirmed.is_err() {
+            self.forget(&channel);
+        }
+        confirmed
+    }
+
+    pub(super) async fn unlisten(&self, name: &LockName, limit: Moment) {
+        let channel = name.neighbour("wake");
+        if self.forget(&channel)
+            && let Some(connection) = self.link.live()
+        {
+            // If it fails, the connection is gone and the subscription with it.
+            let _ = connection.unsubscribe(&channel, limit).await;
+        }
+    }
+
+    /// Takes back one use of a channel; true if that was the last.
+    fn forget(&self, channel: &str) -> bool {
+        let mut channels = lock(&self.channels);
+        let Some(known) = channels.get_mut(channel) else {
+            return false;
+        };
+        known.uses -= 1;
+        let last = known.uses == 0;
+        if last {
+            channels.remove(channel);
+        }
+        last
+    }
+
+    /// Brings a new connection to where the old one was.
+    async fn catch_up(&self, connection: &Connection) {
+        let channels: Vec<String> = lock(&self.channels).keys().cloned().collect();
+        for channel in channels {
+            let limit = self.server.clock.now() + HEARTBEAT_LIMIT;
+            if connection.subscribe(&channel, limit).await.is_err() {
+                return;
+            }
+        }
+        self.tell(Event::Missed);
+    }
+
+    fn tell(&self, event: Event) {
+        if let Some(events) = self.events.get() {
+            // Nobody hears it when the client is closing.
+            let _ = events.send(event);
+        }
+    }
+
+    fn on_push(&self, push: PushInfo) {
+        match push.kind {
+            PushKind::Message => self.on_message(push.data),
+            PushKind::Invalidate => self.on_invalidation(push.data),
+            _ => {}
+        }
+    }
+
+    fn on_message(&self, data: Vec<::redis::Value>) {
+        let mut parts = data.into_iter().map(Value::from);
+        let (Some(channel), Some(message)) = (parts.next(), parts.next()) else {
+            return;
+        };
+        let (Some(channel), Some(message)) = (channel.as_str(), message.as_str()) else {
+            return;
+        };
+        let name = lock(&self.channels)
+            .get(channel)
+            .map(|known| known.name.clone());
+        if let Some(name) = name {
+            let offered_to = LeaseId::new(message);
+            self.tell(Event::Wake { name, offered_to });
+        }
+    }
+
+    /// The keys that changed; none when the server dropped everything it knew.
+    fn on_invalidation(&self, data: Vec<::redis::Value>) {
+        let keys = data.into_iter().next().map(Value::from);
+        let Some(Value::Array(keys)) = keys else {
+            return self.tell(Event::Missed);
+        };
+        for name in keys.iter().filter_map(Value::as_str) {
+            if let Ok(name) = LockName::new(name) {
+                self.tell(Event::Changed { name });
+            }
+        }
+    }
+}
+
+/// OPTIN: only keys that are read after `CLIENT CACHING YES` are followed. NOLOOP: renewals of
+/// this very connection are no news.
+fn tracking() -> Cmd {
+    let mut command = ::redis::cmd("CLIENT");
+    command.arg(&["TRACKING", "ON", "OPTIN", "NOLOOP"]);
+    command
+}
+
+/// Reads what the server says, and sees to it that the connection comes back. Ends with the
+/// engine.
+async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
+    let mut last_connection = None;
+    loop {
+        let push = tokio::time::timeout(HEARTBEAT, pushes.recv()).await;
+        let lost = match push {
+            Ok(None) => return,
+            Ok(Some(push)) if push.kind == PushKind::Disconnection => true,
+            Ok(Some(push)) => {
+                listener.on_push(push);
+                false
+            }
+            Err(_) => !is_alive(&listener).await,
+        };
+        let present = listener.link.live().map(|connection| connection.id);
+        if lost || (last_connection.is_some() && present != last_connection) {
+            come_back(&listener).await;
+        }
+        last_connection = listener.link.live().map(|connection| connection.id);
+    }
+}
+
+/// Whether the connection answers, or was never needed.
+async fn is_alive(listener: &Listener) -> bool {
+    let Some(connection) = listener.link.live() else {
+        return true;
+    };
+    let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
+    connection
+        .run(&::redis::cmd("PING"), limit, 0)
+        .await
+        .is_ok()
+}
+
+async fn come_back(listener: &Listener) {
+    loop {
+        let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
+        if let Ok(connection) = listener.link.connection(limit).await {
+            return listener.catch_up(&connection).await;
+        }
+        tokio::time::sleep(RECONNECT_PAUSE).await;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,529 @@
+//! The store on one Redis server, in the native layout: a string at the lock's name.
+//!
+//! This directory is the only place that knows the Redis client crate.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ::redis::Pipeline;
+use tokio::sync::mpsc;
+
+pub use self::client::{Client, Command, Dedicated};
+pub use self::script::Script;
+pub use self::value::Value;
+
+use self::link::{Connection, Link, SILENCE_LIMIT};
+use self::listener::Listener;
+use self::server::Server;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::{ClientId, Fence, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::stats::Stats;
+use crate::store::{
+    Attempt, Attempted, BoxFuture, Busy, Event, FENCE_KEPT, Failure, Found, Held, Landing, NotHeld,
+    OFFER, RecordChange, RecordWritten, Renewed, Store, Watched,
+};
+use crate::url::RedisTarget;
+
+mod client;
+mod link;
+mod listener;
+mod refusal;
+mod script;
+mod server;
+mod value;
+
+/// How long a queue of waiters outlives the last one that joined. Each looks again at least every
+/// eight hours, a third of the longest ttl.
+const QUEUE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// The index of client records.
+const CLIENTS_KEY: &str = "tenure:clients";
+/// How often an attempt may be told that it is late before the clocks are called unreasonable.
+const LATE_MAX: usize = 3;
+
+pub(crate) struct RedisStore {
+    server: Arc<Server>,
+    commands: Link,
+    listener: Arc<Listener>,
+    stats: Arc<Stats>,
+    told_of_tracking: AtomicBool,
+}
+
+impl RedisStore {
+    pub(crate) fn new(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
+        let server = Server::new(target, Arc::clone(&stats));
+        Arc::new(Self {
+            commands: Link::new(Arc::clone(&server)),
+            listener: Listener::new(Arc::clone(&server)),
+            server,
+            stats,
+            told_of_tracking: AtomicBool::new(false),
+        })
+    }
+
+    /// Connects, so that a wrong address or password is found at once.
+    pub(crate) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
+        self.commands.connection(limit).await.map(|_| ())
+    }
+
+    /// No command waits longer than a silent connection is believed in.
+    fn command_limit(&self, limit: Moment) -> Moment {
+        limit.min(self.server.clock.now() + SILENCE_LIMIT)
+    }
+
+    async fn try_acquire(
+        &self,
+        attempt: &Attempt,
+        limit: Moment,
+    ) -> Result<Attempted, Failure> {
+        let connection = self.commands.connection(limit).await?;
+        let keys = lock_keys(&attempt.held);
+        for _ in 0..LATE_MAX {
+            let sent_at = self.server.clock.now();
+            let limit = self.command_limit(limit);
+            let latest_us = connection.server_us(limit);
+            let arguments = acquire_arguments(attempt, latest_us);
+            let reply = connection
+                .script(&script::ACQUIRE, &keys, &arguments, limit, latest_us)
+                .await?;
+            match self.read_attempt(&attempt.held.name, sent_at, &reply)? {
+                Ok(attempted) => return Ok(attempted),
+                // The server's clock was set forward since we asked for it.
+                Err(server_us) => connection.set_clock(sent_at, server_us),
+            }
+        }
+        Err(Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "the clock of `{}` runs too fast to be followed",
+                self.server.target
+            ),
+        )))
+    }
+
+    /// What acquire.lua says; `Err` with the server's time if the attempt came late.
+    fn read_attempt(
+        &self,
+        name: &LockName,
+        sent_at: Moment,
+        reply: &Value,
+    ) -> Result<Result<Attempted, u64>, Failure> {
+        let unexpected = || Failure::refused(reply.unexpected("acquire.lua"));
+        let parts = reply.as_array().ok_or_else(unexpected)?;
+        let part = |i: usize| parts.get(i).ok_or_else(unexpected);
+        let number = |i: usize| {
+            let number = part(i)?.as_int().and_then(|number| u64::try_from(number).ok());
+            number.ok_or_else(unexpected)
+        };
+        Ok(match part(0)?.as_str() {
+            Some("granted") => Ok(Attempted::Granted {
+                fence: Fence::new(number(1)?),
+                sent_at,
+            }),
+            Some("busy") => Ok(Attempted::Busy(Busy {
+                holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
+                remaining: time_left(part(2)?),
+            })),
+            Some("late") => Err(number(1)?),
+            Some("type") => return Err(not_a_lock(name, part(1)?)),
+            _ => return Err(unexpected()),
+        })
+    }
+
+    /// The connection to renew on: the one that tracks, if the lease is watched, because its own
+    /// renewals are no news to it.
+    async fn renewing(
+        &self,
+        watched: bool,
+        limit: Moment,
+    ) -> Result<(Arc<Connection>, bool), Failure> {
+        if watched
+            && self.listener.link.is_greeted()
+            && let Some(connection) = self.listener.link.live()
+        {
+            return Ok((connection, true));
+        }
+        Ok((self.commands.connection(limit).await?, false))
+    }
+
+    async fn try_renew(
+        &self,
+        lease: &Held,
+        watched: bool,
+        limit: Moment,
+    ) -> Result<Renewed, Failure> {
+        let limit = self.command_limit(limit);
+        let (connection, tracked) = self.renewing(watched, limit).await?;
+        let mut keys = vec![lease.name.as_str().to_owned()];
+        if lease.has_meta {
+            keys.push(lease.name.neighbour("meta"));
+        }
+        let again = if tracked { "1" } else { "0" };
+        let arguments = [
+            lease.id.as_str(),
+            &lease.ttl.as_millis().to_string(),
+            again,
+        ];
+        let sent_at = self.server.clock.now();
+        if tracked {
+            // Must directly precede the script. Nothing can come between: both are queued by one
+            // thread without a pause, and the answer to the first says nothing of interest.
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+            let evalsha = pipeline.cmd("EVALSHA");
+            evalsha.arg(script::RENEW.hash()).arg(keys.len());
+            for part in keys.iter().map(String::as_str).chain(arguments) {
+                evalsha.arg(part);
+            }
+            let replies = connection.run_all(&pipeline, limit).await?;
+            match replies.into_iter().nth(1) {
+                Some(reply @ Value::Array(_)) => return read_renewal(&reply, sent_at),
+                // The script is not known there, or something else: ask the plain way.
+                _ => {}
+            }
+        }
+        let connection = self.commands.connection(limit).await?;
+        let reply = connection
+            .script(&script::RENEW, &keys, &arguments, limit, 0)
+            .await?;
+        read_renewal(&reply, sent_at)
+    }
+
+    async fn try_watch(&self, lease: &Held, limit: Moment) -> Result<Watched, Failure> {
+        let limit = self.command_limit(limit);
+        let connection = self.listener.link.connection(limit).await?;
+        if !self.listener.link.is_greeted() && !self.told_of_tracking.swap(true, Ordering::Relaxed)
+        {
+            self.stats.tracking_refused();
+            tracing::warn!(
+                server = %self.server.target,
+                "redis.tracking_refused: a forced release will be noticed at the next renewal only"
+            );
+        }
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+        pipeline.cmd("GET").arg(lease.name.as_str());
+        let replies = connection.run_all(&pipeline, limit).await?;
+        Ok(match replies.get(1) {
+            Some(Value::Bytes(found)) if found == lease.id.as_str().as_bytes() => Watched::Held,
+            Some(Value::Error(error)) if !error.starts_with("WRONGTYPE") => {
+                let error = Error::new(ErrorKind::Unavailable, error.clone());
+                return Err(Failure::not_sent(error));
+            }
+            found => Watched::NotHeld(NotHeld {
+                taken_by: found.and_then(Value::lossy).map(LeaseId::new),
+            }),
+        })
+    }
+
+    async fn try_release(
+        &self,
+        connection: &Connection,
+        lease: &Held,
+        limit: Moment,
+    ) -> Result<bool, Failure> {
+        let arguments = [
+            lease.id.as_str(),
+            &OFFER.as_millis().to_string(),
+            &FENCE_KEPT.as_millis().to_string(),
+            &lease.name.neighbour("wake"),
+        ];
+        let reply = connection
+            .script(&script::RELEASE, &lock_keys(lease), &arguments, limit, 0)
+            .await?;
+        match reply.as_array().and_then(|parts| parts.first()?.as_int()) {
+            Some(released) => Ok(released == 1),
+            None => Err(Failure::refused(reply.unexpected("release.lua"))),
+        }
+    }
+
+    /// Releases, and answers whether that was late enough for the attempt not to land any more.
+    async fn try_cancel(
+        &self,
+        lease: &Held,
+        landing: Landing,
+        limit: Moment,
+    ) -> Result<Option<Duration>, Failure> {
+        let limit = self.command_limit(limit);
+        let connection = self.commands.connection(limit).await?;
+        if landing.connection == Some(connection.id) {
+            self.try_release(&connection, lease, limit).await?;
+            return Ok(None);
+        }
+        // The clock is read before the release: so the release came later than what it shows.
+        let time = connection
+            .run(&::redis::cmd("TIME"), limit, 0)
+            .await?;
+        let now_us = link::micros(&time)
+            .ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
+        self.try_release(&connection, lease, limit).await?;
+        let early_us = (landing.latest_us + 1).saturating_sub(now_us);
+        Ok((early_us > 0).then(|| Duration::from_micros(early_us)))
+    }
+
+    async fn try_look(&self, name: &LockName, limit: Moment) -> Result<Option<Found>, Failure> {
+        let limit = self.command_limit(limit);
+        let connection = self.commands.connection(limit).await?;
+        let keys = [
+            name.as_str().to_owned(),
+            name.neighbour("fence"),
+            name.neighbour("meta"),
+        ];
+        let reply = connection
+            .script(&script::LOOK, &keys, &[""; 0], limit, 0)
+            .await?;
+        read_look(name, reply)
+    }
+
+    async fn try_write_record(
+        &self,
+        client: ClientId,
+        change: &RecordChange,
+        limit: Moment,
+    ) -> Result<RecordWritten, Failure> {
+        let limit = self.command_limit(limit);
+        let connection = self.commands.connection(limit).await?;
+        let key = format!("tenure:client:{client}");
+        let ttl_ms = change.ttl.as_millis().to_string();
+        if change.ttl.is_zero() {
+            connection
+                .run(::redis::cmd("DEL").arg(&key), limit, 0)
+                .await?;
+        } else {
+            let mode = if change.all { "all" } else { "changes" };
+            let mut arguments = vec![ttl_ms.clone(), mode.to_owned(), change.set.len().to_string()];
+            for (field, value) in &change.set {
+                arguments.extend([field.clone(), value.clone()]);
+            }
+            arguments.extend(change.removed.iter().cloned());
+            let reply = connection
+                .script(&script::RECORD, &[&key], &arguments, limit, 0)
+                .await?;
+            if reply.as_int() != Some(1) {
+                return Ok(RecordWritten::Missing);
+            }
+        }
+        let arguments = [client.to_string(), ttl_ms];
+        connection
+            .script(&script::CLIENTS, &[CLIENTS_KEY], &arguments, limit, 0)
+            .await?;
+        Ok(RecordWritten::Yes)
+    }
+
+    async fn try_records(
+        &self,
+        only: Option<ClientId>,
+        limit: Moment,
+    ) -> Result<Vec<(ClientId, BTreeMap<String, String>)>, Failure> {
+        let connection = self.commands.connection(limit).await?;
+        let clients = match only {
+            Some(client) => vec![client],
+            None => {
+                let reply = connection
+                    .script(&script::CLIENTS, &[CLIENTS_KEY], &["", "0"], limit, 0)
+                    .await?;
+                let ids = reply.as_array().unwrap_or_default().iter();
+                ids.filter_map(|id| ClientId::parse(id.as_str()?)).collect()
+            }
+        };
+        if clients.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipeline = Pipeline::new();
+        for client in &clients {
+            pipeline
+                .cmd("HGETALL")
+                .arg(format!("tenure:client:{client}"));
+        }
+        let replies = connection.run_all(&pipeline, limit).await?;
+        let records = clients.into_iter().zip(replies.iter().map(read_pairs));
+        Ok(records.filter(|(_, record)| !record.is_empty()).collect())
+    }
+}
+
+impl Store for RedisStore {
+    fn start(&self, events: mpsc::UnboundedSender<Event>) {
+        self.listener.start(events);
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Attempted, Failure>> {
+        Box::pin(self.try_acquire(attempt, limit))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Held,
+        watched: bool,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+        Box::pin(self.try_renew(lease, watched, limit))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        lease: &'a Held,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Watched, Failure>> {
+        Box::pin(self.try_watch(lease, limit))
+    }
+
+    fn release<'a>(
+        &'a self,
+        lease: &'a Held,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<bool, Failure>> {
+        Box::pin(async move {
+            let limit = self.command_limit(limit);
+            let connection = self.commands.connection(limit).await?;
+            self.try_release(&connection, lease, limit).await
+        })
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        lease: &'a Held,
+        landing: Landing,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
+        Box::pin(self.try_cancel(lease, landing, limit))
+    }
+
+    fn look<'a>(
+        &'a self,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
+        Box::pin(self.try_look(name, limit))
+    }
+
+    fn listen<'a>(
+        &'a self,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move { self.listener.listen(name, self.command_limit(limit)).await })
+    }
+
+    fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
+        Box::pin(async move { self.listener.unlisten(name, self.command_limit(limit)).await })
+    }
+
+    fn write_record<'a>(
+        &'a self,
+        client: ClientId,
+        change: &'a RecordChange,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<RecordWritten, Failure>> {
+        Box::pin(self.try_write_record(client, change, limit))
+    }
+
+    fn records<'a>(
+        &'a self,
+        only: Option<ClientId>,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<(ClientId, BTreeMap<String, String>)>, Failure>> {
+        Box::pin(self.try_records(only, limit))
+    }
+}
+
+/// The keys of a lock that its scripts touch, all in one slot.
+fn lock_keys(lease: &Held) -> Vec<String> {
+    let name = &lease.name;
+    let mut keys = vec![
+        name.as_str().to_owned(),
+        name.neighbour("fence"),
+        name.neighbour("queue"),
+    ];
+    if lease.has_meta {
+        keys.push(name.neighbour("meta"));
+    }
+    keys
+}
+
+fn acquire_arguments(attempt: &Attempt, latest_us: u64) -> Vec<String> {
+    let queue_kept = if attempt.queue {
+        QUEUE_KEPT
+    } else {
+        Duration::ZERO
+    };
+    let mut arguments = vec![
+        attempt.held.id.as_str().to_owned(),
+        attempt.held.ttl.as_millis().to_string(),
+        latest_us.to_string(),
+        FENCE_KEPT.as_millis().to_string(),
+        queue_kept.as_millis().to_string(),
+    ];
+    for (field, value) in attempt.meta.iter() {
+        arguments.extend([field.clone(), value.clone()]);
+    }
+    arguments
+}
+
+fn read_renewal(reply: &Value, sent_at: Moment) -> Result<Renewed, Failure> {
+    let parts = reply.as_array().unwrap_or_default();
+    match parts.first().and_then(Value::as_int) {
+        Some(1) => Ok(Renewed::Until { sent_at }),
+        Some(_) => Ok(Renewed::NotHeld(NotHeld {
+            taken_by: parts.get(1).and_then(Value::lossy).map(LeaseId::new),
+        })),
+        None => Err(Failure::refused(reply.unexpected("renew.lua"))),
+    }
+}
+
+fn read_look(name: &LockName, reply: Value) -> Result<Option<Found>, Failure> {
+    let parts = reply.into_array("look.lua").map_err(Failure::refused)?;
+    match parts.first().and_then(Value::as_str) {
+        Some("free") => Ok(None),
+        Some("type") => Err(not_a_lock(name, parts.get(1).unwrap_or(&Value::Nil))),
+        _ => {
+            let part = |i: usize| parts.get(i).unwrap_or(&Value::Nil);
+            let fence = part(3).as_int().and_then(|fence| u64::try_from(fence).ok());
+            let id = LeaseId::new(part(1).lossy().unwrap_or_default());
+            let mut meta = read_pairs(part(4));
+            // What an earlier lease left behind is not about this one.
+            let is_of_this_lease = meta.remove("lease").as_deref() == Some(id.as_str());
+            Ok(Some(Found {
+                remaining: time_left(part(2)),
+                fence: fence.filter(|_| id.is_tenure()).map(Fence::new),
+                meta: if is_of_this_lease { meta } else { BTreeMap::new() },
+                id,
+            }))
+        }
+    }
+}
+
+fn read_pairs(reply: &Value) -> BTreeMap<String, String> {
+    let values = reply.as_array().unwrap_or_default();
+    let pairs = values.chunks_exact(2);
+    pairs
+        .filter_map(|pair| Some((pair[0].lossy()?, pair[1].lossy()?)))
+        .collect()
+}
+
+/// What `PTTL` says; `None` for a key without expiry.
+fn time_left(pttl: &Value) -> Option<Duration> {
+    let ms = pttl.as_int()?;
+    u64::try_from(ms).ok().map(Duration::from_millis)
+}
+
+fn not_a_lock(name: &LockName, found: &Value) -> Failure {
+    let (found, remedy) = match found.as_str() {
+        Some("hash") => (
+            "a hash, perhaps a lock of Redisson",
+            "use the layout `redisson`, or another name",
+        ),
+        Some(other) => (other, "it is not a lock: use another name"),
+        None => ("something", "it is not a lock: use another name"),
+    };
+    Failure::refused(Error::new(
+        ErrorKind::NotALock,
+        format!("cannot lock `{name}`: the key holds {found}; {remedy}"),
+    ))
+}

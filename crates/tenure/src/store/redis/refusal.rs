@@ -1,0 +1,124 @@
+//! What an error of the server or of the connection means: was the command carried out, does
+//! asking again help, and what should be done.
+
+use ::redis::RedisError;
+
+use crate::error::{Error, ErrorKind};
+use crate::store::{Failure, Landing};
+use crate::url::RedisTarget;
+
+/// Turns an error into what the caller can act on. `landing` says where the command may still be
+/// under way, if its outcome is unknown.
+pub(super) fn failure(
+    target: &RedisTarget,
+    error: &RedisError,
+    landing: Option<Landing>,
+) -> Failure {
+    let Some(code) = error.code() else {
+        return of_connection(target, error, landing);
+    };
+    // An error reply of the server itself: whatever it was, the command was not carried out.
+    let detail = error.detail().unwrap_or_default();
+    let (kind, transient, cause) = of_reply(code, detail);
+    let message = format!("`{target}` refused: {cause}");
+    Failure {
+        error: Error::new(kind, message).caused_by(format!("{code} {detail}")),
+        transient,
+        landing: None,
+    }
+}
+
+/// No answer in time. The command may have been carried out, or may still be.
+pub(super) fn silence(target: &RedisTarget, landing: Option<Landing>) -> Failure {
+    Failure {
+        error: Error::new(
+            ErrorKind::Unavailable,
+            format!("`{target}` did not answer in time: is the server overloaded or stopped?"),
+        ),
+        transient: true,
+        landing,
+    }
+}
+
+fn of_connection(target: &RedisTarget, error: &RedisError, landing: Option<Landing>) -> Failure {
+    let (kind, transient, cause) = match error.kind() {
+        ::redis::ErrorKind::AuthenticationFailed => {
+            (ErrorKind::Denied, false, "wrong user or password")
+        }
+        ::redis::ErrorKind::InvalidClientConfig => (
+            ErrorKind::InvalidSetting,
+            false,
+            "the settings of the connection do not fit",
+        ),
+        ::redis::ErrorKind::RESP3NotSupported => (
+            ErrorKind::Unsupported,
+            false,
+            "it does not speak RESP3: Redis 7.0 or newer is needed",
+        ),
+        ::redis::ErrorKind::Io if error.is_connection_refusal() => (
+            ErrorKind::Unavailable,
+            true,
+            "nothing listens there: is the server running?",
+        ),
+        _ => (ErrorKind::Unavailable, true, "the connection failed"),
+    };
+    Failure {
+        error: Error::new(kind, format!("cannot reach `{target}`: {cause}"))
+            .caused_by(error.to_string()),
+        transient,
+        landing,
+    }
+}
+
+fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
+    let say = |text: &str| text.to_owned();
+    match code {
+        "NOAUTH" => (
+            ErrorKind::Denied,
+            false,
+            say("it wants a password: write `redis://:password@host` (before the `:` stands the user)"),
+        ),
+        "WRONGPASS" => (ErrorKind::Denied, false, say("wrong user or password")),
+        "NOPERM" => (
+            ErrorKind::Denied,
+            false,
+            format!("{detail}: give this user the right to it"),
+        ),
+        "ERR" if detail.contains("The user executing the script can't") => (
+            ErrorKind::Denied,
+            false,
+            format!("{detail}: give this user the right to it"),
+        ),
+        "ERR" if detail.contains("DB index is out of range") => (
+            ErrorKind::InvalidUrl,
+            false,
+            say("it has no database of that number"),
+        ),
+        "READONLY" => (
+            ErrorKind::ReadOnly,
+            false,
+            say("it is a read-only replica: connect to its master"),
+        ),
+        "OOM" => (
+            ErrorKind::OutOfMemory,
+            false,
+            say("it has no memory left: raise `maxmemory` or delete keys"),
+        ),
+        "LOADING" => (
+            ErrorKind::Unavailable,
+            true,
+            say("it is still loading its data"),
+        ),
+        "BUSY" => (
+            ErrorKind::Unavailable,
+            true,
+            say("it is busy with a long script: `SCRIPT KILL` may end it"),
+        ),
+        "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "NOREPLICAS" | "MISCONF" => (
+            ErrorKind::Unavailable,
+            true,
+            format!("{code} {detail}"),
+        ),
+        _ => (ErrorKind::Protocol, false, format!("{code} {detail}")),
+    }
+}

@@ -1,0 +1,78 @@
+//! Lua scripts: one file each, read here and nowhere else.
+
+use std::sync::LazyLock;
+
+/// A Lua script for [`Client::script`](super::Client::script).
+///
+/// It is sent by its hash; a server that does not know it gets the text once.
+#[derive(Clone, Debug)]
+pub struct Script {
+    code: String,
+    hash: String,
+}
+
+impl Script {
+    /// Keeps `code` and computes its hash.
+    pub fn new(code: impl Into<String>) -> Self {
+        let code = code.into();
+        let hash = ::redis::Script::new(&code).get_hash().to_owned();
+        Self { code, hash }
+    }
+
+    /// The text.
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// The SHA-1 that the server knows it by.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident = $file:literal;)*) => {
+        $(pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(assemble(include_str!(concat!("scripts/", $file)))));)*
+
+        /// All scripts of the native layout, with their files.
+        pub(super) static ALL: LazyLock<Vec<(&'static str, &'static Script)>> =
+            LazyLock::new(|| vec![$(($file, &*$name)),*]);
+    };
+}
+
+scripts! {
+    ACQUIRE = "acquire.lua";
+    RELEASE = "release.lua";
+    RENEW = "renew.lua";
+    LOOK = "look.lua";
+    RECORD = "record.lua";
+    CLIENTS = "clients.lua";
+}
+
+/// Puts the shared part where a script asks for it. Redis wants the `#!lua` line first, so it
+/// cannot simply be put in front.
+fn assemble(code: &str) -> String {
+    code.replace("--@include mint.lua", include_str!("scripts/mint.lua"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_begins_with_its_shebang_and_says_what_it_is() {
+        for (file, script) in ALL.iter() {
+            let mut lines = script.code().lines();
+            assert!(lines.next().unwrap().starts_with("#!lua"), "{file}");
+            assert!(
+                lines.next().unwrap().starts_with(&format!("-- {file}: ")),
+                "{file} lacks its header"
+            );
+            for part in ["-- KEYS ", "-- Reply "] {
+                assert!(script.code().contains(part), "{file} lacks `{part}`");
+            }
+            assert!(!script.code().contains("@include"), "{file}");
+        }
+    }
+}

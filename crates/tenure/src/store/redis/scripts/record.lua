@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+-- record.lua: what a client says of itself: host, pid, its leases, its waiters.
+--
+-- KEYS  1 record of the client
+-- ARGV  1 ttl of the record in ms   2 'all' to begin anew, 'changes' to change what is there
+--       3 how many fields follow    4.. field, value, ... then the fields to remove
+-- Reply 1   written
+--       0   there is no record to change: write it all
+
+local count = tonumber(ARGV[3])
+if not count or not tonumber(ARGV[1]) then
+  return redis.error_reply('ERR tenure: record got a number that is none')
+end
+if ARGV[2] == 'changes' and redis.call('EXISTS', KEYS[1]) == 0 then
+  return 0
+end
+if ARGV[2] == 'all' then
+  redis.call('DEL', KEYS[1])
+end
+local removed = 4 + 2 * count
+for i = 4, removed - 1, 2 do
+  redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+end
+for i = removed, #ARGV do
+  redis.call('HDEL', KEYS[1], ARGV[i])
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return 1

@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- release.lua: end a lease if it is still this one, and offer the lock to the next waiter.
+--
+-- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
+-- ARGV  1 lease id   2 ms for which the next waiter may take up the offer
+--       3 ttl of the fence counter in ms   4 channel that wakes waiters
+-- Reply {1}             it was held and is released
+--       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up
+--
+-- An offer is the lock itself, held by the waiter's lease for a short time: the waiter takes it up
+-- by acquire.lua. So nobody can slip in between, and a waiter that died costs only the offer.
+--@include mint.lua
+
+local found = redis.pcall('GET', KEYS[1])
+if type(found) == 'table' then
+  found = false
+end
+if found ~= ARGV[1] then
+  redis.call('ZREM', KEYS[3], ARGV[1])
+  return {0, found}
+end
+
+if KEYS[4] then
+  redis.call('DEL', KEYS[4])
+end
+local waiter = redis.call('ZPOPMIN', KEYS[3])[1]
+local last = waiter and last_fence(KEYS[2])
+if not last then
+  redis.call('DEL', KEYS[1])
+  return {1}
+end
+
+redis.call('SET', KEYS[2], next_fence(last, redis.call('TIME')), 'PX', ARGV[3])
+redis.call('SET', KEYS[1], waiter, 'PX', ARGV[2])
+-- A channel that this user may not publish to delays the waiter, it must not fail the release.
+redis.pcall('PUBLISH', ARGV[4], waiter)
+return {1}

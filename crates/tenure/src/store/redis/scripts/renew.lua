@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+-- renew.lua: give a lease a full ttl again, if it is still there. Never creates one.
+--
+-- KEYS  1 lock   [2 metadata]
+-- ARGV  1 lease id   2 ttl in ms   3 whether to read the key once more: 1 or 0
+-- Reply {1}             renewed
+--       {0, lease id}   not held by this lease; by whom it is, or nil
+
+local ttl = tonumber(ARGV[2])
+if not ttl or ttl < 1 or ttl % 1 ~= 0 then
+  return redis.error_reply('ERR tenure: renew got a ttl that is none')
+end
+
+local found = redis.pcall('GET', KEYS[1])
+if type(found) == 'table' then
+  found = false
+end
+if found ~= ARGV[1] then
+  return {0, found}
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if KEYS[2] then
+  redis.call('PEXPIRE', KEYS[2], ARGV[2])
+end
+if ARGV[3] == '1' then
+  -- PEXPIRE made the server forget that this connection tracks the key: read it again.
+  redis.call('GET', KEYS[1])
+end
+return {1}

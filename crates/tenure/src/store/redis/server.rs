@@ -1,0 +1,187 @@
+//! One Redis server: where it is, how to greet it, and whether it is fit for locks.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ::redis::io::tcp::TcpSettings;
+use ::redis::{
+    ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+    TlsCertificates,
+};
+
+use super::refusal;
+use crate::error::{Error, ErrorKind};
+use crate::moment::Clock;
+use crate::stats::Stats;
+use crate::store::Failure;
+use crate::url::{Address, RedisTarget, Tls};
+
+/// The oldest server whose scripts do what ours need.
+const VERSION_MIN: u32 = 7;
+
+pub(crate) struct Server {
+    pub(crate) target: RedisTarget,
+    pub(crate) clock: Clock,
+    stats: Arc<Stats>,
+    connections: AtomicU64,
+    warned_of_eviction: AtomicBool,
+}
+
+impl Server {
+    pub(crate) fn new(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
+        Arc::new(Self {
+            target,
+            clock: Clock::Boot,
+            stats,
+            connections: AtomicU64::new(0),
+            warned_of_eviction: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn next_connection_id(&self) -> u64 {
+        self.stats.connected();
+        self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The client crate's idea of this server. Made for every connection: certificates may have
+    /// been renewed.
+    pub(super) fn client(&self) -> Result<::redis::Client, Failure> {
+        let refused = |error: ::redis::RedisError| refusal::failure(&self.target, &error, None);
+        let info = self.address().into_connection_info().map_err(refused)?;
+        let info = info
+            .set_redis_settings(self.greeting())
+            .set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        match &self.target.address {
+            Address::Tls { tls, .. } => {
+                use_ring();
+                let certificates = read_certificates(tls)?;
+                ::redis::Client::build_with_tls(info, certificates).map_err(refused)
+            }
+            _ => ::redis::Client::open(info).map_err(refused),
+        }
+    }
+
+    /// Refuses a server that is too old, and warns of one that may throw locks away.
+    pub(super) fn admit(&self, info: &ServerInfo) -> Result<(), Failure> {
+        if let Some(version) = &info.version
+            && info.major_version().is_some_and(|major| major < VERSION_MIN)
+        {
+            return Err(Failure::refused(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "`{}` runs Redis `{version}` and 7.0 or newer is needed: upgrade the server",
+                    self.target
+                ),
+            )));
+        }
+        if info.evicts() && !self.warned_of_eviction.swap(true, Ordering::Relaxed) {
+            self.stats.eviction_warned();
+            tracing::warn!(
+                server = %self.target,
+                policy = info.eviction_policy.as_deref().unwrap_or_default(),
+                "redis.evicts: this server may throw away held locks and fences when its memory \
+                 is full; set `maxmemory-policy noeviction` or use a server for locks alone"
+            );
+        }
+        Ok(())
+    }
+
+    fn address(&self) -> ConnectionAddr {
+        match &self.target.address {
+            Address::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
+            Address::Tls { host, port, tls } => ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: tls.insecure,
+                tls_params: None,
+            },
+            Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        }
+    }
+
+    fn greeting(&self) -> RedisConnectionInfo {
+        let mut greeting = RedisConnectionInfo::default()
+            .set_db(self.target.database.into())
+            .set_protocol(ProtocolVersion::RESP3);
+        if let Some(user) = &self.target.user {
+            greeting = greeting.set_username(user);
+        }
+        if let Some(password) = &self.target.password {
+            greeting = greeting.set_password(password.reveal());
+        }
+        greeting
+    }
+}
+
+/// What a server says of itself. Unknown where the user may not ask.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerInfo {
+    version: Option<String>,
+    pub(crate) run_id: Option<String>,
+    eviction_policy: Option<String>,
+    memory_max: u64,
+}
+
+impl ServerInfo {
+    /// Reads the answer to `INFO`.
+    pub(super) fn parse(text: &str) -> Self {
+        let mut info = Self::default();
+        for (field, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            let value = value.trim();
+            match field {
+                "redis_version" => info.version = Some(value.to_owned()),
+                "run_id" => info.run_id = Some(value.to_owned()),
+                "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
+                "maxmemory" => info.memory_max = value.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+        info
+    }
+
+    fn major_version(&self) -> Option<u32> {
+        self.version.as_ref()?.split('.').next()?.parse().ok()
+    }
+
+    fn evicts(&self) -> bool {
+        let policy = self.eviction_policy.as_deref();
+        self.memory_max > 0 && policy.is_some_and(|policy| policy != "noeviction")
+    }
+}
+
+/// rustls panics when it has to choose between several providers that other crates brought in.
+/// Choosing first makes that impossible; a choice that the program made already stands.
+fn use_ring() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+fn read_certificates(tls: &Tls) -> Result<TlsCertificates, Failure> {
+    let root_cert = tls.ca.as_deref().map(read_file).transpose()?;
+    let client_tls = match (&tls.certificate, &tls.key) {
+        (Some(certificate), Some(key)) => Some(ClientTlsConfig {
+            client_cert: read_file(certificate)?,
+            client_key: read_file(key)?,
+        }),
+        _ => None,
+    };
+    Ok(TlsCertificates {
+        client_tls,
+        root_cert,
+    })
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| {
+        Failure::refused(
+            Error::new(
+                ErrorKind::InvalidUrl,
+                format!("cannot read the file `{}` that the URL names", path.display()),
+            )
+            .caused_by(error),
+        )
+    })
+}

@@ -1,0 +1,129 @@
+//! What a Redis server answers, in types of our own.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A reply of a Redis server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Value {
+    /// Nothing.
+    Nil,
+    /// An integer; also booleans, as 0 and 1.
+    Int(i64),
+    /// Bytes: strings of any kind, and floating numbers as text.
+    Bytes(Vec<u8>),
+    /// Several values; maps come flat: key, value, key, value.
+    Array(Vec<Value>),
+    /// An error inside an array or a pipeline.
+    Error(String),
+}
+
+impl Value {
+    /// The integer, also if it came as text.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(*number),
+            Self::Bytes(_) => self.as_str()?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The text, if the value is bytes in UTF-8.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    /// The values of an array.
+    pub fn as_array(&self) -> Option<&[Value]> {
+        match self {
+            Self::Array(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// Whether there is nothing.
+    pub fn is_nil(&self) -> bool {
+        matches!(self, Self::Nil)
+    }
+
+    /// Bytes as text, whatever they are: another library may write anything at a lock's name.
+    pub(super) fn lossy(&self) -> Option<String> {
+        match self {
+            Self::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => None,
+        }
+    }
+
+    /// The error for a reply that is not what the script promises.
+    pub(super) fn unexpected(&self, from: &str) -> Error {
+        Error::new(
+            ErrorKind::Protocol,
+            format!("cannot understand the reply `{self}` to {from}"),
+        )
+    }
+
+    pub(super) fn into_array(self, from: &str) -> Result<Vec<Value>> {
+        match self {
+            Self::Array(values) => Ok(values),
+            other => Err(other.unexpected(from)),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nil => f.write_str("nil"),
+            Self::Int(number) => write!(f, "{number}"),
+            Self::Bytes(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
+            Self::Error(error) => write!(f, "error: {error}"),
+            Self::Array(values) => {
+                f.write_str("[")?;
+                for (i, value) in values.iter().enumerate() {
+                    let comma = if i == 0 { "" } else { ", " };
+                    write!(f, "{comma}{value}")?;
+                }
+                f.write_str("]")
+            }
+        }
+    }
+}
+
+impl From<::redis::Value> for Value {
+    fn from(value: ::redis::Value) -> Self {
+        use ::redis::Value as Theirs;
+        match value {
+            Theirs::Nil => Self::Nil,
+            Theirs::Int(number) => Self::Int(number),
+            Theirs::Boolean(yes) => Self::Int(yes.into()),
+            Theirs::BulkString(bytes) | Theirs::BigNumber(bytes) => Self::Bytes(bytes),
+            Theirs::SimpleString(text) | Theirs::VerbatimString { text, .. } => {
+                Self::Bytes(text.into_bytes())
+            }
+            Theirs::Okay => Self::Bytes(b"OK".to_vec()),
+            Theirs::Double(number) => Self::Bytes(number.to_string().into_bytes()),
+            Theirs::Array(values) | Theirs::Set(values) | Theirs::Push { data: values, .. } => {
+                Self::Array(values.into_iter().map(Self::from).collect())
+            }
+            Theirs::Map(pairs) => Self::Array(
+                pairs
+                    .into_iter()
+                    .flat_map(|(key, value)| [Self::from(key), Self::from(value)])
+                    .collect(),
+            ),
+            Theirs::Attribute { data, .. } => Self::from(*data),
+            Theirs::ServerError(error) => Self::Error(format!(
+                "{} {}",
+                error.code(),
+                error.details().unwrap_or_default()
+            )),
+            // The client crate may learn new types; nothing of ours asks for them.
+            other => Self::Error(format!("a reply of an unknown type: {other:?}")),
+        }
+    }
+}
