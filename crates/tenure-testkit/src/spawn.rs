@@ -10,12 +10,17 @@ use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::wait::eventually;
-use crate::{KILL_LIMIT, SIGNAL_LIMIT};
+
+/// How long a process may take to follow `SIGSTOP` or `SIGCONT`.
+const SIGNAL_LIMIT: Duration = Duration::from_secs(2);
+/// How long a killed process may take to be gone.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
 
 /// A command that runs `program` so that it dies with this process, if the system can do that.
 ///

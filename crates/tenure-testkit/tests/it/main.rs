@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "these are tests throughout")]
 
 mod clock_shim;
+mod history;
+mod process;
 mod proxy;
 mod resp;
 mod server;
