@@ -80,16 +80,22 @@ impl Connection {
         self.reset_at_reply.store(true, Ordering::SeqCst);
     }
 
-    /// Reads what there is, waiting at most `limit`, or without limit; `None` if nothing came.
+    /// How long later reads wait; without a limit at first.
+    pub(super) fn set_read_limit(
+        &self,
+        direction: Direction,
+        limit: Option<Duration>,
+    ) -> io::Result<()> {
+        self.source(direction).set_read_timeout(limit)
+    }
+
+    /// Reads what there is; `None` if nothing came in time.
     pub(super) fn read(
         &self,
         direction: Direction,
         buffer: &mut [u8],
-        limit: Option<Duration>,
     ) -> io::Result<Option<usize>> {
-        let mut source = self.source(direction);
-        source.set_read_timeout(limit)?;
-        match source.read(buffer) {
+        match self.source(direction).read(buffer) {
             Ok(count) => Ok(Some(count)),
             Err(error) if is_pause(&error) => Ok(None),
             Err(error) => Err(error),

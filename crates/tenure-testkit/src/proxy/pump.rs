@@ -1,6 +1,7 @@
 //! Moves one direction of one connection, with the faults of the moment.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ pub(super) struct Pump {
     next_byte: Instant,
     /// Bytes until the connection is cut, if it shall be.
     cut_left: Option<usize>,
+    /// The socket's timeout at the moment.
+    read_limit: Option<Duration>,
     source_ended: bool,
 }
 
@@ -56,6 +59,7 @@ impl Pump {
             kept: VecDeque::new(),
             next_byte: Instant::now(),
             cut_left: None,
+            read_limit: None,
             source_ended: false,
         }
     }
@@ -128,18 +132,27 @@ impl Pump {
 
     /// Waits for more bytes, at most for `limit`.
     fn receive(&mut self, buffer: &mut [u8], limit: Option<Duration>) {
+        let limit = limit.map(|limit| limit.min(TICK));
         if let Some(limit) = limit {
             // A socket's timeout is counted in the kernel's coarse ticks: sleep through short waits.
-            if self.source_ended || limit <= TICK {
-                return thread::sleep(limit.min(TICK));
+            if self.source_ended || limit < TICK {
+                return thread::sleep(limit);
             }
         }
-        let limit = limit.map(|limit| limit.min(TICK));
-        match self.connection.read(self.direction, buffer, limit) {
+        match self.read(buffer, limit) {
             Ok(None) => {}
             Ok(Some(0)) | Err(_) => self.source_ended = true,
             Ok(Some(count)) => self.take(&mut buffer[..count]),
         }
+    }
+
+    fn read(&mut self, buffer: &mut [u8], limit: Option<Duration>) -> io::Result<Option<usize>> {
+        // Saves a system call for each chunk of a proxy without faults.
+        if self.read_limit != limit {
+            self.connection.set_read_limit(self.direction, limit)?;
+            self.read_limit = limit;
+        }
+        self.connection.read(self.direction, buffer)
     }
 
     fn take(&mut self, mut chunk: &mut [u8]) {
