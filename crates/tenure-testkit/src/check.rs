@@ -1,0 +1,124 @@
+//! Whether what happened was allowed to happen.
+//!
+//! | checker | holds |
+//! |---|---|
+//! | [`exclusion`], [`permits`] | two clients never believed at once to hold one lock |
+//! | [`fences`] | fences are unique and grow in real time |
+//! | [`resource`] | a fenced resource lost no update and accepted no stale fence |
+//! | [`liveness`], [`immortal_keys`], [`orphans`] | after healing every lock can be had again, nothing is left over |
+//! | [`loss`] | who lost a lock noticed before the next one got it |
+//!
+//! Each returns the violations it found, none if all was well; [`assert_none`] turns them into a
+//! failed test.
+
+mod exclusion;
+mod fences;
+mod holds;
+mod liveness;
+mod loss;
+mod resource;
+
+use std::fmt;
+
+pub use exclusion::{exclusion, permits};
+pub use fences::fences;
+pub use holds::{Hold, holds};
+pub use liveness::{immortal_keys, liveness, orphans};
+pub use loss::loss;
+pub use resource::resource;
+
+/// How many violations a failed test shows.
+const SHOWN_MAX: usize = 10;
+
+/// A rule that was broken, and by what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule, in a few words.
+    pub rule: &'static str,
+    /// The lock, key or resource.
+    pub subject: String,
+    /// What broke it, one thing per line; usually two events.
+    pub evidence: Vec<String>,
+}
+
+/// Panics with the first violations if there are any.
+#[track_caller]
+pub fn assert_none(violations: &[Violation]) {
+    if violations.is_empty() {
+        return;
+    }
+    let shown: Vec<String> = violations
+        .iter()
+        .take(SHOWN_MAX)
+        .map(ToString::to_string)
+        .collect();
+    panic!("`{}` violations:\n{}", violations.len(), shown.join("\n"));
+}
+
+impl Violation {
+    fn new(rule: &'static str, subject: &str, evidence: &[&dyn fmt::Display]) -> Self {
+        Self {
+            rule,
+            subject: subject.into(),
+            evidence: evidence.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: `{}`", self.rule, self.subject)?;
+        for line in &self.evidence {
+            write!(f, "\n    {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Histories made by hand, for the checkers' own tests.
+#[cfg(test)]
+mod testing {
+    use crate::history::{Event, Fault, Mode, Op, Outcome};
+
+    /// An event of `client` (its task and hold have the same number) on the lock `a`.
+    pub(super) fn event(client: u64, op: Op, outcome: Outcome, call: u64, ret: u64) -> Event {
+        Event {
+            client,
+            task: client,
+            op,
+            mode: Mode::Exclusive,
+            lock: "a".into(),
+            hold: client,
+            call_ns: call,
+            return_ns: ret,
+            outcome,
+            fence: None,
+            believed_until_ns: None,
+        }
+    }
+
+    pub(super) fn grant(client: u64, call: u64, ret: u64, until: u64) -> Event {
+        Event {
+            believed_until_ns: Some(until),
+            ..event(client, Op::Acquire, Outcome::Granted, call, ret)
+        }
+    }
+
+    pub(super) fn release(client: u64, call: u64, ret: u64) -> Event {
+        event(client, Op::Release, Outcome::Released, call, ret)
+    }
+
+    pub(super) fn lost(client: u64, at: u64) -> Event {
+        event(client, Op::Lost, Outcome::Done, at, at)
+    }
+
+    pub(super) fn fault(kind: &str, client: u64, start: u64, end: u64) -> Fault {
+        Fault {
+            kind: kind.into(),
+            client: Some(client),
+            start_ns: start,
+            end_ns: end,
+            took_effect: true,
+        }
+    }
+}

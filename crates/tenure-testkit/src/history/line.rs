@@ -1,0 +1,148 @@
+//! Records as lines of text: fields between tabs, one record per line.
+//!
+//! Text costs a little space and can be read with `less` when a run has failed.
+
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::path::Path;
+
+/// A record that is one line of a file.
+pub(super) trait Line: Sized {
+    fn encode(&self) -> String;
+    fn decode(fields: &mut Fields<'_>) -> Option<Self>;
+}
+
+/// All records of a file; panics, naming the line, if one is damaged.
+pub(super) fn load<T: Line>(path: &Path) -> Vec<T> {
+    let text = fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("failed to read `{}`: {error}", path.display()));
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let lines = whole.lines().enumerate();
+    lines
+        .map(|(number, line)| {
+            let record = T::decode(&mut Fields(line.split('\t')));
+            record.unwrap_or_else(|| panic!("`{}`:{}: `{line}`", path.display(), number + 1))
+        })
+        .collect()
+}
+
+/// A line under construction.
+#[derive(Default)]
+pub(super) struct Writer {
+    line: String,
+    begun: bool,
+}
+
+impl Writer {
+    pub(super) fn field(mut self, value: impl fmt::Display) -> Self {
+        self.separate();
+        let _ = write!(self.line, "{value}");
+        self
+    }
+
+    pub(super) fn optional(self, value: Option<u64>) -> Self {
+        match value {
+            Some(value) => self.field(value),
+            None => self.field('-'),
+        }
+    }
+
+    /// Any text; what would break the line is written as `%XX`.
+    pub(super) fn text(mut self, text: &str) -> Self {
+        self.separate();
+        for character in text.chars() {
+            if character == '%' || character.is_ascii_control() {
+                let _ = write!(self.line, "%{:02x}", u32::from(character));
+            } else {
+                self.line.push(character);
+            }
+        }
+        self
+    }
+
+    pub(super) fn end(mut self) -> String {
+        self.line.push('\n');
+        self.line
+    }
+
+    fn separate(&mut self) {
+        if self.begun {
+            self.line.push('\t');
+        }
+        self.begun = true;
+    }
+}
+
+/// The fields of a line, taken one after the other.
+pub(super) struct Fields<'a>(std::str::Split<'a, char>);
+
+impl Fields<'_> {
+    pub(super) fn value<T: std::str::FromStr>(&mut self) -> Option<T> {
+        self.0.next()?.parse().ok()
+    }
+
+    #[expect(
+        clippy::option_option,
+        reason = "a missing field is not a field that says none"
+    )]
+    pub(super) fn optional(&mut self) -> Option<Option<u64>> {
+        match self.0.next()? {
+            "-" => Some(None),
+            number => number.parse().ok().map(Some),
+        }
+    }
+
+    pub(super) fn text(&mut self) -> Option<String> {
+        let mut parts = self.0.next()?.split('%');
+        let mut text = parts.next()?.to_string();
+        for part in parts {
+            let (code, rest) = part.split_at_checked(2)?;
+            text.push(u8::from_str_radix(code, 16).ok()?.into());
+            text.push_str(rest);
+        }
+        Some(text)
+    }
+}
+
+/// Nanoseconds, shown as milliseconds.
+pub(crate) struct Millis(pub(crate) u64);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0 / 1000;
+        write!(f, "{}.{:03}", micros / 1000, micros % 1000)
+    }
+}
+
+/// An enumeration of which each variant is a word, to be written and read.
+macro_rules! words {
+    ($(#[$attribute:meta])* pub enum $name:ident {
+        $($(#[$note:meta])* $variant:ident = $word:literal,)*
+    }) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$note])* $variant,)*
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$variant => $word,)*
+                })
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = ();
+
+            fn from_str(word: &str) -> Result<Self, ()> {
+                match word {
+                    $($word => Ok(Self::$variant),)*
+                    _ => Err(()),
+                }
+            }
+        }
+    };
+}
+pub(super) use words;

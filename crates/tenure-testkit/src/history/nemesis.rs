@@ -1,0 +1,144 @@
+//! Writes down what the test breaks.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use super::line::{Fields, Line, Millis, Writer};
+use super::now_ns;
+
+pub(super) const EXTENSION: &str = "faults";
+
+/// Something that was broken for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// What was done, such as `pause-server`; two kinds are known to the checkers.
+    pub kind: String,
+    /// The client process it was done to, if it was one.
+    pub client: Option<u64>,
+    /// Just before it began.
+    pub start_ns: u64,
+    /// Just after it ended, or, of a kill, after the process was gone.
+    pub end_ns: u64,
+    /// Whether anybody could have noticed; a fault during idleness proves nothing.
+    pub took_effect: bool,
+}
+
+/// The log of faults.
+#[derive(Debug)]
+pub struct Nemesis {
+    file: File,
+}
+
+/// A fault that goes on; [`end`](Self::end) writes it down, dropping it too.
+#[derive(Debug)]
+#[must_use = "the fault lasts until this ends"]
+pub struct FaultUnderWay<'a> {
+    nemesis: &'a Nemesis,
+    fault: Fault,
+}
+
+impl Fault {
+    /// The kind of a client's `SIGKILL`.
+    pub const KILL_CLIENT: &'static str = "kill-client";
+    /// The kind of a client's `SIGSTOP` until its `SIGCONT`.
+    pub const PAUSE_CLIENT: &'static str = "pause-client";
+}
+
+impl Nemesis {
+    /// A log in `dir`; panics if there was one already.
+    #[track_caller]
+    pub fn create(dir: &Path) -> Self {
+        let path = dir.join(format!("nemesis.{EXTENSION}"));
+        let mut options = OpenOptions::new();
+        let file = options.append(true).create_new(true).open(&path);
+        Self {
+            file: file
+                .unwrap_or_else(|error| panic!("failed to create `{}`: {error}", path.display())),
+        }
+    }
+
+    /// A fault begins now; call it before doing anything.
+    pub fn begin(&self, kind: &str) -> FaultUnderWay<'_> {
+        FaultUnderWay {
+            nemesis: self,
+            fault: Fault {
+                kind: kind.into(),
+                client: None,
+                start_ns: now_ns(),
+                end_ns: 0,
+                took_effect: false,
+            },
+        }
+    }
+
+    /// A client is about to be killed ([`Fault::KILL_CLIENT`]).
+    pub fn kill_client(&self, client: u64) -> FaultUnderWay<'_> {
+        self.begin(Fault::KILL_CLIENT).client(client)
+    }
+
+    /// A client is about to be paused ([`Fault::PAUSE_CLIENT`]).
+    pub fn pause_client(&self, client: u64) -> FaultUnderWay<'_> {
+        self.begin(Fault::PAUSE_CLIENT).client(client)
+    }
+}
+
+impl FaultUnderWay<'_> {
+    /// The client process it is done to.
+    pub fn client(mut self, client: u64) -> Self {
+        self.fault.client = Some(client);
+        self
+    }
+
+    /// The fault is over.
+    pub fn end(mut self, took_effect: bool) {
+        self.fault.took_effect = took_effect;
+    }
+}
+
+impl Drop for FaultUnderWay<'_> {
+    fn drop(&mut self) {
+        self.fault.end_ns = now_ns();
+        (&self.nemesis.file)
+            .write_all(self.fault.encode().as_bytes())
+            .expect("failed to write the nemesis's log");
+    }
+}
+
+impl Line for Fault {
+    fn encode(&self) -> String {
+        Writer::default()
+            .text(&self.kind)
+            .optional(self.client)
+            .field(self.start_ns)
+            .field(self.end_ns)
+            .field(self.took_effect)
+            .end()
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self {
+            kind: fields.text()?,
+            client: fields.optional()?,
+            start_ns: fields.value()?,
+            end_ns: fields.value()?,
+            took_effect: fields.value()?,
+        })
+    }
+}
+
+impl fmt::Display for Fault {
+    /// One line, times in milliseconds of the monotonic clock.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (start, end) = (Millis(self.start_ns), Millis(self.end_ns));
+        write!(f, "{} at {start}..{end} ms", self.kind)?;
+        if let Some(client) = self.client {
+            write!(f, ", client {client}")?;
+        }
+        if !self.took_effect {
+            f.write_str(", without effect")?;
+        }
+        Ok(())
+    }
+}

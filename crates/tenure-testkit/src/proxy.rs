@@ -1,0 +1,378 @@
+//! A TCP proxy that breaks connections in exactly chosen ways.
+
+mod connection;
+mod modes;
+mod pump;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use connection::Connection;
+use modes::{Flow, Modes};
+
+use crate::wait::eventually;
+
+/// How long ended connections may take to be gone.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Stands between clients and a server and passes everything on, until it is told otherwise.
+///
+/// Each fault may be switched on and off at any time and acts on open connections too. *Requests*
+/// go from client to server, *replies* from server to client. A *chunk* is what one read of a
+/// socket gave: with a client that waits for each reply, a command; with a pipelining one, perhaps
+/// several.
+///
+/// TCP never loses bytes from the middle of a stream. So a connection of which bytes were swallowed
+/// ([`drop_requests`](Self::drop_requests), [`drop_replies`](Self::drop_replies),
+/// [`black_hole`](Self::black_hole)) is reset when that fault ends; a client never gets the reply
+/// to another request.
+#[derive(Debug)]
+pub struct Proxy {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// What has gone through a [`Proxy`] so far; bytes count when they reach the proxy, also those
+/// that it keeps or swallows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Connections accepted, refused ones not counted.
+    pub connections: u64,
+    /// Connections open now.
+    pub open_connections: u64,
+    /// Bytes that came from clients.
+    pub request_bytes: u64,
+    /// Chunks that came from clients.
+    pub request_chunks: u64,
+    /// Bytes that came from the server.
+    pub reply_bytes: u64,
+    /// Chunks that came from the server.
+    pub reply_chunks: u64,
+}
+
+impl Proxy {
+    /// Listens on a free port of `127.0.0.1` and passes on to `target`, which need not be up.
+    pub fn start(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("failed to bind a port");
+        let addr = listener.local_addr().expect("a listener has an address");
+        let shared = Arc::new(Shared::new(target));
+        let acceptor = {
+            let shared = Arc::clone(&shared);
+            start_thread("proxy-accept", move || accept_loop(&listener, &shared))
+        };
+        Self {
+            addr,
+            shared,
+            acceptor: Some(acceptor),
+        }
+    }
+
+    /// Where clients connect to.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// `redis://127.0.0.1:PORT/`, without credentials.
+    pub fn url(&self) -> String {
+        format!("redis://{}/", self.addr)
+    }
+
+    /// Where new connections are passed on to from now on.
+    pub fn set_target(&self, target: SocketAddr) {
+        *lock(&self.shared.target) = target;
+    }
+
+    /// Keeps requests until [`release_requests`](Self::release_requests).
+    pub fn hold_requests(&self) {
+        self.modes().requests.held = true;
+    }
+
+    /// Delivers the kept requests, in order, also those whose client has gone meanwhile.
+    pub fn release_requests(&self) {
+        self.modes().requests.held = false;
+    }
+
+    /// Keeps replies until [`release_replies`](Self::release_replies).
+    pub fn hold_replies(&self) {
+        self.modes().replies.held = true;
+    }
+
+    /// Delivers the kept replies, in order.
+    pub fn release_replies(&self) {
+        self.modes().replies.held = false;
+    }
+
+    /// Swallows requests; the server does not even learn that a client has gone.
+    pub fn drop_requests(&self) {
+        self.modes().requests.dropped = true;
+    }
+
+    /// Swallows replies: the server executes, nobody hears of it.
+    pub fn drop_replies(&self) {
+        self.modes().replies.dropped = true;
+    }
+
+    /// Swallows everything in both directions and keeps the connections open, as a network does
+    /// whose other side has vanished. New connections are accepted and just as dead.
+    pub fn black_hole(&self) {
+        let mut modes = self.modes();
+        modes.requests.dropped = true;
+        modes.replies.dropped = true;
+    }
+
+    /// The end of [`drop_requests`](Self::drop_requests), [`drop_replies`](Self::drop_replies) and
+    /// [`black_hole`](Self::black_hole): resets the connections of which bytes were swallowed.
+    pub fn stop_dropping(&self) {
+        {
+            let mut modes = self.modes();
+            modes.requests.dropped = false;
+            modes.replies.dropped = false;
+        }
+        self.reset_if(Connection::lost_bytes);
+    }
+
+    /// Delivers each request this much later; zero ends it. The order stays, pipelining too.
+    pub fn delay_requests(&self, by: Duration) {
+        self.modes().requests.delay = by;
+    }
+
+    /// Delivers each reply this much later; zero ends it. The order stays, pipelining too.
+    pub fn delay_replies(&self, by: Duration) {
+        self.modes().replies.delay = by;
+    }
+
+    /// Delivers requests byte by byte with a pause after each; zero ends it.
+    pub fn dribble_requests(&self, pause: Duration) {
+        self.modes().requests.dribble = pause;
+    }
+
+    /// Delivers replies byte by byte with a pause after each; zero ends it.
+    pub fn dribble_replies(&self, pause: Duration) {
+        self.modes().replies.dribble = pause;
+    }
+
+    /// Resets every open connection (RST, not an orderly end) on both sides, and returns when they
+    /// are gone. What they had kept is lost.
+    pub fn reset_all(&self) {
+        self.reset_if(|_| true);
+    }
+
+    /// Lets the next request reach the server and waits until the server has begun to answer, so
+    /// that it certainly was executed; then resets the connection instead of passing the reply.
+    /// Once.
+    pub fn reset_after_request(&self) {
+        self.reset_after_request_with(b"");
+    }
+
+    /// As [`reset_after_request`](Self::reset_after_request), for the next chunk of requests that
+    /// contains `pattern`, such as a key or a command's name.
+    pub fn reset_after_request_with(&self, pattern: &[u8]) {
+        self.modes().reset_after = Some(pattern.to_vec());
+    }
+
+    /// Lets only the first `bytes` bytes of what a client sends next reach the server, then resets
+    /// that connection: a command cut in the middle. Once.
+    pub fn cut_request_after(&self, bytes: usize) {
+        self.modes().cut_after = Some(bytes);
+    }
+
+    /// Resets new connections as soon as they are made. Open ones stay.
+    pub fn refuse(&self) {
+        self.modes().refusing = true;
+    }
+
+    /// The end of [`refuse`](Self::refuse).
+    pub fn accept(&self) {
+        self.modes().refusing = false;
+    }
+
+    /// Replaces `from` by `to`, of equal length, wherever it appears in a chunk of replies; for
+    /// example to let a server seem to be of another version.
+    #[track_caller]
+    pub fn rewrite_replies(&self, from: &[u8], to: &[u8]) {
+        assert_eq!(
+            from.len(),
+            to.len(),
+            "a rewritten reply must keep its length"
+        );
+        assert!(!from.is_empty(), "nothing to replace");
+        self.modes().rewrites.push((from.to_vec(), to.to_vec()));
+    }
+
+    /// Ends all faults: delivers what was kept, resets connections of which bytes were swallowed,
+    /// accepts again, forgets what was armed.
+    pub fn heal(&self) {
+        *self.modes() = Modes::default();
+        self.reset_if(Connection::lost_bytes);
+    }
+
+    /// What has gone through so far.
+    pub fn counts(&self) -> Counts {
+        let counters = &self.shared.counters;
+        let (requests, replies) = (&counters.requests, &counters.replies);
+        Counts {
+            connections: counters.connections.load(Ordering::Relaxed),
+            open_connections: self.shared.open().len() as u64,
+            request_bytes: requests.bytes.load(Ordering::Relaxed),
+            request_chunks: requests.chunks.load(Ordering::Relaxed),
+            reply_bytes: replies.bytes.load(Ordering::Relaxed),
+            reply_chunks: replies.chunks.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Waits until the counts satisfy `condition`; `false` if they do not within `limit`.
+    pub fn wait_for(&self, limit: Duration, condition: impl Fn(Counts) -> bool) -> bool {
+        eventually(limit, || condition(self.counts()))
+    }
+
+    fn modes(&self) -> MutexGuard<'_, Modes> {
+        lock(&self.shared.modes)
+    }
+
+    fn reset_if(&self, condition: impl Fn(&Connection) -> bool) {
+        let connections = self.shared.open();
+        let resetting: Vec<Weak<Connection>> = connections
+            .into_iter()
+            .filter(|connection| condition(connection))
+            .map(|connection| {
+                connection.reset();
+                Arc::downgrade(&connection)
+            })
+            .collect();
+        let gone = eventually(CLOSE_LIMIT, || {
+            resetting.iter().all(|weak| weak.strong_count() == 0)
+        });
+        assert!(gone, "connections through the proxy did not end");
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::SeqCst);
+        // The acceptor sleeps in `accept`; a connection wakes it.
+        let _ = TcpStream::connect(self.addr);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        self.shared.open().iter().for_each(|open| open.reset());
+    }
+}
+
+/// What the threads of a proxy share.
+#[derive(Debug)]
+struct Shared {
+    target: Mutex<SocketAddr>,
+    modes: Mutex<Modes>,
+    connections: Mutex<Vec<Weak<Connection>>>,
+    counters: Counters,
+    closing: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    connections: AtomicU64,
+    requests: FlowCounters,
+    replies: FlowCounters,
+}
+
+#[derive(Debug, Default)]
+struct FlowCounters {
+    bytes: AtomicU64,
+    chunks: AtomicU64,
+}
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Requests,
+    Replies,
+}
+
+impl Shared {
+    fn new(target: SocketAddr) -> Self {
+        Self {
+            target: Mutex::new(target),
+            modes: Mutex::default(),
+            connections: Mutex::default(),
+            counters: Counters::default(),
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    fn open(&self) -> Vec<Arc<Connection>> {
+        let connections = lock(&self.connections);
+        connections.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn add(&self, connection: &Arc<Connection>) {
+        let mut connections = lock(&self.connections);
+        connections.retain(|weak| weak.strong_count() > 0);
+        connections.push(Arc::downgrade(connection));
+    }
+
+    fn flow(&self, direction: Direction) -> Flow {
+        *lock(&self.modes).flow(direction)
+    }
+
+    fn count(&self, direction: Direction, bytes: usize) {
+        let counters = match direction {
+            Direction::Requests => &self.counters.requests,
+            Direction::Replies => &self.counters.replies,
+        };
+        counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        counters.chunks.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn accept_loop(listener: &TcpListener, shared: &Arc<Shared>) {
+    for client in listener.incoming() {
+        if shared.closing.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(client) = client else { continue };
+        if lock(&shared.modes).refusing {
+            connection::abort(&client);
+            continue;
+        }
+        shared.counters.connections.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::clone(shared);
+        start_thread("proxy-requests", move || serve(client, &shared));
+    }
+}
+
+/// Passes one connection on, the requests in this thread and the replies in another.
+fn serve(client: TcpStream, shared: &Arc<Shared>) {
+    let target = *lock(&shared.target);
+    let connection = match connect(&client, target) {
+        Ok(server) => Arc::new(Connection::new(client, server)),
+        Err(_) => return connection::abort(&client),
+    };
+    shared.add(&connection);
+    if shared.closing.load(Ordering::SeqCst) {
+        return connection.reset();
+    }
+    let replies = pump::Pump::new(&connection, shared, Direction::Replies);
+    start_thread("proxy-replies", move || replies.run());
+    pump::Pump::new(&connection, shared, Direction::Requests).run();
+}
+
+fn connect(client: &TcpStream, target: SocketAddr) -> io::Result<TcpStream> {
+    client.set_nodelay(true)?;
+    let server = TcpStream::connect_timeout(&target, CLOSE_LIMIT)?;
+    server.set_nodelay(true)?;
+    Ok(server)
+}
+
+fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let thread = thread::Builder::new().name(name.into()).spawn(work);
+    thread.expect("failed to start a thread of the proxy")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

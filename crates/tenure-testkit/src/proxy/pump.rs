@@ -1,0 +1,203 @@
+//! Moves one direction of one connection, with the faults of the moment.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::connection::Connection;
+use super::modes::Flow;
+use super::{Direction, Shared, lock};
+
+/// How soon a pump that keeps something notices that it may let it go.
+const TICK: Duration = Duration::from_millis(2);
+/// Large, so that a reply is seldom split and rewriting finds it in one chunk.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+pub(super) struct Pump {
+    connection: Arc<Connection>,
+    shared: Arc<Shared>,
+    direction: Direction,
+    /// Received and not yet delivered.
+    kept: VecDeque<Parcel>,
+    /// When the next byte may go, while dribbling.
+    next_byte: Instant,
+    /// Bytes until the connection is cut, if it shall be.
+    cut_left: Option<usize>,
+    /// The socket's timeout at the moment.
+    read_limit: Option<Duration>,
+    source_ended: bool,
+}
+
+struct Parcel {
+    bytes: Vec<u8>,
+    sent: usize,
+    arrived: Instant,
+}
+
+/// What to do next about the kept parcels.
+enum Next {
+    /// Nothing is kept.
+    Idle,
+    /// Deliver so many bytes of the first parcel now.
+    Deliver(usize),
+    /// Look again after so long.
+    Wait(Duration),
+}
+
+impl Pump {
+    pub(super) fn new(
+        connection: &Arc<Connection>,
+        shared: &Arc<Shared>,
+        direction: Direction,
+    ) -> Self {
+        Self {
+            connection: Arc::clone(connection),
+            shared: Arc::clone(shared),
+            direction,
+            kept: VecDeque::new(),
+            next_byte: Instant::now(),
+            cut_left: None,
+            read_limit: None,
+            source_ended: false,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        while !self.connection.is_ending() {
+            match self.next() {
+                Next::Deliver(count) => self.deliver(count),
+                Next::Wait(time) => self.receive(&mut buffer, Some(time)),
+                Next::Idle if self.cut_left == Some(0) => self.connection.reset(),
+                Next::Idle if self.source_ended => return self.connection.finish(self.direction),
+                Next::Idle => self.receive(&mut buffer, None),
+            }
+        }
+    }
+
+    fn next(&self) -> Next {
+        let Some(parcel) = self.kept.front() else {
+            return self.next_without_parcels();
+        };
+        let flow = self.flow();
+        if flow.held {
+            return Next::Wait(TICK);
+        }
+        let due = self.next_byte.max(parcel.arrived + flow.delay);
+        let left = due.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            Next::Wait(left)
+        } else if flow.dribble.is_zero() {
+            Next::Deliver(parcel.bytes.len() - parcel.sent)
+        } else {
+            Next::Deliver(1)
+        }
+    }
+
+    /// Also the end of a stream is kept or swallowed while bytes would be.
+    fn next_without_parcels(&self) -> Next {
+        if !self.source_ended {
+            return Next::Idle;
+        }
+        let flow = self.flow();
+        if flow.dropped {
+            self.connection.set_lost_bytes();
+        }
+        if flow.held || flow.dropped {
+            Next::Wait(TICK)
+        } else {
+            Next::Idle
+        }
+    }
+
+    fn deliver(&mut self, count: usize) {
+        let Some(parcel) = self.kept.front_mut() else {
+            return;
+        };
+        let bytes = &parcel.bytes[parcel.sent..][..count];
+        if self.connection.write(self.direction, bytes).is_err() {
+            self.connection.end();
+        }
+        parcel.sent += count;
+        if parcel.sent == parcel.bytes.len() {
+            self.kept.pop_front();
+        }
+        let dribble = self.flow().dribble;
+        if !dribble.is_zero() {
+            self.next_byte = Instant::now() + dribble;
+        }
+    }
+
+    /// Waits for more bytes, at most for `limit`.
+    fn receive(&mut self, buffer: &mut [u8], limit: Option<Duration>) {
+        let limit = limit.map(|limit| limit.min(TICK));
+        if let Some(limit) = limit {
+            // A socket's timeout is counted in the kernel's coarse ticks: sleep through short waits.
+            if self.source_ended || limit < TICK {
+                return thread::sleep(limit);
+            }
+        }
+        match self.read(buffer, limit) {
+            Ok(None) => {}
+            Ok(Some(0)) | Err(_) => self.source_ended = true,
+            Ok(Some(count)) => self.take(&mut buffer[..count]),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8], limit: Option<Duration>) -> io::Result<Option<usize>> {
+        // Saves a system call for each chunk of a proxy without faults.
+        if self.read_limit != limit {
+            self.connection.set_read_limit(self.direction, limit)?;
+            self.read_limit = limit;
+        }
+        self.connection.read(self.direction, buffer)
+    }
+
+    fn take(&mut self, mut chunk: &mut [u8]) {
+        self.shared.count(self.direction, chunk.len());
+        if self.is_swallowed(chunk) {
+            return;
+        }
+        if let Some(left) = &mut self.cut_left {
+            let count = chunk.len().min(*left);
+            *left -= count;
+            chunk = &mut chunk[..count];
+        }
+        self.kept.push_back(Parcel {
+            bytes: chunk.to_vec(),
+            sent: 0,
+            arrived: Instant::now(),
+        });
+    }
+
+    /// Applies what is decided once per chunk; whether the chunk ends here.
+    fn is_swallowed(&mut self, chunk: &mut [u8]) -> bool {
+        let mut modes = lock(&self.shared.modes);
+        match self.direction {
+            Direction::Requests => {
+                if modes.take_reset(chunk) {
+                    self.connection.set_reset_at_reply();
+                }
+                self.cut_left = self.cut_left.or_else(|| modes.cut_after.take());
+            }
+            Direction::Replies => {
+                if self.connection.resets_at_reply() {
+                    self.connection.reset();
+                    return true;
+                }
+                modes.rewrite(chunk);
+            }
+        }
+        let dropped = modes.flow(self.direction).dropped;
+        if dropped {
+            self.connection.set_lost_bytes();
+        }
+        dropped
+    }
+
+    fn flow(&self) -> Flow {
+        self.shared.flow(self.direction)
+    }
+}

@@ -1,0 +1,167 @@
+//! How a server is set up.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::{ADMIN_PASSWORD, ADMIN_USER, Files, RedisServer, start};
+use crate::{ClockShim, TlsFiles};
+
+/// Settings of a server to be started; see [`RedisServer::builder`].
+#[derive(Debug, Clone, Default)]
+pub struct ServerBuilder {
+    pub(super) directives: Vec<(String, String)>,
+    pub(super) password: Option<String>,
+    pub(super) tls: Option<TlsFiles>,
+    pub(super) auth_clients: bool,
+    pub(super) unix_socket: bool,
+    pub(super) clock: Option<ClockShim>,
+    make_tls: bool,
+}
+
+/// When the append-only file reaches the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fsync {
+    /// Before each reply.
+    Always,
+    /// Once a second.
+    Everysec,
+    /// When the operating system likes to.
+    No,
+}
+
+impl ServerBuilder {
+    /// Any directive of `redis.conf`, such as `("maxmemory", "2mb")`. Later ones win.
+    ///
+    /// `loglevel` must stay at `notice` or below, for the kit reads in the log that its server is
+    /// ready.
+    #[must_use]
+    pub fn config(mut self, directive: impl Into<String>, value: impl Into<String>) -> Self {
+        self.directives.push((directive.into(), value.into()));
+        self
+    }
+
+    /// Keeps an append-only file, so that [`RedisServer::restart`] finds the data again.
+    #[must_use]
+    pub fn aof(self, fsync: Fsync) -> Self {
+        let fsync = match fsync {
+            Fsync::Always => "always",
+            Fsync::Everysec => "everysec",
+            Fsync::No => "no",
+        };
+        self.config("appendonly", "yes")
+            .config("appendfsync", fsync)
+    }
+
+    /// Demands a password of the default user.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Adds a user with ACL rules, such as `("alice", "on >secret ~orders:* +@all")`.
+    #[must_use]
+    pub fn user(self, name: &str, rules: &str) -> Self {
+        self.config("user", format!("{name} {rules}"))
+    }
+
+    /// Listens for TLS too, on a second port, with given certificates.
+    #[must_use]
+    pub fn tls(mut self, files: TlsFiles) -> Self {
+        self.tls = Some(files);
+        self
+    }
+
+    /// Listens for TLS too, on a second port, with certificates made for this server.
+    #[must_use]
+    pub fn with_tls(mut self) -> Self {
+        self.make_tls = true;
+        self
+    }
+
+    /// Whether TLS clients must show a certificate of their own. They need not by default.
+    #[must_use]
+    pub fn auth_clients(mut self, demanded: bool) -> Self {
+        self.auth_clients = demanded;
+        self
+    }
+
+    /// Listens on a Unix socket too.
+    #[must_use]
+    pub fn unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// Lets the server live by a clock that the test turns (keep a clone of it).
+    #[must_use]
+    pub fn clock(mut self, clock: ClockShim) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Replicates `master`. See [`RedisServer::wait_for_master`].
+    #[must_use]
+    pub fn replica_of(self, master: &RedisServer) -> Self {
+        self.replica_of_addr(master.addr())
+    }
+
+    /// Replicates the server of this kit at `addr`, for example behind a [`Proxy`](crate::Proxy).
+    #[must_use]
+    pub fn replica_of_addr(self, addr: SocketAddr) -> Self {
+        self.config("replicaof", format!("{} {}", addr.ip(), addr.port()))
+    }
+
+    /// Starts the server and returns when it answers; panics with its log if it does not.
+    pub fn start(self) -> RedisServer {
+        start(self)
+    }
+
+    /// The server program: `$REDIS_SERVER`, else the `redis-server` of the path.
+    #[expect(clippy::unused_self, reason = "belongs to the setup")]
+    pub(super) fn program(&self) -> String {
+        std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into())
+    }
+
+    /// Makes what must lie in the server's directory before it starts.
+    pub(super) fn prepare(&mut self, dir: &Path) {
+        if self.make_tls {
+            self.tls = Some(TlsFiles::generate(dir));
+        }
+    }
+
+    /// The text of `redis.conf`.
+    pub(super) fn conf(&self, files: &Files, port: u16, tls_port: Option<u16>) -> String {
+        let mut conf = format!(
+            "bind 127.0.0.1\nport {port}\ndaemonize no\nsave \"\"\ndir {}\n\
+             enable-debug-command yes\nrepl-diskless-sync-delay 0\n\
+             user {ADMIN_USER} on >{ADMIN_PASSWORD} ~* &* +@all\n\
+             masteruser {ADMIN_USER}\nmasterauth {ADMIN_PASSWORD}\n",
+            files.data().display()
+        );
+        if let Some(password) = &self.password {
+            let _ = writeln!(conf, "requirepass {password}");
+        }
+        if self.unix_socket {
+            let _ = writeln!(conf, "unixsocket {}", files.socket().display());
+        }
+        if let (Some(tls), Some(tls_port)) = (&self.tls, tls_port) {
+            let demanded = if self.auth_clients { "yes" } else { "no" };
+            let _ = write!(
+                conf,
+                "tls-port {tls_port}\ntls-ca-cert-file {}\ntls-cert-file {}\n\
+                 tls-key-file {}\ntls-auth-clients {demanded}\n",
+                tls.ca.display(),
+                tls.cert.display(),
+                tls.key.display()
+            );
+        }
+        for (directive, value) in &self.directives {
+            // Without quotes an empty value would be no value.
+            let value = if value.is_empty() { "\"\"" } else { value };
+            let _ = writeln!(conf, "{directive} {value}");
+        }
+        conf
+    }
+}

@@ -1,0 +1,167 @@
+//! What can be done to a running server.
+
+use std::fs;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::{RedisServer, StartFailure, launch};
+use crate::{Reply, spawn};
+
+/// Counts and returns 1. It cannot look at a clock: `TIME` stands still in a script on some
+/// versions, and `os.clock` does not exist on others.
+const SPIN: &str = "for _ = 1, ARGV[1] do end return 1";
+/// Enough to take some milliseconds.
+const SPIN_SAMPLE_ROUNDS: u64 = 1_000_000;
+
+/// Which connections [`RedisServer::kill_clients`] ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientKind {
+    /// Those that send commands, the kit's own included.
+    Normal,
+    /// Those that are subscribed to something.
+    Pubsub,
+}
+
+/// A script that keeps a server busy; see [`RedisServer::busy_script`].
+#[derive(Debug)]
+#[must_use = "`wait` tells whether the script ran to its end"]
+pub struct BusyScript {
+    reply: JoinHandle<Result<Reply, String>>,
+}
+
+impl RedisServer {
+    /// Stops the process (`SIGSTOP`); returns once it stands. The kernel still accepts connections
+    /// and keeps what is sent to it.
+    pub fn pause(&self) {
+        spawn::stop(&self.process());
+    }
+
+    /// Lets a paused process go on (`SIGCONT`).
+    pub fn resume(&self) {
+        spawn::cont(&self.process());
+    }
+
+    /// Kills the process (`SIGKILL`), paused or not, and waits for its end.
+    pub fn kill(&self) {
+        spawn::kill_and_wait(&mut self.process());
+    }
+
+    /// Kills the process if it still runs and starts it again, on the same port and the same data:
+    /// what the append-only file kept is there again. Changes by `CONFIG SET` are not.
+    #[track_caller]
+    pub fn restart(&self) {
+        let mut process = self.process();
+        spawn::kill_and_wait(&mut process);
+        match launch(&self.setup, &self.files, self.port) {
+            Ok(started) => *process = started,
+            Err(StartFailure::PortTaken) => {
+                self.fail(&format!("port `{}` was taken meanwhile", self.port))
+            }
+            Err(StartFailure::Other(error)) => self.fail(&error),
+        }
+    }
+
+    /// As [`restart`](Self::restart), but all data are lost.
+    #[track_caller]
+    pub fn restart_empty(&self) {
+        self.kill();
+        let data = self.files.data();
+        fs::remove_dir_all(&data)
+            .and_then(|()| fs::create_dir(&data))
+            .expect("failed to delete the server's data");
+        self.restart();
+    }
+
+    /// Whether the process exists, paused or not.
+    pub fn is_running(&self) -> bool {
+        matches!(self.process().try_wait(), Ok(None))
+    }
+
+    /// Ends all connections of a kind; returns how many.
+    #[track_caller]
+    pub fn kill_clients(&self, kind: ClientKind) -> u64 {
+        let kind = match kind {
+            ClientKind::Normal => "normal",
+            ClientKind::Pubsub => "pubsub",
+        };
+        let killed = self.run(&["CLIENT", "KILL", "TYPE", kind]).int();
+        killed.try_into().expect("the server counts from zero")
+    }
+
+    /// Forgets all scripts, so that the next `EVALSHA` gets `NOSCRIPT`.
+    #[track_caller]
+    pub fn script_flush(&self) {
+        self.run(&["SCRIPT", "FLUSH", "SYNC"]);
+    }
+
+    /// Changes a setting until the next restart.
+    #[track_caller]
+    pub fn set_config(&self, directive: &str, value: &str) {
+        self.run(&["CONFIG", "SET", directive, value]);
+    }
+
+    /// Limits the memory; `0` lifts the limit.
+    #[track_caller]
+    pub fn set_maxmemory(&self, bytes: u64) {
+        self.set_config("maxmemory", &bytes.to_string());
+    }
+
+    /// From now on writes that need memory are refused with `OOM`. It does not really fill the
+    /// memory but lowers the limit below what is used anyway.
+    #[track_caller]
+    pub fn fill_memory(&self) {
+        self.set_config("maxmemory-policy", "noeviction");
+        self.set_maxmemory(1);
+    }
+
+    /// The end of [`fill_memory`](Self::fill_memory): no limit.
+    #[track_caller]
+    pub fn free_memory(&self) {
+        self.set_maxmemory(0);
+    }
+
+    /// Keeps the server busy with a script for about `millis` milliseconds. Returns as soon as the
+    /// script has been sent; meanwhile nobody gets an answer, or `BUSY` where
+    /// `busy-reply-threshold` is shorter than that. It costs two `EVAL`s, the first to measure how
+    /// fast the server counts.
+    #[track_caller]
+    pub fn busy_script(&self, millis: u64) -> BusyScript {
+        let rounds = self.rounds_per_milli() * millis.max(1);
+        let mut client = self.client();
+        // The machine may be much more crowded than it was during the measurement.
+        client.set_timeout(Duration::from_millis(millis) * 10 + Duration::from_secs(5));
+        if let Err(error) = client.send(&["EVAL", SPIN, "0", &rounds.to_string()]) {
+            self.fail(&format!("failed to send the busy script: {error}"));
+        }
+        BusyScript {
+            reply: thread::spawn(move || client.receive()),
+        }
+    }
+
+    fn rounds_per_milli(&self) -> u64 {
+        let start = Instant::now();
+        self.run(&["EVAL", SPIN, "0", &SPIN_SAMPLE_ROUNDS.to_string()]);
+        let micros = u64::try_from(start.elapsed().as_micros()).expect("it did not take for ever");
+        (SPIN_SAMPLE_ROUNDS * 1000 / micros.max(1)).max(1)
+    }
+
+    /// Runs one command on a new connection, with the server's log if it fails.
+    #[track_caller]
+    pub(super) fn run(&self, words: &[&str]) -> Reply {
+        match self.client().try_command(words) {
+            Ok(reply) => reply,
+            Err(error) => self.fail(&format!("`{}`: {error}", words.join(" "))),
+        }
+    }
+}
+
+impl BusyScript {
+    /// Waits for the script's end. `false` if it was killed or its server went away.
+    pub fn wait(self) -> bool {
+        let reply = self
+            .reply
+            .join()
+            .expect("the waiting thread does not panic");
+        reply == Ok(Reply::Int(1))
+    }
+}

@@ -1,0 +1,65 @@
+//! What a server tells about itself.
+
+use std::time::Duration;
+
+use super::RedisServer;
+use crate::wait::eventually;
+
+impl RedisServer {
+    /// A field of `INFO everything` as text, such as `redis_version`; panics if there is none.
+    #[track_caller]
+    pub fn info(&self, field: &str) -> String {
+        match self.find_info(field) {
+            Some(value) => value,
+            None => self.fail(&format!("`INFO` has no field `{field}`")),
+        }
+    }
+
+    /// A field of `INFO` that is a whole number, such as `total_commands_processed`. The kit's own
+    /// commands count too: each such question is an `AUTH` and an `INFO`.
+    #[track_caller]
+    pub fn stat(&self, field: &str) -> u64 {
+        let value = self.info(field);
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("`{field}` is not a whole number: `{value}`"))
+    }
+
+    /// How often a command was called since the start or [`reset_stats`](Self::reset_stats), also
+    /// from scripts. Subcommands are named as in `config|set`.
+    #[track_caller]
+    pub fn command_calls(&self, command: &str) -> u64 {
+        let field = format!("cmdstat_{}", command.to_lowercase());
+        let Some(stats) = self.find_info(&field) else {
+            return 0;
+        };
+        let calls = stats
+            .split(',')
+            .find_map(|stat| stat.strip_prefix("calls="));
+        calls
+            .and_then(|calls| calls.parse().ok())
+            .unwrap_or_else(|| panic!("no calls in `{stats}`"))
+    }
+
+    /// Sets the counters of `INFO` back to zero.
+    #[track_caller]
+    pub fn reset_stats(&self) {
+        self.run(&["CONFIG", "RESETSTAT"]);
+    }
+
+    /// Waits until this replica's link to its master is up; `false` if it is not within `limit`.
+    #[track_caller]
+    pub fn wait_for_master(&self, limit: Duration) -> bool {
+        eventually(limit, || self.info("master_link_status") == "up")
+    }
+
+    #[track_caller]
+    fn find_info(&self, field: &str) -> Option<String> {
+        let info = self.run(&["INFO", "everything"]);
+        let lines = info.text().lines();
+        lines
+            .filter_map(|line| line.split_once(':'))
+            .find(|(name, _)| *name == field)
+            .map(|(_, value)| value.to_string())
+    }
+}

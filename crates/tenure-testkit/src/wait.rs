@@ -1,0 +1,40 @@
+//! Waiting for a condition instead of sleeping and hoping.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Asks `condition` until it holds; `false` if it did not within `limit`.
+///
+/// It is asked at least once, also with a limit of zero.
+pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        if condition() {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_as_soon_as_the_condition_holds() {
+        let mut asked = 0;
+        assert!(eventually(Duration::from_secs(5), || {
+            asked += 1;
+            asked == 3
+        }));
+        assert_eq!(asked, 3);
+    }
+
+    #[test]
+    fn gives_up_at_the_limit() {
+        assert!(!eventually(Duration::from_millis(5), || false));
+    }
+}

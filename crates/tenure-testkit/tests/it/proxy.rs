@@ -1,0 +1,292 @@
+//! Each fault of the proxy, seen from both sides.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tenure_testkit::{Proxy, RedisServer, RespClient, eventually};
+
+use crate::{A_WHILE, SOON};
+
+const TIMED_OUT: &str = "connection: timed out";
+
+/// A server, a proxy before it, and a connection that the proxy does not see.
+struct Setup {
+    server: RedisServer,
+    proxy: Proxy,
+    direct: RespClient,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let server = RedisServer::start();
+        let proxy = Proxy::start(server.addr());
+        let direct = server.client();
+        Self {
+            server,
+            proxy,
+            direct,
+        }
+    }
+
+    fn client(&self) -> RespClient {
+        let mut client = RespClient::connect(self.proxy.addr());
+        client.command(&["PING"]);
+        client
+    }
+
+    /// A client whose next command is not answered in time.
+    fn impatient_client(&self) -> RespClient {
+        let mut client = self.client();
+        client.set_timeout(A_WHILE);
+        client
+    }
+
+    fn value(&mut self, key: &str) -> String {
+        let reply = self.direct.command(&["GET", key]);
+        if reply.is_nil() {
+            "nothing".into()
+        } else {
+            reply.text().into()
+        }
+    }
+}
+
+#[test]
+fn passes_everything_on_and_counts_it() {
+    let mut setup = Setup::new();
+    let mut client = setup.client();
+    let large = "x".repeat(3_000_000);
+    client.command(&["SET", "k", &large]);
+    assert_eq!(client.command(&["GET", "k"]).text(), large);
+    assert_eq!(setup.value("k").len(), large.len());
+    let counts = setup.proxy.counts();
+    assert_eq!((counts.connections, counts.open_connections), (1, 1));
+    assert!(counts.request_bytes > 3_000_000 && counts.reply_bytes > 3_000_000);
+    assert!(counts.request_chunks > 1 && counts.reply_chunks > 1);
+    drop(client);
+    assert!(setup.proxy.wait_for(SOON, |now| now.open_connections == 0));
+}
+
+#[test]
+fn held_requests_arrive_when_released() {
+    let mut setup = Setup::new();
+    let mut client = setup.impatient_client();
+    setup.proxy.hold_requests();
+    let error = client.try_command(&["SET", "k", "v"]).unwrap_err();
+    assert_eq!(error, TIMED_OUT);
+    assert_eq!(setup.value("k"), "nothing");
+    setup.proxy.release_requests();
+    assert_eq!(client.receive().unwrap().text(), "OK");
+    assert_eq!(setup.value("k"), "v");
+}
+
+#[test]
+fn held_requests_arrive_even_if_their_client_has_gone() {
+    let mut setup = Setup::new();
+    let mut client = setup.client();
+    let before = setup.proxy.counts().request_chunks;
+    setup.proxy.hold_requests();
+    for (number, value) in [(1, "u"), (2, "v")] {
+        client.send(&["SET", "k", value]).unwrap();
+        let arrived = before + number;
+        assert!(
+            setup
+                .proxy
+                .wait_for(SOON, |now| now.request_chunks == arrived)
+        );
+    }
+    drop(client);
+    thread::sleep(A_WHILE);
+    assert_eq!(setup.value("k"), "nothing");
+    setup.proxy.release_requests();
+    assert!(eventually(SOON, || setup.value("k") == "v"));
+}
+
+#[test]
+fn held_replies_arrive_when_released() {
+    let mut setup = Setup::new();
+    let mut client = setup.impatient_client();
+    setup.proxy.hold_replies();
+    let error = client.try_command(&["SET", "k", "v"]).unwrap_err();
+    assert_eq!(error, TIMED_OUT);
+    assert_eq!(setup.value("k"), "v");
+    setup.proxy.release_replies();
+    assert_eq!(client.receive().unwrap().text(), "OK");
+}
+
+#[test]
+fn dropped_replies_never_arrive_and_their_connection_is_reset_at_last() {
+    let mut setup = Setup::new();
+    let mut client = setup.impatient_client();
+    let mut untouched = setup.client();
+    setup.proxy.drop_replies();
+    let error = client.try_command(&["SET", "k", "v"]).unwrap_err();
+    assert_eq!(error, TIMED_OUT);
+    assert_eq!(setup.value("k"), "v");
+    setup.proxy.stop_dropping();
+    assert_reset(&client.try_command(&["PING"]).unwrap_err());
+    untouched.command(&["PING"]);
+}
+
+#[test]
+fn dropped_requests_never_arrive() {
+    let mut setup = Setup::new();
+    let mut client = setup.impatient_client();
+    setup.proxy.drop_requests();
+    let error = client.try_command(&["SET", "k", "v"]).unwrap_err();
+    assert_eq!(error, TIMED_OUT);
+    setup.proxy.heal();
+    assert_eq!(setup.value("k"), "nothing");
+    assert_reset(&client.try_command(&["PING"]).unwrap_err());
+}
+
+#[test]
+fn a_black_hole_is_silent_even_when_the_server_dies() {
+    let setup = Setup::new();
+    let mut client = setup.impatient_client();
+    setup.proxy.black_hole();
+    setup.server.kill();
+    let error = client.try_command(&["PING"]).unwrap_err();
+    assert_eq!(error, TIMED_OUT);
+    assert_eq!(client.receive().unwrap_err(), TIMED_OUT);
+    setup.proxy.heal();
+    assert_reset(&client.receive().unwrap_err());
+}
+
+#[test]
+fn delays_add_up_and_do_not_slow_pipelines() {
+    let setup = Setup::new();
+    let mut client = setup.client();
+    setup.proxy.delay_requests(Duration::from_millis(60));
+    setup.proxy.delay_replies(Duration::from_millis(40));
+    let start = Instant::now();
+    for _ in 0..10 {
+        client.send(&["PING"]).unwrap();
+        thread::sleep(Duration::from_millis(2));
+    }
+    for _ in 0..10 {
+        client.receive().unwrap();
+    }
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(100), "took `{took:?}`");
+    assert!(took < Duration::from_millis(200), "took `{took:?}`");
+    setup.proxy.heal();
+    let start = Instant::now();
+    client.command(&["PING"]);
+    assert!(start.elapsed() < Duration::from_millis(40));
+}
+
+#[test]
+fn dribbles_byte_by_byte() {
+    let setup = Setup::new();
+    let mut client = setup.client();
+    let pause = Duration::from_millis(5);
+    for dribble in [Proxy::dribble_requests, Proxy::dribble_replies] {
+        dribble(&setup.proxy, pause);
+        let start = Instant::now();
+        assert_eq!(client.command(&["PING"]).text(), "PONG");
+        let took = start.elapsed();
+        // `+PONG\r\n` has seven bytes and hence six pauses, the request more.
+        assert!(took >= pause * 6, "took `{took:?}`");
+        setup.proxy.heal();
+    }
+}
+
+#[test]
+fn resets_open_connections_on_both_sides() {
+    let setup = Setup::new();
+    let mut client = setup.client();
+    setup.proxy.reset_all();
+    assert_reset(&client.receive().unwrap_err());
+    assert_eq!(setup.proxy.counts().open_connections, 0);
+    // Only the direct connection and the one that asks are left.
+    assert_eq!(setup.server.stat("connected_clients"), 2);
+    setup.client();
+}
+
+#[test]
+fn resets_after_the_request_was_executed() {
+    let mut setup = Setup::new();
+    let mut client = setup.client();
+    setup.proxy.reset_after_request_with(b"INCR");
+    client.command(&["SET", "other", "v"]);
+    assert_reset(&client.try_command(&["INCR", "n"]).unwrap_err());
+    assert_eq!(setup.value("n"), "1");
+    let mut client = setup.client();
+    assert_eq!(client.command(&["INCR", "n"]).int(), 2);
+    setup.proxy.reset_after_request();
+    assert_reset(&client.try_command(&["INCR", "n"]).unwrap_err());
+    assert_eq!(setup.value("n"), "3");
+}
+
+#[test]
+fn cuts_a_request_in_the_middle() {
+    let mut setup = Setup::new();
+    let mut client = setup.client();
+    setup.proxy.cut_request_after(15);
+    assert_reset(&client.try_command(&["SET", "k", "v"]).unwrap_err());
+    assert_eq!(setup.value("k"), "nothing");
+    setup.client().command(&["SET", "k", "v"]);
+}
+
+#[test]
+fn refuses_new_connections_only() {
+    let setup = Setup::new();
+    let mut old = setup.client();
+    setup.proxy.refuse();
+    old.command(&["PING"]);
+    let refused = RespClient::try_connect(setup.proxy.addr());
+    assert!(refused.is_err() || refused.unwrap().try_command(&["PING"]).is_err());
+    setup.proxy.accept();
+    setup.client();
+}
+
+#[test]
+fn rewrites_replies() {
+    let setup = Setup::new();
+    let mut client = setup.client();
+    setup
+        .proxy
+        .rewrite_replies(b"redis_version:7", b"redis_version:5");
+    let info = client.command(&["INFO", "server"]);
+    assert!(info.text().contains("redis_version:5."));
+}
+
+#[test]
+fn closes_connections_while_the_target_is_down() {
+    let nobody: SocketAddr = (Ipv4Addr::LOCALHOST, 1).into();
+    let proxy = Proxy::start(nobody);
+    let mut client = RespClient::connect(proxy.addr());
+    assert!(client.try_command(&["PING"]).is_err());
+    let server = RedisServer::start();
+    proxy.set_target(server.addr());
+    RespClient::connect(proxy.addr()).command(&["PING"]);
+}
+
+#[test]
+fn passes_the_end_of_the_server_on() {
+    let setup = Setup::new();
+    let mut client = setup.client();
+    setup.server.kill();
+    let error = client.receive().unwrap_err();
+    assert_ne!(error, TIMED_OUT);
+    setup.server.restart();
+    setup.client();
+}
+
+#[test]
+fn a_dropped_proxy_ends_its_connections() {
+    let setup = Setup::new();
+    let mut client = setup.client();
+    let addr = setup.proxy.addr();
+    drop(setup.proxy);
+    assert_reset(&client.receive().unwrap_err());
+    assert!(RespClient::try_connect(addr).is_err());
+}
+
+#[track_caller]
+fn assert_reset(error: &str) {
+    let kinds = ["reset by peer", "Broken pipe"];
+    assert!(kinds.iter().any(|kind| error.contains(kind)), "{error}");
+}
