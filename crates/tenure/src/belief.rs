@@ -40,7 +40,8 @@ enum State {
     Held,
     Suspect,
     Lost(LostReason),
-    Ended,
+    /// The holder let go; whether it had lost the lease before is still told.
+    Ended(Option<LostReason>),
 }
 
 impl Belief {
@@ -83,13 +84,13 @@ impl Belief {
     pub(crate) fn remaining(&self, now: Moment) -> Duration {
         match *self.state() {
             State::Held | State::Suspect => self.believable_until().saturating_since(now),
-            State::Lost(_) | State::Ended => Duration::ZERO,
+            State::Lost(_) | State::Ended(_) => Duration::ZERO,
         }
     }
 
     pub(crate) fn standing(&self, now: Moment) -> Standing {
         match *self.state() {
-            State::Lost(_) | State::Ended => Standing::Lost,
+            State::Lost(_) | State::Ended(_) => Standing::Lost,
             _ if now >= self.believable_until() => Standing::Lost,
             State::Held => Standing::Held,
             State::Suspect => Standing::Suspect,
@@ -99,7 +100,8 @@ impl Belief {
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
         match *self.state() {
             State::Lost(reason) => Some(reason),
-            State::Held | State::Suspect | State::Ended => None,
+            State::Ended(reason) => reason,
+            State::Held | State::Suspect => None,
         }
     }
 
@@ -140,8 +142,13 @@ impl Belief {
     /// The holder lets go. True if it had not before.
     pub(crate) fn end(&self) -> bool {
         let mut state = self.state();
-        let before = std::mem::replace(&mut *state, State::Ended);
-        before != State::Ended
+        let reason = match *state {
+            State::Ended(_) => return false,
+            State::Lost(reason) => Some(reason),
+            State::Held | State::Suspect => None,
+        };
+        *state = State::Ended(reason);
+        true
     }
 
     pub(crate) fn lease(&self) -> Lease {

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::belief::Belief;
 use crate::core::{Client, Core};
 use crate::engine::attempt::Granted;
 use crate::engine::{Engine, cleaner, record};
-use crate::belief::Belief;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason, Released};
 use crate::hold::Hold;

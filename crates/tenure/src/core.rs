@@ -90,7 +90,8 @@ impl Client {
 
     /// Releases in the background. Never blocks, and needs no runtime.
     pub(crate) fn release_in_background(&self, belief: &Belief, landing: Option<Landing>) {
-        self.engine.spawn(self.core.releasing(belief, landing, None));
+        self.engine
+            .spawn(self.core.releasing(belief, landing, None));
     }
 
     /// Releases and says what happened, or that it is not known in time.

@@ -217,7 +217,8 @@ impl FromStr for Lease {
 /// Until when a grant may be believed: counted from before the request left, less drift, so that
 /// the holder's belief ends before the store's.
 pub(crate) fn believed_until(sent_at: Moment, ttl: Duration) -> Moment {
-    sent_at + (ttl - ttl / DRIFT_DIVISOR - DRIFT_MIN)
+    let drift = ttl / DRIFT_DIVISOR + DRIFT_MIN;
+    sent_at + ttl.saturating_sub(drift)
 }
 
 /// Refuses a ttl outside its limits before anything is sent: Redis would take 0 as *delete*, and
@@ -235,8 +236,7 @@ pub(crate) fn check_ttl(setting: &str, ttl: Duration) -> Result<Duration, Error>
 }
 
 const _: () = assert!(
-    TTL_MIN.as_millis() / (DRIFT_DIVISOR as u128) + DRIFT_MIN.as_millis()
-        < TTL_MIN.as_millis() / 2,
+    TTL_MIN.as_millis() / (DRIFT_DIVISOR as u128) + DRIFT_MIN.as_millis() < TTL_MIN.as_millis() / 2,
     "the shortest lease must still be believed for more than half of its length"
 );
 

@@ -62,7 +62,9 @@ impl Owner {
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<LockName> = self.holds.by_name().keys().cloned().collect();
-        f.debug_struct("Owner").field("holds", &names).finish()
+        f.debug_struct("Owner")
+            .field("holds", &names)
+            .finish_non_exhaustive()
     }
 }
 

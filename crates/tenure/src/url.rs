@@ -389,10 +389,7 @@ mod tests {
         assert_eq!(redis("redis://h?db=4").database, 4);
         let socket = redis("unix:///run/redis.sock?db=2&user=u&pass=p%40ss");
         assert_eq!(socket.address, Address::Unix("/run/redis.sock".into()));
-        assert_eq!(
-            socket.password.as_ref().map(Secret::reveal),
-            Some("p@ss")
-        );
+        assert_eq!(socket.password.as_ref().map(Secret::reveal), Some("p@ss"));
         assert_eq!(socket.database, 2);
     }
 

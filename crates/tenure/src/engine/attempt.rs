@@ -12,6 +12,10 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing};
 
+/// How long a caller whose time is over waits for what it leaves behind to be cleaned up. It is
+/// cleaned up in any case.
+const GIVE_UP_PATIENCE: Duration = Duration::from_millis(100);
+
 /// What a caller wants: the same for every attempt of one acquisition.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
@@ -116,11 +120,10 @@ impl Acquisition {
         if !self.queued && self.landing.is_none() {
             return;
         }
-        const PATIENCE: Duration = Duration::from_millis(100);
         core.stats.cancelled();
         let cleaning = core.clean_up(self.held(), self.landing.take());
         self.queued = false;
-        let _ = tokio::time::timeout(PATIENCE, cleaning).await;
+        let _ = tokio::time::timeout(GIVE_UP_PATIENCE, cleaning).await;
     }
 
     fn held(&self) -> Held {

@@ -320,7 +320,11 @@ impl Line {
         if self.closed {
             return Some(End::Failed(Error::closed()));
         }
-        match waiter.owner.as_ref().map(|owner| owner.reenter(&waiter.wish)) {
+        match waiter
+            .owner
+            .as_ref()
+            .map(|owner| owner.reenter(&waiter.wish))
+        {
             Some(Ok(Some(guard))) => return Some(End::Shared(guard)),
             Some(Err(error)) => return Some(End::Failed(error)),
             None | Some(Ok(None)) => {}

@@ -92,7 +92,11 @@ impl Engine {
 
     /// What to finish before the thread ends.
     pub(crate) fn on_stop(&self, farewell: impl Future<Output = ()> + Send + 'static) {
-        let mut place = self.last.farewell.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self
+            .last
+            .farewell
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *place = Some(Box::pin(farewell));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::core::Core;
 use crate::error::Result;
+use crate::guard::Standing;
 use crate::holder::{ClientRecord, LeaseRecord};
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::moment::Moment;
@@ -112,7 +113,10 @@ async fn write(
 fn introduce(core: &Core) -> Fields {
     let uname = rustix::system::uname();
     let mut me = Fields::from([
-        ("host".to_owned(), uname.nodename().to_string_lossy().into_owned()),
+        (
+            "host".to_owned(),
+            uname.nodename().to_string_lossy().into_owned(),
+        ),
         ("pid".to_owned(), std::process::id().to_string()),
         ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ]);
@@ -128,7 +132,7 @@ fn describe(core: &Core, now: Moment) -> Fields {
     let mut fields = Fields::new();
     for belief in core.all_beliefs() {
         let age = now.saturating_since(belief.acquired_at);
-        if age < PACE {
+        if age < PACE || belief.standing(now) == Standing::Lost {
             continue;
         }
         let since_ms = now_ms - u64::try_from(age.as_millis()).unwrap_or(0).min(now_ms);

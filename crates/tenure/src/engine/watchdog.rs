@@ -222,7 +222,8 @@ impl Watch {
             return;
         };
         care.renewing = false;
-        care.waiting.clear();
+        // Dropped when the belief tells what came of it: that is what they wait for.
+        let _waiting = std::mem::take(&mut care.waiting);
         let belief = &care.belief;
         match result {
             Ok(Renewed::Until { sent_at }) => {

@@ -96,11 +96,11 @@ pub(crate) trait Store: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<RecordWritten, Failure>>;
 
     /// Reads the records of these clients, or of all that are alive.
-    fn records<'a>(
-        &'a self,
+    fn records(
+        &self,
         only: Option<ClientId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<(ClientId, BTreeMap<String, String>)>, Failure>>;
+    ) -> BoxFuture<'_, Result<Vec<Record>, Failure>>;
 }
 
 /// One attempt to take a lock. The lease id is fresh for every acquisition and the same for every
@@ -138,7 +138,9 @@ pub(crate) struct Busy {
 #[derive(Debug)]
 pub(crate) enum Renewed {
     /// Held for a full ttl, counted from this moment.
-    Until { sent_at: Moment },
+    Until {
+        sent_at: Moment,
+    },
     NotHeld(NotHeld),
 }
 
@@ -162,6 +164,9 @@ pub(crate) struct Found {
     pub(crate) fence: Option<Fence>,
     pub(crate) meta: BTreeMap<String, String>,
 }
+
+/// A client, and the fields of the record that it keeps about itself.
+pub(crate) type Record = (ClientId, BTreeMap<String, String>);
 
 /// A change of the record that a client keeps about itself.
 #[derive(Clone, Debug, Default)]

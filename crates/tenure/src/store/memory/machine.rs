@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
-use crate::store::{Attempt, FENCE_KEPT, Found, Held, OFFER, RecordChange, RecordWritten};
+use crate::store::{Attempt, FENCE_KEPT, Found, Held, OFFER, Record, RecordChange, RecordWritten};
 
 /// After this many calls the machine forgets what has expired, so that it does not grow for ever.
 const CALLS_BETWEEN_SWEEPS: u64 = 4_096;
@@ -105,12 +105,7 @@ impl Machine {
     }
 
     /// Ends the lease, or gives up its place in the queue; true if it was held.
-    pub(crate) fn release(
-        &mut self,
-        now_us: u64,
-        lease: &Held,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
+    pub(crate) fn release(&mut self, now_us: u64, lease: &Held, effects: &mut Vec<Effect>) -> bool {
         self.count_call(now_us);
         if self.held(lease, now_us).is_err() {
             self.leave_queue(&lease.name, &lease.id);
@@ -166,11 +161,7 @@ impl Machine {
         RecordWritten::Yes
     }
 
-    pub(crate) fn records(
-        &self,
-        now_us: u64,
-        only: Option<ClientId>,
-    ) -> Vec<(ClientId, BTreeMap<String, String>)> {
+    pub(crate) fn records(&self, now_us: u64, only: Option<ClientId>) -> Vec<Record> {
         self.records
             .iter()
             .filter(|(id, record)| record.end_us > now_us && only.is_none_or(|only| only == **id))

@@ -1,7 +1,7 @@
 //! The store inside the process: the machine behind one mutex. Needs nothing, forgets everything
 //! with the process.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::lease::ClientId;
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::store::{
-    Attempt, Attempted, BoxFuture, Busy, Event, Failure, Found, Held, Landing, NotHeld,
+    Attempt, Attempted, BoxFuture, Busy, Event, Failure, Found, Held, Landing, NotHeld, Record,
     RecordChange, RecordWritten, Renewed, Store, Watched,
 };
 
@@ -130,9 +130,7 @@ impl Store for MemoryStore {
     ) -> BoxFuture<'a, Result<bool, Failure>> {
         let mut effects = Vec::new();
         let mut state = self.state();
-        let was_held = state
-            .machine
-            .release(self.now_us(), lease, &mut effects);
+        let was_held = state.machine.release(self.now_us(), lease, &mut effects);
         state.announce(effects);
         done(Ok(was_held))
     }
@@ -176,14 +174,17 @@ impl Store for MemoryStore {
         _limit: Moment,
     ) -> BoxFuture<'a, Result<RecordWritten, Failure>> {
         let now_us = self.now_us();
-        done(Ok(self.state().machine.write_record(now_us, client, change)))
+        done(Ok(self
+            .state()
+            .machine
+            .write_record(now_us, client, change)))
     }
 
-    fn records<'a>(
-        &'a self,
+    fn records(
+        &self,
         only: Option<ClientId>,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<(ClientId, BTreeMap<String, String>)>, Failure>> {
+    ) -> BoxFuture<'_, Result<Vec<Record>, Failure>> {
         let now_us = self.now_us();
         done(Ok(self.state().machine.records(now_us, only)))
     }

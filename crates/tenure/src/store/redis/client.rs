@@ -117,7 +117,9 @@ impl Client {
             .map(|argument| argument.as_ref().to_vec())
             .collect();
         self.on_connection(move |connection, limit| async move {
-            connection.script(&script, &keys, &arguments, limit, 0).await
+            connection
+                .script(&script, &keys, &arguments, limit, 0)
+                .await
         })
         .await
     }
@@ -169,8 +171,8 @@ impl Command {
     }
 
     /// Adds an argument: text or a number.
-    pub fn arg(self, argument: impl ToString) -> Self {
-        self.bytes(argument.to_string())
+    pub fn arg(self, argument: impl std::fmt::Display) -> Self {
+        self.bytes(format!("{argument}"))
     }
 
     /// Adds an argument of any bytes.
@@ -194,8 +196,7 @@ impl Dedicated {
     pub async fn run(&self, command: Command, limit: Duration) -> Result<Value> {
         let connection = Arc::clone(&self.connection);
         let limit = self.server.clock.now() + limit;
-        let running =
-            async move { connection.run(&command.into_cmd(), limit, 0).await };
+        let running = async move { connection.run(&command.into_cmd(), limit, 0).await };
         let result = self.engine.run(running).await?;
         result.map_err(|failure| failure.error)
     }

@@ -125,7 +125,10 @@ impl Link {
             if tokio::time::timeout(left, states.changed()).await.is_err() {
                 return Err(Failure::not_sent(Error::new(
                     ErrorKind::Unavailable,
-                    format!("could not connect to `{}` in time", self.shared.server.target),
+                    format!(
+                        "could not connect to `{}` in time",
+                        self.shared.server.target
+                    ),
                 )));
             }
         }
@@ -213,7 +216,11 @@ impl Shared {
         };
         connection.introduce().await?;
         if let Some(greeting) = self.greeting {
-            let accepted = connection.inner.clone().send_packed_command(&greeting()).await;
+            let accepted = connection
+                .inner
+                .clone()
+                .send_packed_command(&greeting())
+                .await;
             let accepted = accepted.and_then(::redis::Value::extract_error).is_ok();
             self.greeted.store(accepted, Ordering::Relaxed);
         }

@@ -24,7 +24,7 @@ use crate::name::LockName;
 use crate::stats::Stats;
 use crate::store::{
     Attempt, Attempted, BoxFuture, Busy, Event, FENCE_KEPT, Failure, Found, Held, Landing, NotHeld,
-    OFFER, RecordChange, RecordWritten, Renewed, Store, Watched,
+    OFFER, Record, RecordChange, RecordWritten, Renewed, Store, Watched,
 };
 use crate::url::RedisTarget;
 
@@ -74,11 +74,7 @@ impl RedisStore {
         limit.min(self.server.clock.now() + SILENCE_LIMIT)
     }
 
-    async fn try_acquire(
-        &self,
-        attempt: &Attempt,
-        limit: Moment,
-    ) -> Result<Attempted, Failure> {
+    async fn try_acquire(&self, attempt: &Attempt, limit: Moment) -> Result<Attempted, Failure> {
         let connection = self.commands.connection(limit).await?;
         let keys = lock_keys(&attempt.held);
         for _ in 0..LATE_MAX {
@@ -89,7 +85,7 @@ impl RedisStore {
             let reply = connection
                 .script(&script::ACQUIRE, &keys, &arguments, limit, latest_us)
                 .await?;
-            match self.read_attempt(&attempt.held.name, sent_at, &reply)? {
+            match read_attempt(&attempt.held.name, sent_at, &reply)? {
                 Ok(attempted) => return Ok(attempted),
                 // The server's clock was set forward since we asked for it.
                 Err(server_us) => connection.set_clock(sent_at, server_us),
@@ -102,35 +98,6 @@ impl RedisStore {
                 self.server.target
             ),
         )))
-    }
-
-    /// What acquire.lua says; `Err` with the server's time if the attempt came late.
-    fn read_attempt(
-        &self,
-        name: &LockName,
-        sent_at: Moment,
-        reply: &Value,
-    ) -> Result<Result<Attempted, u64>, Failure> {
-        let unexpected = || Failure::refused(reply.unexpected("acquire.lua"));
-        let parts = reply.as_array().ok_or_else(unexpected)?;
-        let part = |i: usize| parts.get(i).ok_or_else(unexpected);
-        let number = |i: usize| {
-            let number = part(i)?.as_int().and_then(|number| u64::try_from(number).ok());
-            number.ok_or_else(unexpected)
-        };
-        Ok(match part(0)?.as_str() {
-            Some("granted") => Ok(Attempted::Granted {
-                fence: Fence::new(number(1)?),
-                sent_at,
-            }),
-            Some("busy") => Ok(Attempted::Busy(Busy {
-                holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
-                remaining: time_left(part(2)?),
-            })),
-            Some("late") => Err(number(1)?),
-            Some("type") => return Err(not_a_lock(name, part(1)?)),
-            _ => return Err(unexpected()),
-        })
     }
 
     /// The connection to renew on: the one that tracks, if the lease is watched, because its own
@@ -162,15 +129,10 @@ impl RedisStore {
             keys.push(lease.name.neighbour("meta"));
         }
         let again = if tracked { "1" } else { "0" };
-        let arguments = [
-            lease.id.as_str(),
-            &lease.ttl.as_millis().to_string(),
-            again,
-        ];
+        let arguments = [lease.id.as_str(), &lease.ttl.as_millis().to_string(), again];
         let sent_at = self.server.clock.now();
         if tracked {
-            // Must directly precede the script. Nothing can come between: both are queued by one
-            // thread without a pause, and the answer to the first says nothing of interest.
+            // `CLIENT CACHING` is about the command that follows it: both go out in one piece.
             let mut pipeline = Pipeline::new();
             pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
             let evalsha = pipeline.cmd("EVALSHA");
@@ -179,10 +141,9 @@ impl RedisStore {
                 evalsha.arg(part);
             }
             let replies = connection.run_all(&pipeline, limit).await?;
-            match replies.into_iter().nth(1) {
-                Some(reply @ Value::Array(_)) => return read_renewal(&reply, sent_at),
-                // The script is not known there, or something else: ask the plain way.
-                _ => {}
+            // Anything else: the script is not known there, for example. Ask the plain way.
+            if let Some(reply @ Value::Array(_)) = replies.get(1) {
+                return read_renewal(reply, sent_at);
             }
         }
         let connection = self.commands.connection(limit).await?;
@@ -254,11 +215,9 @@ impl RedisStore {
             return Ok(None);
         }
         // The clock is read before the release: so the release came later than what it shows.
-        let time = connection
-            .run(&::redis::cmd("TIME"), limit, 0)
-            .await?;
-        let now_us = link::micros(&time)
-            .ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
+        let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
+        let now_us =
+            link::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
         self.try_release(&connection, lease, limit).await?;
         let early_us = (landing.latest_us + 1).saturating_sub(now_us);
         Ok((early_us > 0).then(|| Duration::from_micros(early_us)))
@@ -294,7 +253,11 @@ impl RedisStore {
                 .await?;
         } else {
             let mode = if change.all { "all" } else { "changes" };
-            let mut arguments = vec![ttl_ms.clone(), mode.to_owned(), change.set.len().to_string()];
+            let mut arguments = vec![
+                ttl_ms.clone(),
+                mode.to_owned(),
+                change.set.len().to_string(),
+            ];
             for (field, value) in &change.set {
                 arguments.extend([field.clone(), value.clone()]);
             }
@@ -317,17 +280,16 @@ impl RedisStore {
         &self,
         only: Option<ClientId>,
         limit: Moment,
-    ) -> Result<Vec<(ClientId, BTreeMap<String, String>)>, Failure> {
+    ) -> Result<Vec<Record>, Failure> {
         let connection = self.commands.connection(limit).await?;
-        let clients = match only {
-            Some(client) => vec![client],
-            None => {
-                let reply = connection
-                    .script(&script::CLIENTS, &[CLIENTS_KEY], &["", "0"], limit, 0)
-                    .await?;
-                let ids = reply.as_array().unwrap_or_default().iter();
-                ids.filter_map(|id| ClientId::parse(id.as_str()?)).collect()
-            }
+        let clients = if let Some(client) = only {
+            vec![client]
+        } else {
+            let reply = connection
+                .script(&script::CLIENTS, &[CLIENTS_KEY], &["", "0"], limit, 0)
+                .await?;
+            let ids = reply.as_array().unwrap_or_default().iter();
+            ids.filter_map(|id| ClientId::parse(id.as_str()?)).collect()
         };
         if clients.is_empty() {
             return Ok(Vec::new());
@@ -412,7 +374,11 @@ impl Store for RedisStore {
     }
 
     fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
-        Box::pin(async move { self.listener.unlisten(name, self.command_limit(limit)).await })
+        Box::pin(async move {
+            self.listener
+                .unlisten(name, self.command_limit(limit))
+                .await;
+        })
     }
 
     fn write_record<'a>(
@@ -424,11 +390,11 @@ impl Store for RedisStore {
         Box::pin(self.try_write_record(client, change, limit))
     }
 
-    fn records<'a>(
-        &'a self,
+    fn records(
+        &self,
         only: Option<ClientId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<(ClientId, BTreeMap<String, String>)>, Failure>> {
+    ) -> BoxFuture<'_, Result<Vec<Record>, Failure>> {
         Box::pin(self.try_records(only, limit))
     }
 }
@@ -466,6 +432,36 @@ fn acquire_arguments(attempt: &Attempt, latest_us: u64) -> Vec<String> {
     arguments
 }
 
+/// What acquire.lua says; `Err` with the server's time if the attempt came late.
+fn read_attempt(
+    name: &LockName,
+    sent_at: Moment,
+    reply: &Value,
+) -> Result<Result<Attempted, u64>, Failure> {
+    let unexpected = || Failure::refused(reply.unexpected("acquire.lua"));
+    let parts = reply.as_array().ok_or_else(unexpected)?;
+    let part = |i: usize| parts.get(i).ok_or_else(unexpected);
+    let number = |i: usize| {
+        let number = part(i)?
+            .as_int()
+            .and_then(|number| u64::try_from(number).ok());
+        number.ok_or_else(unexpected)
+    };
+    Ok(match part(0)?.as_str() {
+        Some("granted") => Ok(Attempted::Granted {
+            fence: Fence::new(number(1)?),
+            sent_at,
+        }),
+        Some("busy") => Ok(Attempted::Busy(Busy {
+            holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
+            remaining: time_left(part(2)?),
+        })),
+        Some("late") => Err(number(1)?),
+        Some("type") => return Err(not_a_lock(name, part(1)?)),
+        _ => return Err(unexpected()),
+    })
+}
+
 fn read_renewal(reply: &Value, sent_at: Moment) -> Result<Renewed, Failure> {
     let parts = reply.as_array().unwrap_or_default();
     match parts.first().and_then(Value::as_int) {
@@ -492,7 +488,11 @@ fn read_look(name: &LockName, reply: Value) -> Result<Option<Found>, Failure> {
             Ok(Some(Found {
                 remaining: time_left(part(2)),
                 fence: fence.filter(|_| id.is_tenure()).map(Fence::new),
-                meta: if is_of_this_lease { meta } else { BTreeMap::new() },
+                meta: if is_of_this_lease {
+                    meta
+                } else {
+                    BTreeMap::new()
+                },
                 id,
             }))
         }

@@ -76,7 +76,9 @@ fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
         "NOAUTH" => (
             ErrorKind::Denied,
             false,
-            say("it wants a password: write `redis://:password@host` (before the `:` stands the user)"),
+            say(
+                "it wants a password: write `redis://:password@host` (before the `:` stands the user)",
+            ),
         ),
         "WRONGPASS" => (ErrorKind::Denied, false, say("wrong user or password")),
         "NOPERM" => (
@@ -114,11 +116,9 @@ fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
             true,
             say("it is busy with a long script: `SCRIPT KILL` may end it"),
         ),
-        "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "NOREPLICAS" | "MISCONF" => (
-            ErrorKind::Unavailable,
-            true,
-            format!("{code} {detail}"),
-        ),
+        "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "NOREPLICAS" | "MISCONF" => {
+            (ErrorKind::Unavailable, true, format!("{code} {detail}"))
+        }
         _ => (ErrorKind::Protocol, false, format!("{code} {detail}")),
     }
 }

@@ -66,7 +66,9 @@ impl Server {
     /// Refuses a server that is too old, and warns of one that may throw locks away.
     pub(super) fn admit(&self, info: &ServerInfo) -> Result<(), Failure> {
         if let Some(version) = &info.version
-            && info.major_version().is_some_and(|major| major < VERSION_MIN)
+            && info
+                .major_version()
+                .is_some_and(|major| major < VERSION_MIN)
         {
             return Err(Failure::refused(Error::new(
                 ErrorKind::Unsupported,
@@ -179,7 +181,10 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
         Failure::refused(
             Error::new(
                 ErrorKind::InvalidUrl,
-                format!("cannot read the file `{}` that the URL names", path.display()),
+                format!(
+                    "cannot read the file `{}` that the URL names",
+                    path.display()
+                ),
             )
             .caused_by(error),
         )

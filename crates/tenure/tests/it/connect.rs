@@ -1,0 +1,1 @@
+//! How to connect: TLS, sockets, users, databases.

@@ -1,0 +1,61 @@
+//! Fences only grow.
+
+use super::contract;
+use crate::stage::{Stage, ms};
+
+contract! {
+    fences_grow_over_release_and_deletion,
+    fences_grow_over_expiry,
+    fences_grow_when_the_counter_is_deleted,
+    fences_stay_below_two_to_the_53,
+}
+
+async fn fences_grow_over_release_and_deletion(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let mut last = 0;
+    for turn in 0..20 {
+        let client = if turn % 2 == 0 { &a } else { &b };
+        let guard = client.lock("n").acquire().await.unwrap();
+        assert!(guard.fence().get() > last);
+        last = guard.fence().get();
+        if turn % 3 == 0 {
+            stage.delete_lock("n").await;
+        }
+        guard.release().await.unwrap();
+    }
+}
+
+async fn fences_grow_over_expiry(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let first = a.lock("n").fixed(ms(100)).acquire().await.unwrap();
+    let fence = first.fence();
+    let second = b.lock("n").acquire().await.unwrap();
+    assert!(second.fence() > fence);
+    assert!(!first.is_valid());
+}
+
+async fn fences_grow_when_the_counter_is_deleted(stage: Stage) {
+    let a = stage.client().await;
+    let mut last = 0;
+    for _ in 0..5 {
+        let guard = a.lock("n").acquire().await.unwrap();
+        assert!(guard.fence().get() > last);
+        last = guard.fence().get();
+        guard.release().await.unwrap();
+        if let Stage::Redis { server } = &stage {
+            assert_eq!(
+                server.client().command(&["DEL", "tenure:fence:{n}"]).int(),
+                1
+            );
+        }
+    }
+}
+
+async fn fences_stay_below_two_to_the_53(stage: Stage) {
+    let guard = stage.client().await.lock("n").acquire().await.unwrap();
+    assert!(guard.fence().get() < 1 << 53);
+    assert!(
+        guard.fence().get() > 1_600_000_000_000_000,
+        "microseconds of the clock"
+    );
+}

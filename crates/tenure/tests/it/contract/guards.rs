@@ -1,0 +1,187 @@
+//! A guard tells its holder the truth.
+
+use std::time::{Duration, Instant};
+
+use tenure::{ErrorKind, LostReason, Standing};
+
+use super::contract;
+use crate::stage::{Stage, ms, soon};
+
+contract! {
+    a_lease_is_renewed_for_as_long_as_it_is_held,
+    a_fixed_lease_is_not_renewed,
+    the_deadline_is_never_later_than_the_lease,
+    deletion_of_an_old_lease_is_noticed_at_once,
+    deletion_of_a_young_lease_is_noticed_at_its_renewal,
+    a_lease_taken_by_another_is_reported_as_taken,
+    max_hold_tells_the_holder_and_keeps_the_lock,
+    ensure_renews_when_too_little_is_left,
+    ensure_refuses_what_cannot_be,
+    with_cancels_the_work_when_the_lock_is_lost,
+    with_returns_what_the_work_returns,
+    the_token_is_cancelled_when_the_lock_is_lost,
+    a_dropped_guard_frees_the_lock,
+}
+
+async fn a_lease_is_renewed_for_as_long_as_it_is_held(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let guard = a.lock("n").ttl(ms(300)).acquire().await.unwrap();
+    let deadline = guard.deadline();
+    let waiting = b.lock("n").acquire_within(ms(1_000)).await;
+    assert_eq!(waiting.unwrap_err().kind(), ErrorKind::Busy);
+    assert!(guard.is_valid());
+    assert!(guard.deadline() > deadline);
+    assert!(a.stats().renewed >= 5, "{:?}", a.stats());
+    guard.release().await.unwrap();
+}
+
+async fn a_fixed_lease_is_not_renewed(stage: Stage) {
+    let a = stage.client().await;
+    let guard = a.lock("n").fixed(ms(300)).acquire().await.unwrap();
+    let begun = Instant::now();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert!(
+        begun.elapsed() > ms(200) && begun.elapsed() < ms(600),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(guard.standing(), Standing::Lost);
+    assert_eq!(guard.remaining(), Duration::ZERO);
+}
+
+async fn the_deadline_is_never_later_than_the_lease(stage: Stage) {
+    let a = stage.client().await;
+    let guard = a.lock("n").ttl(ms(1_000)).acquire().await.unwrap();
+    for _ in 0..50 {
+        let remaining = guard.remaining();
+        let holder = a.lock("n").holder().await.unwrap().unwrap();
+        // Asked later, and still the store has more left than the guard believes.
+        let left = holder.remaining.unwrap();
+        assert!(
+            left + ms(20) >= remaining,
+            "store {left:?}, guard {remaining:?}"
+        );
+        assert!(remaining <= ms(988));
+        tokio::time::sleep(ms(10)).await;
+    }
+}
+
+async fn deletion_of_an_old_lease_is_noticed_at_once(stage: Stage) {
+    let a = stage.client().await;
+    let guard = a.lock("n").acquire().await.unwrap();
+    tokio::time::sleep(ms(1_300)).await;
+    let begun = Instant::now();
+    stage.delete_lock("n").await;
+    assert_eq!(guard.lost().await, LostReason::Gone);
+    // The next renewal would be seconds away.
+    assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
+    assert!(!guard.is_valid());
+}
+
+async fn deletion_of_a_young_lease_is_noticed_at_its_renewal(stage: Stage) {
+    let a = stage.client().await;
+    let guard = a.lock("n").ttl(ms(600)).acquire().await.unwrap();
+    stage.delete_lock("n").await;
+    let begun = Instant::now();
+    assert_eq!(guard.lost().await, LostReason::Gone);
+    assert!(
+        begun.elapsed() < ms(500),
+        "before its deadline: {:?}",
+        begun.elapsed()
+    );
+}
+
+async fn a_lease_taken_by_another_is_reported_as_taken(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let guard = a.lock("n").ttl(ms(600)).acquire().await.unwrap();
+    stage.delete_lock("n").await;
+    let thief = b.lock("n").acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::Taken);
+    assert!(thief.is_valid());
+}
+
+async fn max_hold_tells_the_holder_and_keeps_the_lock(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let guard = a
+        .lock("n")
+        .ttl(ms(2_000))
+        .max_hold(ms(300))
+        .acquire()
+        .await
+        .unwrap();
+    let begun = Instant::now();
+    assert_eq!(guard.lost().await, LostReason::MaxHold);
+    assert!(begun.elapsed() < ms(900), "{:?}", begun.elapsed());
+    assert!(!guard.is_valid());
+    assert!(
+        b.lock("n").try_acquire().await.unwrap().is_none(),
+        "the holder may still be working: the lock is not just let go"
+    );
+    drop(guard);
+    assert!(soon(async || b.lock("n").try_acquire().await.unwrap().is_some()).await);
+}
+
+async fn ensure_renews_when_too_little_is_left(stage: Stage) {
+    let a = stage.client().await;
+    let guard = a.lock("n").ttl(ms(3_000)).acquire().await.unwrap();
+    tokio::time::sleep(ms(500)).await;
+    assert!(guard.remaining() < ms(2_700));
+    guard.ensure(ms(2_700)).await.unwrap();
+    assert!(guard.remaining() > ms(2_700));
+}
+
+async fn ensure_refuses_what_cannot_be(stage: Stage) {
+    let a = stage.client().await;
+    let guard = a.lock("n").ttl(ms(1_000)).acquire().await.unwrap();
+    let error = guard.ensure(ms(1_000)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidSetting);
+    let fixed = a.lock("fixed").fixed(ms(300)).acquire().await.unwrap();
+    tokio::time::sleep(ms(100)).await;
+    assert_eq!(
+        fixed.ensure(ms(290)).await.unwrap_err().kind(),
+        ErrorKind::Lost
+    );
+    fixed.ensure(ms(10)).await.unwrap();
+    stage.delete_lock("n").await;
+    guard.lost().await;
+    assert_eq!(
+        guard.ensure(ms(1)).await.unwrap_err().kind(),
+        ErrorKind::Lost
+    );
+}
+
+async fn with_cancels_the_work_when_the_lock_is_lost(stage: Stage) {
+    let a = stage.client().await;
+    let lock = a.lock("n").fixed(ms(200));
+    let begun = Instant::now();
+    let result = lock
+        .with(async |_| tokio::time::sleep(ms(5_000)).await)
+        .await;
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(begun.elapsed() < ms(1_500), "{:?}", begun.elapsed());
+}
+
+async fn with_returns_what_the_work_returns(stage: Stage) {
+    let a = stage.client().await;
+    let result = a.lock("n").with(async |guard| guard.fence().get()).await;
+    assert!(result.unwrap() > 0);
+    assert!(a.lock("n").try_acquire().await.unwrap().is_some());
+}
+
+async fn the_token_is_cancelled_when_the_lock_is_lost(stage: Stage) {
+    let a = stage.client().await;
+    let guard = a.lock("n").fixed(ms(150)).acquire().await.unwrap();
+    let token = guard.lost_token();
+    assert!(!token.is_cancelled());
+    token.cancelled().await;
+    assert!(!guard.is_valid());
+}
+
+async fn a_dropped_guard_frees_the_lock(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    drop(a.lock("n").acquire().await.unwrap());
+    let begun = Instant::now();
+    let guard = b.lock("n").acquire().await.unwrap();
+    assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
+    guard.release().await.unwrap();
+}

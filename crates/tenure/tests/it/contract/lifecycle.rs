@@ -1,0 +1,131 @@
+//! Leases that change hands, clients that end.
+
+use tenure::{ErrorKind, Lease, LostReason, Released};
+
+use super::contract;
+use crate::stage::{Stage, ms, soon};
+
+contract! {
+    a_detached_lease_can_be_adopted_elsewhere,
+    a_detached_lease_is_not_renewed,
+    an_ended_lease_cannot_be_adopted,
+    a_chain_cannot_be_detached_from_below,
+    force_release_needs_the_right_lease,
+    shutdown_releases_everything,
+    a_shut_down_client_refuses,
+    a_cancelled_acquire_leaves_the_lock_free,
+}
+
+async fn a_detached_lease_can_be_adopted_elsewhere(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let guard = a.lock("n").ttl(ms(800)).acquire().await.unwrap();
+    let fence = guard.fence();
+    let travelling = guard.detach().unwrap().to_string();
+    let lease: Lease = travelling.parse().unwrap();
+    let guard = b.adopt(lease).await.unwrap();
+    assert_eq!(guard.fence(), fence);
+    tokio::time::sleep(ms(1_000)).await;
+    assert!(guard.is_valid(), "renewed again");
+    assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+}
+
+async fn a_detached_lease_is_not_renewed(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let guard = a.lock("n").ttl(ms(300)).acquire().await.unwrap();
+    guard.detach().unwrap();
+    assert!(
+        b.lock("n").try_acquire().await.unwrap().is_none(),
+        "given away, not released"
+    );
+    tokio::time::sleep(ms(350)).await;
+    assert!(b.lock("n").try_acquire().await.unwrap().is_some());
+}
+
+async fn an_ended_lease_cannot_be_adopted(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let guard = a.lock("n").ttl(ms(150)).acquire().await.unwrap();
+    let lease = guard.detach().unwrap();
+    tokio::time::sleep(ms(200)).await;
+    let error = b.adopt(lease.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    let _other = b.lock("n").acquire().await.unwrap();
+    assert_eq!(a.adopt(lease).await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+async fn a_chain_cannot_be_detached_from_below(stage: Stage) {
+    let owner = stage.client().await.owner();
+    let outer = owner.lock("n").acquire().await.unwrap();
+    let inner = owner.lock("n").acquire().await.unwrap();
+    assert_eq!(inner.detach().unwrap_err().kind(), ErrorKind::Mismatch);
+    assert!(outer.is_valid());
+    outer.detach().unwrap();
+}
+
+async fn force_release_needs_the_right_lease(stage: Stage) {
+    let (a, admin) = (stage.client().await, stage.client().await);
+    let old = a.lock("n").acquire().await.unwrap();
+    let old_id = old.lease_id().clone();
+    old.release().await.unwrap();
+    let guard = a.lock("n").acquire().await.unwrap();
+    let refused = admin.force_release("n", &old_id).await.unwrap();
+    assert_eq!(refused, Released::AlreadyGone);
+    assert!(guard.is_valid());
+    let id = admin.lock("n").holder().await.unwrap().unwrap().lease;
+    assert_eq!(
+        admin.force_release("n", &id).await.unwrap(),
+        Released::WasHeld
+    );
+    assert!(admin.lock("n").try_acquire().await.unwrap().is_some());
+}
+
+async fn shutdown_releases_everything(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let one = a.lock("one").acquire().await.unwrap();
+    let two = a.lock("two").acquire().await.unwrap();
+    let other = b.lock("other").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let a = a.clone();
+        async move { a.lock("other").acquire().await }
+    });
+    tokio::time::sleep(ms(50)).await;
+    assert_eq!(a.shutdown(ms(2_000)).await, vec![]);
+    assert_eq!(one.lost().await, LostReason::Shutdown);
+    assert!(!two.is_valid());
+    assert!(b.lock("one").try_acquire().await.unwrap().is_some());
+    assert!(b.lock("two").try_acquire().await.unwrap().is_some());
+    assert_eq!(
+        waiting.await.unwrap().unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    assert!(other.is_valid());
+    assert_eq!(one.release().await.unwrap(), Released::AlreadyGone);
+}
+
+async fn a_shut_down_client_refuses(stage: Stage) {
+    let a = stage.client().await;
+    a.shutdown(ms(1_000)).await;
+    assert_eq!(
+        a.lock("n").acquire().await.unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    assert_eq!(
+        a.lock("n").try_acquire().await.unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    assert_eq!(
+        a.lock("n").holder().await.unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    assert!(stage.is_clean("n").await);
+}
+
+async fn a_cancelled_acquire_leaves_the_lock_free(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    for round in 0_u64..50 {
+        let limit = std::time::Duration::from_micros(round * 20);
+        let lock = a.lock("n");
+        let _ = tokio::time::timeout(limit, lock.acquire()).await;
+        let free = soon(async || b.lock("n").try_acquire().await.unwrap().is_some()).await;
+        assert!(free, "round {round}");
+    }
+}

@@ -1,0 +1,57 @@
+//! Who holds what, as clients say it themselves.
+
+use super::contract;
+use crate::stage::{Stage, ms, soon};
+
+contract! {
+    long_holds_and_waiters_are_listed,
+    short_holds_are_not_listed,
+    a_record_ends_with_what_it_lists,
+}
+
+async fn long_holds_and_waiters_are_listed(stage: Stage) {
+    let a = stage.builder().name("web-3").connect().await.unwrap();
+    let b = stage.client().await;
+    let guard = a.lock("a lock").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let b = b.clone();
+        async move { b.lock("a lock").acquire().await }
+    });
+    tokio::time::sleep(ms(1_300)).await;
+    let clients = b.clients().await.unwrap();
+    let record = clients.iter().find(|client| client.id == a.id()).unwrap();
+    assert_eq!(record.name.as_deref(), Some("web-3"));
+    assert_eq!(record.pid, std::process::id());
+    assert!(!record.host.is_empty());
+    let lease = &record.leases[0];
+    assert_eq!(lease.name.as_str(), "a lock");
+    assert_eq!(&lease.lease, guard.lease_id());
+    assert_eq!(lease.fence, guard.fence());
+    let waiters = clients.iter().find(|client| client.id == b.id()).unwrap();
+    assert_eq!(waiters.waiting["a lock"], 1);
+    waiting.abort();
+}
+
+async fn short_holds_are_not_listed(stage: Stage) {
+    let a = stage.client().await;
+    for _ in 0..20 {
+        a.lock("n")
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+    tokio::time::sleep(ms(700)).await;
+    assert_eq!(a.stats().records_written, 0);
+    assert!(a.clients().await.unwrap().is_empty());
+}
+
+async fn a_record_ends_with_what_it_lists(stage: Stage) {
+    let a = stage.client().await;
+    let guard = a.lock("n").acquire().await.unwrap();
+    assert!(soon(async || a.clients().await.unwrap().len() == 1).await);
+    guard.release().await.unwrap();
+    assert!(soon(async || a.clients().await.unwrap().is_empty()).await);
+}

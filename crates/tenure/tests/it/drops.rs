@@ -1,0 +1,1 @@
+//! Dropped guards and programs that end.

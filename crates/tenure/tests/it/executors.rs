@@ -1,0 +1,1 @@
+//! Executors that futures run on.

@@ -1,0 +1,1 @@
+//! Locks of other libraries, and keys that are none.

@@ -1,0 +1,1 @@
+//! Lost replies, retries, cancellation.

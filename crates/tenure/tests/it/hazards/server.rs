@@ -1,0 +1,1 @@
+//! Scripts, types, names, states of the server.

@@ -1,0 +1,1 @@
+//! Clocks, pauses, leases that end.

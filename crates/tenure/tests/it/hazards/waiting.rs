@@ -1,0 +1,1 @@
+//! Messages, herds, dead holders.

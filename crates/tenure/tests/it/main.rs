@@ -1,0 +1,27 @@
+//! One binary for all integration tests of the library. Table of contents:
+
+#![expect(
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a test that panics has failed, and a test binary has no public interface"
+)]
+
+/// What every store promises, run on each of them.
+mod contract;
+/// Where the contract runs: the stores, and how to reach around them.
+mod stage;
+
+/// How to connect: TLS, sockets, users, databases.
+mod connect;
+/// Dropped guards and programs that end.
+mod drops;
+/// Executors that futures run on.
+mod executors;
+/// Locks of other libraries, and keys that are none.
+mod foreign;
+/// One test for each hazard of docs/testing.md that exists on one node, carrying its number.
+mod hazards;
+/// Architecture: who may know whom, and what must be where.
+mod tidy;
+/// Bad input and servers in trouble: the error, its text, and what remains.
+mod trouble;

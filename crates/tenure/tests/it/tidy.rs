@@ -1,0 +1,1 @@
+//! Architecture: who may know whom, and what must be where.

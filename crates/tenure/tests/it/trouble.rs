@@ -1,0 +1,1 @@
+//! Bad input and servers in trouble: the error, its text, and what remains.
