@@ -166,6 +166,9 @@ impl Pump {
             *left -= count;
             chunk = &mut chunk[..count];
         }
+        if chunk.is_empty() {
+            return;
+        }
         self.kept.push_back(Parcel {
             bytes: chunk.to_vec(),
             sent: 0,

@@ -232,6 +232,30 @@ fn cuts_a_request_in_the_middle() {
 }
 
 #[test]
+fn cuts_nothing_off_a_dribbled_request_but_what_comes_after_it() {
+    let mut setup = Setup::new();
+    let mut client = setup.client();
+    setup.proxy.hold_requests();
+    setup.proxy.dribble_requests(Duration::from_millis(1));
+    let before = setup.proxy.counts().request_chunks;
+    setup
+        .proxy
+        .cut_request_after("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n".len());
+    for (number, value) in [(1, "v"), (2, "w")] {
+        client.send(&["SET", "k", value]).unwrap();
+        let arrived = before + number;
+        assert!(
+            setup
+                .proxy
+                .wait_for(SOON, |now| now.request_chunks == arrived)
+        );
+    }
+    setup.proxy.release_requests();
+    assert!(setup.proxy.wait_for(SOON, |now| now.open_connections == 0));
+    assert!(eventually(SOON, || setup.value("k") == "v"));
+}
+
+#[test]
 fn refuses_new_connections_only() {
     let setup = Setup::new();
     let mut old = setup.client();
