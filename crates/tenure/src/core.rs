@@ -1,9 +1,8 @@
 //! What the parts of one client share: its store, its clock, its leases, its waiters.
 
-use std::collections::HashMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -43,7 +42,6 @@ pub(crate) struct Core {
     pub(crate) pending: Pending,
     /// Something that the client's record tells has changed.
     pub(crate) record_changed: Notify,
-    beliefs: Mutex<HashMap<u64, Arc<Belief>>>,
     lease_numbers: AtomicU64,
     closed: AtomicBool,
 }
@@ -57,7 +55,6 @@ impl Client {
         store: Arc<dyn Store>,
         stats: Arc<Stats>,
     ) -> Arc<Self> {
-        let (watchdog, messages) = Watchdog::new();
         let core = Arc::new(Core {
             id: ClientId::fresh(),
             settings,
@@ -65,17 +62,16 @@ impl Client {
             store,
             stats,
             lines: Lines::default(),
-            watchdog,
+            watchdog: Watchdog::default(),
             pending: Pending::default(),
             record_changed: Notify::new(),
-            beliefs: Mutex::default(),
             lease_numbers: AtomicU64::new(1),
             closed: AtomicBool::new(false),
         });
         let (events, happened) = mpsc::unbounded_channel();
         core.store.start(events);
         tokio::spawn(pass_on(Arc::clone(&core), happened));
-        tokio::spawn(watchdog::run(Arc::clone(&core), messages));
+        tokio::spawn(watchdog::run(Arc::clone(&core)));
         tokio::spawn(record::run(Arc::clone(&core)));
         let farewell = Arc::clone(&core);
         engine.on_stop(async move {
@@ -86,6 +82,13 @@ impl Client {
             let _ = tokio::time::timeout(FAREWELL_MAX, last_words).await;
         });
         Arc::new(Self { core, engine })
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.core.is_closed() {
+            return Err(Error::closed());
+        }
+        Ok(())
     }
 
     /// Releases in the background. Never blocks, and needs no runtime.
@@ -121,23 +124,14 @@ impl Core {
 
     /// Takes a granted lease into care.
     pub(crate) fn admit(&self, belief: &Arc<Belief>) {
-        self.beliefs().insert(belief.number, Arc::clone(belief));
-        self.watchdog.look_after(belief.number);
+        self.watchdog.look_after(belief);
         self.record_changed.notify_one();
     }
 
     /// Ends the care for a lease. Its renewals stop before its release is sent.
     pub(crate) fn dismiss(&self, belief: &Belief) {
-        self.beliefs().remove(&belief.number);
+        self.watchdog.forget(belief.number);
         self.record_changed.notify_one();
-    }
-
-    pub(crate) fn belief(&self, number: u64) -> Option<Arc<Belief>> {
-        self.beliefs().get(&number).cloned()
-    }
-
-    pub(crate) fn all_beliefs(&self) -> Vec<Arc<Belief>> {
-        self.beliefs().values().cloned().collect()
     }
 
     /// Gives back what nobody took up, in the background; resolves when it is done.
@@ -169,7 +163,7 @@ impl Core {
     pub(crate) async fn shut_down(self: &Arc<Self>, limit: Duration) -> Vec<Lease> {
         self.closed.store(true, Ordering::Release);
         self.lines.close_all();
-        let beliefs = self.all_beliefs();
+        let beliefs = self.watchdog.all();
         let mut left = Vec::new();
         let mut releases = tokio::task::JoinSet::new();
         let until = self.clock.now() + limit;
@@ -211,19 +205,6 @@ impl Core {
             pending,
         )
     }
-
-    fn beliefs(&self) -> MutexGuard<'_, HashMap<u64, Arc<Belief>>> {
-        self.beliefs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Client {
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if self.core.is_closed() {
-            return Err(Error::closed());
-        }
-        Ok(())
-    }
 }
 
 /// Brings what happens in the store to whom it concerns.
@@ -231,7 +212,7 @@ async fn pass_on(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
         match event {
             Event::Wake { name, offered_to } => core.lines.wake(&name, offered_to),
-            Event::Changed { name } => core.watchdog.changed(name),
+            Event::Changed { name } => core.watchdog.changed(&name),
             Event::Missed => {
                 core.lines.wake_all();
                 core.watchdog.missed();

@@ -30,7 +30,7 @@ pub(crate) async fn run(core: Arc<Core>) {
     let mut written_at = core.clock.now();
     let me = introduce(&core);
     loop {
-        let busy = !core.all_beliefs().is_empty() || !written.is_empty();
+        let busy = !core.watchdog.is_idle() || !written.is_empty();
         if !busy {
             core.record_changed.notified().await;
         }
@@ -130,7 +130,7 @@ fn introduce(core: &Core) -> Fields {
 fn describe(core: &Core, now: Moment) -> Fields {
     let now_ms = core.clock.wall_micros() / 1_000;
     let mut fields = Fields::new();
-    for belief in core.all_beliefs() {
+    for belief in core.watchdog.all() {
         let age = now.saturating_since(belief.acquired_at);
         if age < PACE || belief.standing(now) == Standing::Lost {
             continue;

@@ -4,10 +4,10 @@
 //! at a third of its ttl, a look whether it is still there, its deadline, its longest hold.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 use crate::belief::Belief;
 use crate::core::Core;
@@ -22,89 +22,24 @@ const WATCH_AFTER: Duration = Duration::from_secs(1);
 /// How long to wait after a failed renewal: a tenth of what is left, within these bounds.
 const RETRY_MIN: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_millis(500);
+/// A moment that has always passed.
+const AT_ONCE: Moment = Moment::from_nanos(0);
 
-/// The way to reach the watchdog.
+/// All leases of a client that a guard holds.
+#[derive(Default)]
 pub(crate) struct Watchdog {
-    messages: mpsc::UnboundedSender<Message>,
+    /// A std mutex: nothing is awaited, and nobody is woken, while it is held.
+    roster: Mutex<Roster>,
+    /// The first thing to do has changed.
+    sooner: Notify,
 }
 
-pub(crate) enum Message {
-    LookAfter(u64),
-    /// Somebody needs it renewed now, and waits for that.
-    RenewNow(u64, oneshot::Sender<()>),
-    /// The key at this name changed.
-    Changed(LockName),
-    /// Changes may have been missed.
-    Missed,
-    /// A renewal or a look is done.
-    Done(u64, Done),
-}
-
-pub(crate) enum Done {
-    Renewed(Result<Renewed, Failure>),
-    Watched(Result<Watched, Failure>),
-}
-
-impl Watchdog {
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Message>) {
-        let (messages, receiver) = mpsc::unbounded_channel();
-        (Self { messages }, receiver)
-    }
-
-    pub(crate) fn look_after(&self, number: u64) {
-        self.send(Message::LookAfter(number));
-    }
-
-    pub(crate) fn changed(&self, name: LockName) {
-        self.send(Message::Changed(name));
-    }
-
-    pub(crate) fn missed(&self) {
-        self.send(Message::Missed);
-    }
-
-    /// Renews a lease now; returns when that was tried.
-    pub(crate) async fn renew_now(&self, number: u64) {
-        let (reply, done) = oneshot::channel();
-        self.send(Message::RenewNow(number, reply));
-        let _ = done.await;
-    }
-
-    fn send(&self, message: Message) {
-        // The watchdog ends with the engine, and then nobody holds anything.
-        let _ = self.messages.send(message);
-    }
-}
-
-pub(crate) async fn run(core: Arc<Core>, mut messages: mpsc::UnboundedReceiver<Message>) {
-    let mut watch = Watch {
-        core: Arc::clone(&core),
-        leases: HashMap::new(),
-        schedule: BTreeSet::new(),
-    };
-    loop {
-        watch.act(core.clock.now());
-        let next = watch.schedule.first().map(|(at, _)| *at);
-        let sleep = async {
-            match next {
-                Some(at) => core.clock.sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            message = messages.recv() => match message {
-                Some(message) => watch.take(message),
-                None => return,
-            },
-            () = sleep => {}
-        }
-    }
-}
-
-struct Watch {
-    core: Arc<Core>,
+/// What each lease needs, and when.
+#[derive(Default)]
+struct Roster {
     leases: HashMap<u64, Care>,
+    /// Which leases have a name. Mostly one: a second while the guard of a lost one still lives.
+    by_name: HashMap<LockName, Vec<u64>>,
     /// When each lease needs something next, the earliest first.
     schedule: BTreeSet<(Moment, u64)>,
 }
@@ -112,40 +47,340 @@ struct Watch {
 /// What the watchdog knows of one lease.
 struct Care {
     belief: Arc<Belief>,
-    scheduled: Moment,
-    renew_at: Option<Moment>,
-    watch_at: Option<Moment>,
+    /// Its place in the schedule; none once it is lost.
+    scheduled: Option<Moment>,
+    renewal: Errand,
+    look: Errand,
     /// Whether the store will tell when the key changes.
     watched: bool,
-    renewing: bool,
-    watching: bool,
+    /// Whether the loss has been noticed: nothing more is to be done.
+    lost: bool,
+    /// Who waits for the renewal that is under way.
     waiting: Vec<oneshot::Sender<()>>,
+}
+
+/// A question to the store: when to ask, and whether an answer is still awaited.
+#[derive(Default)]
+struct Errand {
+    due: Option<Moment>,
+    under_way: bool,
+}
+
+/// Something to do for a lease, once the roster is no longer locked.
+enum Task {
+    Renew { belief: Arc<Belief>, watched: bool },
+    Look(Arc<Belief>),
+    Lose(Arc<Belief>, LostReason),
+}
+
+impl Watchdog {
+    pub(crate) fn look_after(&self, belief: &Arc<Belief>) {
+        let mut roster = self.roster();
+        let before = roster.next();
+        roster.enter(Care::new(Arc::clone(belief)));
+        if roster.next() != before {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Ends the care for a lease that its holder lets go.
+    pub(crate) fn forget(&self, number: u64) {
+        self.roster().leave(number);
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Belief>> {
+        let roster = self.roster();
+        let beliefs = roster.leases.values().map(|care| Arc::clone(&care.belief));
+        beliefs.collect()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.roster().leases.is_empty()
+    }
+
+    /// The key at this name changed: look whether the lease is still there.
+    pub(crate) fn changed(&self, name: &LockName) {
+        let numbers = self.roster().by_name.get(name).cloned();
+        self.change(numbers.unwrap_or_default(), Care::look_again);
+    }
+
+    /// Changes may have been missed: look at all that were watched.
+    pub(crate) fn missed(&self) {
+        let watched = |care: &&Care| care.watched;
+        let number = |care: &Care| care.belief.number;
+        let numbers = self
+            .roster()
+            .leases
+            .values()
+            .filter(watched)
+            .map(number)
+            .collect();
+        self.change(numbers, Care::look_again);
+    }
+
+    /// Renews a lease now; returns when that was tried.
+    pub(crate) async fn renew_now(&self, number: u64) {
+        let (done, tried) = oneshot::channel();
+        let mut done = Some(done);
+        self.change(vec![number], |care| {
+            care.renewal.due = Some(AT_ONCE);
+            care.waiting.extend(done.take());
+        });
+        // If nobody looks after the lease, it is lost, and the sender is gone.
+        drop(done);
+        let _ = tried.await;
+    }
+
+    fn change(&self, numbers: Vec<u64>, mut change: impl FnMut(&mut Care)) {
+        let mut roster = self.roster();
+        for number in numbers {
+            roster.update(number, &mut change);
+        }
+        drop(roster);
+        self.sooner.notify_one();
+    }
+
+    fn roster(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Does what is due, for as long as the engine runs.
+pub(crate) async fn run(core: Arc<Core>) {
+    loop {
+        let sooner = core.watchdog.sooner.notified();
+        let (tasks, next) = {
+            let mut roster = core.watchdog.roster();
+            (roster.due(core.clock.now()), roster.next())
+        };
+        for task in tasks {
+            perform(&core, task);
+        }
+        let sleep = async {
+            match next {
+                Some(at) => core.clock.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = sooner => {}
+            () = sleep => {}
+        }
+    }
+}
+
+/// A task of its own for every question: an answer that does not come must not hold up the other
+/// leases. They share the connection, and so the writes.
+fn perform(core: &Arc<Core>, task: Task) {
+    let core = Arc::clone(core);
+    match task {
+        Task::Lose(belief, reason) => lose(&core, &belief, reason),
+        Task::Renew { belief, watched } => {
+            tokio::spawn(async move {
+                let limit = belief.deadline();
+                let result = core.store.renew(&belief.held, watched, limit).await;
+                renewed(&core, &belief, result);
+            });
+        }
+        Task::Look(belief) => {
+            tokio::spawn(async move {
+                let limit = belief.deadline();
+                let result = core.store.watch(&belief.held, limit).await;
+                looked(&core, &belief, &result);
+            });
+        }
+    }
+}
+
+fn renewed(core: &Core, belief: &Belief, result: Result<Renewed, Failure>) {
+    let now = core.clock.now();
+    let renew_at = match result {
+        Ok(Renewed::Until { sent_at }) => {
+            core.stats.renewed();
+            belief.extend(sent_at);
+            Some(sent_at + belief.held.ttl / 3)
+        }
+        Ok(Renewed::NotHeld(not_held)) => {
+            lose(core, belief, reason(&not_held));
+            None
+        }
+        Err(failure) => {
+            core.stats.renewal_failed();
+            belief.doubt();
+            let left = belief.deadline().saturating_since(now);
+            tracing::warn!(
+                lock = %belief.held.name, error = %failure.error, ?left,
+                "lock.suspect: renewal failed"
+            );
+            Some(now + (left / 10).clamp(RETRY_MIN, RETRY_MAX))
+        }
+    };
+    core.watchdog.change(vec![belief.number], |care| {
+        care.renewal = Errand::at(renew_at);
+        // The belief tells what came of it: that is what they wait for.
+        care.waiting.clear();
+    });
+}
+
+fn looked(core: &Core, belief: &Belief, result: &Result<Watched, Failure>) {
+    let now = core.clock.now();
+    if let Ok(Watched::NotHeld(not_held)) = result {
+        lose(core, belief, reason(not_held));
+    }
+    core.watchdog.change(vec![belief.number], |care| {
+        care.look.under_way = false;
+        care.watched = result.is_ok();
+        if !care.watched {
+            // Renewals go on by themselves; whether the lease can be watched is tried again.
+            care.look.due = Some(now + WATCH_AFTER);
+        }
+    });
+}
+
+fn lose(core: &Core, belief: &Belief, reason: LostReason) {
+    if belief.lose(reason) {
+        core.stats.lost();
+        tracing::error!(
+            lock = %belief.held.name, lease = %belief.held.id, fence = %belief.fence, %reason,
+            "lock.lost"
+        );
+    }
+}
+
+fn reason(not_held: &NotHeld) -> LostReason {
+    match not_held.taken_by {
+        Some(_) => LostReason::Taken,
+        None => LostReason::Gone,
+    }
+}
+
+impl Roster {
+    /// When something is to be done next.
+    fn next(&self) -> Option<Moment> {
+        self.schedule.first().map(|(at, _)| *at)
+    }
+
+    /// What is to be done by now, the earliest first.
+    fn due(&mut self, now: Moment) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        while let Some(&(at, number)) = self.schedule.first()
+            && at <= now
+        {
+            self.update(number, |care| care.begin(now, &mut tasks));
+        }
+        tasks
+    }
+
+    fn enter(&mut self, mut care: Care) {
+        let number = care.belief.number;
+        care.scheduled = care.next();
+        self.schedule.extend(care.scheduled.map(|at| (at, number)));
+        let name = care.belief.held.name.clone();
+        self.by_name.entry(name).or_default().push(number);
+        self.leases.insert(number, care);
+    }
+
+    fn leave(&mut self, number: u64) {
+        let Some(care) = self.leases.remove(&number) else {
+            return;
+        };
+        if let Some(at) = care.scheduled {
+            self.schedule.remove(&(at, number));
+        }
+        let name = &care.belief.held.name;
+        if let Some(numbers) = self.by_name.get_mut(name) {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.by_name.remove(name);
+            }
+        }
+    }
+
+    /// Changes what is known of a lease, and its place in the schedule with it.
+    fn update(&mut self, number: u64, change: impl FnOnce(&mut Care)) {
+        let Some(care) = self.leases.get_mut(&number) else {
+            return;
+        };
+        let before = care.scheduled;
+        change(care);
+        care.scheduled = care.next();
+        if care.scheduled != before {
+            let after = care.scheduled;
+            before.map(|at| self.schedule.remove(&(at, number)));
+            self.schedule.extend(after.map(|at| (at, number)));
+        }
+    }
+}
+
+impl Errand {
+    fn at(due: Option<Moment>) -> Self {
+        Self {
+            due,
+            under_way: false,
+        }
+    }
+
+    /// When to ask. What became due while an answer is awaited is asked afterwards.
+    fn next(&self) -> Option<Moment> {
+        self.due.filter(|_| !self.under_way)
+    }
+
+    /// Takes note that the question is asked now, if it is due.
+    fn begins(&mut self, now: Moment) -> bool {
+        let begins = self.next().is_some_and(|due| due <= now);
+        if begins {
+            self.due = None;
+            self.under_way = true;
+        }
+        begins
+    }
 }
 
 impl Care {
     fn new(belief: Arc<Belief>) -> Self {
         let renew_at = belief.acquired_at + belief.held.ttl / 3;
         Self {
-            scheduled: belief.acquired_at,
-            renew_at: belief.renewed.then_some(renew_at),
-            watch_at: Some(belief.acquired_at + WATCH_AFTER),
+            scheduled: None,
+            renewal: Errand::at(belief.renewed.then_some(renew_at)),
+            look: Errand::at(Some(belief.acquired_at + WATCH_AFTER)),
             watched: false,
-            renewing: false,
-            watching: false,
+            lost: false,
             waiting: Vec::new(),
             belief,
         }
     }
 
-    /// When this lease needs something next.
-    fn next(&self) -> Moment {
-        let deadline = self.belief.deadline();
-        let others = [
-            self.renew_at.filter(|_| !self.renewing),
-            self.watch_at.filter(|_| !self.watching),
+    /// When this lease needs something next; never again once it is lost.
+    fn next(&self) -> Option<Moment> {
+        if self.lost || self.belief.lost_token().is_cancelled() {
+            return None;
+        }
+        let needs = [
+            Some(self.belief.deadline()),
+            self.renewal.next(),
+            self.look.next(),
             self.belief.max_hold_at(),
         ];
-        others.into_iter().flatten().fold(deadline, Moment::min)
+        needs.into_iter().flatten().min()
+    }
+
+    /// Begins what is due.
+    fn begin(&mut self, now: Moment, tasks: &mut Vec<Task>) {
+        if let Some(reason) = self.lost_by(now) {
+            // Whoever waits for a renewal learns of the loss instead.
+            self.lost = true;
+            self.waiting.clear();
+            return tasks.push(Task::Lose(Arc::clone(&self.belief), reason));
+        }
+        if self.renewal.begins(now) {
+            tasks.push(Task::Renew {
+                belief: Arc::clone(&self.belief),
+                watched: self.watched,
+            });
+        }
+        if self.look.begins(now) {
+            tasks.push(Task::Look(Arc::clone(&self.belief)));
+        }
     }
 
     fn lost_by(&self, now: Moment) -> Option<LostReason> {
@@ -157,189 +392,9 @@ impl Care {
             .is_some_and(|at| now >= at)
             .then_some(LostReason::MaxHold)
     }
-}
 
-impl Watch {
-    /// Does everything that is due, the earliest first.
-    fn act(&mut self, now: Moment) {
-        while let Some(&(at, number)) = self.schedule.first()
-            && at <= now
-        {
-            self.act_on(number, now);
-        }
-    }
-
-    fn act_on(&mut self, number: u64, now: Moment) {
-        let Some(mut care) = self.take_out(number) else {
-            return;
-        };
-        if self.core.belief(number).is_none() {
-            return; // Released meanwhile.
-        }
-        if let Some(reason) = care.lost_by(now) {
-            return self.lose(&care, reason);
-        }
-        if care.renew_at.is_some_and(|at| at <= now) && !care.renewing {
-            care.renewing = true;
-            self.renew(&care);
-        }
-        if care.watch_at.is_some_and(|at| at <= now) && !care.watching {
-            care.watching = true;
-            care.watch_at = None;
-            self.look(&care);
-        }
-        self.put_back(care);
-    }
-
-    fn take(&mut self, message: Message) {
-        match message {
-            Message::LookAfter(number) => {
-                if let Some(belief) = self.core.belief(number) {
-                    self.put_back(Care::new(belief));
-                }
-            }
-            Message::RenewNow(number, waiting) => self.change(number, |care, now| {
-                care.renew_at = Some(now);
-                care.waiting.push(waiting);
-            }),
-            Message::Changed(name) => {
-                for number in self.numbers(|care| care.belief.held.name == name) {
-                    self.change(number, Care::look_now);
-                }
-            }
-            Message::Missed => {
-                for number in self.numbers(|care| care.watched) {
-                    self.change(number, Care::look_now);
-                }
-            }
-            Message::Done(number, Done::Renewed(result)) => self.renewed(number, result),
-            Message::Done(number, Done::Watched(result)) => self.looked(number, result),
-        }
-    }
-
-    fn renewed(&mut self, number: u64, result: Result<Renewed, Failure>) {
-        let Some(mut care) = self.take_out(number) else {
-            return;
-        };
-        care.renewing = false;
-        // Dropped when the belief tells what came of it: that is what they wait for.
-        let _waiting = std::mem::take(&mut care.waiting);
-        let belief = &care.belief;
-        match result {
-            Ok(Renewed::Until { sent_at }) => {
-                self.core.stats.renewed();
-                belief.extend(sent_at);
-                care.renew_at = Some(sent_at + belief.held.ttl / 3);
-            }
-            Ok(Renewed::NotHeld(not_held)) => {
-                return self.lose(&care, reason(&not_held));
-            }
-            Err(failure) => {
-                self.core.stats.renewal_failed();
-                belief.doubt();
-                let now = self.core.clock.now();
-                let left = belief.deadline().saturating_since(now);
-                tracing::warn!(
-                    lock = %belief.held.name, error = %failure.error, ?left,
-                    "lock.suspect: renewal failed"
-                );
-                care.renew_at = Some(now + (left / 10).clamp(RETRY_MIN, RETRY_MAX));
-            }
-        }
-        self.put_back(care);
-    }
-
-    fn looked(&mut self, number: u64, result: Result<Watched, Failure>) {
-        let Some(mut care) = self.take_out(number) else {
-            return;
-        };
-        care.watching = false;
-        match result {
-            Ok(Watched::Held) => care.watched = true,
-            Ok(Watched::NotHeld(not_held)) => {
-                return self.lose(&care, reason(&not_held));
-            }
-            // Renewals go on by themselves; whether the lease can be watched is tried again.
-            Err(_) => care.watch_at = Some(self.core.clock.now() + WATCH_AFTER),
-        }
-        self.put_back(care);
-    }
-
-    fn lose(&self, care: &Care, reason: LostReason) {
-        let belief = &care.belief;
-        // A lease that was released meanwhile is not lost.
-        if self.core.belief(belief.number).is_some() && belief.lose(reason) {
-            self.core.stats.lost();
-            tracing::error!(
-                lock = %belief.held.name, lease = %belief.held.id, fence = %belief.fence, %reason,
-                "lock.lost"
-            );
-        }
-    }
-
-    fn renew(&self, care: &Care) {
-        let (core, belief, watched) = (
-            Arc::clone(&self.core),
-            Arc::clone(&care.belief),
-            care.watched,
-        );
-        // A task each: an answer that does not come must not hold up the others. They share the
-        // connection, and so the writes.
-        tokio::spawn(async move {
-            let limit = belief.deadline();
-            let result = core.store.renew(&belief.held, watched, limit).await;
-            let done = Message::Done(belief.number, Done::Renewed(result));
-            core.watchdog.send(done);
-        });
-    }
-
-    fn look(&self, care: &Care) {
-        let (core, belief) = (Arc::clone(&self.core), Arc::clone(&care.belief));
-        tokio::spawn(async move {
-            let limit = belief.deadline();
-            let result = core.store.watch(&belief.held, limit).await;
-            let done = Message::Done(belief.number, Done::Watched(result));
-            core.watchdog.send(done);
-        });
-    }
-
-    fn change(&mut self, number: u64, change: impl FnOnce(&mut Care, Moment)) {
-        let now = self.core.clock.now();
-        if let Some(mut care) = self.take_out(number) {
-            change(&mut care, now);
-            self.put_back(care);
-        }
-    }
-
-    fn numbers(&self, wanted: impl Fn(&Care) -> bool) -> Vec<u64> {
-        let wanted = self.leases.iter().filter(|(_, care)| wanted(care));
-        wanted.map(|(number, _)| *number).collect()
-    }
-
-    fn take_out(&mut self, number: u64) -> Option<Care> {
-        let care = self.leases.remove(&number)?;
-        self.schedule.remove(&(care.scheduled, number));
-        Some(care)
-    }
-
-    fn put_back(&mut self, mut care: Care) {
-        care.scheduled = care.next();
-        let number = care.belief.number;
-        self.schedule.insert((care.scheduled, number));
-        self.leases.insert(number, care);
-    }
-}
-
-impl Care {
-    fn look_now(&mut self, now: Moment) {
+    fn look_again(&mut self) {
         self.watched = false;
-        self.watch_at = Some(now);
-    }
-}
-
-fn reason(not_held: &NotHeld) -> LostReason {
-    match not_held.taken_by {
-        Some(_) => LostReason::Taken,
-        None => LostReason::Gone,
+        self.look.due = Some(AT_ONCE);
     }
 }

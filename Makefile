@@ -1,0 +1,60 @@
+# `make` alone is its help. CI runs `make ready`, nothing else.
+
+SECONDS ?= 600
+SEED ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this help
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: ## Oversell with a naive shop, then sell exactly the stock under the lock; needs no server
+	cargo run --release -- demo
+
+.PHONY: test
+test: redis-server ## Install redis-server if it is missing, then run all tests
+	cargo test --workspace --all-targets
+	cargo test --workspace --doc
+
+.PHONY: check
+check: ## Format and lints, warnings denied
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+.PHONY: doc
+doc: ## Documentation, warnings denied
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+.PHONY: faults
+faults: redis-server ## Break servers, connections and clients at random: make faults SECONDS=600 SEED=42
+	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) cargo test --release -p tenure --test faults
+
+.PHONY: long
+long: redis-server ## The hazard tests with their long counts (ten times those of CI)
+	TENURE_LONG=1 cargo test --release -p tenure --test it hazards
+
+.PHONY: deny
+deny: ## Licences and sources of dependencies (needs cargo-deny)
+	cargo deny check
+
+.PHONY: ready
+ready: check doc test ## Exactly what CI runs
+
+# Tests need a real server. Debian's package is enough; root or sudo installs it.
+.PHONY: redis-server
+redis-server:
+	@command -v redis-server >/dev/null || $(MAKE) --no-print-directory install-redis
+
+.PHONY: install-redis
+install-redis:
+	@if ! command -v apt-get >/dev/null; then \
+		echo "redis-server 7.0 or newer is missing: install it with your package manager, for example: brew install redis"; exit 1; \
+	elif [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; \
+	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then \
+		sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; \
+	else \
+		echo "redis-server is missing. Type: sudo apt-get install -y redis-server"; exit 1; \
+	fi
