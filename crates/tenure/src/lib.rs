@@ -1,4 +1,5 @@
 //! Distributed locks on Redis that never lie about who holds what.
+//!
 #![doc = include_str!("docs/tour.md")]
 
 mod belief;
@@ -39,3 +40,8 @@ pub mod redis {
 
     pub use crate::store::redis::{Client, Command, Dedicated, Script, Value};
 }
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
