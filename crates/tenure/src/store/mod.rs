@@ -13,6 +13,8 @@ use crate::lease::{ClientId, Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
 
+#[cfg(test)]
+mod conformance;
 pub(crate) mod memory;
 pub(crate) mod redis;
 

@@ -1,1 +1,294 @@
-//! Architecture: who may know whom, and what must be where.
+//! Architecture: who may know whom, and what must be where. The invariants of ARCHITECTURE.md that
+//! a program can check.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Functions longer than this do not fit a screen.
+const FUNCTION_LINES_MAX: usize = 70;
+/// The hazards of docs/testing.md that exist on one node and with this issue's abilities.
+const HAZARDS: [std::ops::RangeInclusive<u32>; 3] = [1..=14, 16..=36, 40..=49];
+
+#[test]
+fn only_the_redis_store_names_the_client_crate() {
+    for file in sources("crates/tenure/src") {
+        if !file.path.contains("store/redis/") {
+            file.lacks(&[
+                "::redis::Cmd",
+                " ::redis::",
+                "(::redis::",
+                "use ::redis",
+                "use redis",
+            ]);
+        }
+    }
+}
+
+#[test]
+fn no_type_of_the_client_crate_is_public() {
+    for file in sources("crates/tenure/src/store/redis") {
+        for line in file
+            .lines()
+            .filter(|line| line.trim().starts_with("pub fn"))
+        {
+            assert!(!line.contains("::redis::"), "{}: {line}", file.path);
+        }
+        if ["client.rs", "script.rs", "value.rs"]
+            .iter()
+            .any(|name| file.path.ends_with(name))
+        {
+            file.lacks(&["impl From<::redis", "impl TryFrom<::redis"]);
+        }
+    }
+}
+
+#[test]
+fn scripts_are_read_in_one_place() {
+    for file in sources("crates/tenure/src") {
+        if !file.path.ends_with("store/redis/script.rs") {
+            file.lacks(&["include_str!(\"scripts", "concat!(\"scripts"]);
+        }
+    }
+}
+
+#[test]
+fn the_machine_is_pure() {
+    let machine = source("crates/tenure/src/store/memory/machine.rs");
+    machine.lacks(&[
+        "async ",
+        ".await",
+        "rand::",
+        "Clock",
+        "Instant",
+        "SystemTime",
+        "tokio",
+    ]);
+}
+
+#[test]
+fn the_foundation_knows_nobody_above_it() {
+    for name in ["name", "lease", "moment", "belief"] {
+        let file = source(&format!("crates/tenure/src/{name}.rs"));
+        file.lacks(&[
+            "crate::engine",
+            "store::redis",
+            "store::memory",
+            "crate::core",
+        ]);
+    }
+}
+
+#[test]
+fn the_engine_knows_stores_only_by_their_trait() {
+    for file in sources("crates/tenure/src/engine") {
+        file.lacks(&["store::redis", "store::memory"]);
+    }
+}
+
+#[test]
+fn the_library_neither_prints_nor_exits_nor_reads_the_environment() {
+    for file in sources("crates/tenure/src") {
+        file.lacks(&["process::exit", "env::var(", "env::vars("]);
+    }
+}
+
+#[test]
+fn the_wall_clock_is_read_in_one_place() {
+    for file in sources("crates/tenure/src") {
+        if !file.path.ends_with("src/moment.rs") {
+            file.lacks(&["SystemTime::now", "Instant::now"]);
+        }
+    }
+}
+
+#[test]
+fn crates_know_only_what_they_may() {
+    let depends_on = |krate: &str, dependency: &str| {
+        let manifest = read(&format!("crates/{krate}/Cargo.toml"));
+        let line = |line: &str| {
+            line.starts_with(&format!("{dependency}."))
+                || line.starts_with(&format!("{dependency} "))
+        };
+        manifest.lines().any(line)
+    };
+    for krate in ["tenure", "tenure-sale", "tenure-testkit"] {
+        assert!(
+            !depends_on(krate, "clap"),
+            "only the command knows clap, not {krate}"
+        );
+    }
+    for krate in ["tenure-sale", "tenure-cli", "tenure-testkit"] {
+        assert!(
+            !depends_on(krate, "redis"),
+            "{krate} must not know the client crate"
+        );
+    }
+    for dependency in ["tenure", "tenure-sale", "tenure-cli"] {
+        assert!(
+            !depends_on("tenure-testkit", dependency),
+            "the kit must not know {dependency}"
+        );
+        assert!(
+            !depends_on("tenure", dependency),
+            "the library must not know {dependency}"
+        );
+    }
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let mut long = Vec::new();
+    for krate in ["tenure", "tenure-sale", "tenure-cli", "tenure-testkit"] {
+        for file in sources(&format!("crates/{krate}/src")) {
+            long.extend(file.long_functions());
+        }
+    }
+    assert!(
+        long.is_empty(),
+        "longer than {FUNCTION_LINES_MAX} lines: {long:#?}"
+    );
+}
+
+#[test]
+fn the_changelog_names_the_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(read("CHANGELOG.md").contains(&format!("## {version}")));
+}
+
+#[test]
+fn documents_have_one_title() {
+    for path in files(&root(), "md") {
+        let text = fs::read_to_string(&path).unwrap();
+        let mut in_code = false;
+        let mut titles = 0;
+        for line in text.lines() {
+            in_code ^= line.starts_with("```");
+            titles += usize::from(!in_code && line.starts_with("# "));
+        }
+        // The tour is a part of the library's page, which has its title already.
+        let expected = if path.ends_with("docs/tour.md") {
+            titles
+        } else {
+            1
+        };
+        assert_eq!(titles, expected, "{}", path.display());
+    }
+}
+
+/// Every hazard has a test that carries its number.
+#[test]
+fn every_hazard_has_a_test() {
+    let mut tested = BTreeSet::new();
+    for dir in ["crates/tenure/src", "crates/tenure/tests"] {
+        for file in sources(dir) {
+            tested.extend(file.lines().flat_map(hazards_in));
+        }
+    }
+    let all = HAZARDS.into_iter().flatten();
+    let missing: Vec<u32> = all.filter(|hazard| !tested.contains(hazard)).collect();
+    assert!(
+        missing.is_empty(),
+        "no test carries the numbers {missing:?}"
+    );
+}
+
+/// The hazards that the name of a test on this line carries: `fn h20_h21_…`.
+fn hazards_in(line: &str) -> Vec<u32> {
+    let Some((_, name)) = line.split_once("fn h") else {
+        return Vec::new();
+    };
+    let name = format!("h{name}");
+    let numbers = name
+        .split('_')
+        .map_while(|part| part.strip_prefix('h')?.parse().ok());
+    numbers.collect()
+}
+
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// The code, without comments.
+    fn lines(&self) -> impl Iterator<Item = &str> {
+        self.text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+    }
+
+    #[track_caller]
+    fn lacks(&self, words: &[&str]) {
+        for (line, word) in self
+            .lines()
+            .flat_map(|line| words.iter().map(move |word| (line, word)))
+        {
+            assert!(
+                !line.contains(word),
+                "{} must not contain `{word}`: {line}",
+                self.path
+            );
+        }
+    }
+
+    /// Functions are told by their indentation, as rustfmt sets it.
+    fn long_functions(&self) -> Vec<String> {
+        let lines: Vec<&str> = self.text.lines().collect();
+        let mut long = Vec::new();
+        for (begin, line) in lines.iter().enumerate() {
+            let indent = line.len() - line.trim_start().len();
+            let is_function = line.contains("fn ") && !line.trim_start().starts_with("//");
+            if !is_function || line.trim_end().ends_with(';') {
+                continue;
+            }
+            let closing = format!("{}}}", " ".repeat(indent));
+            let length = lines[begin..].iter().position(|line| *line == closing);
+            if length.is_some_and(|length| length > FUNCTION_LINES_MAX) {
+                long.push(format!("{}:{}", self.path, begin + 1));
+            }
+        }
+        long
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn source(path: &str) -> Source {
+    Source {
+        text: read(path),
+        path: path.to_owned(),
+    }
+}
+
+fn sources(dir: &str) -> Vec<Source> {
+    let sources: Vec<Source> = files(&root().join(dir), "rs")
+        .into_iter()
+        .map(|path| Source {
+            text: fs::read_to_string(&path).unwrap(),
+            path: path.display().to_string(),
+        })
+        .collect();
+    assert!(!sources.is_empty(), "`{dir}` has no sources: was it moved?");
+    sources
+}
+
+fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    found
+}

@@ -1,0 +1,240 @@
+//! The Redis store does what the machine does: random histories on both, step by step.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tenure_testkit::RedisServer;
+
+use super::memory::machine::{Answer, Effect, Machine};
+use super::redis::RedisStore;
+use super::{Attempt, Attempted, Event, Held, Renewed, Store};
+use crate::lease::{ClientId, LeaseId};
+use crate::moment::{Clock, Moment};
+use crate::name::LockName;
+use crate::stats::Stats;
+use crate::url::Target;
+
+/// Long enough that nothing ends by itself: the machine's time and the server's are not the same.
+const TTL: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Acquire {
+        name: usize,
+        lease: usize,
+        queue: bool,
+    },
+    Renew {
+        name: usize,
+        lease: usize,
+    },
+    Release {
+        name: usize,
+        lease: usize,
+    },
+    Look {
+        name: usize,
+    },
+}
+
+/// What a step answered, in words that both sides share.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Granted {
+        grew: bool,
+    },
+    Busy(String),
+    Yes,
+    No(Option<String>),
+    Held {
+        by: String,
+        meta: BTreeMap<String, String>,
+    },
+    Free,
+}
+
+struct Both {
+    machine: Machine,
+    store: Arc<RedisStore>,
+    names: Vec<LockName>,
+    leases: Vec<LeaseId>,
+    /// The last fence of each name, on the one side and the other.
+    fences: Vec<[u64; 2]>,
+    now_us: u64,
+    offers: Vec<String>,
+}
+
+#[test]
+fn redis_does_what_the_machine_does() {
+    let server = RedisServer::start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let cases = if std::env::var_os("TENURE_LONG").is_some() {
+        2_000
+    } else {
+        200
+    };
+    let mut runner = TestRunner::new(Config::with_cases(cases));
+    let histories = proptest::collection::vec(step(), 1..40);
+    let checked = runner.run(&histories, |steps| {
+        server.client().command(&["FLUSHALL"]);
+        runtime.block_on(follow(&server, &steps))
+    });
+    checked.unwrap();
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (name, lease) = (0..2_usize, 0..4_usize);
+    prop_oneof![
+        4 => (name.clone(), lease.clone(), any::<bool>())
+            .prop_map(|(name, lease, queue)| Step::Acquire { name, lease, queue }),
+        1 => (name.clone(), lease.clone()).prop_map(|(name, lease)| Step::Renew { name, lease }),
+        3 => (name.clone(), lease).prop_map(|(name, lease)| Step::Release { name, lease }),
+        1 => name.prop_map(|name| Step::Look { name }),
+    ]
+}
+
+async fn follow(server: &RedisServer, steps: &[Step]) -> Result<(), TestCaseError> {
+    let (events, mut happened) = tokio::sync::mpsc::unbounded_channel();
+    let mut both = Both::new(server, events).await;
+    for step in steps {
+        let (machine, redis) = both.take(*step).await;
+        prop_assert_eq!(&machine, &redis, "at {:?}", step);
+        // Whoever the machine offers the lock to is told by Redis too.
+        for expected in std::mem::take(&mut both.offers) {
+            let heard = tokio::time::timeout(Duration::from_secs(5), happened.recv()).await;
+            let Ok(Some(Event::Wake { offered_to, .. })) = heard else {
+                return Err(TestCaseError::fail(format!(
+                    "{expected} was not woken: {heard:?}"
+                )));
+            };
+            prop_assert_eq!(offered_to.as_str(), expected);
+        }
+    }
+    Ok(())
+}
+
+impl Both {
+    async fn new(server: &RedisServer, events: tokio::sync::mpsc::UnboundedSender<Event>) -> Self {
+        let Target::Redis(target) = Target::parse(&server.url()).unwrap() else {
+            panic!("not a server")
+        };
+        let store = RedisStore::new(target, Arc::new(Stats::default()));
+        store.start(events);
+        let names = vec![
+            LockName::new("plain").unwrap(),
+            LockName::new("{tag}ged").unwrap(),
+        ];
+        for name in &names {
+            store.listen(name, soon()).await.unwrap();
+        }
+        let client = ClientId::fresh();
+        Self {
+            machine: Machine::default(),
+            store,
+            leases: (0..4).map(|n| LeaseId::fresh(&client, n, TTL)).collect(),
+            fences: vec![[0; 2]; names.len()],
+            names,
+            now_us: 1_000_000,
+            offers: Vec::new(),
+        }
+    }
+
+    async fn take(&mut self, step: Step) -> (Said, Said) {
+        self.now_us += 1_000;
+        match step {
+            Step::Acquire { name, lease, queue } => self.acquire(name, lease, queue).await,
+            Step::Renew { name, lease } => self.renew(name, lease).await,
+            Step::Release { name, lease } => self.release(name, lease).await,
+            Step::Look { name } => self.look(name).await,
+        }
+    }
+
+    async fn acquire(&mut self, name: usize, lease: usize, queue: bool) -> (Said, Said) {
+        let meta = BTreeMap::from([("of".to_owned(), lease.to_string())]);
+        let attempt = Attempt {
+            held: self.held(name, lease),
+            meta: Arc::new(if lease % 2 == 0 {
+                meta
+            } else {
+                BTreeMap::new()
+            }),
+            queue,
+        };
+        let machine = match self.machine.acquire(self.now_us, &attempt) {
+            Answer::Granted(fence) => self.granted(name, 0, fence.get()),
+            Answer::Busy { holder, .. } => Said::Busy(holder.to_string()),
+        };
+        let redis = match self.store.acquire(&attempt, soon()).await.unwrap() {
+            Attempted::Granted { fence, .. } => self.granted(name, 1, fence.get()),
+            Attempted::Busy(busy) => Said::Busy(busy.holder.to_string()),
+        };
+        (machine, redis)
+    }
+
+    async fn renew(&mut self, name: usize, lease: usize) -> (Said, Said) {
+        let held = self.held(name, lease);
+        let machine = match self.machine.renew(self.now_us, &held) {
+            Ok(()) => Said::Yes,
+            Err(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+        };
+        let redis = match self.store.renew(&held, false, soon()).await.unwrap() {
+            Renewed::Until { .. } => Said::Yes,
+            Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+        };
+        (machine, redis)
+    }
+
+    async fn release(&mut self, name: usize, lease: usize) -> (Said, Said) {
+        let held = self.held(name, lease);
+        let mut effects = Vec::new();
+        let say = |was_held| if was_held { Said::Yes } else { Said::No(None) };
+        let machine = say(self.machine.release(self.now_us, &held, &mut effects));
+        for effect in effects {
+            if let Effect::Offered { to, .. } = effect {
+                self.offers.push(to.to_string());
+            }
+        }
+        let redis = say(self.store.release(&held, soon()).await.unwrap());
+        (machine, redis)
+    }
+
+    async fn look(&mut self, name: usize) -> (Said, Said) {
+        let say = |found: Option<super::Found>| match found {
+            None => Said::Free,
+            Some(found) => Said::Held {
+                by: found.id.to_string(),
+                meta: found.meta,
+            },
+        };
+        let machine = say(self.machine.look(self.now_us, &self.names[name]));
+        let redis = say(self.store.look(&self.names[name], soon()).await.unwrap());
+        (machine, redis)
+    }
+
+    /// Fences differ, their growth must not: a new grant has a greater one, a repeated one the
+    /// same.
+    fn granted(&mut self, name: usize, side: usize, fence: u64) -> Said {
+        let last = std::mem::replace(&mut self.fences[name][side], fence);
+        assert!(fence >= last, "the fence went back from {last} to {fence}");
+        Said::Granted { grew: fence > last }
+    }
+
+    fn held(&self, name: usize, lease: usize) -> Held {
+        Held {
+            name: self.names[name].clone(),
+            id: self.leases[lease].clone(),
+            ttl: TTL,
+            has_meta: lease % 2 == 0,
+        }
+    }
+}
+
+fn soon() -> Moment {
+    Clock::Boot.now() + Duration::from_secs(5)
+}
