@@ -162,6 +162,11 @@ impl Lock {
         self.change(|lock| lock.max_hold(length))
     }
 
+    /// See [`tenure::Lock::wait`](crate::Lock::wait).
+    pub fn wait(self, limit: Duration) -> Self {
+        self.change(|lock| lock.wait(limit))
+    }
+
     /// See [`tenure::Lock::meta`](crate::Lock::meta).
     pub fn meta(self, field: impl Into<String>, value: impl Into<String>) -> Self {
         self.change(|lock| lock.meta(field, value))

@@ -38,6 +38,7 @@ pub struct Lock {
     ttl: Option<Duration>,
     fixed: Option<Duration>,
     max_hold: Option<Duration>,
+    wait: Option<Duration>,
     meta: BTreeMap<String, String>,
 }
 
@@ -50,6 +51,7 @@ impl Lock {
             ttl: None,
             fixed: None,
             max_hold: None,
+            wait: None,
             meta: BTreeMap::new(),
         }
     }
@@ -79,6 +81,13 @@ impl Lock {
         self
     }
 
+    /// The longest time that [`acquire`](Lock::acquire) and [`with`](Lock::with) wait for a holder.
+    /// Without it they wait for as long as it takes.
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+
     /// Writes something about this lease where [`holder`](Lock::holder) shows it: why the lock is
     /// held, a job's number. At most 16 entries and 4096 bytes.
     pub fn meta(mut self, field: impl Into<String>, value: impl Into<String>) -> Self {
@@ -86,9 +95,14 @@ impl Lock {
         self
     }
 
+    /// The name that was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Waits for the lock, in the order of arrival.
     ///
-    /// Waits for a holder without limit, but for a server that cannot be reached only as long as
+    /// Waits for a holder without limit, unless [`wait`](Lock::wait) sets one, but for a server that cannot be reached only as long as
     /// [`unreachable_after`](crate::Builder::unreachable_after) says.
     ///
     /// # Cancel safety
@@ -96,7 +110,7 @@ impl Lock {
     /// Safe: dropping the future gives up the place in the line, and a grant that was under way
     /// is given back at once.
     pub async fn acquire(&self) -> Result<Guard> {
-        self.wait(None).await
+        self.line_up(self.wait).await
     }
 
     /// Waits for the lock for at most `limit`. [`Duration::ZERO`] asks once.
@@ -109,7 +123,7 @@ impl Lock {
     ///
     /// As for [`acquire`](Lock::acquire).
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        self.wait(Some(limit)).await
+        self.line_up(Some(limit)).await
     }
 
     /// Takes the lock if it is free; `None` if it is not.
@@ -224,7 +238,7 @@ impl Lock {
         Ok(self.holder().await?.is_some())
     }
 
-    async fn wait(&self, limit: Option<Duration>) -> Result<Guard> {
+    async fn line_up(&self, limit: Option<Duration>) -> Result<Guard> {
         let wish = self.wish()?;
         if let Some(guard) = self.reenter(&wish)? {
             return Ok(guard);

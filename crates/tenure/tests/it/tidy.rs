@@ -232,18 +232,20 @@ impl Source {
         }
     }
 
-    /// Functions are told by their indentation, as rustfmt sets it.
+    /// Functions are told by their indentation, as rustfmt sets it. Those without a body end with
+    /// a semicolon.
     fn long_functions(&self) -> Vec<String> {
         let lines: Vec<&str> = self.text.lines().collect();
+        let indent = |line: &str| line.len() - line.trim_start().len();
         let mut long = Vec::new();
-        for (begin, line) in lines.iter().enumerate() {
-            let indent = line.len() - line.trim_start().len();
-            let is_function = line.contains("fn ") && !line.trim_start().starts_with("//");
-            if !is_function || line.trim_end().ends_with(';') {
+        for (begin, first) in lines.iter().enumerate() {
+            if !first.contains("fn ") || first.trim_start().starts_with("//") {
                 continue;
             }
-            let closing = format!("{}}}", " ".repeat(indent));
-            let length = lines[begin..].iter().position(|line| *line == closing);
+            let is_last = |line: &&str| {
+                indent(line) == indent(first) && (line.ends_with('}') || line.ends_with(';'))
+            };
+            let length = lines[begin..].iter().position(is_last);
             if length.is_some_and(|length| length > FUNCTION_LINES_MAX) {
                 long.push(format!("{}:{}", self.path, begin + 1));
             }

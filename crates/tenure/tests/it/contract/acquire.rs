@@ -13,6 +13,7 @@ contract! {
     release_never_touches_another_lease,
     within_names_the_holder_when_time_is_over,
     within_nothing_asks_once,
+    a_lock_may_set_how_long_its_callers_wait,
     holder_looks_without_taking,
     bad_settings_are_refused_before_anything_is_sent,
     every_grant_has_a_lease_id_of_its_own,
@@ -84,6 +85,18 @@ async fn within_nothing_asks_once(stage: Stage) {
     let error = b.lock("n").acquire_within(ms(0)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     drop(free);
+}
+
+async fn a_lock_may_set_how_long_its_callers_wait(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let _guard = a.lock("n").acquire().await.unwrap();
+    let impatient = b.lock("n").wait(ms(50));
+    assert_eq!(
+        impatient.acquire().await.unwrap_err().kind(),
+        ErrorKind::Busy
+    );
+    let result = impatient.with(async |_| ()).await;
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Busy);
 }
 
 async fn holder_looks_without_taking(stage: Stage) {
