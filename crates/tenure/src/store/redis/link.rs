@@ -252,10 +252,10 @@ impl Connection {
         {
             return Err(refusal::failure(&self.server.target, &error, None));
         }
-        let info = ServerInfo::parse(Value::from(info).as_str().unwrap_or_default());
+        let info = ServerInfo::parse(Value::of(info).as_str().unwrap_or_default());
         self.server.admit(&info)?;
         let _ = self.info.set(info);
-        match replies.next().map(Value::from).as_ref().and_then(micros) {
+        match replies.next().map(Value::of).as_ref().and_then(micros) {
             Some(server_us) => self.set_clock(asked_at, server_us),
             None => self.set_clock(asked_at, Clock::Boot.wall_micros()),
         }
@@ -306,7 +306,7 @@ impl Connection {
         let mut inner = self.inner.clone();
         let answer = inner.req_packed_commands(pipeline, 0, pipeline.len());
         let values = self.answer(answer, limit, 0).await?;
-        Ok(values.into_iter().map(Value::from).collect())
+        Ok(values.into_iter().map(Value::of).collect())
     }
 
     /// Runs a script by its hash, with its text if the server does not know it.
@@ -393,7 +393,7 @@ impl Connection {
     fn checked(&self, value: ::redis::Value) -> Result<Value, Failure> {
         value
             .extract_error()
-            .map(Value::from)
+            .map(Value::of)
             .map_err(|error| refusal::failure(&self.server.target, &error, None))
     }
 }

@@ -130,7 +130,7 @@ impl Listener {
     }
 
     fn on_message(&self, data: Vec<::redis::Value>) {
-        let mut parts = data.into_iter().map(Value::from);
+        let mut parts = data.into_iter().map(Value::of);
         let (Some(channel), Some(message)) = (parts.next(), parts.next()) else {
             return;
         };
@@ -148,7 +148,7 @@ impl Listener {
 
     /// The keys that changed; none when the server dropped everything it knew.
     fn on_invalidation(&self, data: Vec<::redis::Value>) {
-        let keys = data.into_iter().next().map(Value::from);
+        let keys = data.into_iter().next().map(Value::of);
         let Some(Value::Array(keys)) = keys else {
             return self.tell(Event::Missed);
         };

@@ -94,8 +94,9 @@ impl fmt::Display for Value {
     }
 }
 
-impl From<::redis::Value> for Value {
-    fn from(value: ::redis::Value) -> Self {
+impl Value {
+    /// Not `From`: that would make the client crate's type a part of our public interface.
+    pub(super) fn of(value: ::redis::Value) -> Self {
         use ::redis::Value as Theirs;
         match value {
             Theirs::Nil => Self::Nil,
@@ -108,15 +109,15 @@ impl From<::redis::Value> for Value {
             Theirs::Okay => Self::Bytes(b"OK".to_vec()),
             Theirs::Double(number) => Self::Bytes(number.to_string().into_bytes()),
             Theirs::Array(values) | Theirs::Set(values) | Theirs::Push { data: values, .. } => {
-                Self::Array(values.into_iter().map(Self::from).collect())
+                Self::Array(values.into_iter().map(Self::of).collect())
             }
             Theirs::Map(pairs) => Self::Array(
                 pairs
                     .into_iter()
-                    .flat_map(|(key, value)| [Self::from(key), Self::from(value)])
+                    .flat_map(|(key, value)| [Self::of(key), Self::of(value)])
                     .collect(),
             ),
-            Theirs::Attribute { data, .. } => Self::from(*data),
+            Theirs::Attribute { data, .. } => Self::of(*data),
             Theirs::ServerError(error) => Self::Error(format!(
                 "{} {}",
                 error.code(),
