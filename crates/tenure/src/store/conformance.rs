@@ -159,7 +159,7 @@ impl Both {
         let meta = BTreeMap::from([("of".to_owned(), lease.to_string())]);
         let attempt = Attempt {
             held: self.held(name, lease),
-            meta: Arc::new(if lease % 2 == 0 {
+            meta: Arc::new(if lease.is_multiple_of(2) {
                 meta
             } else {
                 BTreeMap::new()
@@ -230,7 +230,7 @@ impl Both {
             name: self.names[name].clone(),
             id: self.leases[lease].clone(),
             ttl: TTL,
-            has_meta: lease % 2 == 0,
+            has_meta: lease.is_multiple_of(2),
         }
     }
 }
