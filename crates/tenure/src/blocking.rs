@@ -98,7 +98,8 @@ impl Tenure {
     /// A lock of this name, which this thread may re-enter.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         let tenure = &self.handle.tenure;
-        let holds = OWNERS.with_borrow_mut(|owners| {
+        let holds = OWNERS.try_with(|owners| {
+            let mut owners = owners.borrow_mut();
             // Of clients that are gone: nobody else would take them away.
             owners.retain(|_, owner| owner.handle.strong_count() > 0);
             let owner = owners.entry(tenure.id()).or_insert_with(|| ThreadOwner {
@@ -107,7 +108,8 @@ impl Tenure {
             });
             Arc::clone(&owner.holds)
         });
-        let lock = tenure.lock_of(name.as_ref(), holds);
+        // A thread that is ending has no such memory any more: it is a new owner each time.
+        let lock = tenure.lock_of(name.as_ref(), holds.unwrap_or_default());
         Lock {
             lock,
             handle: Arc::clone(&self.handle),

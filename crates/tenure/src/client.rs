@@ -91,7 +91,7 @@ impl Tenure {
         let client = Arc::clone(&self.client);
         let adopting = async move {
             let granted = renew_to_adopt(&client.core, lease).await?;
-            Ok(Guard::new(Arc::new(Hold::new(client, granted))))
+            Ok(Guard::new(Hold::take_up(client, None, granted)))
         };
         self.client.engine.run(adopting).await?
     }

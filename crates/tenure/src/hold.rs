@@ -10,23 +10,35 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until};
 use crate::moment::Moment;
+use crate::owner::Holds;
 use crate::store::Landing;
 
 pub(crate) struct Hold {
     client: Arc<Client>,
     belief: Arc<Belief>,
     landing: Option<Landing>,
+    /// Whoever may re-enter it, and must forget it when it ends.
+    owner: Option<Arc<Holds>>,
 }
 
 impl Hold {
     /// Takes up a grant: from here on, dropping releases it.
-    pub(crate) fn new(client: Arc<Client>, granted: Granted) -> Self {
+    pub(crate) fn take_up(
+        client: Arc<Client>,
+        owner: Option<Arc<Holds>>,
+        granted: Granted,
+    ) -> Arc<Self> {
         client.core.admit(&granted.belief);
-        Self {
+        let hold = Arc::new(Self {
             client,
             belief: granted.belief,
             landing: granted.landing,
+            owner,
+        });
+        if let Some(owner) = &hold.owner {
+            owner.remember(&hold);
         }
+        hold
     }
 
     pub(crate) fn belief(&self) -> &Belief {
@@ -151,6 +163,9 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        if let Some(owner) = &self.owner {
+            owner.forget(&self.belief.held.name);
+        }
         if self.let_go() {
             self.client
                 .release_in_background(&self.belief, self.landing);

@@ -9,10 +9,11 @@ use tokio::sync::oneshot;
 
 use crate::core::Client;
 use crate::engine::attempt::{Acquisition, Outcome, Wish};
-use crate::engine::line::{Waiter, take_up};
+use crate::engine::line::Waiter;
 use crate::engine::record;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
+use crate::hold::Hold;
 use crate::holder::Holder;
 use crate::lease::check_ttl;
 use crate::moment::Moment;
@@ -158,8 +159,8 @@ impl Lock {
                 return client.core.return_grant(&granted);
             }
             let name = granted.belief.held.name.clone();
-            let guard = take_up(Arc::clone(&client), owner.as_ref(), granted);
-            let _ = reply.send(Ok(Some(guard)));
+            let hold = Hold::take_up(Arc::clone(&client), owner.clone(), granted);
+            let _ = reply.send(Ok(Some(Guard::new(hold))));
             if let Some(owner) = owner {
                 client.core.lines.share(&name, &owner);
             }

@@ -79,9 +79,19 @@ impl Holds {
 
     /// Remembers a hold of this owner.
     pub(crate) fn remember(&self, hold: &Arc<Hold>) {
+        let name = hold.belief().held.name.clone();
+        self.by_name().insert(name, Arc::downgrade(hold));
+    }
+
+    /// Forgets a hold that has ended, unless a new one has taken its place.
+    pub(crate) fn forget(&self, name: &LockName) {
         let mut by_name = self.by_name();
-        by_name.retain(|_, hold| hold.strong_count() > 0);
-        by_name.insert(hold.belief().held.name.clone(), Arc::downgrade(hold));
+        if by_name
+            .get(name)
+            .is_some_and(|hold| hold.strong_count() == 0)
+        {
+            by_name.remove(name);
+        }
     }
 
     fn by_name(&self) -> MutexGuard<'_, HashMap<LockName, Weak<Hold>>> {

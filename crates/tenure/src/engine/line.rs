@@ -598,9 +598,9 @@ impl Line {
             self.core.return_grant(&granted);
             return;
         }
-        let guard = take_up(waiter.client, waiter.owner.as_ref(), granted);
+        let hold = Hold::take_up(waiter.client, waiter.owner.clone(), granted);
         // If the caller leaves at this moment, the guard is dropped here and releases.
-        let _ = waiter.reply.send(Ok(guard));
+        let _ = waiter.reply.send(Ok(Guard::new(hold)));
         if let Some(owner) = waiter.owner {
             self.serve_owner(&owner);
         }
@@ -625,15 +625,6 @@ impl Line {
     fn now(&self) -> Moment {
         self.core.clock.now()
     }
-}
-
-/// Makes a grant a guard that its owner knows of.
-pub(crate) fn take_up(client: Arc<Client>, owner: Option<&Arc<Holds>>, granted: Granted) -> Guard {
-    let hold = Arc::new(Hold::new(client, granted));
-    if let Some(owner) = owner {
-        owner.remember(&hold);
-    }
-    Guard::new(hold)
 }
 
 fn jitter(most: Duration) -> Duration {
