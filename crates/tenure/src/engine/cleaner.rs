@@ -96,6 +96,8 @@ pub(crate) async fn cancel(core: &Core, lease: &Held, landing: Landing) {
         let pause = match core.store.cancel(lease, landing, give_up_at).await {
             Ok(None) => return,
             Ok(Some(early)) => early + Duration::from_millis(1),
+            // The server will not have it. What landed ends by itself.
+            Err(failure) if !failure.transient => return,
             Err(_) => PAUSE_MAX / 5,
         };
         core.clock.sleep_until(core.clock.now() + pause).await;

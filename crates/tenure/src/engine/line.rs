@@ -146,8 +146,14 @@ struct Line {
     messages: Messages,
     news: News,
     in_the_way: Option<InTheWay>,
-    unreachable_since: Option<Moment>,
+    unreachable: Option<Unreachable>,
     closed: bool,
+}
+
+/// Since when the store has not answered, and what it or the connection said last.
+struct Unreachable {
+    since: Moment,
+    error: Error,
 }
 
 struct Head {
@@ -210,7 +216,7 @@ impl Line {
             messages: Messages::NotAsked,
             news: News::default(),
             in_the_way: None,
-            unreachable_since: None,
+            unreachable: None,
             closed: false,
         }
     }
@@ -279,6 +285,7 @@ impl Line {
                 return end;
             }
             asked = true;
+            let asked_at = self.now();
             self.news = News::default();
             let queue = self.messages != Messages::NotAsked;
             let limit = self.attempt_limit(waiter);
@@ -286,11 +293,11 @@ impl Line {
             let answer = self.while_minding(acquisition.attempt(&core, queue, limit));
             match answer.await {
                 Ok(Outcome::Granted(granted)) => {
-                    self.unreachable_since = None;
+                    self.unreachable = None;
                     return End::Granted(granted);
                 }
                 Ok(Outcome::Busy(busy)) => {
-                    self.unreachable_since = None;
+                    self.unreachable = None;
                     pause = PAUSE_MIN;
                     self.note_busy(busy);
                     if self.messages == Messages::NotAsked {
@@ -301,10 +308,8 @@ impl Line {
                     }
                 }
                 Err(failure) if failure.transient => {
-                    if let Some(error) = self.note_unreachable(waiter, failure) {
-                        return End::Failed(error);
-                    }
-                    self.rest(pause).await;
+                    self.note_unreachable(asked_at, failure);
+                    self.rest(self.now() + pause, waiter).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
                 Err(failure) => return End::Failed(failure.error),
@@ -330,11 +335,25 @@ impl Line {
             None | Some(Ok(None)) => {}
         }
         let now = self.now();
-        let too_late = asked && waiter.limit.is_some_and(|limit| now >= limit);
+        let too_late = asked && now >= self.end_of_patience(waiter);
         too_late.then(|| End::Failed(self.too_late(waiter, now)))
     }
 
+    /// Until when a waiter wants to wait, as things are.
+    fn end_of_patience(&self, waiter: &Waiter) -> Moment {
+        let never = Moment::from_nanos(u64::MAX);
+        let limit = waiter.limit.unwrap_or(never);
+        let patience = self.core.settings.unreachable_after;
+        self.unreachable.as_ref().map_or(limit, |unreachable| {
+            limit.min(unreachable.since.max(waiter.joined) + patience)
+        })
+    }
+
+    /// Nobody is blamed for holding a lock that could not be asked for.
     fn too_late(&self, waiter: &Waiter, now: Moment) -> Error {
+        if let Some(unreachable) = &self.unreachable {
+            return unreachable.error.share();
+        }
         let waited = now.saturating_since(waiter.joined);
         let holder = self.in_the_way.as_ref().map(|it| it.holder.clone());
         Error::busy(&self.name, waited, holder)
@@ -342,19 +361,17 @@ impl Line {
 
     fn attempt_limit(&self, waiter: &Waiter) -> Moment {
         let patience = self.now() + self.core.settings.unreachable_after;
-        let limit = waiter.limit.map_or(patience, |limit| limit.min(patience));
+        let limit = self.end_of_patience(waiter).min(patience);
         limit.max(waiter.joined + FIRST_ASK_MIN)
     }
 
-    /// Takes note that the server did not answer; the error, if the waiter has waited long enough
-    /// for that.
-    fn note_unreachable(&mut self, waiter: &Waiter, failure: Failure) -> Option<Error> {
-        let now = self.now();
-        let since = *self.unreachable_since.get_or_insert(now);
-        let patience = self.core.settings.unreachable_after;
-        let out_of_patience = now >= since.max(waiter.joined) + patience;
-        let out_of_time = waiter.limit.is_some_and(|limit| now >= limit);
-        (out_of_patience || out_of_time).then_some(failure.error)
+    /// Takes note that a question asked at this moment got no answer.
+    fn note_unreachable(&mut self, asked_at: Moment, failure: Failure) {
+        let known = self.unreachable.as_ref();
+        self.unreachable = Some(Unreachable {
+            since: known.map_or(asked_at, |unreachable| unreachable.since),
+            error: failure.error,
+        });
     }
 
     fn note_busy(&mut self, busy: Busy) {
@@ -382,7 +399,9 @@ impl Line {
         match self.while_minding(listening).await {
             Ok(()) => self.messages = Messages::Arrive,
             // Not reachable: the next attempt will say so, and the one after it listens again.
-            Err(failure) if failure.transient => self.rest(PAUSE_MIN).await,
+            Err(failure) if failure.transient => {
+                self.rest(self.now() + PAUSE_MIN, waiter).await;
+            }
             Err(failure) => {
                 self.messages = Messages::Refused;
                 self.core.stats.messages_refused();
@@ -467,9 +486,10 @@ impl Line {
         }
     }
 
-    async fn rest(&mut self, pause: Duration) {
+    async fn rest(&mut self, until: Moment, waiter: &Waiter) {
+        let until = until.min(self.end_of_patience(waiter));
         let clock = self.core.clock.clone();
-        let rested = async move { clock.sleep_until(clock.now() + pause).await };
+        let rested = async move { clock.sleep_until(until).await };
         self.while_minding(rested).await;
     }
 

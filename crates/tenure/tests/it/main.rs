@@ -11,6 +11,9 @@ mod contract;
 /// Where the contract runs: the stores, and how to reach around them.
 mod stage;
 
+/// What an error must say, and what must not be left behind.
+mod verdict;
+
 /// How to connect: TLS, sockets, users, databases.
 mod connect;
 /// Dropped guards and programs that end.

@@ -309,7 +309,8 @@ impl Connection {
         Ok(values.into_iter().map(Value::of).collect())
     }
 
-    /// Runs a script by its hash, with its text if the server does not know it.
+    /// Runs a script by its hash, with its text if the server does not know it. One that failed
+    /// half-way may have changed something: its failure says where.
     pub(crate) async fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
         &self,
         script: &Script,
@@ -319,13 +320,19 @@ impl Connection {
         latest_us: u64,
     ) -> Result<Value, Failure> {
         let by_hash = eval("EVALSHA", script.hash(), keys, arguments);
-        match self.run(&by_hash, limit, latest_us).await {
-            Err(failure) if is_unknown_script(&failure) => {
-                let by_text = eval("EVAL", script.code(), keys, arguments);
-                self.run(&by_text, limit, latest_us).await
-            }
-            answer => answer,
+        let mut answer = self.run(&by_hash, limit, latest_us).await;
+        if answer.as_ref().is_err_and(is_unknown_script) {
+            let by_text = eval("EVAL", script.code(), keys, arguments);
+            answer = self.run(&by_text, limit, latest_us).await;
         }
+        answer.map_err(|mut failure| {
+            if failure.landing.is_none()
+                && reply_of(&failure).is_some_and(|r| refusal::is_half_done(&r))
+            {
+                failure.landing = Some(self.landing(latest_us));
+            }
+            failure
+        })
     }
 
     pub(crate) async fn subscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
@@ -347,10 +354,7 @@ impl Connection {
         latest_us: u64,
     ) -> Result<T, Failure> {
         let target = &self.server.target;
-        let landing = Landing {
-            connection: Some(self.id),
-            latest_us,
-        };
+        let landing = self.landing(latest_us);
         let sent_at = self.server.clock.now();
         let owed = sent_at.as_nanos().max(1);
         let _ = self
@@ -375,6 +379,14 @@ impl Connection {
                 self.give_up_if_silent();
                 Err(refusal::silence(target, Some(landing)))
             }
+        }
+    }
+
+    /// Where a command that was sent now may land.
+    fn landing(&self, latest_us: u64) -> Landing {
+        Landing {
+            connection: Some(self.id),
+            latest_us,
         }
     }
 
@@ -416,8 +428,12 @@ fn eval<K: AsRef<[u8]>, A: AsRef<[u8]>>(
 }
 
 fn is_unknown_script(failure: &Failure) -> bool {
-    let source = std::error::Error::source(&failure.error);
-    source.is_some_and(|source| source.to_string().starts_with("NOSCRIPT"))
+    reply_of(failure).is_some_and(|reply| reply.starts_with("NOSCRIPT"))
+}
+
+/// What the server itself said.
+fn reply_of(failure: &Failure) -> Option<String> {
+    std::error::Error::source(&failure.error).map(ToString::to_string)
 }
 
 /// The reply to `TIME` as microseconds.

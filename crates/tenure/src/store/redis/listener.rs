@@ -102,16 +102,19 @@ impl Listener {
         last
     }
 
-    /// Brings a new connection to where the old one was.
-    async fn catch_up(&self, connection: &Connection) {
+    /// Brings a new connection to where the old one was; false if that one failed too.
+    async fn catch_up(&self, connection: &Connection) -> bool {
         let channels: Vec<String> = lock(&self.channels).keys().cloned().collect();
         for channel in channels {
             let limit = self.server.clock.now() + HEARTBEAT_LIMIT;
-            if connection.subscribe(&channel, limit).await.is_err() {
-                return;
+            match connection.subscribe(&channel, limit).await {
+                Err(failure) if failure.transient => return false,
+                // One that is refused meanwhile must not cost the others their messages.
+                Ok(()) | Err(_) => {}
             }
         }
         self.tell(Event::Missed);
+        true
     }
 
     fn tell(&self, event: Event) {
@@ -171,30 +174,34 @@ fn tracking() -> Cmd {
 /// Reads what the server says, and sees to it that the connection comes back. Ends with the
 /// engine.
 async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
-    let mut last_connection = None;
+    // The connection that hears all it should. Whoever made the first one subscribed on it.
+    let mut hears_all = None;
     loop {
         let push = tokio::time::timeout(HEARTBEAT, pushes.recv()).await;
         let lost = match push {
             Ok(None) => return,
-            Ok(Some(push)) if push.kind == PushKind::Disconnection => true,
+            // It may be the end of an older connection: asking tells.
+            Ok(Some(push)) if push.kind == PushKind::Disconnection => !answers(&listener).await,
             Ok(Some(push)) => {
                 listener.on_push(push);
                 false
             }
-            Err(_) => !is_alive(&listener).await,
+            Err(_) => hears_all.is_some() && !answers(&listener).await,
         };
         let present = listener.link.live().map(|connection| connection.id);
-        if lost || (last_connection.is_some() && present != last_connection) {
-            come_back(&listener).await;
-        }
-        last_connection = listener.link.live().map(|connection| connection.id);
+        let replaced = hears_all.is_some() && present != hears_all;
+        hears_all = if lost || replaced {
+            Some(come_back(&listener).await)
+        } else {
+            present
+        };
     }
 }
 
-/// Whether the connection answers, or was never needed.
-async fn is_alive(listener: &Listener) -> bool {
+/// Whether there is a connection and it answers. One that does not is given up by asking.
+async fn answers(listener: &Listener) -> bool {
     let Some(connection) = listener.link.live() else {
-        return true;
+        return false;
     };
     let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
     connection
@@ -203,11 +210,20 @@ async fn is_alive(listener: &Listener) -> bool {
         .is_ok()
 }
 
-async fn come_back(listener: &Listener) {
+/// Connects until that works, and returns which connection hears everything again.
+async fn come_back(listener: &Listener) -> u64 {
+    let mut told = false;
     loop {
         let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
-        if let Ok(connection) = listener.link.connection(limit).await {
-            return listener.catch_up(&connection).await;
+        if let Ok(connection) = listener.link.connection(limit).await
+            && listener.catch_up(&connection).await
+        {
+            return connection.id;
+        }
+        if !told {
+            // Those who sleep must learn that nobody will wake them.
+            listener.tell(Event::Missed);
+            told = true;
         }
         tokio::time::sleep(RECONNECT_PAUSE).await;
     }

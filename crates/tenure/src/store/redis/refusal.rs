@@ -70,6 +70,17 @@ fn of_connection(target: &RedisTarget, error: &RedisError, landing: Option<Landi
     }
 }
 
+/// Whether the user may not run a command that a script uses: as Redis 7.0 says it, and as 7.2 and
+/// Valkey do.
+fn is_denied_in_script(detail: &str) -> bool {
+    detail.contains("The user executing the script ") || detail.contains("ACL failure in script")
+}
+
+/// Whether an error reply came from the middle of a script: what it did before stays done.
+pub(super) fn is_half_done(reply: &str) -> bool {
+    reply.contains(" script: ")
+}
+
 fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
     let say = |text: &str| text.to_owned();
     match code {
@@ -86,7 +97,7 @@ fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
             false,
             format!("{detail}: give this user the right to it"),
         ),
-        "ERR" if detail.contains("The user executing the script can't") => (
+        "ERR" if is_denied_in_script(detail) => (
             ErrorKind::Denied,
             false,
             format!("{detail}: give this user the right to it"),
@@ -120,5 +131,22 @@ fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
             (ErrorKind::Unavailable, true, format!("{code} {detail}"))
         }
         _ => (ErrorKind::Protocol, false, format!("{code} {detail}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_inside_a_script_is_known_on_every_version() {
+        for detail in [
+            "The user executing the script can't run this command or subcommand script: 8b, on @u:3.",
+            "The user executing the script can't access at least one of the keys script: 8b, on @u:3.",
+            "ACL failure in script: User worker has no permissions to run the 'hset' command",
+        ] {
+            assert_eq!(of_reply("ERR", detail).0, ErrorKind::Denied, "{detail}");
+        }
+        assert_eq!(of_reply("ERR", "unknown command").0, ErrorKind::Protocol);
     }
 }

@@ -50,10 +50,11 @@ scripts! {
     CLIENTS = "clients.lua";
 }
 
-/// Puts the shared part where a script asks for it. Redis wants the `#!lua` line first, so it
+/// Puts the shared parts where a script asks for them. Redis wants the `#!lua` line first, so they
 /// cannot simply be put in front.
 fn assemble(code: &str) -> String {
     code.replace("--@include mint.lua", include_str!("scripts/mint.lua"))
+        .replace("--@include whole.lua", include_str!("scripts/whole.lua"))
 }
 
 #[cfg(test)]

@@ -1,1 +1,10 @@
 //! Scripts, types, names, states of the server.
+
+/// H25 to H27: what stands at the name, and what the name may be.
+mod keys;
+/// H23 and H24: memory that is full, and servers that throw keys away.
+mod memory;
+/// H22, H31, H32: scripts that fail, fences that end.
+mod scripts;
+/// H28 to H30: scripts forgotten, servers that are busy or not in charge.
+mod states;

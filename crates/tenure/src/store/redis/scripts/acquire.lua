@@ -13,11 +13,15 @@
 -- Repeating a granted attempt finds its own lease, extends it to a full ttl and answers the same
 -- fence. The same happens when release.lua has offered the lock to this lease.
 --@include mint.lua
+--@include whole.lua
 
-local ttl, latest = tonumber(ARGV[2]), tonumber(ARGV[3])
-local fence_ttl, queue_ttl = tonumber(ARGV[4]), tonumber(ARGV[5])
-if not (ttl and latest and fence_ttl and queue_ttl) or ttl < 1 or ttl % 1 ~= 0 then
+local ttl, latest = whole(ARGV[2]), whole(ARGV[3])
+local fence_ttl, queue_ttl = whole(ARGV[4]), whole(ARGV[5])
+if not (ttl and latest and fence_ttl and queue_ttl) or ttl < 1 or fence_ttl < 1 then
   return redis.error_reply('ERR tenure: acquire got a number that is none')
+end
+if #ARGV % 2 == 0 then
+  return redis.error_reply('ERR tenure: acquire got metadata that are no pairs')
 end
 
 local clock = redis.call('TIME')
@@ -30,9 +34,9 @@ if not last then
 end
 
 local fence
-if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ttl) then
   fence = next_fence(last, clock)
-  redis.call('SET', KEYS[2], fence, 'PX', ARGV[4])
+  redis.call('SET', KEYS[2], fence, 'PX', fence_ttl)
 else
   local found = redis.pcall('GET', KEYS[1])
   if type(found) == 'table' then
@@ -41,24 +45,25 @@ else
   if found ~= ARGV[1] then
     if queue_ttl > 0 then
       redis.call('ZADD', KEYS[3], 'NX', clock[1] * 1000000 + clock[2], ARGV[1])
-      redis.call('PEXPIRE', KEYS[3], ARGV[5])
+      redis.call('PEXPIRE', KEYS[3], queue_ttl)
     end
     return {'busy', found, redis.call('PTTL', KEYS[1])}
   end
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  redis.call('PEXPIRE', KEYS[1], ttl)
   fence = string.format('%.0f', last)
   if last == 0 then -- the counter was lost after the grant
     fence = next_fence(last, clock)
-    redis.call('SET', KEYS[2], fence, 'PX', ARGV[4])
+    redis.call('SET', KEYS[2], fence, 'PX', fence_ttl)
   end
 end
 
 if queue_ttl > 0 then
-  redis.call('ZREM', KEYS[3], ARGV[1])
+  -- By pcall: the lock is taken already, and a key there that is no queue must not hide that.
+  redis.pcall('ZREM', KEYS[3], ARGV[1])
 end
 if KEYS[4] then
   redis.call('DEL', KEYS[4])
   redis.call('HSET', KEYS[4], 'lease', ARGV[1], unpack(ARGV, 6))
-  redis.call('PEXPIRE', KEYS[4], ARGV[2])
+  redis.call('PEXPIRE', KEYS[4], ttl)
 end
 return {'granted', fence}

@@ -5,7 +5,9 @@
 -- ARGV  1 client id, or '' to only list   2 ms until it counts as dead, or 0 to take it out
 -- Reply the ids of the clients that are alive
 
-local ttl = tonumber(ARGV[2])
+--@include whole.lua
+
+local ttl = whole(ARGV[2])
 if not ttl then
   return redis.error_reply('ERR tenure: clients got a ttl that is none')
 end

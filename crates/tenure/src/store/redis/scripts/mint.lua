@@ -10,7 +10,7 @@ local function last_fence(key)
     return nil, 'the fence counter `' .. key .. '` is not a string'
   end
   last = last and tonumber(last) or 0
-  if last >= 9007199254740990 then
+  if not (last < 9007199254740990) then -- so that `nan` is refused too
     return nil, 'the fence counter `' .. key .. '` is used up'
   end
   return last

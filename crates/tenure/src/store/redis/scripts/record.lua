@@ -7,8 +7,10 @@
 -- Reply 1   written
 --       0   there is no record to change: write it all
 
-local count = tonumber(ARGV[3])
-if not count or not tonumber(ARGV[1]) then
+--@include whole.lua
+
+local ttl, count = whole(ARGV[1]), whole(ARGV[3])
+if not (ttl and count) or ttl < 1 or 3 + 2 * count > #ARGV then
   return redis.error_reply('ERR tenure: record got a number that is none')
 end
 if ARGV[2] == 'changes' and redis.call('EXISTS', KEYS[1]) == 0 then
@@ -24,5 +26,5 @@ end
 for i = removed, #ARGV do
   redis.call('HDEL', KEYS[1], ARGV[i])
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ttl)
 return 1

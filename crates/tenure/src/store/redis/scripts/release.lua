@@ -10,28 +10,35 @@
 -- An offer is the lock itself, held by the waiter's lease for a short time: the waiter takes it up
 -- by acquire.lua. So nobody can slip in between, and a waiter that died costs only the offer.
 --@include mint.lua
+--@include whole.lua
+
+local offer, fence_ttl = whole(ARGV[2]), whole(ARGV[3])
+if not (offer and fence_ttl) or offer < 1 or fence_ttl < 1 then
+  return redis.error_reply('ERR tenure: release got a number that is none')
+end
 
 local found = redis.pcall('GET', KEYS[1])
 if type(found) == 'table' then
   found = false
 end
 if found ~= ARGV[1] then
-  redis.call('ZREM', KEYS[3], ARGV[1])
+  redis.pcall('ZREM', KEYS[3], ARGV[1])
   return {0, found}
 end
 
 if KEYS[4] then
   redis.call('DEL', KEYS[4])
 end
-local waiter = redis.call('ZPOPMIN', KEYS[3])[1]
+-- By pcall: a key there that is no queue must not keep the lock from being released.
+local waiter = redis.pcall('ZPOPMIN', KEYS[3])[1]
 local last = waiter and last_fence(KEYS[2])
 if not last then
   redis.call('DEL', KEYS[1])
   return {1}
 end
 
-redis.call('SET', KEYS[2], next_fence(last, redis.call('TIME')), 'PX', ARGV[3])
-redis.call('SET', KEYS[1], waiter, 'PX', ARGV[2])
+redis.call('SET', KEYS[2], next_fence(last, redis.call('TIME')), 'PX', fence_ttl)
+redis.call('SET', KEYS[1], waiter, 'PX', offer)
 -- A channel that this user may not publish to delays the waiter, it must not fail the release.
 redis.pcall('PUBLISH', ARGV[4], waiter)
 return {1}

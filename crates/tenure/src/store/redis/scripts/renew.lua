@@ -6,8 +6,10 @@
 -- Reply {1}             renewed
 --       {0, lease id}   not held by this lease; by whom it is, or nil
 
-local ttl = tonumber(ARGV[2])
-if not ttl or ttl < 1 or ttl % 1 ~= 0 then
+--@include whole.lua
+
+local ttl = whole(ARGV[2])
+if not ttl or ttl < 1 then
   return redis.error_reply('ERR tenure: renew got a ttl that is none')
 end
 
@@ -18,9 +20,9 @@ end
 if found ~= ARGV[1] then
   return {0, found}
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ttl)
 if KEYS[2] then
-  redis.call('PEXPIRE', KEYS[2], ARGV[2])
+  redis.call('PEXPIRE', KEYS[2], ttl)
 end
 if ARGV[3] == '1' then
   -- PEXPIRE made the server forget that this connection tracks the key: read it again.

@@ -1,0 +1,270 @@
+//! H22, H31, H32: a script that fails leaves nothing half done, and fences never repeat.
+
+use tenure::{ErrorKind, Tenure};
+use tenure_testkit::{RedisServer, Reply, RespClient};
+
+use crate::stage::ms;
+use crate::verdict::{check_nothing_left, check_refused, check_usable, refused};
+
+const MINT: &str = include_str!("../../../../src/store/redis/scripts/mint.lua");
+const WHOLE: &str = include_str!("../../../../src/store/redis/scripts/whole.lua");
+const ACQUIRE: &str = include_str!("../../../../src/store/redis/scripts/acquire.lua");
+const RELEASE: &str = include_str!("../../../../src/store/redis/scripts/release.lua");
+const RENEW: &str = include_str!("../../../../src/store/redis/scripts/renew.lua");
+const RECORD: &str = include_str!("../../../../src/store/redis/scripts/record.lua");
+
+const LOCK_KEYS: [&str; 4] = [
+    "n",
+    "tenure:fence:{n}",
+    "tenure:queue:{n}",
+    "tenure:meta:{n}",
+];
+/// What no span of time looks like.
+const NO_SPANS: [&str; 9] = [
+    "",
+    "x",
+    "0.5",
+    "-1",
+    "nan",
+    "inf",
+    "1e300",
+    "99999999999999999999",
+    "1 000",
+];
+/// The last fence that Lua and JSON can tell from its neighbours is below 2^53.
+const FENCE_MAX: u64 = 9_007_199_254_740_990;
+
+fn eval(redis: &mut RespClient, code: &str, keys: &[&str], args: &[&str]) -> Result<Reply, String> {
+    let code = code
+        .replace("--@include mint.lua", MINT)
+        .replace("--@include whole.lua", WHOLE);
+    let count = keys.len().to_string();
+    let mut words = vec!["EVAL", &code, &count];
+    words.extend(keys);
+    words.extend(args);
+    redis.try_command(&words)
+}
+
+/// Runs a script with each of its numbers wrong in turn: it must refuse and change nothing.
+#[track_caller]
+fn check_bad_numbers(
+    code: &str,
+    keys: &[&str],
+    good: &[&str],
+    numbers: &[usize],
+    prepare: &[&str],
+) {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    for &at in numbers {
+        for bad in NO_SPANS {
+            redis.command(&["FLUSHALL"]);
+            redis.command(prepare);
+            let before = redis.command(&["DEBUG", "DIGEST"]);
+            let mut args = good.to_vec();
+            args[at] = bad;
+            let reply = eval(&mut redis, code, keys, &args);
+            assert!(reply.is_err(), "argument {at} = `{bad}`: {reply:?}");
+            let after = redis.command(&["DEBUG", "DIGEST"]);
+            assert_eq!(before, after, "argument {at} = `{bad}` changed something");
+        }
+    }
+}
+
+const ACQUIRE_ARGS: [&str; 7] = [
+    "me",
+    "30000",
+    "9000000000000000",
+    "60000",
+    "60000",
+    "field",
+    "value",
+];
+
+#[test]
+fn h22_acquire_checks_every_number_before_it_writes() {
+    let prepare = ["SET", "other", "1"];
+    check_bad_numbers(ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS, &[1, 2, 3, 4], &prepare);
+}
+
+#[test]
+fn h22_acquire_of_a_busy_lock_checks_every_number_too() {
+    let prepare = ["SET", "n", "somebody"];
+    check_bad_numbers(ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS, &[1, 2, 3, 4], &prepare);
+}
+
+#[test]
+fn h22_acquire_checks_that_metadata_come_in_pairs() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let reply = eval(&mut redis, ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS[..6]);
+    assert!(reply.is_err(), "{reply:?}");
+    assert_eq!(redis.command(&["DBSIZE"]).int(), 0);
+}
+
+#[test]
+fn h22_release_checks_every_number_before_it_writes() {
+    let good = ["me", "2000", "60000", "channel"];
+    let prepare = [
+        "EVAL",
+        "redis.call('SET','n','me') redis.call('ZADD','tenure:queue:{n}',1,'next') redis.call('HSET','tenure:meta:{n}','a','b') return 1",
+        "0",
+    ];
+    check_bad_numbers(RELEASE, &LOCK_KEYS, &good, &[1, 2], &prepare);
+}
+
+#[test]
+fn h22_renew_checks_its_number_before_it_writes() {
+    let keys = ["n", "tenure:meta:{n}"];
+    check_bad_numbers(
+        RENEW,
+        &keys,
+        &["me", "1000", "0"],
+        &[1],
+        &["SET", "n", "me"],
+    );
+}
+
+#[test]
+fn h22_a_record_never_stays_without_an_end() {
+    let good = ["30000", "all", "1", "host", "h"];
+    let prepare = ["SET", "other", "1"];
+    check_bad_numbers(RECORD, &["tenure:client:1"], &good, &[0, 2], &prepare);
+}
+
+/// Whatever is granted has an end, also when the grant is the second half of something.
+#[test]
+fn h22_every_key_of_a_granted_lock_has_an_end() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    eval(&mut redis, ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS).unwrap();
+    let mut other = ACQUIRE_ARGS;
+    other[0] = "other";
+    eval(&mut redis, ACQUIRE, &LOCK_KEYS, &other).unwrap();
+    check_ends(&mut redis, 4);
+    let args = ["me", "2000", "60000", "channel"];
+    eval(&mut redis, RELEASE, &LOCK_KEYS, &args).unwrap();
+    assert_eq!(redis.command(&["GET", "n"]).text(), "other");
+    check_ends(&mut redis, 2);
+}
+
+#[track_caller]
+fn check_ends(redis: &mut RespClient, count: usize) {
+    let keys = redis.command(&["KEYS", "*"]);
+    assert_eq!(keys.array().len(), count, "{keys:?}");
+    for key in keys.array() {
+        let left = redis.command(&["PTTL", key.text()]).int();
+        assert!(left > 0, "{} has no end", key.text());
+    }
+}
+
+/// The script has taken the lock when the server refuses its next command. Nobody holds that lock,
+/// so it must not stay for its ttl.
+#[tokio::test]
+async fn h22_a_refusal_in_the_middle_of_a_grant_leaves_nothing() {
+    let rules = "on >pw ~* &* +@all -hset";
+    let server = RedisServer::builder().user("worker", rules).start();
+    let tenure = Tenure::connect(format!("redis://worker:pw@{}", server.addr()))
+        .await
+        .unwrap();
+    for wait in [true, false] {
+        let lock = tenure.lock("n").meta("why", "report");
+        let error = if wait {
+            refused(lock.acquire_within(ms(2_000)).await)
+        } else {
+            refused(lock.try_acquire().await)
+        };
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+        check_nothing_left(&server, "n");
+    }
+    check_usable(&tenure, "n").await;
+}
+
+/// Somebody else's key where the queue should be: waiting suffers, releasing must not.
+#[tokio::test]
+async fn h22_a_broken_queue_does_not_keep_a_lock_from_being_released() {
+    let server = RedisServer::start();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    server
+        .client()
+        .command(&["SET", "tenure:queue:{n}", "mine"]);
+    check_usable(&tenure, "n").await;
+    let guard = tenure.lock("n").acquire().await.unwrap();
+    check_refused(
+        tenure.lock("n").acquire_within(ms(500)).await,
+        ErrorKind::Protocol,
+        &["WRONGTYPE"],
+    );
+    assert_eq!(guard.release().await.unwrap(), tenure::Released::WasHeld);
+    assert!(server.client().command(&["GET", "n"]).is_nil());
+}
+
+#[tokio::test]
+async fn h31_fences_are_exact_up_to_the_last_one() {
+    let server = RedisServer::start();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    let start = (FENCE_MAX - 3).to_string();
+    server
+        .client()
+        .command(&["SET", "tenure:fence:{n}", &start]);
+    for expected in FENCE_MAX - 2..=FENCE_MAX {
+        let guard = tenure.lock("n").acquire().await.unwrap();
+        assert_eq!(guard.fence().get(), expected);
+        guard.release().await.unwrap();
+    }
+    check_used_up(&server, &tenure).await;
+}
+
+#[tokio::test]
+async fn h31_h32_a_used_up_counter_is_refused_and_not_changed() {
+    let server = RedisServer::start();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    for counter in [
+        "9007199254740992",
+        "9223372036854775807",
+        "18446744073709551616",
+        "1e300",
+        "inf",
+        "nan",
+    ] {
+        server
+            .client()
+            .command(&["SET", "tenure:fence:{n}", counter]);
+        check_used_up(&server, &tenure).await;
+        let found = server.client().command(&["GET", "tenure:fence:{n}"]);
+        assert_eq!(found.text(), counter);
+    }
+}
+
+async fn check_used_up(server: &RedisServer, tenure: &Tenure) {
+    let parts = ["fence counter", "`tenure:fence:{n}`", "used up"];
+    check_refused(
+        tenure.lock("n").try_acquire().await,
+        ErrorKind::Protocol,
+        &parts,
+    );
+    check_refused(
+        tenure.lock("n").acquire().await,
+        ErrorKind::Protocol,
+        &parts,
+    );
+    check_nothing_left(server, "n");
+}
+
+/// The holder still gets rid of the lock, though no fence can be minted for the next one.
+#[tokio::test]
+async fn h32_a_lock_whose_counter_ended_can_still_be_released() {
+    let server = RedisServer::start();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    let guard = tenure.lock("n").ttl(ms(1_000)).acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let tenure = tenure.clone();
+        async move { tenure.lock("n").acquire().await }
+    });
+    tokio::time::sleep(ms(100)).await;
+    let last = FENCE_MAX.to_string();
+    server.client().command(&["SET", "tenure:fence:{n}", &last]);
+    assert_eq!(guard.release().await.unwrap(), tenure::Released::WasHeld);
+    check_refused(waiting.await.unwrap(), ErrorKind::Protocol, &["used up"]);
+    check_nothing_left(&server, "n");
+}

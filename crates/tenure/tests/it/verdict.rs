@@ -1,0 +1,75 @@
+//! What an error must say, and what must not be left behind.
+
+use std::time::{Duration, Instant};
+
+use tenure::{Error, ErrorKind, Guard, Result};
+use tenure_testkit::{RedisServer, eventually};
+
+use crate::stage::ms;
+
+/// The error of a call that must fail.
+#[track_caller]
+pub fn refused<T>(result: Result<T>) -> Error {
+    match result {
+        Ok(_) => panic!("this should have been refused"),
+        Err(error) => error,
+    }
+}
+
+/// The call failed in this way, and its text names all of `parts`.
+#[track_caller]
+pub fn check_refused<T>(result: Result<T>, kind: ErrorKind, parts: &[&str]) {
+    check_error(&refused(result), kind, parts);
+}
+
+#[track_caller]
+pub fn check_error(error: &Error, kind: ErrorKind, parts: &[&str]) {
+    assert_eq!(error.kind(), kind, "{error:?}");
+    for part in parts {
+        let text = error.to_string();
+        assert!(text.contains(part), "`{part}` is missing in `{text}`");
+    }
+}
+
+/// Neither the lock nor anything beside it is in the server, soon if not at once. Only the fence
+/// counter may stay, and what clients say of themselves.
+#[track_caller]
+pub fn check_nothing_left(server: &RedisServer, name: &str) {
+    let mut left = Vec::new();
+    let clean = eventually(ms(3_000), || {
+        left = keys_of(server, name);
+        left.is_empty()
+    });
+    assert!(clean, "left behind: {left:?}");
+}
+
+fn keys_of(server: &RedisServer, name: &str) -> Vec<String> {
+    let keys = server.client().command(&["KEYS", "*"]);
+    keys.array()
+        .iter()
+        .map(|key| key.text().to_owned())
+        .filter(|key| key.contains(name))
+        .filter(|key| !key.starts_with("tenure:fence:") && !key.starts_with("tenure:client"))
+        .collect()
+}
+
+/// The lock is free, and everything about it works.
+pub async fn check_usable(tenure: &tenure::Tenure, name: &str) {
+    let guard = tenure.lock(name).acquire_within(ms(5_000)).await.unwrap();
+    guard.ensure(guard.ttl() / 2).await.unwrap();
+    let released = guard.release().await.unwrap();
+    assert_eq!(released, tenure::Released::WasHeld);
+}
+
+/// The value at the lock's name is that of this guard.
+#[track_caller]
+pub fn check_holds(server: &RedisServer, guard: &Guard) {
+    let found = server.client().command(&["GET", guard.name().as_str()]);
+    assert_eq!(found.text(), guard.lease_id().as_str());
+}
+
+#[track_caller]
+pub fn check_within(begun: Instant, limit: Duration) {
+    let taken = begun.elapsed();
+    assert!(taken < limit, "took {taken:?}, and {limit:?} is the limit");
+}
