@@ -163,6 +163,19 @@ impl Proxy {
         self.reset_if(|_| true);
     }
 
+    /// Ends the clients' side of every open connection but keeps what they have sent, until
+    /// [`land`](Self::land): the client knows its connection dead while its last request is still
+    /// under way. New connections are not concerned. Call it while requests are
+    /// [held](Self::hold_requests).
+    pub fn strand(&self) {
+        self.shared.open().iter().for_each(|open| open.strand());
+    }
+
+    /// Delivers the requests of [stranded](Self::strand) connections.
+    pub fn land(&self) {
+        self.shared.open().iter().for_each(|open| open.land());
+    }
+
     /// Lets the next request reach the server and waits until the server has begun to answer, so
     /// that it certainly was executed; then resets the connection instead of passing the reply.
     /// Once.
@@ -209,6 +222,7 @@ impl Proxy {
     /// accepts again, forgets what was armed.
     pub fn heal(&self) {
         *self.modes() = Modes::default();
+        self.land();
         self.reset_if(Connection::lost_bytes);
     }
 

@@ -20,6 +20,7 @@ pub(super) struct Connection {
     ending: AtomicBool,
     lost_bytes: AtomicBool,
     reset_at_reply: AtomicBool,
+    stranded: AtomicBool,
 }
 
 impl Connection {
@@ -34,6 +35,7 @@ impl Connection {
             ending: AtomicBool::new(false),
             lost_bytes: AtomicBool::new(false),
             reset_at_reply: AtomicBool::new(false),
+            stranded: AtomicBool::new(false),
         }
     }
 
@@ -52,6 +54,21 @@ impl Connection {
         self.ending.store(true, Ordering::SeqCst);
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
+    }
+
+    /// Ends the client's side only. What it had sent is kept until [`land`](Self::land).
+    pub(super) fn strand(&self) {
+        self.stranded.store(true, Ordering::SeqCst);
+        let _ = self.client.shutdown(Shutdown::Both);
+    }
+
+    /// Lets what a gone client had sent reach the server.
+    pub(super) fn land(&self) {
+        self.stranded.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_stranded(&self) -> bool {
+        self.stranded.load(Ordering::SeqCst)
     }
 
     /// Tells the receiving side that no more will come.

@@ -202,6 +202,8 @@ impl Pump {
     }
 
     fn flow(&self) -> Flow {
-        self.shared.flow(self.direction)
+        let mut flow = self.shared.flow(self.direction);
+        flow.held |= self.direction == Direction::Requests && self.connection.is_stranded();
+        flow
     }
 }

@@ -315,3 +315,20 @@ fn assert_reset(error: &str) {
     let kinds = ["reset by peer", "Broken pipe"];
     assert!(kinds.iter().any(|kind| error.contains(kind)), "{error}");
 }
+
+#[test]
+fn a_stranded_request_arrives_after_those_of_a_later_connection() {
+    let mut setup = Setup::new();
+    let mut client = setup.client();
+    setup.proxy.hold_requests();
+    client.send(&["SET", "k", "late"]).unwrap();
+    thread::sleep(A_WHILE);
+    setup.proxy.strand();
+    assert!(client.receive().is_err(), "its side is dead");
+    setup.proxy.release_requests();
+    setup.client().command(&["SET", "k", "early"]);
+    thread::sleep(A_WHILE);
+    assert_eq!(setup.value("k"), "early");
+    setup.proxy.land();
+    assert!(eventually(SOON, || setup.value("k") == "late"));
+}

@@ -31,9 +31,9 @@ const LOOK_WITHOUT_MESSAGES: Duration = Duration::from_millis(100);
 /// How long to wait before asking a server again that could not answer.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
-/// The least time for the first question, however short the caller's limit: `within` nothing means
-/// to ask once.
-const FIRST_ASK_MIN: Duration = Duration::from_millis(100);
+/// The least time for a question, however little is left until the caller's limit: `within` nothing
+/// means to ask once, and a server that gets no time to answer is not unavailable.
+const ASK_MIN: Duration = Duration::from_millis(100);
 /// How long a line that hears messages stays after its last waiter: on a contended lock the next
 /// one comes soon, and need not subscribe again.
 const LINGER: Duration = Duration::from_secs(1);
@@ -362,7 +362,7 @@ impl Line {
     fn attempt_limit(&self, waiter: &Waiter) -> Moment {
         let patience = self.now() + self.core.settings.unreachable_after;
         let limit = self.end_of_patience(waiter).min(patience);
-        limit.max(waiter.joined + FIRST_ASK_MIN)
+        limit.max(self.now() + ASK_MIN)
     }
 
     /// Takes note that a question asked at this moment got no answer.
@@ -558,7 +558,7 @@ impl Line {
         if let Some(limit) = waiter.limit {
             // One whose limit has passed already is still asked for once, when it is its turn.
             self.limits
-                .insert((limit.max(waiter.joined + FIRST_ASK_MIN), number));
+                .insert((limit.max(waiter.joined + ASK_MIN), number));
         }
         self.queue.push_back((number, Some(waiter)));
     }
@@ -569,7 +569,7 @@ impl Line {
             let Some(waiter) = waiter else { continue };
             if let Some(limit) = waiter.limit {
                 self.limits
-                    .remove(&(limit.max(waiter.joined + FIRST_ASK_MIN), number));
+                    .remove(&(limit.max(waiter.joined + ASK_MIN), number));
             }
             if !waiter.reply.is_closed() {
                 return Some(waiter);

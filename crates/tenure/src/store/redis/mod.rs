@@ -87,6 +87,9 @@ impl RedisStore {
                 .await?;
             match read_attempt(&attempt.held.name, sent_at, &reply)? {
                 Ok(attempted) => return Ok(attempted),
+                Err(_) if self.server.clock.now() >= limit => {
+                    return Err(refusal::silence(&self.server.target, None));
+                }
                 // The server's clock was set forward since we asked for it.
                 Err(server_us) => connection.set_clock(sent_at, server_us),
             }

@@ -2,6 +2,8 @@
 
 /// Drops, renewals, reentrancy.
 mod lifecycle;
+/// A client in a process of its own, to be paused.
+mod program;
 /// Lost replies, retries, cancellation.
 mod replies;
 /// Scripts, types, names, states of the server.
@@ -10,3 +12,5 @@ mod server;
 mod time;
 /// Messages, herds, dead holders.
 mod waiting;
+/// A server behind a proxy, where the faults are.
+mod wire;
