@@ -24,6 +24,8 @@ mod executors;
 mod foreign;
 /// One test for each hazard of docs/testing.md that exists on one node, carrying its number.
 mod hazards;
+/// What an operation costs the server.
+mod round_trips;
 /// Architecture: who may know whom, and what must be where.
 mod tidy;
 /// Bad input and servers in trouble: the error, its text, and what remains.
