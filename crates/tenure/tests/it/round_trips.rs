@@ -17,7 +17,11 @@ async fn a_free_lock_is_taken_in_one_round_trip_and_released_in_one() {
     assert_eq!(server.command_calls("evalsha"), 20);
     assert_eq!(server.command_calls("eval"), 0);
     assert_eq!(server.command_calls("subscribe"), 0);
-    assert_eq!(server.command_calls("publish"), 0, "nobody waits, nobody is told");
+    assert_eq!(
+        server.command_calls("publish"),
+        0,
+        "nobody waits, nobody is told"
+    );
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 //!
 //! This directory is the only place that knows the Redis client crate.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,12 +17,12 @@ use self::link::{Connection, Link, SILENCE_LIMIT};
 use self::listener::Listener;
 use self::server::Server;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lease::{ClientId, Fence, LeaseId};
+use crate::lease::{ClientId, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::stats::Stats;
 use crate::store::{
-    Attempt, Attempted, BoxFuture, Busy, Event, FENCE_KEPT, Failure, Found, Held, Landing, NotHeld,
+    Attempt, Attempted, BoxFuture, Event, FENCE_KEPT, Failure, Found, Held, Landing, NotHeld,
     OFFER, Record, RecordChange, RecordWritten, Renewed, Store, Watched,
 };
 use crate::url::RedisTarget;
@@ -32,6 +31,7 @@ mod client;
 mod link;
 mod listener;
 mod refusal;
+mod reply;
 mod script;
 mod server;
 mod value;
@@ -85,7 +85,7 @@ impl RedisStore {
             let reply = connection
                 .script(&script::ACQUIRE, &keys, &arguments, limit, latest_us)
                 .await?;
-            match read_attempt(&attempt.held.name, sent_at, &reply)? {
+            match reply::attempt(&attempt.held.name, sent_at, &reply)? {
                 Ok(attempted) => return Ok(attempted),
                 Err(_) if self.server.clock.now() >= limit => {
                     return Err(refusal::silence(&self.server.target, None));
@@ -146,14 +146,14 @@ impl RedisStore {
             let replies = connection.run_all(&pipeline, limit).await?;
             // Anything else: the script is not known there, for example. Ask the plain way.
             if let Some(reply @ Value::Array(_)) = replies.get(1) {
-                return read_renewal(reply, sent_at);
+                return reply::renewal(reply, sent_at);
             }
         }
         let connection = self.commands.connection(limit).await?;
         let reply = connection
             .script(&script::RENEW, &keys, &arguments, limit, 0)
             .await?;
-        read_renewal(&reply, sent_at)
+        reply::renewal(&reply, sent_at)
     }
 
     async fn try_watch(&self, lease: &Held, limit: Moment) -> Result<Watched, Failure> {
@@ -237,7 +237,7 @@ impl RedisStore {
         let reply = connection
             .script(&script::LOOK, &keys, &[""; 0], limit, 0)
             .await?;
-        read_look(name, reply)
+        reply::look(name, reply)
     }
 
     async fn try_write_record(
@@ -304,7 +304,7 @@ impl RedisStore {
                 .arg(format!("tenure:client:{client}"));
         }
         let replies = connection.run_all(&pipeline, limit).await?;
-        let records = clients.into_iter().zip(replies.iter().map(read_pairs));
+        let records = clients.into_iter().zip(replies.iter().map(reply::pairs));
         Ok(records.filter(|(_, record)| !record.is_empty()).collect())
     }
 }
@@ -433,100 +433,4 @@ fn acquire_arguments(attempt: &Attempt, latest_us: u64) -> Vec<String> {
         arguments.extend([field.clone(), value.clone()]);
     }
     arguments
-}
-
-/// What acquire.lua says; `Err` with the server's time if the attempt came late.
-fn read_attempt(
-    name: &LockName,
-    sent_at: Moment,
-    reply: &Value,
-) -> Result<Result<Attempted, u64>, Failure> {
-    let unexpected = || Failure::refused(reply.unexpected("acquire.lua"));
-    let parts = reply.as_array().ok_or_else(unexpected)?;
-    let part = |i: usize| parts.get(i).ok_or_else(unexpected);
-    let number = |i: usize| {
-        let number = part(i)?
-            .as_int()
-            .and_then(|number| u64::try_from(number).ok());
-        number.ok_or_else(unexpected)
-    };
-    Ok(match part(0)?.as_str() {
-        Some("granted") => Ok(Attempted::Granted {
-            fence: Fence::new(number(1)?),
-            sent_at,
-        }),
-        Some("busy") => Ok(Attempted::Busy(Busy {
-            holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
-            remaining: time_left(part(2)?),
-        })),
-        Some("late") => Err(number(1)?),
-        Some("type") => return Err(not_a_lock(name, part(1)?)),
-        _ => return Err(unexpected()),
-    })
-}
-
-fn read_renewal(reply: &Value, sent_at: Moment) -> Result<Renewed, Failure> {
-    let parts = reply.as_array().unwrap_or_default();
-    match parts.first().and_then(Value::as_int) {
-        Some(1) => Ok(Renewed::Until { sent_at }),
-        Some(_) => Ok(Renewed::NotHeld(NotHeld {
-            taken_by: parts.get(1).and_then(Value::lossy).map(LeaseId::new),
-        })),
-        None => Err(Failure::refused(reply.unexpected("renew.lua"))),
-    }
-}
-
-fn read_look(name: &LockName, reply: Value) -> Result<Option<Found>, Failure> {
-    let parts = reply.into_array("look.lua").map_err(Failure::refused)?;
-    match parts.first().and_then(Value::as_str) {
-        Some("free") => Ok(None),
-        Some("type") => Err(not_a_lock(name, parts.get(1).unwrap_or(&Value::Nil))),
-        _ => {
-            let part = |i: usize| parts.get(i).unwrap_or(&Value::Nil);
-            let fence = part(3).as_int().and_then(|fence| u64::try_from(fence).ok());
-            let id = LeaseId::new(part(1).lossy().unwrap_or_default());
-            let mut meta = read_pairs(part(4));
-            // What an earlier lease left behind is not about this one.
-            let is_of_this_lease = meta.remove("lease").as_deref() == Some(id.as_str());
-            Ok(Some(Found {
-                remaining: time_left(part(2)),
-                fence: fence.filter(|_| id.is_tenure()).map(Fence::new),
-                meta: if is_of_this_lease {
-                    meta
-                } else {
-                    BTreeMap::new()
-                },
-                id,
-            }))
-        }
-    }
-}
-
-fn read_pairs(reply: &Value) -> BTreeMap<String, String> {
-    let values = reply.as_array().unwrap_or_default();
-    let pairs = values.chunks_exact(2);
-    pairs
-        .filter_map(|pair| Some((pair[0].lossy()?, pair[1].lossy()?)))
-        .collect()
-}
-
-/// What `PTTL` says; `None` for a key without expiry.
-fn time_left(pttl: &Value) -> Option<Duration> {
-    let ms = pttl.as_int()?;
-    u64::try_from(ms).ok().map(Duration::from_millis)
-}
-
-fn not_a_lock(name: &LockName, found: &Value) -> Failure {
-    let (found, remedy) = match found.as_str() {
-        Some("hash") => (
-            "a hash, perhaps a lock of Redisson",
-            "use the layout `redisson`, or another name",
-        ),
-        Some(other) => (other, "it is not a lock: use another name"),
-        None => ("something", "it is not a lock: use another name"),
-    };
-    Failure::refused(Error::new(
-        ErrorKind::NotALock,
-        format!("cannot lock `{name}`: the key holds {found}; {remedy}"),
-    ))
 }

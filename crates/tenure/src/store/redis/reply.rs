@@ -1,0 +1,107 @@
+//! What the scripts answer, read and checked.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::value::Value;
+use crate::error::{Error, ErrorKind};
+use crate::lease::{Fence, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Attempted, Busy, Failure, Found, NotHeld, Renewed};
+
+/// What acquire.lua says; `Err` with the server's time if the attempt came late.
+pub(super) fn attempt(
+    name: &LockName,
+    sent_at: Moment,
+    reply: &Value,
+) -> Result<Result<Attempted, u64>, Failure> {
+    let unexpected = || Failure::refused(reply.unexpected("acquire.lua"));
+    let parts = reply.as_array().ok_or_else(unexpected)?;
+    let part = |i: usize| parts.get(i).ok_or_else(unexpected);
+    let number = |i: usize| {
+        let number = part(i)?
+            .as_int()
+            .and_then(|number| u64::try_from(number).ok());
+        number.ok_or_else(unexpected)
+    };
+    Ok(match part(0)?.as_str() {
+        Some("granted") => Ok(Attempted::Granted {
+            fence: Fence::new(number(1)?),
+            sent_at,
+        }),
+        Some("busy") => Ok(Attempted::Busy(Busy {
+            holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
+            remaining: time_left(part(2)?),
+        })),
+        Some("late") => Err(number(1)?),
+        Some("type") => return Err(not_a_lock(name, part(1)?)),
+        _ => return Err(unexpected()),
+    })
+}
+
+pub(super) fn renewal(reply: &Value, sent_at: Moment) -> Result<Renewed, Failure> {
+    let parts = reply.as_array().unwrap_or_default();
+    match parts.first().and_then(Value::as_int) {
+        Some(1) => Ok(Renewed::Until { sent_at }),
+        Some(_) => Ok(Renewed::NotHeld(NotHeld {
+            taken_by: parts.get(1).and_then(Value::lossy).map(LeaseId::new),
+        })),
+        None => Err(Failure::refused(reply.unexpected("renew.lua"))),
+    }
+}
+
+pub(super) fn look(name: &LockName, reply: Value) -> Result<Option<Found>, Failure> {
+    let parts = reply.into_array("look.lua").map_err(Failure::refused)?;
+    match parts.first().and_then(Value::as_str) {
+        Some("free") => Ok(None),
+        Some("type") => Err(not_a_lock(name, parts.get(1).unwrap_or(&Value::Nil))),
+        _ => {
+            let part = |i: usize| parts.get(i).unwrap_or(&Value::Nil);
+            let fence = part(3).as_int().and_then(|fence| u64::try_from(fence).ok());
+            let id = LeaseId::new(part(1).lossy().unwrap_or_default());
+            let mut meta = pairs(part(4));
+            // What an earlier lease left behind is not about this one.
+            let is_of_this_lease = meta.remove("lease").as_deref() == Some(id.as_str());
+            Ok(Some(Found {
+                remaining: time_left(part(2)),
+                fence: fence.filter(|_| id.is_tenure()).map(Fence::new),
+                meta: if is_of_this_lease {
+                    meta
+                } else {
+                    BTreeMap::new()
+                },
+                id,
+            }))
+        }
+    }
+}
+
+pub(super) fn pairs(reply: &Value) -> BTreeMap<String, String> {
+    let values = reply.as_array().unwrap_or_default();
+    let chunks = values.chunks_exact(2);
+    chunks
+        .filter_map(|pair| Some((pair[0].lossy()?, pair[1].lossy()?)))
+        .collect()
+}
+
+/// What `PTTL` says; `None` for a key without expiry.
+fn time_left(pttl: &Value) -> Option<Duration> {
+    let ms = pttl.as_int()?;
+    u64::try_from(ms).ok().map(Duration::from_millis)
+}
+
+fn not_a_lock(name: &LockName, found: &Value) -> Failure {
+    let (found, remedy) = match found.as_str() {
+        Some("hash") => (
+            "a hash, perhaps a lock of Redisson",
+            "use the layout `redisson`, or another name",
+        ),
+        Some(other) => (other, "it is not a lock: use another name"),
+        None => ("something", "it is not a lock: use another name"),
+    };
+    Failure::refused(Error::new(
+        ErrorKind::NotALock,
+        format!("cannot lock `{name}`: the key holds {found}; {remedy}"),
+    ))
+}
