@@ -109,10 +109,11 @@ impl Belief {
         &self.lost
     }
 
-    /// The store gave a full ttl at a moment after `sent_at`.
-    pub(crate) fn extend(&self, sent_at: Moment) {
+    /// The store gave a full ttl at a moment after `sent_at`. An answer that is read at or after
+    /// the deadline changes nothing: whoever asked meanwhile was told that the lease is lost.
+    pub(crate) fn extend(&self, sent_at: Moment, now: Moment) {
         let mut state = self.state();
-        if matches!(*state, State::Held | State::Suspect) {
+        if matches!(*state, State::Held | State::Suspect) && now < self.deadline() {
             *state = State::Held;
             let deadline = believed_until(sent_at, self.held.ttl).as_nanos();
             self.deadline.fetch_max(deadline, Ordering::AcqRel);
@@ -204,10 +205,21 @@ mod tests {
         let start = Moment::from_nanos(1_000);
         let belief = belief(start);
         assert!(belief.lose(LostReason::Expired));
-        belief.extend(start + TTL);
+        belief.extend(start + TTL, start);
         assert_eq!(belief.standing(start + TTL), Standing::Lost);
         assert!(!belief.lose(LostReason::Gone), "lost once is enough");
         assert_eq!(belief.lost_reason(), Some(LostReason::Expired));
+    }
+
+    #[test]
+    fn h11_an_answer_read_after_the_deadline_moves_nothing() {
+        let start = Moment::from_nanos(1_000);
+        let belief = belief(start);
+        let deadline = belief.deadline();
+        assert_eq!(belief.standing(deadline), Standing::Lost);
+        // Sent in time, and the store had it all along; but no timer has run yet.
+        belief.extend(start + TTL / 3, deadline);
+        assert_eq!(belief.standing(deadline), Standing::Lost);
     }
 
     #[test]
@@ -218,11 +230,12 @@ mod tests {
         belief.doubt();
         assert_eq!(belief.deadline(), before);
         assert_eq!(belief.standing(start), Standing::Suspect);
-        belief.extend(start + TTL / 3);
+        let later = start + TTL / 3;
+        belief.extend(later, later);
         assert_eq!(belief.deadline(), before + TTL / 3);
-        assert_eq!(belief.standing(start + TTL / 3), Standing::Held);
+        assert_eq!(belief.standing(later), Standing::Held);
         // An answer to an older request changes nothing.
-        belief.extend(start);
+        belief.extend(start, later);
         assert_eq!(belief.deadline(), before + TTL / 3);
     }
 }

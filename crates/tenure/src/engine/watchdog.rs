@@ -228,7 +228,7 @@ impl Watch {
         match result {
             Ok(Renewed::Until { sent_at }) => {
                 self.core.stats.renewed();
-                belief.extend(sent_at);
+                belief.extend(sent_at, self.core.clock.now());
                 care.renew_at = Some(sent_at + belief.held.ttl / 3);
             }
             Ok(Renewed::NotHeld(not_held)) => {

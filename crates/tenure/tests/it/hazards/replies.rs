@@ -228,6 +228,27 @@ async fn h05_an_acquire_cannot_land_after_its_latest_moment() {
     assert_eq!(wire.fence("n"), None, "something was granted");
 }
 
+/// A client that is shut down has nobody left who would undo it later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h05_a_late_acquire_is_undone_also_by_a_shutdown() {
+    in_time(async || {
+        let wire = Wire::start();
+        let a = wire.client().await;
+        let acquiring = strand_acquire(&wire, &a);
+        wire.proxy.release_requests();
+        let guard = acquiring.await.unwrap();
+        let closing = tokio::spawn(async move { a.shutdown(ms(5_000)).await });
+        assert!(wire.is_free_soon("n"));
+        wire.proxy.land();
+        let landed = wire.is_granted_soon("n");
+        assert_eq!(closing.await.unwrap(), vec![]);
+        assert_eq!(wire.holder("n"), None, "shut down, and not undone");
+        drop(guard);
+        landed
+    })
+    .await;
+}
+
 /// Neither the late acquire nor its undoing may touch the next holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h05_a_successor_is_not_touched_by_a_late_acquire() {
