@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::guard::{LostReason, Standing};
 use crate::lease::{Fence, Lease, believed_until};
 use crate::moment::Moment;
-use crate::store::Held;
+use crate::store::{Held, Landing};
 
 /// The belief in one lease: shared by the guards of a chain and the watchdog.
 ///
@@ -29,6 +29,8 @@ pub(crate) struct Belief {
     /// Whether the watchdog renews it.
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// Where an earlier attempt of the same acquisition may still land.
+    pub(crate) landing: Option<Landing>,
     /// Nanoseconds of the clock. Atomic, because `is_valid` is asked in hot loops.
     deadline: AtomicU64,
     state: Mutex<State>,
@@ -52,6 +54,7 @@ impl Belief {
         sent_at: Moment,
         renewed: bool,
         max_hold: Option<Duration>,
+        landing: Option<Landing>,
     ) -> Self {
         let deadline = believed_until(sent_at, held.ttl);
         Self {
@@ -61,6 +64,7 @@ impl Belief {
             acquired_at: sent_at,
             renewed,
             max_hold,
+            landing,
             deadline: AtomicU64::new(deadline.as_nanos()),
             state: Mutex::new(State::Held),
             lost: CancellationToken::new(),
@@ -187,7 +191,7 @@ mod tests {
             ttl: TTL,
             has_meta: false,
         };
-        Belief::new(1, held, Fence::new(1), sent_at, true, None)
+        Belief::new(1, held, Fence::new(1), sent_at, true, None, None)
     }
 
     #[test]

@@ -10,12 +10,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until};
 use crate::moment::Moment;
-use crate::store::Landing;
 
 pub(crate) struct Hold {
     client: Arc<Client>,
     belief: Arc<Belief>,
-    landing: Option<Landing>,
 }
 
 impl Hold {
@@ -25,7 +23,6 @@ impl Hold {
         Self {
             client,
             belief: granted.belief,
-            landing: granted.landing,
         }
     }
 
@@ -115,7 +112,7 @@ impl Hold {
         if !hold.let_go() {
             return Ok(Released::AlreadyGone);
         }
-        let released = hold.client.release(&hold.belief, hold.landing).await?;
+        let released = hold.client.release(&hold.belief).await?;
         // The store may still have had it, but the holder could no longer believe that.
         Ok(match released {
             Released::WasHeld if !was_held => Released::AlreadyGone,
@@ -152,8 +149,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.let_go() {
-            self.client
-                .release_in_background(&self.belief, self.landing);
+            self.client.release_in_background(&self.belief);
         }
     }
 }

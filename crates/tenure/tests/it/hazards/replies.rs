@@ -512,7 +512,8 @@ async fn release_at_the_limit(clients: &[Tenure; 2]) {
             let mut granted = 0;
             for round in 0..rounds(15) {
                 let what = format!("lane {lane}, round {round}");
-                granted += u32::from(release_once_at_the_limit(&a, &b, &name, &mut rng, &what).await);
+                granted +=
+                    u32::from(release_once_at_the_limit(&a, &b, &name, &mut rng, &what).await);
             }
             granted
         }));

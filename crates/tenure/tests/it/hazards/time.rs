@@ -28,7 +28,11 @@ async fn h09_blocked_renewals_are_told_at_the_deadline() {
     assert_eq!(guard.lost().await, LostReason::Expired);
     let lost_at = Instant::now();
     assert!(lost_at >= deadline, "{:?} early", deadline - lost_at);
-    assert!(lost_at < deadline + ms(500), "{:?} late", lost_at - deadline);
+    assert!(
+        lost_at < deadline + ms(500),
+        "{:?} late",
+        lost_at - deadline
+    );
     assert!(!guard.is_valid());
     assert_eq!(guard.remaining(), Duration::ZERO);
     assert!(eventually(SOON, || a.stats().lost == 1));
