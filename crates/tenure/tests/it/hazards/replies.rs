@@ -523,8 +523,11 @@ async fn release_at_the_limit(clients: &[Tenure; 2]) {
         granted += lane.await.unwrap();
     }
     let all = LANES * rounds(15);
-    eprintln!("{granted} of {all} waiters got the lock in time");
-    assert!(granted > 0 && granted < all, "the limit was not met at all");
+    let mixed = granted > 0 && granted < all;
+    assert!(
+        mixed,
+        "{granted} of {all} waiters got the lock: the limit was not met"
+    );
 }
 
 /// Whether the waiter got the lock. Either way it is free afterwards.
@@ -541,8 +544,10 @@ async fn release_once_at_the_limit(
     let lock = b.lock(name);
     let limit_at = tokio::time::Instant::now() + LIMIT;
     let waiting = tokio::spawn(async move { lock.acquire_within(LIMIT).await });
-    let early = Duration::from_micros(rng.random_range(0..4_000));
-    tokio::time::sleep_until(limit_at + ms(1) - early).await;
+    // Some far off on either side, so that both ends are seen on a slow machine too.
+    let off_ms = if rng.random_bool(0.8) { 1 } else { 20 };
+    let after = Duration::from_micros(rng.random_range(0..=2_000 * off_ms));
+    tokio::time::sleep_until(limit_at - ms(off_ms) + after).await;
     assert_eq!(held.release().await.unwrap(), Released::WasHeld, "{what}");
     let got = match waiting.await.unwrap() {
         Ok(guard) => {

@@ -343,6 +343,7 @@ async fn h19_belief_ends_first_while_clocks_run_apart_by_a_hundredth() {
     }
     for measured in measuring {
         let (rate, margin_us) = measured.await.unwrap();
+        // Beyond the promise it is only told: at 1.02 belief ends some 0.8 % of the ttl too late.
         eprintln!("server clock at rate {rate}: belief ends {margin_us} us before the key");
         let promised = (0.99..=1.01).contains(&rate);
         assert!(!promised || margin_us > 0, "rate {rate}: {margin_us} us");
@@ -410,7 +411,7 @@ async fn h20_h21_the_server_gets_whole_milliseconds_within_the_limits() {
     let lock = a.lock("long").fixed(tenure::TTL_MAX);
     let _long = lock.acquire().await.unwrap();
     let left = wire.left("long");
-    assert!(left <= tenure::TTL_MAX && left > tenure::TTL_MAX - ms(60_000));
+    assert!(left <= tenure::TTL_MAX && left + ms(60_000) > tenure::TTL_MAX);
 }
 
 /// The last defence, should a wrong number ever be sent: nothing is deleted or made immortal.
