@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::guard::{LostReason, Standing};
 use crate::lease::{Fence, Lease, believed_until};
 use crate::moment::Moment;
-use crate::store::Held;
+use crate::store::{Held, Landing};
 
 /// The belief in one lease: shared by the guards of a chain and the watchdog.
 ///
@@ -29,6 +29,8 @@ pub(crate) struct Belief {
     /// Whether the watchdog renews it.
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// Where an earlier attempt of the same acquisition may still land.
+    pub(crate) landing: Option<Landing>,
     /// Nanoseconds of the clock. Atomic, because `is_valid` is asked in hot loops.
     deadline: AtomicU64,
     state: Mutex<State>,
@@ -52,6 +54,7 @@ impl Belief {
         sent_at: Moment,
         renewed: bool,
         max_hold: Option<Duration>,
+        landing: Option<Landing>,
     ) -> Self {
         let deadline = believed_until(sent_at, held.ttl);
         Self {
@@ -61,6 +64,7 @@ impl Belief {
             acquired_at: sent_at,
             renewed,
             max_hold,
+            landing,
             deadline: AtomicU64::new(deadline.as_nanos()),
             state: Mutex::new(State::Held),
             lost: CancellationToken::new(),
@@ -109,10 +113,11 @@ impl Belief {
         &self.lost
     }
 
-    /// The store gave a full ttl at a moment after `sent_at`.
-    pub(crate) fn extend(&self, sent_at: Moment) {
+    /// The store gave a full ttl at a moment after `sent_at`. An answer that is read at or after
+    /// the deadline changes nothing: whoever asked meanwhile was told that the lease is lost.
+    pub(crate) fn extend(&self, sent_at: Moment, now: Moment) {
         let mut state = self.state();
-        if matches!(*state, State::Held | State::Suspect) {
+        if matches!(*state, State::Held | State::Suspect) && now < self.deadline() {
             *state = State::Held;
             let deadline = believed_until(sent_at, self.held.ttl).as_nanos();
             self.deadline.fetch_max(deadline, Ordering::AcqRel);
@@ -186,7 +191,7 @@ mod tests {
             ttl: TTL,
             has_meta: false,
         };
-        Belief::new(1, held, Fence::new(1), sent_at, true, None)
+        Belief::new(1, held, Fence::new(1), sent_at, true, None, None)
     }
 
     #[test]
@@ -204,10 +209,21 @@ mod tests {
         let start = Moment::from_nanos(1_000);
         let belief = belief(start);
         assert!(belief.lose(LostReason::Expired));
-        belief.extend(start + TTL);
+        belief.extend(start + TTL, start);
         assert_eq!(belief.standing(start + TTL), Standing::Lost);
         assert!(!belief.lose(LostReason::Gone), "lost once is enough");
         assert_eq!(belief.lost_reason(), Some(LostReason::Expired));
+    }
+
+    #[test]
+    fn h11_an_answer_read_after_the_deadline_moves_nothing() {
+        let start = Moment::from_nanos(1_000);
+        let belief = belief(start);
+        let deadline = belief.deadline();
+        assert_eq!(belief.standing(deadline), Standing::Lost);
+        // Sent in time, and the store had it all along; but no timer has run yet.
+        belief.extend(start + TTL / 3, deadline);
+        assert_eq!(belief.standing(deadline), Standing::Lost);
     }
 
     #[test]
@@ -218,11 +234,12 @@ mod tests {
         belief.doubt();
         assert_eq!(belief.deadline(), before);
         assert_eq!(belief.standing(start), Standing::Suspect);
-        belief.extend(start + TTL / 3);
+        let later = start + TTL / 3;
+        belief.extend(later, later);
         assert_eq!(belief.deadline(), before + TTL / 3);
-        assert_eq!(belief.standing(start + TTL / 3), Standing::Held);
+        assert_eq!(belief.standing(later), Standing::Held);
         // An answer to an older request changes nothing.
-        belief.extend(start);
+        belief.extend(start, later);
         assert_eq!(belief.deadline(), before + TTL / 3);
     }
 }

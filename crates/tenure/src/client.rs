@@ -260,10 +260,9 @@ async fn renew_to_adopt(core: &Core, lease: Lease) -> Result<Granted> {
         match core.store.renew(&held, false, limit).await {
             Ok(Renewed::Until { sent_at }) => {
                 let number = core.next_lease_number();
-                let belief = Belief::new(number, held, lease.fence, sent_at, true, None);
+                let belief = Belief::new(number, held, lease.fence, sent_at, true, None, None);
                 return Ok(Granted {
                     belief: Arc::new(belief),
-                    landing: None,
                 });
             }
             Ok(Renewed::NotHeld(not_held)) => {

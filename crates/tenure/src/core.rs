@@ -92,22 +92,15 @@ impl Client {
     }
 
     /// Releases in the background. Never blocks, and needs no runtime.
-    pub(crate) fn release_in_background(&self, belief: &Belief, landing: Option<Landing>) {
-        self.engine
-            .spawn(self.core.releasing(belief, landing, None));
+    pub(crate) fn release_in_background(&self, belief: &Belief) {
+        self.engine.spawn(self.core.releasing(belief, None));
     }
 
     /// Releases and says what happened, or that it is not known in time.
-    pub(crate) async fn release(
-        &self,
-        belief: &Belief,
-        landing: Option<Landing>,
-    ) -> Result<Released> {
+    pub(crate) async fn release(&self, belief: &Belief) -> Result<Released> {
         let (reply, answer) = oneshot::channel();
         let answer_by = self.core.clock.now() + self.core.settings.unreachable_after;
-        let work = self
-            .core
-            .releasing(belief, landing, Some((reply, answer_by)));
+        let work = self.core.releasing(belief, Some((reply, answer_by)));
         self.engine.spawn(work);
         answer.await.unwrap_or(Ok(Released::Unknown))
     }
@@ -156,7 +149,7 @@ impl Core {
 
     /// Gives back a grant that nobody took up.
     pub(crate) fn return_grant(self: &Arc<Self>, granted: &Granted) {
-        drop(self.clean_up(granted.belief.held.clone(), granted.landing));
+        drop(self.clean_up(granted.belief.held.clone(), granted.belief.landing));
     }
 
     /// Releases all that is held, ends all waiting, and returns what could not be released.
@@ -176,6 +169,9 @@ impl Core {
             let core = Arc::clone(self);
             releases.spawn(async move {
                 let result = cleaner::release(&core, &belief.held, until).await;
+                if belief.landing.is_some() {
+                    drop(core.clean_up(belief.held.clone(), belief.landing));
+                }
                 let done = matches!(result, Ok(Released::WasHeld | Released::AlreadyGone));
                 (!done).then(|| belief.lease())
             });
@@ -191,7 +187,6 @@ impl Core {
     fn releasing(
         self: &Arc<Self>,
         belief: &Belief,
-        landing: Option<Landing>,
         answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
     ) -> impl Future<Output = ()> + Send + use<> {
         // Counted before the caller goes on: who waits for what is pending must not miss it.
@@ -199,7 +194,7 @@ impl Core {
         cleaner::release_for_good(
             Arc::clone(self),
             belief.held.clone(),
-            landing,
+            belief.landing,
             belief.ends_before(),
             answer,
             pending,

@@ -11,12 +11,10 @@ use crate::guard::{LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until};
 use crate::moment::Moment;
 use crate::owner::Holds;
-use crate::store::Landing;
 
 pub(crate) struct Hold {
     client: Arc<Client>,
     belief: Arc<Belief>,
-    landing: Option<Landing>,
     /// Whoever may re-enter it, and must forget it when it ends.
     owner: Option<Arc<Holds>>,
 }
@@ -32,7 +30,6 @@ impl Hold {
         let hold = Arc::new(Self {
             client,
             belief: granted.belief,
-            landing: granted.landing,
             owner,
         });
         if let Some(owner) = &hold.owner {
@@ -127,7 +124,7 @@ impl Hold {
         if !hold.let_go() {
             return Ok(Released::AlreadyGone);
         }
-        let released = hold.client.release(&hold.belief, hold.landing).await?;
+        let released = hold.client.release(&hold.belief).await?;
         // The store may still have had it, but the holder could no longer believe that.
         Ok(match released {
             Released::WasHeld if !was_held => Released::AlreadyGone,
@@ -167,8 +164,7 @@ impl Drop for Hold {
             owner.forget(&self.belief.held.name);
         }
         if self.let_go() {
-            self.client
-                .release_in_background(&self.belief, self.landing);
+            self.client.release_in_background(&self.belief);
         }
     }
 }

@@ -47,8 +47,6 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) belief: Arc<Belief>,
-    /// Where an earlier attempt of the same acquisition may still land.
-    pub(crate) landing: Option<Landing>,
 }
 
 impl Acquisition {
@@ -98,10 +96,10 @@ impl Acquisition {
                     sent_at,
                     self.wish.renewed,
                     self.wish.max_hold,
+                    self.landing.take(),
                 );
                 Ok(Outcome::Granted(Granted {
                     belief: Arc::new(belief),
-                    landing: self.landing.take(),
                 }))
             }
             Err(failure) => {

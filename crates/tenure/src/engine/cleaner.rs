@@ -95,7 +95,9 @@ pub(crate) async fn cancel(core: &Core, lease: &Held, landing: Landing) {
     while core.clock.now() < give_up_at {
         let pause = match core.store.cancel(lease, landing, give_up_at).await {
             Ok(None) => return,
-            Ok(Some(early)) => early + Duration::from_millis(1),
+            // Not for long at a time: a server's clock that was set back makes it hours, and
+            // what lands meanwhile must not stay.
+            Ok(Some(early)) => (early + Duration::from_millis(1)).min(PAUSE_MAX),
             // The server will not have it. What landed ends by itself.
             Err(failure) if !failure.transient => return,
             Err(_) => PAUSE_MAX / 5,

@@ -197,7 +197,7 @@ fn renewed(core: &Core, belief: &Belief, result: Result<Renewed, Failure>) {
     let renew_at = match result {
         Ok(Renewed::Until { sent_at }) => {
             core.stats.renewed();
-            belief.extend(sent_at);
+            belief.extend(sent_at, now);
             Some(sent_at + belief.held.ttl / 3)
         }
         Ok(Renewed::NotHeld(not_held)) => {

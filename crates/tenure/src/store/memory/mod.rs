@@ -25,6 +25,10 @@ static SHARED: Mutex<Option<HashMap<String, Weak<MemoryStore>>>> = Mutex::new(No
 
 pub(crate) struct MemoryStore {
     clock: Clock,
+    /// When the store began, and what the time of day was: it tells the time from there by the
+    /// clock that leases are measured by. The time of day itself can be set.
+    began: Moment,
+    began_us: u64,
     /// A std mutex, not an async one: no call waits while it is held.
     state: Mutex<State>,
 }
@@ -39,6 +43,8 @@ impl MemoryStore {
     /// The store of `memory://`, private to its client.
     pub(crate) fn private(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
+            began: clock.now(),
+            began_us: clock.wall_micros(),
             clock,
             state: Mutex::default(),
         })
@@ -63,7 +69,9 @@ impl MemoryStore {
     }
 
     fn now_us(&self) -> u64 {
-        self.clock.wall_micros()
+        let since = self.clock.now().saturating_since(self.began);
+        let since_us = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+        self.began_us.saturating_add(since_us)
     }
 }
 

@@ -104,15 +104,15 @@ async fn h03_a_reset_after_execution_is_repeated_once_and_mints_once() {
     const ROUNDS: u64 = 20;
     let wire = Wire::start();
     wire.server.reset_stats();
-    for round in 1..=ROUNDS {
-        // A client each: what one still cleans up must not meet the fault of the next.
-        let a = wire.client().await;
-        wire.proxy.reset_after_request_with(b"EVALSHA");
-        let guard = a.lock("n").acquire().await.unwrap();
-        assert_is_the_only_grant(&wire, &a, &guard, wire.fence("n"));
-        assert_eq!(a.stats().unknown_outcomes, 1, "round {round}");
+    for round in 10..10 + ROUNDS {
+        // A client and a name each: what one still cleans up must not meet the fault of the next.
+        let (a, name) = (wire.client().await, format!("round-{round}"));
+        wire.proxy.reset_after_request_with(name.as_bytes());
+        let guard = a.lock(&name).acquire().await.unwrap();
+        assert_is_the_only_grant(&wire, &a, &guard, wire.fence(&name));
+        assert_eq!(a.stats().unknown_outcomes, 1, "{name}");
         assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
-        assert!(wire.is_clean_soon("n"), "round {round}");
+        assert!(wire.is_clean_soon(&name), "{name}");
     }
     // Each attempt tries to set the lock, and each grant sets the fence.
     assert_eq!(wire.server.command_calls("set"), ROUNDS * (2 + 1));
@@ -226,6 +226,27 @@ async fn h05_an_acquire_cannot_land_after_its_latest_moment() {
     assert!(arrived, "the stranded attempt never reached the server");
     assert_is_and_stays_free(&wire, "n");
     assert_eq!(wire.fence("n"), None, "something was granted");
+}
+
+/// A client that is shut down has nobody left who would undo it later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h05_a_late_acquire_is_undone_also_by_a_shutdown() {
+    in_time(async || {
+        let wire = Wire::start();
+        let a = wire.client().await;
+        let acquiring = strand_acquire(&wire, &a);
+        wire.proxy.release_requests();
+        let guard = acquiring.await.unwrap();
+        let closing = tokio::spawn(async move { a.shutdown(ms(5_000)).await });
+        assert!(wire.is_free_soon("n"));
+        wire.proxy.land();
+        let landed = wire.is_granted_soon("n");
+        assert_eq!(closing.await.unwrap(), vec![]);
+        assert_eq!(wire.holder("n"), None, "shut down, and not undone");
+        drop(guard);
+        landed
+    })
+    .await;
 }
 
 /// Neither the late acquire nor its undoing may touch the next holder.
@@ -379,9 +400,10 @@ async fn in_time(scenario: impl AsyncFn() -> bool) {
 
 #[track_caller]
 fn assert_is_the_only_grant(wire: &Wire, client: &Tenure, guard: &Guard, minted: Option<u64>) {
-    assert_eq!(wire.holder("n").as_ref(), Some(guard.lease_id()));
+    let name = guard.name().as_str();
+    assert_eq!(wire.holder(name).as_ref(), Some(guard.lease_id()));
     assert_eq!(minted, Some(guard.fence().get()), "minted twice");
-    assert_eq!(wire.fence("n"), minted, "minted once more");
+    assert_eq!(wire.fence(name), minted, "minted once more");
     assert!(guard.is_valid());
     let stats = client.stats();
     assert_eq!(stats.acquired, 1, "{stats:?}");
@@ -502,8 +524,11 @@ async fn release_at_the_limit(clients: &[Tenure; 2]) {
         granted += lane.await.unwrap();
     }
     let all = LANES * rounds(15);
-    eprintln!("{granted} of {all} waiters got the lock in time");
-    assert!(granted > 0 && granted < all, "the limit was not met at all");
+    let mixed = granted > 0 && granted < all;
+    assert!(
+        mixed,
+        "{granted} of {all} waiters got the lock: the limit was not met"
+    );
 }
 
 /// Whether the waiter got the lock. Either way it is free afterwards.
@@ -520,8 +545,10 @@ async fn release_once_at_the_limit(
     let lock = b.lock(name);
     let limit_at = tokio::time::Instant::now() + LIMIT;
     let waiting = tokio::spawn(async move { lock.acquire_within(LIMIT).await });
-    let early = Duration::from_micros(rng.random_range(0..4_000));
-    tokio::time::sleep_until(limit_at + ms(1) - early).await;
+    // Some far off on either side, so that both ends are seen on a slow machine too.
+    let off_ms = if rng.random_bool(0.8) { 1 } else { 20 };
+    let after = Duration::from_micros(rng.random_range(0..=2_000 * off_ms));
+    tokio::time::sleep_until(limit_at - ms(off_ms) + after).await;
     assert_eq!(held.release().await.unwrap(), Released::WasHeld, "{what}");
     let got = match waiting.await.unwrap() {
         Ok(guard) => {
