@@ -24,6 +24,9 @@ use crate::store::redis::RedisStore;
 use crate::store::{Failure, Held, Renewed, Store};
 use crate::url::Target;
 
+/// How long to wait before connecting again to a server that could not be reached.
+const CONNECT_PAUSE: Duration = Duration::from_millis(100);
+
 /// A client of one store. Cheap to clone; all clones are the same client.
 ///
 /// It owns a background thread that renews, releases and wakes. The thread ends when the last
@@ -234,10 +237,9 @@ async fn open(
             loop {
                 match store.reach(limit).await {
                     Ok(()) => return Ok(store),
-                    Err(failure) if failure.transient && clock.now() < limit => {
-                        clock
-                            .sleep_until(clock.now() + Duration::from_millis(100))
-                            .await;
+                    // Not with the last breath: its error would only say that time was short.
+                    Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
+                        clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
                     }
                     Err(failure) => return Err(failure.error),
                 }

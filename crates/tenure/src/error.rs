@@ -169,7 +169,11 @@ impl Error {
 
     /// The same error for one more waiter that it concerns.
     pub(crate) fn share(&self) -> Self {
-        Self::new(self.kind(), self.to_string())
+        let shared = Self::new(self.kind(), self.to_string());
+        match &self.0.source {
+            Some(source) => shared.caused_by(source.to_string()),
+            None => shared,
+        }
     }
 }
 

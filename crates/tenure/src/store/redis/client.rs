@@ -9,7 +9,7 @@ use ::redis::Pipeline;
 
 use super::link::{Connection, Link};
 use super::script::Script;
-use super::server::Server;
+use super::server::{Server, ServerInfo};
 use super::value::Value;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -137,10 +137,16 @@ impl Client {
         })
     }
 
-    /// The identity of the server's process: another one after every restart and failover.
+    /// The identity of the server's process: another one after every restart and failover. `None`
+    /// where the user may not ask for it.
     pub async fn run_id(&self) -> Result<Option<String>> {
-        self.on_connection(|connection, _| async move { Ok(connection.info().run_id) })
-            .await
+        // Asked each time: what the connection was told at first may be about an ended process.
+        let info = self.run(Command::new("INFO").arg("server")).await;
+        match info {
+            Ok(info) => Ok(ServerInfo::parse(info.as_str().unwrap_or_default()).run_id),
+            Err(error) if error.kind() == ErrorKind::Denied => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn on_connection<T, F>(

@@ -3,8 +3,8 @@
 //! A command is sent at most once: the client crate never repeats it. When no answer comes, the
 //! caller learns on which connection the command travelled, so that it can clean up in order.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -62,7 +62,6 @@ pub(crate) struct Connection {
     owes_since: AtomicU64,
     /// The server's clock less ours, in microseconds.
     clock_offset_us: AtomicI64,
-    info: OnceLock<ServerInfo>,
 }
 
 impl Link {
@@ -212,7 +211,6 @@ impl Shared {
             broken: AtomicBool::new(false),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
-            info: OnceLock::new(),
         };
         connection.introduce().await?;
         if let Some(greeting) = self.greeting {
@@ -254,16 +252,11 @@ impl Connection {
         }
         let info = ServerInfo::parse(Value::of(info).as_str().unwrap_or_default());
         self.server.admit(&info)?;
-        let _ = self.info.set(info);
         match replies.next().map(Value::of).as_ref().and_then(micros) {
             Some(server_us) => self.set_clock(asked_at, server_us),
             None => self.set_clock(asked_at, Clock::Boot.wall_micros()),
         }
         Ok(())
-    }
-
-    pub(crate) fn info(&self) -> ServerInfo {
-        self.info.get().cloned().unwrap_or_default()
     }
 
     pub(crate) fn is_broken(&self) -> bool {

@@ -41,7 +41,19 @@ pub(super) fn silence(target: &RedisTarget, landing: Option<Landing>) -> Failure
 }
 
 fn of_connection(target: &RedisTarget, error: &RedisError, landing: Option<Landing>) -> Failure {
+    let text = error.to_string();
     let (kind, transient, cause) = match error.kind() {
+        // The client crate has no kind for these: rustls says them in words.
+        _ if text.contains("invalid peer certificate") => (
+            ErrorKind::Denied,
+            false,
+            "its certificate is not trusted: name who signed it with `ca`, as in `?ca=/ca.pem`",
+        ),
+        _ if text.contains("CertificateRequired") => (
+            ErrorKind::Denied,
+            false,
+            "it demands a certificate of ours: name one with `cert` and `key`",
+        ),
         ::redis::ErrorKind::AuthenticationFailed => {
             (ErrorKind::Denied, false, "wrong user or password")
         }
@@ -63,8 +75,7 @@ fn of_connection(target: &RedisTarget, error: &RedisError, landing: Option<Landi
         _ => (ErrorKind::Unavailable, true, "the connection failed"),
     };
     Failure {
-        error: Error::new(kind, format!("cannot reach `{target}`: {cause}"))
-            .caused_by(error.to_string()),
+        error: Error::new(kind, format!("cannot reach `{target}`: {cause}")).caused_by(text),
         transient,
         landing,
     }
