@@ -128,9 +128,12 @@ pub fn tell(refused: &clap::Error) -> Exit {
 
 /// The message with its URLs masked: it repeats the argument that was not understood.
 fn without_passwords(message: &str) -> String {
-    let mask = |word: &str| match word.contains("://") {
-        true => tenure::masked_url(word),
-        false => word.to_owned(),
+    let mask = |word: &str| {
+        if word.contains("://") {
+            tenure::masked_url(word)
+        } else {
+            word.to_owned()
+        }
     };
     let words: Vec<String> = message.split(' ').map(mask).collect();
     words.join(" ")

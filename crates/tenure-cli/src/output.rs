@@ -41,15 +41,15 @@ impl Paint {
         Self { is_on: false }
     }
 
-    pub fn red<'a>(self, text: &'a str) -> Painted<'a> {
+    pub fn red(self, text: &str) -> Painted<'_> {
         self.paint(text, "1;31")
     }
 
-    pub fn green<'a>(self, text: &'a str) -> Painted<'a> {
+    pub fn green(self, text: &str) -> Painted<'_> {
         self.paint(text, "1;32")
     }
 
-    pub fn bold<'a>(self, text: &'a str) -> Painted<'a> {
+    pub fn bold(self, text: &str) -> Painted<'_> {
         self.paint(text, "1")
     }
 

@@ -57,9 +57,10 @@ pub(crate) fn run(path: &Path, out: &mut impl Write) -> Result<(), Box<dyn Error
     new_guard.release()?;
 
     write!(out, "old holder: wakes up and wants to write `old`: ")?;
-    let outcome = match write_file(path, "old", old_guard.fence())? {
-        true => "written, and what the new holder wrote is lost",
-        false => "refused, its fence is too old",
+    let outcome = if write_file(path, "old", old_guard.fence())? {
+        "written, and what the new holder wrote is lost"
+    } else {
+        "refused, its fence is too old"
     };
     writeln!(out, "{outcome}")?;
     let text = std::fs::read_to_string(path)?;

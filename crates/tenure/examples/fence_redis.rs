@@ -69,9 +69,10 @@ pub(crate) async fn run(url: &str, out: &mut impl Write) -> Result<(), Box<dyn E
     new_guard.release().await?;
 
     write!(out, "old holder: wakes up and wants to write `old`: ")?;
-    let outcome = match write_value(&redis, "old", old_guard.fence()).await? {
-        true => "written, and the new holder's value is lost",
-        false => "refused, its fence is too old",
+    let outcome = if write_value(&redis, "old", old_guard.fence()).await? {
+        "written, and the new holder's value is lost"
+    } else {
+        "refused, its fence is too old"
     };
     writeln!(out, "{outcome}")?;
     let value = redis.run(Command::new("GET").arg(VALUE)).await?;

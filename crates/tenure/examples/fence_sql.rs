@@ -67,9 +67,10 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
 
     let late = old_balance - 10;
     write!(out, "old holder: wakes up and wants to write {late}: ")?;
-    let outcome = match write_balance(&database, late, old_guard.fence())? {
-        true => "written, and the new holder's update is lost",
-        false => "refused, its fence is too old",
+    let outcome = if write_balance(&database, late, old_guard.fence())? {
+        "written, and the new holder's update is lost"
+    } else {
+        "refused, its fence is too old"
     };
     writeln!(out, "{outcome}")?;
     writeln!(out, "balance: {}", balance(&database)?)?;

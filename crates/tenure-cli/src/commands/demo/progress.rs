@@ -62,9 +62,10 @@ impl Progress {
 
     fn show(&self, done: u64) {
         let line = progress_line(done, self.total, self.begun.elapsed());
-        match self.is_terminal {
-            true => draw(&format!("\r\x1b[2K{line}")),
-            false => output::complain(line),
+        if self.is_terminal {
+            draw(&format!("\r\x1b[2K{line}"))
+        } else {
+            output::complain(line)
         }
     }
 }

@@ -89,9 +89,10 @@ fn invariant(paint: Paint, tally: &Tally) -> String {
         sold,
         ..
     } = *tally;
-    let state = match tally.holds() {
-        true => paint.green("holds"),
-        false => paint.red("BROKEN"),
+    let state = if tally.holds() {
+        paint.green("holds")
+    } else {
+        paint.red("BROKEN")
     };
     format!("initial = left + sold:  {initial} = {left} + {sold}  {state}")
 }

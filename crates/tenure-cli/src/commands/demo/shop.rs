@@ -61,9 +61,10 @@ impl Shop {
 
     /// Where it runs, for people.
     pub fn place(&self) -> String {
-        match self.is_embedded {
-            true => "on the embedded store, no server needed".to_owned(),
-            false => format!("on {}", tenure::masked_url(&self.url)),
+        if self.is_embedded {
+            "on the embedded store, no server needed".to_owned()
+        } else {
+            format!("on {}", tenure::masked_url(&self.url))
         }
     }
 
