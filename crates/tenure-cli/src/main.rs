@@ -1,2 +1,43 @@
-//! Placeholder.
-fn main() {}
+//! The command `tenure`.
+
+#![expect(
+    unreachable_pub,
+    reason = "a binary has no public interface: `pub` means what other modules use"
+)]
+
+mod args;
+mod commands;
+mod exit;
+mod output;
+
+use std::io;
+use std::process::ExitCode;
+
+use crate::args::Args;
+use crate::exit::Exit;
+
+fn main() -> ExitCode {
+    let exit = match Args::read() {
+        Ok(args) => commands::run(&args).unwrap_or_else(|error| tell(&error)),
+        Err(refused) => args::tell(&refused),
+    };
+    exit.into()
+}
+
+/// Prints an error with its causes, and says how the command ends by it.
+fn tell(error: &anyhow::Error) -> Exit {
+    if is_broken_pipe(error) {
+        // Whoever read our output has seen enough, as in `tenure demo | head`.
+        return Exit::Done;
+    }
+    output::complain(format_args!("error: {error}"));
+    for cause in error.chain().skip(1) {
+        output::complain(format_args!("  Caused by: {cause}"));
+    }
+    Exit::of(error)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let found = error.downcast_ref::<io::Error>();
+    found.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

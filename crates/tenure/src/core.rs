@@ -180,7 +180,13 @@ impl Core {
             left.extend(lease.ok().flatten());
         }
         let rest = until.saturating_since(self.clock.now());
-        let _ = tokio::time::timeout(rest, self.pending.wait()).await;
+        let last_words = async {
+            self.pending.wait().await;
+            // A program that ends after this is no longer listed. The engine's own farewell would
+            // do it too, but nobody can wait for that.
+            record::erase(self).await;
+        };
+        let _ = tokio::time::timeout(rest, last_words).await;
         left
     }
 

@@ -33,6 +33,7 @@ pub use crate::moment::{ManualClock, Moment};
 pub use crate::name::{LockName, NAME_BYTES_MAX};
 pub use crate::owner::Owner;
 pub use crate::stats::StatsSnapshot;
+pub use crate::url::masked_url;
 
 pub mod redis {
     //! Redis for what stands beside locks: connect, run a command or a script, block on a

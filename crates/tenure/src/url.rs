@@ -94,15 +94,21 @@ impl Target {
         let wrong = |cause: String| {
             Error::new(
                 ErrorKind::InvalidUrl,
-                format!("cannot read `{}` as a URL: {cause}", masked(url)),
+                format!("cannot read `{}` as a URL: {cause}", masked_url(url)),
             )
         };
         parse(url.trim()).map_err(wrong)
     }
 }
 
-/// `url` with whatever could be a password replaced.
-pub(crate) fn masked(url: &str) -> String {
+/// `url` with whatever could be a user or a password replaced by `***`, to be shown to people. The
+/// URL need not be a right one.
+///
+/// ```
+/// let shown = tenure::masked_url("redis://:secret@127.0.0.1/");
+/// assert_eq!(shown, "redis://***@127.0.0.1/");
+/// ```
+pub fn masked_url(url: &str) -> String {
     let (scheme, rest) = url
         .find("://")
         .map_or(("", url), |at| url.split_at(at + "://".len()));

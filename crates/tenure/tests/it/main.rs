@@ -18,6 +18,8 @@ mod verdict;
 mod connect;
 /// Dropped guards and programs that end.
 mod drops;
+/// The examples run, and print what their headers say.
+mod examples;
 /// Executors that futures run on.
 mod executors;
 /// Locks of other libraries, and keys that are none.

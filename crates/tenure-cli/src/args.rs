@@ -1,0 +1,159 @@
+//! The command line.
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::exit::Exit;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure demo                              oversell without a lock, then not, with no server
+  tenure demo --url redis://127.0.0.1/     the same on a Redis server
+  tenure demo --stock 5 --buyers 10000     a hotter sale
+
+Exit codes:
+  0    done
+  1    the invariant that the lock should keep was broken
+  64   the command line or a URL is wrong
+  69   the server cannot be reached, or cannot serve
+  70   something that should not happen: please report it
+  77   the server refused the user, the password or a command
+  130  interrupted";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  tenure demo
+  tenure demo --url redis://127.0.0.1/
+  TENURE_URL=redis://127.0.0.1/ tenure demo --clients 8
+  NO_COLOR=1 tenure demo 2>/dev/null
+
+On a server, the demo uses an item and a lock of its own for every run, and deletes their keys.";
+
+/// Distributed locks on Redis that never lie about who holds what.
+#[derive(Debug, Parser)]
+#[command(name = "tenure", version, after_long_help = EXAMPLES, subcommand_required = true)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Demo(DemoArgs),
+}
+
+/// Sell 100 units to 1000 buyers without a lock, then with one.
+///
+/// Several shop instances sell one item. First each buyer reads the stock, thinks for a
+/// millisecond and writes it back: the shop sells more than it has. Then the same under a lock,
+/// with a write that checks the fence: the shop sells exactly what it has.
+///
+/// Needs no server: without a URL everything runs inside this process.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = DEMO_EXAMPLES)]
+pub struct DemoArgs {
+    /// Where to run it [env: `TENURE_URL`, then `REDIS_URL`] [default: inside this process]
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+
+    /// How many units there are
+    #[arg(
+        long,
+        value_name = "UNITS",
+        default_value_t = 100,
+        allow_negative_numbers = true
+    )]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub stock: u64,
+
+    /// How many buyers come, one order each
+    #[arg(
+        long,
+        value_name = "BUYERS",
+        default_value_t = 1_000,
+        allow_negative_numbers = true
+    )]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub buyers: u64,
+
+    /// How many instances the shop has, each a client of its own
+    #[arg(
+        long,
+        value_name = "CLIENTS",
+        default_value_t = 4,
+        allow_negative_numbers = true
+    )]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub clients: u64,
+}
+
+impl Args {
+    /// Reads the command line of this process.
+    pub fn read() -> Result<Self, clap::Error> {
+        Self::try_parse()
+    }
+}
+
+impl DemoArgs {
+    /// The URL that was given, by option or environment. An empty variable is none.
+    pub fn url(&self) -> Option<String> {
+        let variable = |name| std::env::var(name).ok().filter(|url| !url.is_empty());
+        self.url
+            .clone()
+            .or_else(|| variable("TENURE_URL"))
+            .or_else(|| variable("REDIS_URL"))
+    }
+}
+
+/// Prints help, the version, or what is wrong with the command line.
+pub fn tell(refused: &clap::Error) -> Exit {
+    match refused.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Whoever closed our stdout does not miss the help.
+            let _ = refused.print();
+            Exit::Done
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = refused.print();
+            Exit::Usage
+        }
+        _ => {
+            output::complain(without_passwords(&refused.to_string()).trim_end());
+            Exit::Usage
+        }
+    }
+}
+
+/// The message with its URLs masked: it repeats the argument that was not understood.
+fn without_passwords(message: &str) -> String {
+    let mask = |word: &str| {
+        if word.contains("://") {
+            tenure::masked_url(word)
+        } else {
+            word.to_owned()
+        }
+    };
+    let words: Vec<String> = message.split(' ').map(mask).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_refused_argument_is_repeated_without_its_password() {
+        let refused = Args::try_parse_from(["tenure", "demo", "redis://:secret@h/"]).unwrap_err();
+        let told = without_passwords(&refused.to_string());
+        assert!(told.contains("***@h/"), "{told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
+}

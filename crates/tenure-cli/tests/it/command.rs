@@ -1,0 +1,78 @@
+//! Starting the command, and what it said.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// How the command ended.
+pub struct Ended {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+    pub took: Duration,
+}
+
+/// The command with these arguments, in an environment that says nothing.
+pub fn tenure(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.args(arguments);
+    for variable in ["TENURE_URL", "REDIS_URL", "NO_COLOR"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs it to its end.
+pub fn run(command: &mut Command) -> Ended {
+    let begun = Instant::now();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    Ended {
+        code: status.code().expect("it was not killed"),
+        stdout: String::from_utf8(stdout).unwrap(),
+        stderr: String::from_utf8(stderr).unwrap(),
+        took: begun.elapsed(),
+    }
+}
+
+impl Ended {
+    /// Fails with everything that was said if `text` is not on stdout.
+    #[track_caller]
+    pub fn says(&self, text: &str) {
+        assert!(self.stdout.contains(text), "no `{text}` in\n{self}");
+    }
+
+    #[track_caller]
+    pub fn complains(&self, text: &str) {
+        assert!(self.stderr.contains(text), "no `{text}` in\n{self}");
+    }
+
+    #[track_caller]
+    pub fn ended_with(&self, code: i32) {
+        assert_eq!(self.code, code, "{self}");
+    }
+
+    /// Fails if `secret` was printed anywhere.
+    #[track_caller]
+    pub fn keeps(&self, secret: &str) {
+        let all = format!("{}{}", self.stdout, self.stderr);
+        assert!(!all.contains(secret), "`{secret}` in\n{self}");
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            code,
+            stdout,
+            stderr,
+            took,
+        } = self;
+        write!(
+            f,
+            "exit code {code} after {took:?}\n-- stdout\n{stdout}\n-- stderr\n{stderr}"
+        )
+    }
+}

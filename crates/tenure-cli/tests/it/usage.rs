@@ -1,0 +1,50 @@
+//! `tenure --help` and `tenure --version`.
+
+use crate::command::{run, tenure};
+
+#[test]
+fn the_long_help_has_examples_and_exit_codes() {
+    let ended = run(&mut tenure(&["--help"]));
+    ended.ended_with(0);
+    ended.says("Usage: tenure <COMMAND>");
+    ended.says("tenure demo --url redis://127.0.0.1/");
+    ended.says("69   the server cannot be reached");
+    assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn the_short_help_is_short() {
+    let ended = run(&mut tenure(&["-h"]));
+    ended.ended_with(0);
+    ended.says("demo");
+    assert!(!ended.stdout.contains("Examples"), "{ended}");
+}
+
+#[test]
+fn the_help_of_the_demo_tells_its_options_but_no_url_of_the_environment() {
+    let mut command = tenure(&["demo", "--help"]);
+    let ended = run(command.env("TENURE_URL", "redis://:secret@h/"));
+    ended.ended_with(0);
+    for option in ["--url", "--stock", "--buyers", "--clients", "TENURE_URL"] {
+        ended.says(option);
+    }
+    ended.keeps("secret");
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let ended = run(&mut tenure(&["--version"]));
+    ended.ended_with(0);
+    assert_eq!(
+        ended.stdout,
+        format!("tenure {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[test]
+fn without_a_command_it_shows_the_help_and_is_a_usage_error() {
+    let ended = run(&mut tenure(&[]));
+    ended.ended_with(64);
+    ended.complains("Usage: tenure <COMMAND>");
+    assert_eq!(ended.stdout, "");
+}
