@@ -4,11 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
+
+use crate::mutex::lock;
 
 const SOURCE: &str = include_str!("clock_shim.c");
 const NS_PER_S: i64 = 1_000_000_000;
@@ -108,14 +110,14 @@ struct Clock {
 
 impl Clock {
     fn change(&self, change: impl FnOnce(&mut Shift)) {
-        let mut shift = self.shift.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shift = lock(&self.shift);
         change(&mut shift);
         shift.version += 2;
         self.write(*shift);
     }
 
     fn shift(&self) -> Shift {
-        *self.shift.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.shift)
     }
 
     /// Odd version, the other words, even version: readers try again in between.
@@ -165,7 +167,7 @@ struct Library {
 impl Library {
     fn get() -> Option<Arc<Self>> {
         static COMPILED: Mutex<Weak<Library>> = Mutex::new(Weak::new());
-        let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiled = lock(&COMPILED);
         if let Some(library) = compiled.upgrade() {
             return Some(library);
         }

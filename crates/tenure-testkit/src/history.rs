@@ -161,8 +161,7 @@ impl History {
 /// Now, on the clock of all histories.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every system has a monotonic clock");
-    let now = Duration::from(now);
-    u64::try_from(now.as_nanos()).expect("no machine runs for centuries")
+    whole_ns(now.into())
 }
 
 /// The moment that `remaining` ends, for [`Pending::believed_until`].
@@ -171,8 +170,12 @@ pub fn now_ns() -> u64 {
 /// early, which can hide nothing but the pause itself, and never too late.
 pub fn until_ns(remaining: impl FnOnce() -> Duration) -> u64 {
     let now_ns = now_ns();
-    let remaining_ns = u64::try_from(remaining().as_nanos()).unwrap_or(u64::MAX);
-    now_ns.saturating_add(remaining_ns)
+    now_ns.saturating_add(whole_ns(remaining()))
+}
+
+/// The duration in nanoseconds; centuries are for ever.
+pub(crate) fn whole_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl fmt::Display for Event {

@@ -79,6 +79,7 @@
 pub mod check;
 mod clock_shim;
 pub mod history;
+mod mutex;
 mod process;
 mod proxy;
 mod resource;

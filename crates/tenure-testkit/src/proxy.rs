@@ -7,13 +7,14 @@ mod pump;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use connection::Connection;
 use modes::{Flow, Modes};
 
+use crate::mutex::lock;
 use crate::wait::eventually;
 
 /// How long ended connections may take to be gone.
@@ -336,7 +337,7 @@ fn accept_loop(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let Ok(client) = client else { continue };
         if lock(&shared.modes).refusing {
-            connection::abort(&client);
+            connection::reset_when_closed(&client);
             continue;
         }
         shared.counters.connections.fetch_add(1, Ordering::Relaxed);
@@ -350,7 +351,7 @@ fn serve(client: TcpStream, shared: &Arc<Shared>) {
     let target = *lock(&shared.target);
     let connection = match connect(&client, target) {
         Ok(server) => Arc::new(Connection::new(client, server)),
-        Err(_) => return connection::abort(&client),
+        Err(_) => return connection::reset_when_closed(&client),
     };
     shared.add(&connection);
     if shared.closing.load(Ordering::SeqCst) {
@@ -371,8 +372,4 @@ fn connect(client: &TcpStream, target: SocketAddr) -> io::Result<TcpStream> {
 fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     let thread = thread::Builder::new().name(name.into()).spawn(work);
     thread.expect("failed to start a thread of the proxy")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,12 +4,13 @@ mod builder;
 mod faults;
 mod stats;
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,9 @@ use tempfile::TempDir;
 pub use builder::{Fsync, ServerBuilder};
 pub use faults::{BusyScript, ClientKind};
 
+use crate::mutex::lock;
 use crate::resp::RespClient;
-use crate::spawn;
+use crate::{TlsFiles, spawn};
 
 /// How long a server may take to answer its first `PING`.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -113,7 +115,7 @@ impl RedisServer {
 
     /// The certificates in use. Panics if the server was built without TLS.
     #[track_caller]
-    pub fn tls_files(&self) -> crate::TlsFiles {
+    pub fn tls_files(&self) -> TlsFiles {
         let tls = self.setup.tls.as_ref().expect("the server has no tls");
         tls.clone()
     }
@@ -149,8 +151,7 @@ impl RedisServer {
     }
 
     fn process(&self) -> MutexGuard<'_, Child> {
-        // A test that panicked while it held the lock shall still have its server killed.
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.process)
     }
 
     #[track_caller]
@@ -255,7 +256,7 @@ enum StartFailure {
 /// Starts the process on the files as they are and waits until it serves.
 fn launch(setup: &ServerBuilder, files: &Files, port: u16) -> Result<Child, StartFailure> {
     let log_start = files.log().len();
-    let mut command = spawn::mortal(setup.program().as_ref());
+    let mut command = spawn::mortal(program().as_ref());
     command
         .arg(files.conf())
         .stdin(Stdio::null())
@@ -271,6 +272,11 @@ fn launch(setup: &ServerBuilder, files: &Files, port: u16) -> Result<Child, Star
         spawn::kill_and_wait(&mut process);
     }
     ready.map(|()| process)
+}
+
+/// The server program: `$REDIS_SERVER`, else the `redis-server` of the path.
+fn program() -> OsString {
+    std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
 fn wait_until_ready(

@@ -6,14 +6,13 @@ use std::time::Duration;
 use super::Violation;
 use super::holds::{by_lock, is_grant};
 use crate::RespClient;
-use crate::history::{Event, History, Millis, Op};
+use crate::history::{Event, History, Millis, Op, whole_ns};
 
 /// Liveness: each lock that appears in the history was granted to somebody at most `limit` after
 /// `healed_ns` (usually the ttl and a second). A lock that nobody asked for after the healing is a
 /// violation too: a test that does not try proves nothing.
 pub fn liveness(history: &History, healed_ns: u64, limit: Duration) -> Vec<Violation> {
-    let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-    let end_ns = healed_ns.saturating_add(limit_ns);
+    let end_ns = healed_ns.saturating_add(whole_ns(limit));
     let acquires = history
         .events
         .iter()

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::Violation;
 use super::holds::{Hold, by_lock, holds};
-use crate::history::{Fault, History, Mode};
+use crate::history::{Fault, History, Mode, whole_ns};
 
 /// Loss noticed: when an exclusive lock goes to somebody else while a hold of it was neither
 /// released nor its process killed, that hold's client had noticed the loss by then, or at most
 /// `tolerance` later. A client that was paused ([`Fault::PAUSE_CLIENT`]) at that time has until
 /// `tolerance` after its pause.
 pub fn loss(history: &History, tolerance: Duration) -> Vec<Violation> {
-    let tolerance_ns = u64::try_from(tolerance.as_nanos()).unwrap_or(u64::MAX);
+    let tolerance_ns = whole_ns(tolerance);
     let holds = holds(history);
     let exclusive = holds
         .iter()

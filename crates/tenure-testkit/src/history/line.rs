@@ -3,13 +3,37 @@
 //! Text costs a little space and can be read with `less` when a run has failed.
 
 use std::fmt::{self, Write as _};
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
 use std::path::Path;
 
 /// A record that is one line of a file.
 pub(super) trait Line: Sized {
     fn encode(&self) -> String;
     fn decode(fields: &mut Fields<'_>) -> Option<Self>;
+}
+
+/// A file of records that only grows. Each is one plain `write`, so that `kill -9` loses none that
+/// were written.
+#[derive(Debug)]
+pub(super) struct Log(File);
+
+impl Log {
+    /// Panics if the file exists already.
+    #[track_caller]
+    pub(super) fn create(path: &Path) -> Self {
+        let mut options = OpenOptions::new();
+        match options.append(true).create_new(true).open(path) {
+            Ok(file) => Self(file),
+            Err(error) => panic!("failed to create `{}`: {error}", path.display()),
+        }
+    }
+
+    pub(super) fn write(&self, record: &impl Line) {
+        (&self.0)
+            .write_all(record.encode().as_bytes())
+            .expect("failed to write a history");
+    }
 }
 
 /// All records of a file; panics, naming the line, if one is damaged.

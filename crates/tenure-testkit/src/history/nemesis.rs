@@ -1,11 +1,9 @@
 //! Writes down what the test breaks.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::Path;
 
-use super::line::{Fields, Line, Millis, Writer};
+use super::line::{Fields, Line, Log, Millis, Writer};
 use super::now_ns;
 
 pub(super) const EXTENSION: &str = "faults";
@@ -28,7 +26,7 @@ pub struct Fault {
 /// The log of faults.
 #[derive(Debug)]
 pub struct Nemesis {
-    file: File,
+    log: Log,
 }
 
 /// A fault that goes on; [`end`](Self::end) writes it down, dropping it too.
@@ -50,12 +48,8 @@ impl Nemesis {
     /// A log in `dir`; panics if there was one already.
     #[track_caller]
     pub fn create(dir: &Path) -> Self {
-        let path = dir.join(format!("nemesis.{EXTENSION}"));
-        let mut options = OpenOptions::new();
-        let file = options.append(true).create_new(true).open(&path);
         Self {
-            file: file
-                .unwrap_or_else(|error| panic!("failed to create `{}`: {error}", path.display())),
+            log: Log::create(&dir.join(format!("nemesis.{EXTENSION}"))),
         }
     }
 
@@ -100,9 +94,7 @@ impl FaultUnderWay<'_> {
 impl Drop for FaultUnderWay<'_> {
     fn drop(&mut self) {
         self.fault.end_ns = now_ns();
-        (&self.nemesis.file)
-            .write_all(self.fault.encode().as_bytes())
-            .expect("failed to write the nemesis's log");
+        self.nemesis.log.write(&self.fault);
     }
 }
 

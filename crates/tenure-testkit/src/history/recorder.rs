@@ -1,11 +1,9 @@
 //! Writes down what a client does.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::line::{Fields, Line, Writer};
+use super::line::{Fields, Line, Log, Writer};
 use super::{Event, Mode, Op, Outcome, now_ns};
 
 pub(super) const EXTENSION: &str = "events";
@@ -15,7 +13,7 @@ pub(super) const EXTENSION: &str = "events";
 #[derive(Debug)]
 pub struct Recorder {
     client: u64,
-    file: File,
+    log: Log,
     holds: AtomicU64,
 }
 
@@ -34,13 +32,9 @@ impl Recorder {
     /// A recorder for the process `client`, writing into `dir`; panics if there was one already.
     #[track_caller]
     pub fn create(dir: &Path, client: u64) -> Self {
-        let path = dir.join(format!("client-{client}.{EXTENSION}"));
-        let mut options = OpenOptions::new();
-        let file = options.append(true).create_new(true).open(&path);
         Self {
             client,
-            file: file
-                .unwrap_or_else(|error| panic!("failed to create `{}`: {error}", path.display())),
+            log: Log::create(&dir.join(format!("client-{client}.{EXTENSION}"))),
             holds: AtomicU64::new(0),
         }
     }
@@ -98,9 +92,7 @@ impl Recorder {
 
     /// Writes an event made by hand.
     pub fn record(&self, event: &Event) {
-        (&self.file)
-            .write_all(event.encode().as_bytes())
-            .expect("failed to write the history");
+        self.log.write(event);
     }
 }
 

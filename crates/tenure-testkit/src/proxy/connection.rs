@@ -39,8 +39,8 @@ impl Connection {
 
     /// Makes both pumps end, and both sockets send RST when they close.
     pub(super) fn reset(&self) {
-        linger_zero(&self.client);
-        linger_zero(&self.server);
+        reset_when_closed(&self.client);
+        reset_when_closed(&self.server);
         self.ending.store(true, Ordering::SeqCst);
         // Says nothing to the peers but wakes the pumps that sleep in `read`.
         let _ = self.client.shutdown(Shutdown::Read);
@@ -130,18 +130,14 @@ impl Connection {
     }
 }
 
-/// Lets a socket send RST when it is closed.
-pub(super) fn abort(stream: &TcpStream) {
-    linger_zero(stream);
-}
-
-fn linger_zero(stream: &TcpStream) {
-    let zero = nix::libc::linger {
+/// Lets a socket send RST instead of an orderly end when it is closed.
+pub(super) fn reset_when_closed(stream: &TcpStream) {
+    let no_linger = nix::libc::linger {
         l_onoff: 1,
         l_linger: 0,
     };
     // It fails only on a socket whose peer has gone, where there is nobody to send RST to.
-    let _ = setsockopt(stream, sockopt::Linger, &zero);
+    let _ = setsockopt(stream, sockopt::Linger, &no_linger);
 }
 
 fn is_pause(error: &io::Error) -> bool {

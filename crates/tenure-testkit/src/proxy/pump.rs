@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::connection::Connection;
 use super::modes::Flow;
-use super::{Direction, Shared, lock};
+use super::{Direction, Shared};
+use crate::mutex::lock;
 
 /// How soon a pump that keeps something notices that it may let it go.
 const TICK: Duration = Duration::from_millis(2);
@@ -164,6 +165,9 @@ impl Pump {
             let count = chunk.len().min(*left);
             *left -= count;
             chunk = &mut chunk[..count];
+        }
+        if chunk.is_empty() {
+            return;
         }
         self.kept.push_back(Parcel {
             bytes: chunk.to_vec(),

@@ -113,15 +113,9 @@ impl ServerBuilder {
         self.config("replicaof", format!("{} {}", addr.ip(), addr.port()))
     }
 
-    /// Starts the server and returns when it answers; panics with its log if it does not.
+    /// Starts the server (`$REDIS_SERVER`, else the `redis-server` of the path) and returns when it answers; panics with its log if it does not.
     pub fn start(self) -> RedisServer {
         start(self)
-    }
-
-    /// The server program: `$REDIS_SERVER`, else the `redis-server` of the path.
-    #[expect(clippy::unused_self, reason = "belongs to the setup")]
-    pub(super) fn program(&self) -> String {
-        std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into())
     }
 
     /// Makes what must lie in the server's directory before it starts.

@@ -194,6 +194,12 @@ fn tls_is_spoken_on_a_second_port() {
     );
     assert_eq!(ping_by_cli(&server, &["--cacert", path(&tls.ca)]), "PONG");
     assert_ne!(ping_by_cli(&server, &[]), "PONG");
+    // `redis-cli` does not look at the names; other clients do.
+    let verified = Command::new("openssl")
+        .args(["verify", "-verify_ip", "127.0.0.1"])
+        .args(["-CAfile", path(&tls.ca), path(&tls.cert)])
+        .output();
+    assert!(verified.unwrap().status.success());
 }
 
 #[test]
