@@ -130,6 +130,7 @@ impl Lane<'_> {
     pub fn run(self, kinds: &[Kind], seed: Seed, end: Instant) {
         let mut rng = seed.rng();
         let mut round: Vec<Kind> = Vec::new();
+        let mut furthest_ns = 0;
         while Instant::now() < end {
             if round.is_empty() {
                 round = kinds.to_vec();
@@ -139,7 +140,18 @@ impl Lane<'_> {
             if self.strike(kind, &mut rng) {
                 self.fleet.count_fault();
             }
+            furthest_ns = furthest_ns.max(self.clock.map_or(0, ClockShim::ahead_ns));
             sleep_ms(rng.random_range(PAUSE_MS));
+        }
+        self.catch_up(furthest_ns);
+    }
+
+    /// Brings the clock to the latest time it has ever shown: only then do leases end that began
+    /// before it was set back.
+    fn catch_up(&self, furthest_ns: i64) {
+        if let Some(clock) = self.clock {
+            let behind_ns = u64::try_from(furthest_ns - clock.ahead_ns()).unwrap_or(0);
+            clock.step_forward(Duration::from_nanos(behind_ns));
         }
     }
 
