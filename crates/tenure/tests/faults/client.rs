@@ -27,6 +27,11 @@ pub const HOT: &str = "hot";
 /// What the name of a cold lock begins with.
 pub const COLD: &str = "cold:";
 pub const COLD_COUNT: u32 = 1_000;
+/// What the name of a lock with a long lease begins with. Such a lease is never left to end by
+/// itself, so whatever stays behind is seen.
+pub const LONG: &str = "long:";
+const LONG_COUNT: u32 = 300;
+const LONG_TTL: Duration = Duration::from_secs(30);
 /// Short, so that leases really end.
 const TTL_MIN_MS: u64 = 150;
 pub const TTL_MAX_MS: u64 = 600;
@@ -173,7 +178,11 @@ enum End {
 
 impl Wish {
     fn random(rng: &mut StdRng, hot: bool) -> Self {
+        if !hot && rng.random_bool(0.1) {
+            return Self::long(rng);
+        }
         let ttl = Duration::from_millis(rng.random_range(TTL_MIN_MS..=TTL_MAX_MS));
+        let fixed = rng.random_bool(0.1);
         Self {
             lock: if hot {
                 HOT.into()
@@ -181,9 +190,9 @@ impl Wish {
                 format!("{COLD}{}", rng.random_range(0..COLD_COUNT))
             },
             ttl,
-            fixed: rng.random_bool(0.1),
+            fixed,
             way: Way::random(rng, hot),
-            hold: random_hold(rng, ttl),
+            hold: random_hold(rng, ttl, fixed),
             nested: if rng.random_bool(0.1) {
                 rng.random_range(1..=3)
             } else {
@@ -197,6 +206,18 @@ impl Wish {
                 70..97 => End::Drop,
                 _ => End::ReleaseCancelled,
             },
+        }
+    }
+
+    /// A short hold with a long lease.
+    fn long(rng: &mut StdRng) -> Self {
+        Self {
+            lock: format!("{LONG}{}", rng.random_range(0..LONG_COUNT)),
+            ttl: LONG_TTL,
+            hold: Duration::ZERO,
+            detaches: false,
+            changes_register: false,
+            ..Self::random(rng, true)
         }
     }
 }
@@ -216,8 +237,10 @@ impl Way {
 }
 
 /// Mostly short, so that many operations fit, and at times three times as long as the lease.
-fn random_hold(rng: &mut StdRng, ttl: Duration) -> Duration {
+fn random_hold(rng: &mut StdRng, ttl: Duration, fixed: bool) -> Duration {
     let most = match rng.random_range(0..100) {
+        // Only by holding on to its end can a lease without renewal be believed for too long.
+        _ if fixed && rng.random_bool(0.3) => ttl * 2,
         0..92 => Duration::from_millis(2),
         92..96 => ttl,
         _ => ttl * 3,

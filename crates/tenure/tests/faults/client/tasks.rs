@@ -50,10 +50,31 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
             // A panic has been printed, and the test process reads that.
             let _ = task.await;
         }
+        let waiting = wait_to_the_end(&tenure);
+        tokio::time::sleep(Duration::from_millis(
+            context.seed.rng().random_range(0..50),
+        ))
+        .await;
         for lease in tenure.shutdown(SHUTDOWN_LIMIT).await {
             println!("left {lease:?}");
         }
+        for waiter in waiting {
+            if let Ok(Err(error)) = waiter.await
+                && error.kind() != ErrorKind::Closed
+            {
+                complain_if_wrong(&error);
+            }
+        }
     });
+}
+
+/// Callers that wait when the client is shut down: they must not stay in the store's queue.
+fn wait_to_the_end(tenure: &Tenure) -> Vec<tokio::task::JoinHandle<tenure::Result<()>>> {
+    let waiter = |_| {
+        let lock = tenure.lock(super::HOT);
+        tokio::spawn(async move { lock.acquire().await.map(drop) })
+    };
+    (0..3).map(waiter).collect()
 }
 
 struct Worker {
@@ -203,14 +224,18 @@ impl Worker {
         let _ = watching(guard, track, changing).await;
     }
 
-    async fn detach(&self, wish: &Wish, guard: Guard, mut track: Track) {
+    async fn detach(&mut self, wish: &Wish, guard: Guard, mut track: Track) {
         self.context.tally.count(Kind::Detach);
-        track.observe(&guard);
+        track.look(&guard);
         let at_ns = now_ns();
         let Ok(lease) = guard.detach() else {
             return track.ended(at_ns);
         };
         let detached = track.detached(lease, at_ns);
+        if self.rng.random_bool(0.5) {
+            // The lease may end meanwhile, and somebody else may come.
+            tokio::time::sleep(wish.ttl.mul_f64(self.rng.random_range(0.0..1.5))).await;
+        }
         let timed = self.context.tally.begin(Kind::Adopt);
         let adopted = self.tenure.adopt(detached.lease.clone()).await;
         timed.end(self.context.unreachable_after);
@@ -256,17 +281,14 @@ impl Worker {
 /// Does `work` and writes down meanwhile what becomes of the hold.
 async fn watching<T>(guard: &Guard, track: &mut Track, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
+    let mut told = false;
     loop {
-        let lost = async {
-            if guard.is_valid() {
-                guard.lost().await;
-            } else {
-                std::future::pending::<()>().await;
-            }
-        };
         tokio::select! {
             biased;
-            () = lost => {}
+            _ = guard.lost(), if !told => {
+                told = true;
+                track.lost();
+            }
             done = &mut work => {
                 track.observe(guard);
                 return done;

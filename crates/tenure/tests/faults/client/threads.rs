@@ -138,7 +138,7 @@ impl Worker {
     fn sleep(&self, length: Duration, guard: &Guard, track: &mut Track) {
         let end = Instant::now() + length;
         while Instant::now() < end && !self.context.finish.is_cancelled() {
-            track.observe(guard);
+            track.look(guard);
             thread::sleep(LOOK_EVERY.min(end.saturating_duration_since(Instant::now())));
         }
     }

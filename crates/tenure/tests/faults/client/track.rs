@@ -53,7 +53,7 @@ impl Track {
         self.fence
     }
 
-    /// Writes down what the guard believes by now, if that is news.
+    /// Writes down until when the guard may be believed by now, if that is news.
     pub fn observe(&mut self, guard: &Guard) {
         let until_ns = self.until_ns(guard);
         if until_ns > self.written_until_ns {
@@ -61,7 +61,19 @@ impl Track {
             let renewal = self.call(Op::Renew).fence(guard.fence().get());
             renewal.believed_until(until_ns).end(Outcome::Granted);
         }
-        if !self.lost_written && !guard.is_valid() {
+    }
+
+    /// Looks whether the guard is still valid, and writes down if it is not.
+    pub fn look(&mut self, guard: &Guard) {
+        self.observe(guard);
+        if !guard.is_valid() {
+            self.lost();
+        }
+    }
+
+    /// Writes down that the client knows of the loss.
+    pub fn lost(&mut self) {
+        if !self.lost_written {
             self.lost_written = true;
             self.context.recorder.lost(self.task, &self.lock, self.hold);
         }
@@ -79,7 +91,7 @@ impl Track {
 
     /// Writes down that the last guard of the hold is about to be released.
     pub fn releasing(&mut self, guard: &Guard) -> Pending<'_> {
-        self.observe(guard);
+        self.look(guard);
         let until_ns = self.until_ns(guard);
         self.context
             .recorder
