@@ -146,6 +146,11 @@ impl Tenure {
     pub fn stats(&self) -> StatsSnapshot {
         self.handle.tenure.stats()
     }
+
+    /// The identity of this client, which its leases and its record carry.
+    pub fn id(&self) -> ClientId {
+        self.handle.tenure.id()
+    }
 }
 
 impl Lock {

@@ -1,0 +1,249 @@
+//! A client process: what it does, and how it writes that down.
+
+/// Operations counted, and those that took too long.
+mod tally;
+/// The work of a process with an async runtime.
+mod tasks;
+/// The work of a process without one.
+mod threads;
+/// A guard, and what is written down about it.
+mod track;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use tenure::{Builder, CancellationToken, Tenure};
+use tenure_testkit::{FencedRegister, Recorder, Seed};
+
+use tally::Tally;
+
+/// The lock that everybody wants.
+pub const HOT: &str = "hot";
+/// What the name of a cold lock begins with.
+pub const COLD: &str = "cold:";
+pub const COLD_COUNT: u32 = 1_000;
+/// What the name of a lock with a long lease begins with. Such a lease is never left to end by
+/// itself, so whatever stays behind is seen.
+pub const LONG: &str = "long:";
+const LONG_COUNT: u32 = 300;
+const LONG_TTL: Duration = Duration::from_secs(30);
+/// Short, so that leases really end.
+const TTL_MIN_MS: u64 = 150;
+pub const TTL_MAX_MS: u64 = 600;
+/// How long a client that ends may take to give back what it holds.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
+/// How often a client tells what it has done; what it did since is lost when it is killed.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+/// How a client process is to be.
+#[derive(Debug, Clone)]
+pub struct Order {
+    pub number: u64,
+    pub url: String,
+    pub dir: PathBuf,
+    pub seed: u64,
+    pub blocking: bool,
+}
+
+impl Order {
+    const VARIABLE: &str = "TENURE_FAULTS_CLIENT";
+
+    /// The order for this process, if it is a client.
+    pub fn from_env() -> Option<Self> {
+        let text = std::env::var(Self::VARIABLE).ok()?;
+        let mut parts = text.splitn(5, ' ');
+        let mut part = || parts.next().expect("an order has five parts");
+        Some(Self {
+            number: part().parse().unwrap(),
+            seed: part().parse().unwrap(),
+            blocking: part() == "blocking",
+            url: part().into(),
+            dir: part().into(),
+        })
+    }
+
+    /// This program again, as a client.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let flavour = if self.blocking { "blocking" } else { "async" };
+        let (number, seed, url, dir) = (self.number, self.seed, &self.url, self.dir.display());
+        command.env(
+            Self::VARIABLE,
+            format!("{number} {seed} {flavour} {url} {dir}"),
+        );
+        command
+    }
+}
+
+/// What all tasks of a client process share.
+struct Context {
+    number: u64,
+    seed: Seed,
+    recorder: Recorder,
+    register: FencedRegister,
+    tally: Tally,
+    /// The end is near: begin nothing more, let go of everything.
+    finish: CancellationToken,
+    unreachable_after: Duration,
+}
+
+pub fn run(order: &Order) {
+    let seed = Seed::new(order.seed).part(order.number);
+    let unreachable_ms = seed.rng().random_range(500..2_000);
+    let context = Arc::new(Context {
+        number: order.number,
+        seed,
+        recorder: Recorder::create(&order.dir, order.number),
+        register: FencedRegister::open(&order.dir),
+        tally: Tally::new(),
+        finish: CancellationToken::new(),
+        unreachable_after: Duration::from_millis(unreachable_ms),
+    });
+    let finish = context.finish.clone();
+    thread::spawn(move || {
+        let mut line = String::new();
+        // A line, or the end of the test process: both say the same.
+        let _ = std::io::stdin().read_line(&mut line);
+        finish.cancel();
+    });
+    let telling = Arc::clone(&context);
+    thread::spawn(move || {
+        loop {
+            thread::sleep(TELL_EVERY);
+            telling.tally.tell();
+        }
+    });
+    let builder = Tenure::builder(&order.url)
+        .unreachable_after(context.unreachable_after)
+        .name(format!("client-{}", order.number));
+    if order.blocking {
+        threads::run(&context, &builder);
+    } else {
+        tasks::run(&context, &builder);
+    }
+    context.tally.tell();
+}
+
+/// Connects, however often that fails: the client may have been started amid a fault.
+fn connect<T>(
+    context: &Context,
+    builder: &Builder,
+    mut connect: impl FnMut(Builder) -> tenure::Result<T>,
+) -> Option<T> {
+    while !context.finish.is_cancelled() {
+        if let Ok(client) = connect(builder.clone()) {
+            return Some(client);
+        }
+    }
+    None
+}
+
+/// What one acquisition shall be like; all of it random.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent draws, not states"
+)]
+struct Wish {
+    lock: String,
+    ttl: Duration,
+    fixed: bool,
+    way: Way,
+    hold: Duration,
+    nested: u32,
+    ensures: bool,
+    detaches: bool,
+    changes_register: bool,
+    end: End,
+}
+
+enum Way {
+    Try,
+    Within(Duration),
+    Wait,
+    /// Waits, but the caller goes away after this long.
+    Cancel(Duration),
+}
+
+enum End {
+    Release,
+    Drop,
+    /// Releases, but does not wait for the answer.
+    ReleaseCancelled,
+}
+
+impl Wish {
+    fn random(rng: &mut StdRng, hot: bool) -> Self {
+        if !hot && rng.random_bool(0.1) {
+            return Self::long(rng);
+        }
+        let ttl = Duration::from_millis(rng.random_range(TTL_MIN_MS..=TTL_MAX_MS));
+        let fixed = rng.random_bool(0.1);
+        Self {
+            lock: if hot {
+                HOT.into()
+            } else {
+                format!("{COLD}{}", rng.random_range(0..COLD_COUNT))
+            },
+            ttl,
+            fixed,
+            way: Way::random(rng, hot),
+            hold: random_hold(rng, ttl, fixed),
+            nested: if rng.random_bool(0.1) {
+                rng.random_range(1..=3)
+            } else {
+                0
+            },
+            ensures: rng.random_bool(0.1),
+            detaches: rng.random_bool(0.04),
+            changes_register: hot && rng.random_bool(0.6),
+            end: match rng.random_range(0..100) {
+                0..70 => End::Release,
+                70..97 => End::Drop,
+                _ => End::ReleaseCancelled,
+            },
+        }
+    }
+
+    /// A short hold with a long lease.
+    fn long(rng: &mut StdRng) -> Self {
+        Self {
+            lock: format!("{LONG}{}", rng.random_range(0..LONG_COUNT)),
+            ttl: LONG_TTL,
+            hold: Duration::ZERO,
+            detaches: false,
+            changes_register: false,
+            ..Self::random(rng, true)
+        }
+    }
+}
+
+impl Way {
+    fn random(rng: &mut StdRng, hot: bool) -> Self {
+        let millis = |millis: u64| Duration::from_millis(millis);
+        match rng.random_range(0..100) {
+            0..30 => Self::Try,
+            30..60 => Self::Within(millis(rng.random_range(0..800))),
+            60..80 => Self::Wait,
+            // Half of them while the first question is on its way.
+            80..90 => Self::Cancel(Duration::from_micros(rng.random_range(0..3_000))),
+            _ => Self::Cancel(millis(rng.random_range(0..if hot { 300 } else { 30 }))),
+        }
+    }
+}
+
+/// Mostly short, so that many operations fit, and at times three times as long as the lease.
+fn random_hold(rng: &mut StdRng, ttl: Duration, fixed: bool) -> Duration {
+    let most = match rng.random_range(0..100) {
+        // Only by holding on to its end can a lease without renewal be believed for too long.
+        _ if fixed && rng.random_bool(0.3) => ttl * 2,
+        0..92 => Duration::from_millis(2),
+        92..96 => ttl,
+        _ => ttl * 3,
+    };
+    most.mul_f64(rng.random_range(0.0..1.0))
+}

@@ -1,0 +1,111 @@
+//! Operations counted, and those that took too long.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a call may take beyond its limit: two busy cores, and an answer that has to travel.
+const SLACK: Duration = Duration::from_millis(700);
+/// How often the machine is asked whether it lets us run.
+const TICK: Duration = Duration::from_millis(5);
+
+macro_rules! kinds {
+    ($($kind:ident = $name:literal,)*) => {
+        /// What a client does.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Kind { $($kind,)* }
+        const NAMES: &[&str] = &[$($name,)*];
+    };
+}
+
+kinds! {
+    TryAcquire = "try_acquire",
+    AcquireWithin = "acquire_within",
+    Acquire = "acquire",
+    Cancel = "acquire, cancelled",
+    Reenter = "acquire, nested",
+    Ensure = "ensure",
+    Detach = "detach",
+    Adopt = "adopt",
+    Release = "release",
+    Drop = "drop",
+}
+
+pub struct Tally {
+    counts: Vec<AtomicU64>,
+    /// For how long, in total, this process wanted to run and could not: paused or crowded out.
+    stalled_ns: Arc<AtomicU64>,
+}
+
+/// A call that is being timed.
+pub struct Timed<'a> {
+    tally: &'a Tally,
+    kind: Kind,
+    start: Instant,
+    stalled_before_ns: u64,
+}
+
+impl Tally {
+    pub fn new() -> Self {
+        let stalled_ns = Arc::new(AtomicU64::new(0));
+        let stalled = Arc::clone(&stalled_ns);
+        thread::spawn(move || {
+            loop {
+                let start = Instant::now();
+                thread::sleep(TICK);
+                let late = start.elapsed().saturating_sub(TICK);
+                let late_ns = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
+                stalled.fetch_add(late_ns, Ordering::Relaxed);
+            }
+        });
+        Self {
+            counts: NAMES.iter().map(|_| AtomicU64::new(0)).collect(),
+            stalled_ns,
+        }
+    }
+
+    pub fn begin(&self, kind: Kind) -> Timed<'_> {
+        Timed {
+            tally: self,
+            kind,
+            start: Instant::now(),
+            stalled_before_ns: self.stalled_ns.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn count(&self, kind: Kind) {
+        self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Prints the counts so far, for the test process to read.
+    pub fn tell(&self) {
+        let counts: Vec<String> = NAMES
+            .iter()
+            .zip(&self.counts)
+            .map(|(name, count)| format!("{name}={}", count.load(Ordering::Relaxed)))
+            .collect();
+        println!("counts {}", counts.join(";"));
+    }
+}
+
+impl Timed<'_> {
+    /// The call has ended. Says so if it took longer than `limit`, time without a processor not
+    /// counted.
+    pub fn end(self, limit: Duration) {
+        let took = self.start.elapsed();
+        // A stall under way is counted when it ends; a tick later it has been.
+        let stalled_ns = self.tally.stalled_ns.load(Ordering::Relaxed) - self.stalled_before_ns;
+        let ran = took.saturating_sub(Duration::from_nanos(stalled_ns));
+        if ran > limit + SLACK {
+            thread::sleep(TICK * 4);
+            let stalled_ns = self.tally.stalled_ns.load(Ordering::Relaxed) - self.stalled_before_ns;
+            let ran = took.saturating_sub(Duration::from_nanos(stalled_ns));
+            if ran > limit + SLACK {
+                let name = NAMES[self.kind as usize];
+                println!("overdue {name}: took {ran:.0?}, its limit was {limit:.0?}");
+            }
+        }
+        self.tally.count(self.kind);
+    }
+}

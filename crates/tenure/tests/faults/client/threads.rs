@@ -1,0 +1,161 @@
+//! The work of a process without an async runtime.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use tenure::blocking::{Guard, Lock, Tenure};
+use tenure::{Builder, ErrorKind};
+use tenure_testkit::history::Outcome;
+
+use super::tally::Kind;
+use super::tasks::complain_if_wrong;
+use super::track::{Track, outcome};
+use super::{Context, End, SHUTDOWN_LIMIT, Way, Wish, connect};
+
+/// One of them wants the hot lock.
+const THREADS: u64 = 5;
+const AFTER_FAILURE: Duration = Duration::from_millis(3);
+/// How often a holder looks at what it believes.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+const WITHIN_EXTRA: Duration = Duration::from_millis(200);
+
+pub fn run(context: &Arc<Context>, builder: &Builder) {
+    let Some(tenure) = connect(context, builder, Tenure::connect_with) else {
+        return;
+    };
+    println!("id {}", tenure.id());
+    let threads: Vec<_> = (0..THREADS)
+        .map(|number| {
+            let worker = Worker {
+                context: Arc::clone(context),
+                task: number,
+                tenure: tenure.clone(),
+                rng: context.seed.part(number).rng(),
+            };
+            thread::spawn(move || worker.run(number == 0))
+        })
+        .collect();
+    for thread in threads {
+        // A panic has been printed, and the test process reads that.
+        let _ = thread.join();
+    }
+    for lease in tenure.shutdown(SHUTDOWN_LIMIT) {
+        println!("left {lease:?}");
+    }
+}
+
+struct Worker {
+    context: Arc<Context>,
+    task: u64,
+    tenure: Tenure,
+    rng: StdRng,
+}
+
+impl Worker {
+    fn run(mut self, hot: bool) {
+        while !self.context.finish.is_cancelled() {
+            let wish = Wish::random(&mut self.rng, hot);
+            let lock = self.tenure.lock(&wish.lock);
+            let lock = if wish.fixed {
+                lock.fixed(wish.ttl)
+            } else {
+                lock.ttl(wish.ttl)
+            };
+            match self.acquire(&lock, &wish) {
+                Some((guard, track)) => self.hold(&lock, &wish, guard, track),
+                None => thread::sleep(AFTER_FAILURE),
+            }
+        }
+    }
+
+    fn acquire(&self, lock: &Lock, wish: &Wish) -> Option<(Guard, Track)> {
+        let context = &self.context;
+        let call = context.recorder.acquire(self.task, &wish.lock);
+        let result = match wish.way {
+            Way::Try | Way::Cancel(_) => {
+                let timed = context.tally.begin(Kind::TryAcquire);
+                let result = lock.try_acquire();
+                timed.end(context.unreachable_after);
+                result
+            }
+            Way::Within(_) | Way::Wait => {
+                // Nothing can call a thread back that waits without limit.
+                let limit = match wish.way {
+                    Way::Within(limit) => limit,
+                    _ => Duration::from_secs(1),
+                };
+                let timed = context.tally.begin(Kind::AcquireWithin);
+                let result = lock.acquire_within(limit);
+                timed.end(limit + WITHIN_EXTRA);
+                result.map(Some)
+            }
+        };
+        match result {
+            Ok(Some(guard)) => {
+                let track = Track::begin(context, self.task, call, &guard);
+                return Some((guard, track));
+            }
+            Ok(None) => call.end(Outcome::Busy),
+            Err(error) if error.kind() == ErrorKind::Busy => call.end(Outcome::Busy),
+            Err(error) => {
+                complain_if_wrong(&error);
+                call.end(Outcome::Failed);
+            }
+        }
+        None
+    }
+
+    fn hold(&self, lock: &Lock, wish: &Wish, guard: Guard, mut track: Track) {
+        // The register is left to processes that can watch their guard meanwhile.
+        let mut chain = vec![guard];
+        for _ in 0..wish.nested {
+            self.context.tally.count(Kind::Reenter);
+            match lock.acquire() {
+                Ok(guard) => {
+                    track.reentered(&guard);
+                    chain.push(guard);
+                }
+                Err(error) if error.kind() == ErrorKind::Lost => {}
+                Err(error) => println!("wrong: a nested acquire failed: {error}"),
+            }
+        }
+        self.sleep(wish.hold, &chain[0], &mut track);
+        while chain.len() > 1 {
+            drop(chain.swap_remove(0));
+            track.left();
+        }
+        let Some(guard) = chain.pop() else { return };
+        if wish.ensures && !wish.fixed {
+            let timed = self.context.tally.begin(Kind::Ensure);
+            let _ = guard.ensure(wish.ttl / 2);
+            timed.end(wish.ttl);
+        }
+        self.end(wish, guard, track);
+    }
+
+    fn sleep(&self, length: Duration, guard: &Guard, track: &mut Track) {
+        let end = Instant::now() + length;
+        while Instant::now() < end && !self.context.finish.is_cancelled() {
+            track.look(guard);
+            thread::sleep(LOOK_EVERY.min(end.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    fn end(&self, wish: &Wish, guard: Guard, mut track: Track) {
+        let call = track.releasing(&guard);
+        if let End::Drop = wish.end {
+            self.context.tally.count(Kind::Drop);
+            drop(guard);
+            return call.end(Outcome::Unknown);
+        }
+        let timed = self.context.tally.begin(Kind::Release);
+        let released = guard.release();
+        timed.end(self.context.unreachable_after);
+        if let Err(error) = &released {
+            complain_if_wrong(error);
+        }
+        call.end(outcome(&released));
+    }
+}

@@ -1,0 +1,163 @@
+//! A guard, and what is written down about it.
+
+use std::sync::Arc;
+
+use tenure::{Guard, Lease, Moment, Released};
+use tenure_testkit::history::{Event, Mode, Op, Outcome, Pending, now_ns, until_ns};
+
+use super::Context;
+
+/// One hold, from its grant to its end.
+pub struct Track {
+    context: Arc<Context>,
+    task: u64,
+    lock: String,
+    hold: u64,
+    fence: u64,
+    /// One moment on both clocks: the histories' and the guard's.
+    first_until_ns: u64,
+    first_deadline: Moment,
+    written_until_ns: u64,
+    lost_written: bool,
+}
+
+/// A hold whose lease was given away and may be taken up again.
+pub struct Detached {
+    track: Track,
+    at_ns: u64,
+    pub lease: Lease,
+}
+
+impl Track {
+    /// Writes down a grant.
+    pub fn begin(context: &Arc<Context>, task: u64, call: Pending<'_>, guard: &Guard) -> Self {
+        let until_ns = until_ns(|| guard.remaining());
+        let fence = guard.fence().get();
+        let hold = call.granted(Some(fence), until_ns);
+        let mut track = Self {
+            context: Arc::clone(context),
+            task,
+            lock: guard.name().as_str().to_owned(),
+            hold,
+            fence,
+            first_until_ns: until_ns,
+            first_deadline: guard.deadline(),
+            written_until_ns: until_ns,
+            lost_written: false,
+        };
+        track.observe(guard);
+        track
+    }
+
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// Writes down until when the guard may be believed by now, if that is news.
+    pub fn observe(&mut self, guard: &Guard) {
+        let until_ns = self.until_ns(guard);
+        if until_ns > self.written_until_ns {
+            self.written_until_ns = until_ns;
+            let renewal = self.call(Op::Renew).fence(guard.fence().get());
+            renewal.believed_until(until_ns).end(Outcome::Granted);
+        }
+    }
+
+    /// Looks whether the guard is still valid, and writes down if it is not.
+    pub fn look(&mut self, guard: &Guard) {
+        self.observe(guard);
+        if !guard.is_valid() {
+            self.lost();
+        }
+    }
+
+    /// Writes down that the client knows of the loss.
+    pub fn lost(&mut self) {
+        if !self.lost_written {
+            self.lost_written = true;
+            self.context.recorder.lost(self.task, &self.lock, self.hold);
+        }
+    }
+
+    /// Writes down that the hold was entered once more.
+    pub fn reentered(&self, guard: &Guard) {
+        let reentry = self.call(Op::Reenter).fence(guard.fence().get());
+        reentry.end(Outcome::Granted);
+    }
+
+    pub fn left(&self) {
+        self.call(Op::Leave).end(Outcome::Done);
+    }
+
+    /// Writes down that the last guard of the hold is about to be released.
+    pub fn releasing(&mut self, guard: &Guard) -> Pending<'_> {
+        self.look(guard);
+        let until_ns = self.until_ns(guard);
+        self.context
+            .recorder
+            .release(self.task, &self.lock, self.hold, until_ns)
+    }
+
+    /// The lease was given away. The hold goes on, for nobody else can have the lock until it
+    /// ends; whether it does is known when it was adopted or not.
+    pub fn detached(self, lease: Lease, at_ns: u64) -> Detached {
+        Detached {
+            track: self,
+            at_ns,
+            lease,
+        }
+    }
+
+    /// The end of the hold for a reason that is known only later.
+    pub fn ended(&self, at_ns: u64) {
+        self.context.recorder.record(&Event {
+            client: self.context.number,
+            task: self.task,
+            op: Op::Releasing,
+            mode: Mode::Exclusive,
+            lock: self.lock.clone(),
+            hold: self.hold,
+            call_ns: at_ns,
+            return_ns: now_ns(),
+            outcome: Outcome::Done,
+            fence: None,
+            believed_until_ns: None,
+        });
+    }
+
+    /// On the histories' clock, also when it has passed: then `remaining` says nothing more.
+    fn until_ns(&self, guard: &Guard) -> u64 {
+        let later = guard.deadline().saturating_since(self.first_deadline);
+        self.first_until_ns + u64::try_from(later.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn call(&self, op: Op) -> Pending<'_> {
+        let call = self.context.recorder.begin(self.task, op, &self.lock);
+        call.hold(self.hold)
+    }
+}
+
+impl Detached {
+    /// The lease was taken up again, with a guard that has a clock of its own.
+    pub fn adopted(mut self, guard: &Guard) -> Track {
+        self.track.first_until_ns = until_ns(|| guard.remaining());
+        self.track.first_deadline = guard.deadline();
+        self.track.observe(guard);
+        self.track
+    }
+
+    /// It was not.
+    pub fn abandoned(self) {
+        self.track.ended(self.at_ns);
+    }
+}
+
+/// What to write down about a release.
+pub fn outcome(released: &tenure::Result<Released>) -> Outcome {
+    match released {
+        Ok(Released::WasHeld) => Outcome::Released,
+        Ok(Released::AlreadyGone) => Outcome::Lost,
+        Ok(_) => Outcome::Unknown,
+        Err(_) => Outcome::Failed,
+    }
+}

@@ -1,0 +1,212 @@
+//! All client processes, each behind a proxy of its own.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tenure_testkit::{ClientProcess, Proxy, RedisServer, Seed};
+
+use crate::client::Order;
+
+const SLOTS: usize = 8;
+/// Every fourth process uses the blocking API.
+const BLOCKING_EVERY: usize = 4;
+/// How long a client may take to end: its longest call, and the return of what it holds.
+const FINISH_LIMIT: Duration = Duration::from_secs(15);
+
+pub struct Fleet<'a> {
+    pub server: &'a RedisServer,
+    pub slots: Vec<Slot>,
+    dir: PathBuf,
+    seed: u64,
+    numbers: AtomicU64,
+    faults: AtomicU64,
+    said: Mutex<Said>,
+}
+
+/// A place for one client process after the other.
+pub struct Slot {
+    pub proxy: Proxy,
+    blocking: bool,
+    running: Mutex<Running>,
+}
+
+pub struct Running {
+    pub number: u64,
+    pub process: ClientProcess,
+    /// The last counts it told.
+    counts: BTreeMap<String, u64>,
+    id: Option<String>,
+}
+
+/// What clients have said, those that were killed included.
+#[derive(Default)]
+struct Said {
+    counts: BTreeMap<String, u64>,
+    complaints: Vec<String>,
+}
+
+/// What is known when all clients have ended.
+#[derive(Default)]
+pub struct Finished {
+    pub clients: u64,
+    pub operations: BTreeMap<String, u64>,
+    /// Calls that took too long, errors that no fault explains, leases that were left.
+    pub complaints: Vec<String>,
+    /// Panics, bad ends, and clients that did not end.
+    pub crashes: Vec<String>,
+    /// The identities of clients that ended in order, and so must have left nothing.
+    pub tidy: HashSet<String>,
+}
+
+impl<'a> Fleet<'a> {
+    pub fn start(server: &'a RedisServer, dir: &Path, seed: Seed) -> Self {
+        let mut fleet = Self {
+            server,
+            slots: Vec::new(),
+            dir: dir.to_owned(),
+            seed: seed.to_string().parse().unwrap(),
+            numbers: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            said: Mutex::default(),
+        };
+        for number in 0..SLOTS {
+            let proxy = Proxy::start(server.addr());
+            let blocking = number % BLOCKING_EVERY == BLOCKING_EVERY - 1;
+            let running = fleet.spawn(&proxy, blocking);
+            fleet.slots.push(Slot {
+                proxy,
+                blocking,
+                running: Mutex::new(running),
+            });
+        }
+        fleet
+    }
+
+    /// Puts a new process in the place of one that was killed.
+    pub fn replace(&self, slot: &Slot, running: &mut Running) {
+        self.hear(running);
+        self.bury(running);
+        *running = self.spawn(&slot.proxy, slot.blocking);
+    }
+
+    pub fn count_fault(&self) {
+        self.faults.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+
+    /// How many operations clients have told of so far.
+    pub fn operations(&self) -> u64 {
+        let mut operations = 0;
+        for slot in &self.slots {
+            // One that is just being paused or killed is counted the next time.
+            if let Ok(mut running) = slot.running.try_lock() {
+                self.hear(&mut running);
+                operations += running.counts.values().sum::<u64>();
+            }
+        }
+        operations + lock(&self.said).counts.values().sum::<u64>()
+    }
+
+    /// Lets all clients come to their end.
+    pub fn finish(self) -> Finished {
+        let mut finished = Finished::default();
+        for slot in &self.slots {
+            slot.running().process.send_line("finish");
+        }
+        for slot in &self.slots {
+            let mut running = slot.running();
+            let ended = running.process.wait(FINISH_LIMIT);
+            self.hear(&mut running);
+            let number = running.number;
+            match ended {
+                Some(status) if status.success() => finished.tidy.extend(running.id.clone()),
+                Some(status) => {
+                    let crash = format!("client {number} ended with {status}");
+                    finished.crashes.push(crash);
+                }
+                None => {
+                    let crash = format!("client {number} hung for {FINISH_LIMIT:?}");
+                    finished.crashes.push(crash);
+                }
+            }
+            self.bury(&running);
+        }
+        let said = self.said.into_inner().unwrap();
+        finished.clients = self.numbers.into_inner();
+        finished.operations = said.counts;
+        let (crashes, complaints) = said
+            .complaints
+            .into_iter()
+            .partition::<Vec<_>, _>(|complaint| complaint.contains("panicked"));
+        finished.crashes.extend(crashes);
+        finished.complaints = complaints;
+        finished
+    }
+
+    fn spawn(&self, proxy: &Proxy, blocking: bool) -> Running {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let order = Order {
+            number,
+            url: proxy.url(),
+            dir: self.dir.clone(),
+            seed: self.seed,
+            blocking,
+        };
+        Running {
+            number,
+            process: ClientProcess::spawn(&order.command()),
+            counts: BTreeMap::new(),
+            id: None,
+        }
+    }
+
+    /// Takes in what a process has said since.
+    fn hear(&self, running: &mut Running) {
+        while let Some(line) = running.process.read_line(Duration::ZERO) {
+            match line.split_once(' ') {
+                Some(("counts", counts)) => running.counts = parse_counts(counts),
+                Some(("id", id)) => running.id = Some(id.to_owned()),
+                _ => {
+                    let complaint = format!("client {}: {line}", running.number);
+                    lock(&self.said).complaints.push(complaint);
+                }
+            }
+        }
+    }
+
+    /// Adds what a process has done and said to what all did.
+    fn bury(&self, running: &Running) {
+        let mut said = lock(&self.said);
+        for (kind, count) in &running.counts {
+            *said.counts.entry(kind.clone()).or_default() += count;
+        }
+        let stderr = running.process.stderr();
+        if !stderr.is_empty() {
+            let complaint = format!("client {} on stderr: {stderr}", running.number);
+            said.complaints.push(complaint);
+        }
+    }
+}
+
+impl Slot {
+    pub fn running(&self) -> MutexGuard<'_, Running> {
+        lock(&self.running)
+    }
+}
+
+fn parse_counts(text: &str) -> BTreeMap<String, u64> {
+    let counts = text.split(';').filter_map(|count| count.split_once('='));
+    counts
+        .filter_map(|(kind, count)| Some((kind.to_owned(), count.parse().ok()?)))
+        .collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,151 @@
+//! What is looked at when all is healed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::{ErrorKind, Tenure};
+use tenure_testkit::check::{self, Violation};
+use tenure_testkit::history::{Outcome, until_ns};
+use tenure_testkit::{Access, History, Recorder, RedisServer, RespClient};
+
+use crate::client::{COLD, COLD_COUNT, HOT, LONG};
+use crate::fleet::Finished;
+
+/// The number of the client that looks whether every lock can be had.
+const JUDGE: u64 = 999_999;
+/// After healing every lock can be had within the longest lease and a second. The longest is the
+/// offer of two seconds that a waiter may have got just before it was killed.
+const LIVE_LIMIT: Duration = Duration::from_secs(2 + 1);
+/// How much later than the next grant a holder may notice its loss: two cores shared by all.
+const NOTICE_TOLERANCE: Duration = Duration::from_millis(250);
+
+/// What one checker found.
+pub struct Verdict {
+    pub check: &'static str,
+    pub violations: Vec<Violation>,
+    /// Whether it must hold in a phase that loses data or steps the clock.
+    pub always: bool,
+}
+
+/// Leases and places in queues of clients that ended in order: those must have left nothing.
+pub fn leftovers(server: &RedisServer, finished: &Finished) -> Vec<Violation> {
+    let mut client = server.client();
+    let is_gone = |owner: &str| {
+        let owner = owner
+            .strip_prefix("tenure:")
+            .and_then(|rest| rest.split(':').next());
+        !owner.is_some_and(|owner| finished.tidy.contains(owner))
+    };
+    let holder = |client: &mut RespClient, key: &str| {
+        let lock = key == HOT || key.starts_with(COLD) || key.starts_with(LONG);
+        let reply = lock.then(|| client.command(&["GET", key]))?;
+        (!reply.is_nil()).then(|| reply.text().to_owned())
+    };
+    let mut violations = check::orphans(&mut client, "*", holder, is_gone);
+    let waiter = |client: &mut RespClient, key: &str| {
+        let waiters = client.command(&["ZRANGE", key, "0", "-1"]);
+        let tidy = waiters
+            .array()
+            .iter()
+            .find(|waiter| !is_gone(waiter.text()));
+        tidy.map(|waiter| waiter.text().to_owned())
+    };
+    violations.extend(check::orphans(
+        &mut client,
+        "tenure:queue:*",
+        waiter,
+        is_gone,
+    ));
+    violations
+}
+
+/// Keys that would stay for ever.
+pub fn immortals(server: &RedisServer) -> Vec<Violation> {
+    check::immortal_keys(&mut server.client(), "*", |_| false)
+}
+
+/// Takes and releases every lock once, and writes that down.
+pub fn take_every_lock(server: &RedisServer, dir: &Path) {
+    let recorder = Arc::new(Recorder::create(dir, JUDGE));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let tenure = Tenure::connect(server.url()).await.unwrap();
+        let names = (0..COLD_COUNT).map(|number| format!("{COLD}{number}"));
+        let tasks: Vec<_> = names
+            .chain([HOT.to_owned()])
+            .map(|name| tokio::spawn(take(tenure.clone(), name, Arc::clone(&recorder))))
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        tenure.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+async fn take(tenure: Tenure, name: String, recorder: Arc<Recorder>) {
+    let call = recorder.acquire(0, &name);
+    match tenure.lock(&name).acquire_within(LIVE_LIMIT * 2).await {
+        Ok(guard) => {
+            let until = until_ns(|| guard.remaining());
+            let hold = call.granted(Some(guard.fence().get()), until);
+            let call = recorder.release(0, &name, hold, until);
+            let _ = guard.release().await;
+            call.end(Outcome::Released);
+        }
+        Err(error) if error.kind() == ErrorKind::Busy => call.end(Outcome::Busy),
+        Err(_) => call.end(Outcome::Failed),
+    }
+}
+
+pub fn verdicts(
+    history: &History,
+    journal: &[Access],
+    healed_ns: u64,
+    leftovers: Vec<Violation>,
+    finished: &Finished,
+) -> Vec<Verdict> {
+    let verdict = |check, always, violations| Verdict {
+        check,
+        violations,
+        always,
+    };
+    // A long lease of a client that was killed goes on for longer than anybody would wait here.
+    let short = history
+        .events
+        .iter()
+        .filter(|event| !event.lock.starts_with(LONG));
+    let short = History::new(short.cloned().collect(), Vec::new());
+    let mut liveness = check::liveness(&short, healed_ns, LIVE_LIMIT);
+    liveness.extend(leftovers);
+    vec![
+        verdict("C1 held once", false, check::exclusion(history)),
+        verdict("C2 fences grow", true, check::fences(history)),
+        verdict("C3 resource whole", true, check::resource(journal)),
+        verdict("C5 free after healing", true, liveness),
+        verdict(
+            "C6 loss noticed",
+            false,
+            check::loss(history, NOTICE_TOLERANCE),
+        ),
+        verdict(
+            "clients unharmed",
+            true,
+            as_violations("crash", &finished.crashes),
+        ),
+        verdict(
+            "calls in time and reason",
+            true,
+            as_violations("complaint", &finished.complaints),
+        ),
+    ]
+}
+
+fn as_violations(rule: &'static str, lines: &[String]) -> Vec<Violation> {
+    let violation = |line: &String| Violation {
+        rule,
+        subject: "client".into(),
+        evidence: vec![line.clone()],
+    };
+    lines.iter().map(violation).collect()
+}

@@ -1,0 +1,144 @@
+//! The server.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use tenure_testkit::history::{Outcome, now_ns};
+use tenure_testkit::{ClientKind, ClockShim, Recorder, RespClient, eventually};
+
+use super::{Kind, Lane, random_time};
+use crate::client::{COLD, COLD_COUNT, HOT};
+
+const NOTICE_LIMIT: Duration = Duration::from_millis(500);
+/// The numbers of foreign clients begin here.
+const FOREIGN: u64 = 1_000_000;
+const COMPARE_AND_DELETE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+impl Lane<'_> {
+    pub(super) fn on_server(&self, kind: Kind, rng: &mut StdRng) -> bool {
+        let server = self.fleet.server;
+        match kind {
+            Kind::PauseServer => self.while_clients_send(|| {
+                server.pause();
+                thread::sleep(random_time(rng));
+                server.resume();
+            }),
+            Kind::KillServer => self.while_clients_send(|| {
+                server.kill();
+                thread::sleep(random_time(rng) / 4);
+                server.restart();
+            }),
+            Kind::RestartEmpty => self.while_clients_send(|| server.restart_empty()),
+            Kind::BusyScript => self.while_clients_send(|| {
+                let script = server.busy_script(rng.random_range(80..400));
+                script.wait();
+            }),
+            Kind::OutOfMemory => {
+                let before = self.oom_count();
+                server.fill_memory();
+                thread::sleep(random_time(rng) / 2);
+                server.free_memory();
+                self.oom_count() > before
+            }
+            Kind::ScriptFlush => {
+                server.script_flush();
+                eventually(NOTICE_LIMIT, || server.stat("number_of_cached_scripts") > 0)
+            }
+            Kind::KillConnections => server.kill_clients(ClientKind::Normal) > 0,
+            Kind::KillSubscribers => server.kill_clients(ClientKind::Pubsub) > 0,
+            Kind::ForeignHolder => self.hold_as_a_stranger(rng),
+            Kind::FlushAll => {
+                let mut client = server.client();
+                let keys = client.command(&["DBSIZE"]).int();
+                client.command(&["FLUSHALL"]);
+                keys > 0
+            }
+            Kind::DeleteLock => deleted(&mut server.client(), HOT),
+            Kind::DeleteFence => deleted(&mut server.client(), &format!("tenure:fence:{{{HOT}}}")),
+            Kind::ClockForward => self.turn_clock(ClockShim::step_forward, rng),
+            Kind::ClockBack => self.turn_clock(ClockShim::step_back, rng),
+            other => unreachable!("`{}` is not done to the server", other.name()),
+        }
+    }
+
+    /// Whether clients sent something while it happened: then they noticed.
+    fn while_clients_send(&self, strike: impl FnOnce()) -> bool {
+        let before = self.requests();
+        strike();
+        self.requests() > before
+    }
+
+    fn requests(&self) -> u64 {
+        let slots = self.fleet.slots.iter();
+        slots.map(|slot| slot.proxy.counts().request_chunks).sum()
+    }
+
+    fn oom_count(&self) -> u64 {
+        let info = self.fleet.server.client().command(&["INFO", "errorstats"]);
+        let line = info
+            .text()
+            .lines()
+            .find_map(|line| line.strip_prefix("errorstat_OOM:count="));
+        line.map_or(0, |count| count.parse().unwrap())
+    }
+
+    fn turn_clock(&self, turn: impl FnOnce(&ClockShim, Duration), rng: &mut StdRng) -> bool {
+        let clock = self.clock.expect("this phase has a clock");
+        let seconds = [0.1, 0.5, 5.0, 600.0][rng.random_range(0..4)];
+        turn(clock, Duration::from_secs_f64(seconds));
+        // Somebody asks the server within that time.
+        self.while_clients_send(|| thread::sleep(random_time(rng)))
+    }
+
+    /// Takes a lock as any other library does, by `SET NX PX`, and leaves it properly or not.
+    fn hold_as_a_stranger(&self, rng: &mut StdRng) -> bool {
+        let client = FOREIGN + rng.random_range(0..1_000_000_000);
+        let recorder = Recorder::create(self.dir, client);
+        let ttl_ms = rng.random_range(100..400);
+        let hot = rng.random_bool(0.5);
+        let name = if hot {
+            HOT.to_owned()
+        } else {
+            format!("{COLD}{}", rng.random_range(0..COLD_COUNT))
+        };
+        let (token, ttl) = (format!("stranger-{client}"), ttl_ms.to_string());
+        let mut connection = self.fleet.server.client();
+        let end = Instant::now() + Duration::from_millis(400);
+        while Instant::now() < end {
+            let call = recorder.acquire(self.number, &name);
+            let sent_ns = now_ns();
+            let reply = connection.command(&["SET", &name, &token, "NX", "PX", &ttl]);
+            if reply.is_nil() {
+                call.end(Outcome::Busy);
+                continue;
+            }
+            // Two milliseconds for the rounding of both sides.
+            let until_ns = sent_ns + (ttl_ms - 2) * 1_000_000;
+            let hold = call.granted(None, until_ns);
+            let held_ms = rng.random_range(0..ttl_ms * 2);
+            thread::sleep(Duration::from_millis(held_ms.min(ttl_ms)));
+            if held_ms < ttl_ms {
+                let call = recorder.release(self.number, &name, hold, until_ns);
+                connection.command(&["EVAL", COMPARE_AND_DELETE, "1", &name, &token]);
+                call.end(Outcome::Released);
+            } else {
+                recorder.lost(self.number, &name, hold);
+            }
+            return true;
+        }
+        false
+    }
+}
+
+fn deleted(client: &mut RespClient, key: &str) -> bool {
+    let end = Instant::now() + NOTICE_LIMIT;
+    while Instant::now() < end {
+        if client.command(&["DEL", key]).int() == 1 {
+            return true;
+        }
+    }
+    false
+}
