@@ -1,6 +1,7 @@
 //! Waiting for a turn.
 
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Instant;
 
 use tenure::ErrorKind;
@@ -39,12 +40,12 @@ async fn waiters_of_one_process_are_served_in_order(stage: Stage) {
     let mut waiters = Vec::new();
     for number in 0..20 {
         let (a, order) = (a.clone(), Arc::clone(&order));
-        waiters.push(tokio::spawn(async move {
+        let turn = async move {
             let guard = a.lock("n").acquire().await.unwrap();
             order.lock().await.push(number);
             guard.release().await.unwrap();
-        }));
-        tokio::time::sleep(ms(5)).await;
+        };
+        waiters.push(tokio::spawn(begun(turn)));
     }
     first.release().await.unwrap();
     for waiter in waiters {
@@ -169,4 +170,12 @@ async fn limits_hold_also_behind_the_head_of_the_line(stage: Stage) {
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
     head.abort();
+}
+
+/// A future that has been polled once, so that it stands in the line already.
+fn begun<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
+    let mut future = Box::pin(future);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    future
 }
