@@ -6,7 +6,6 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join;
 use tenure::{ErrorKind, LostReason, Released, Tenure, blocking};
 use tokio::runtime::Builder;
 
@@ -57,7 +56,7 @@ async fn everything(url: String) {
     assert_eq!(busy.kind(), ErrorKind::Busy);
 
     let wanted = b.lock("n");
-    let (released, next) = join(guard.release(), wanted.acquire()).await;
+    let (released, next) = tokio::join!(guard.release(), wanted.acquire());
     assert_eq!(released.unwrap(), Released::WasHeld);
     next.unwrap().release().await.unwrap();
 
