@@ -25,7 +25,7 @@ async fn h09_blocked_renewals_are_told_at_the_deadline() {
         let guard = b.lock("n").acquire().await.unwrap();
         (guard, Instant::now())
     });
-    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert_eq!(lost_soon(&guard).await, LostReason::Expired);
     let lost_at = Instant::now();
     assert!(lost_at >= deadline, "{:?} early", deadline - lost_at);
     assert!(
@@ -51,7 +51,7 @@ async fn h09_a_holder_is_suspect_before_it_is_lost() {
     wire.proxy.refuse();
     let suspected = eventually(SOON, || guard.standing() == Standing::Suspect);
     assert!(suspected, "nothing was said of failing renewals");
-    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert_eq!(lost_soon(&guard).await, LostReason::Expired);
     assert_eq!(guard.standing(), Standing::Lost);
     assert!(a.stats().renewals_failed > 0);
 }
@@ -181,7 +181,7 @@ async fn h13_a_server_clock_set_forward_is_told_to_the_holder() {
         let taken = b.lock(guard.name().as_str()).try_acquire().await.unwrap();
         let taken = taken.expect("every lease has ended at once");
         assert!(taken.fence() > guard.fence());
-        let reason = guard.lost().await;
+        let reason = lost_soon(guard).await;
         assert!(matches!(reason, LostReason::Gone | LostReason::Taken));
         assert!(!guard.is_valid());
         assert!(taken.is_valid());
@@ -225,7 +225,7 @@ async fn h14_a_server_clock_set_back_keeps_holders_and_prolongs_nothing_but_the_
     let fixed = a.lock("fixed").fixed(ms(600)).acquire().await.unwrap();
     clock.step_back(HOUR);
     assert!(wire.left("fixed") > HOUR / 2, "so the server sees it");
-    assert_eq!(fixed.lost().await, LostReason::Expired);
+    assert_eq!(lost_soon(&fixed).await, LostReason::Expired);
     // Renewals have put the end right again.
     assert!(renewed.is_valid());
     assert!(wire.left("renewed") <= ms(600));
@@ -287,7 +287,7 @@ async fn h17_after_a_suspend_the_guard_is_invalid_at_once() {
     clock.advance(ms(30_000));
     assert!(!guard.is_valid());
     assert_eq!(guard.remaining(), Duration::ZERO);
-    guard.lost().await;
+    lost_soon(&guard).await;
     assert_eq!(guard.standing(), Standing::Lost);
 }
 
@@ -427,6 +427,12 @@ fn h20_a_renewal_with_a_wrong_ttl_changes_nothing() {
         let left = wire.left("n");
         assert!(left > ms(30_000) && left <= ms(60_000), "ttl `{ttl}`");
     }
+}
+
+/// Why the lock was lost; a holder that is never told fails the test instead of hanging it.
+async fn lost_soon(guard: &Guard) -> LostReason {
+    let lost = tokio::time::timeout(ms(5_000), guard.lost()).await;
+    lost.expect("the holder was not told")
 }
 
 fn granted(answer: &str) -> u64 {
