@@ -123,18 +123,12 @@ async fn check_asking(fault: Fault) {
 }
 
 #[tokio::test]
-async fn asking_a_server_that_was_killed() {
-    check_asking(Fault::Killed).await;
-}
-
-#[tokio::test]
-async fn asking_a_server_that_is_paused() {
-    check_asking(Fault::Paused).await;
-}
-
-#[tokio::test]
-async fn asking_through_a_black_hole() {
-    check_asking(Fault::BlackHole).await;
+async fn asking_a_server_that_is_gone() {
+    tokio::join!(
+        check_asking(Fault::Killed),
+        check_asking(Fault::Paused),
+        check_asking(Fault::BlackHole),
+    );
 }
 
 /// Nobody behind the head has to find out again what the head has found out.
@@ -200,18 +194,12 @@ async fn check_waiting(fault: Fault) {
 }
 
 #[tokio::test]
-async fn waiting_at_a_server_that_was_killed() {
-    check_waiting(Fault::Killed).await;
-}
-
-#[tokio::test]
-async fn waiting_at_a_server_that_is_paused() {
-    check_waiting(Fault::Paused).await;
-}
-
-#[tokio::test]
-async fn waiting_behind_a_black_hole() {
-    check_waiting(Fault::BlackHole).await;
+async fn waiting_at_a_server_that_goes_away() {
+    tokio::join!(
+        check_waiting(Fault::Killed),
+        check_waiting(Fault::Paused),
+        check_waiting(Fault::BlackHole),
+    );
 }
 
 /// Waiters outlast a restart that is shorter than their patience.
@@ -264,18 +252,12 @@ async fn check_holding(fault: Fault) {
 }
 
 #[tokio::test]
-async fn holding_at_a_server_that_was_killed() {
-    check_holding(Fault::Killed).await;
-}
-
-#[tokio::test]
-async fn holding_at_a_server_that_is_paused() {
-    check_holding(Fault::Paused).await;
-}
-
-#[tokio::test]
-async fn holding_behind_a_black_hole() {
-    check_holding(Fault::BlackHole).await;
+async fn holding_at_a_server_that_goes_away() {
+    tokio::join!(
+        check_holding(Fault::Killed),
+        check_holding(Fault::Paused),
+        check_holding(Fault::BlackHole),
+    );
 }
 
 /// All data are lost with the server. The holder is told, and fences still grow.
