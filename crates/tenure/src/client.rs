@@ -22,7 +22,7 @@ use crate::stats::{Stats, StatsSnapshot};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::{Failure, Held, Renewed, Store};
-use crate::url::Target;
+use crate::url::{self, Target};
 
 /// How long to wait before connecting again to a server that could not be reached.
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
@@ -37,7 +37,7 @@ pub struct Tenure {
 }
 
 /// The settings of a client, before it connects.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct Builder {
     url: String,
@@ -212,6 +212,17 @@ impl Builder {
         };
         let client = engine.run(connecting).await??;
         Ok(Tenure { client })
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("url", &url::masked_url(&self.url))
+            .field("settings", &self.settings)
+            .field("clock", &self.clock)
+            .finish()
     }
 }
 

@@ -323,13 +323,17 @@ async fn try_once(
     let core = &client.core;
     let mut acquisition = Acquisition::new(core, wish);
     let limit: Moment = core.clock.now() + core.settings.unreachable_after;
+    // What the server itself said last: it tells more than its silence when time is up.
+    let mut said = None;
     let result = loop {
         match acquisition.attempt(core, false, limit).await {
             Ok(Outcome::Granted(granted)) => return Ok(Some(granted)),
             Ok(Outcome::Busy(_)) => break Ok(None),
             Err(failure) if failure.transient && core.clock.now() + TRY_PAUSE < limit => {
                 core.clock.sleep_until(core.clock.now() + TRY_PAUSE).await;
+                said = failure.landing.is_none().then_some(failure.error).or(said);
             }
+            Err(failure) if failure.landing.is_some() => break Err(said.unwrap_or(failure.error)),
             Err(failure) => break Err(failure.error),
         }
     };

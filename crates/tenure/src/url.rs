@@ -94,7 +94,11 @@ impl Target {
         let wrong = |cause: String| {
             Error::new(
                 ErrorKind::InvalidUrl,
-                format!("cannot read `{}` as a URL: {cause}", masked_url(url)),
+                format!(
+                    "cannot read `{}` as a URL: {}",
+                    masked_url(url),
+                    discreet(&cause, url)
+                ),
             )
         };
         parse(url.trim()).map_err(wrong)
@@ -121,6 +125,33 @@ pub fn masked_url(url: &str) -> String {
     };
     let query: Vec<String> = query.split('&').map(masked_parameter).collect();
     format!("{scheme}{path}?{}", query.join("&"))
+}
+
+/// `cause` without quotes that the masked URL does not show: a password that nobody encoded tears
+/// the URL apart, and any part of it may be a piece of the password.
+fn discreet(cause: &str, url: &str) -> String {
+    const HINT: &str = "if a password holds `/`, `?`, `#` or `@`, write `%2F`, `%3F`, `%23`, `%40`";
+    let masked = masked_url(url);
+    if url.contains('`') && masked != url {
+        return HINT.to_owned();
+    }
+    let is_secret = |quote: &str| url.contains(quote) && !masked.contains(quote);
+    let parts = cause.split('`').enumerate();
+    let shown: Vec<&str> = parts
+        .map(|(at, part)| {
+            if at % 2 == 1 && is_secret(part) {
+                "***"
+            } else {
+                part
+            }
+        })
+        .collect();
+    let shown = shown.join("`");
+    if shown == cause {
+        shown
+    } else {
+        format!("{shown}; {HINT}")
+    }
 }
 
 fn masked_parameter(parameter: &str) -> String {

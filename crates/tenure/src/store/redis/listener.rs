@@ -186,7 +186,14 @@ async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Pu
                 listener.on_push(push);
                 false
             }
-            Err(_) => hears_all.is_some() && !answers(&listener).await,
+            Err(_) => {
+                let silent = hears_all.is_some() && !answers(&listener).await;
+                if silent {
+                    // It may not come back soon, and nobody else has noticed.
+                    listener.tell(Event::Missed);
+                }
+                silent
+            }
         };
         let present = listener.link.live().map(|connection| connection.id);
         let replaced = hears_all.is_some() && present != hears_all;

@@ -30,7 +30,7 @@ if clock[1] * 1000000 + clock[2] > latest then
 end
 local last, trouble = last_fence(KEYS[2])
 if not last then
-  return redis.error_reply('ERR tenure: ' .. trouble)
+  return redis.error_reply(trouble)
 end
 
 local fence

@@ -8,6 +8,9 @@
 
 local found = redis.pcall('GET', KEYS[1])
 if type(found) == 'table' then
+  if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then
+    return found
+  end
   return {'type', redis.call('TYPE', KEYS[1]).ok}
 end
 if not found then

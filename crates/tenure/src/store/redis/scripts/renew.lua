@@ -15,6 +15,9 @@ end
 
 local found = redis.pcall('GET', KEYS[1])
 if type(found) == 'table' then
+  if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then
+    return found -- a right that is missing does not mean that the lease is
+  end
   found = false
 end
 if found ~= ARGV[1] then

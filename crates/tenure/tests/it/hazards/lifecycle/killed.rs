@@ -11,7 +11,8 @@ use crate::stage::ms;
 const URL: &str = "TENURE_TEST_HOLD_AT";
 const NAMES: &str = "TENURE_TEST_HOLD_NAMES";
 const TTL: Duration = ms(1_500);
-const LOCKS: usize = 50;
+const HOLDERS: usize = 2;
+const LOCKS: usize = 100;
 
 /// The program of a holder: takes all locks, says their fences, and waits to be killed. Does
 /// nothing unless started by the tests below.
@@ -41,9 +42,9 @@ fn start_holder(server: &RedisServer, names: &[String]) -> ClientProcess {
     ClientProcess::spawn(&command)
 }
 
-fn read_fences(holder: &ClientProcess, count: usize) -> Vec<(String, Fence)> {
+fn read_fences(holder: &ClientProcess) -> Vec<(String, Fence)> {
     let mut fences = Vec::new();
-    while fences.len() < count {
+    while fences.len() < LOCKS {
         let line = holder.expect_line(ms(20_000));
         if let Some(held) = line.strip_prefix("held ") {
             let (name, fence) = held.split_once(' ').unwrap();
@@ -57,24 +58,30 @@ fn read_fences(holder: &ClientProcess, count: usize) -> Vec<(String, Fence)> {
 async fn h40_locks_of_a_killed_process_are_granted_when_their_leases_end() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
-    for round in 0..2 {
-        let names: Vec<String> = (0..LOCKS).map(|i| format!("{round}-{i}")).collect();
-        let holder = start_holder(&server, &names);
-        let held = read_fences(&holder, LOCKS);
-        let waiting: Vec<_> = held
-            .into_iter()
-            .map(|(name, fence)| tokio::spawn(succeed(tenure.clone(), name, fence)))
-            .collect();
-        // Longer than the ttl: while it lives, it renews and nobody else gets a lock.
-        tokio::time::sleep(TTL + ms(300)).await;
-        assert_eq!(tenure.stats().acquired, round * LOCKS as u64);
+    let names = |holder| {
+        (0..LOCKS)
+            .map(move |i| format!("{holder}-{i}"))
+            .collect::<Vec<_>>()
+    };
+    let holders: Vec<ClientProcess> = (0..HOLDERS)
+        .map(|holder| start_holder(&server, &names(holder)))
+        .collect();
+    let held: Vec<_> = holders.iter().flat_map(read_fences).collect();
+    let waiting: Vec<_> = held
+        .into_iter()
+        .map(|(name, fence)| tokio::spawn(succeed(tenure.clone(), name, fence)))
+        .collect();
+    // Longer than the ttl: while they live they renew, and nobody else gets a lock.
+    tokio::time::sleep(TTL + ms(300)).await;
+    assert_eq!(tenure.stats().acquired, 0);
+    for holder in holders {
         holder.kill();
-        let killed = Instant::now();
-        for waiting in waiting {
-            let granted = waiting.await.unwrap();
-            let waited = granted - killed;
-            assert!(waited < TTL + ms(1_000), "waited {waited:?}");
-        }
+    }
+    let killed = Instant::now();
+    for waiting in waiting {
+        let granted = waiting.await.unwrap();
+        let waited = granted - killed;
+        assert!(waited < TTL + ms(1_000), "waited {waited:?}");
     }
 }
 

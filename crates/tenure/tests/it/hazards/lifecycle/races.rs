@@ -19,8 +19,7 @@ async fn race(tenure: Tenure, racer: u64) {
     for round in 0..ROUNDS {
         let asked = Instant::now();
         let guard = tenure.lock(&name).ttl(ttl).acquire().await.unwrap();
-        let tick = (ttl / 3).saturating_sub(ms(1))
-            + Duration::from_micros((racer + round * RACERS) % 100 * 20);
+        let tick = ms(49) + Duration::from_micros((racer + round * RACERS) % 100 * 20);
         tokio::time::sleep(tick.saturating_sub(asked.elapsed())).await;
         let released = guard.release().await.unwrap();
         assert_eq!(released, Released::WasHeld, "{name}, round {round}");
