@@ -39,10 +39,10 @@ executors! {
     tokio_multi_thread = |work| run_on(two_threads().enable_all(), work);
     tokio_current_thread_without_time_and_io = |work| run_on(&mut one_thread(), work);
     tokio_multi_thread_without_time_and_io = |work| run_on(&mut two_threads(), work);
-    smol_block_on = |work| smol::block_on(work);
+    smol_block_on = smol::block_on;
     smol_tasks = |work| smol::block_on(async { smol::spawn(work).await });
-    own_block_on = |work| blocking::block_on(work);
-    without_wakers = |work| poll_again_and_again(work);
+    own_block_on = blocking::block_on;
+    without_wakers = poll_again_and_again;
 }
 
 /// Whatever a caller can wait for.
@@ -111,7 +111,7 @@ fn blocking_works_in_spawn_blocking() {
         runtime.block_on(async {
             tokio::task::spawn_blocking(move || block(&url))
                 .await
-                .unwrap()
+                .unwrap();
         });
     }
 }

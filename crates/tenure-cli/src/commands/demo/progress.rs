@@ -63,9 +63,9 @@ impl Progress {
     fn show(&self, done: u64) {
         let line = progress_line(done, self.total, self.begun.elapsed());
         if self.is_terminal {
-            draw(&format!("\r\x1b[2K{line}"))
+            draw(&format!("\r\x1b[2K{line}"));
         } else {
-            output::complain(line)
+            output::complain(line);
         }
     }
 }
