@@ -2,13 +2,14 @@
 -- release.lua: end a lease if it is still this one, and offer the lock to the next waiter.
 --
 -- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
--- ARGV  1 lease id   2 ms for which the next waiter may take up the offer
+-- ARGV  1 lease id   2 ms for which the next waiter may take up the offer, at most
 --       3 ttl of the fence counter in ms   4 channel that wakes waiters
 -- Reply {1}             it was held and is released
 --       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up
 --
 -- An offer is the lock itself, held by the waiter's lease for a short time: the waiter takes it up
--- by acquire.lua. So nobody can slip in between, and a waiter that died costs only the offer.
+-- by acquire.lua. So nobody can slip in between, and a waiter that died costs only the offer. That
+-- lasts no longer than the waiter's own lease would: its ttl is the last part of its id.
 --@include mint.lua
 
 local found = redis.pcall('GET', KEYS[1])
@@ -31,7 +32,10 @@ if not last then
 end
 
 redis.call('SET', KEYS[2], next_fence(last, redis.call('TIME')), 'PX', ARGV[3])
-redis.call('SET', KEYS[1], waiter, 'PX', ARGV[2])
+local longest = tonumber(ARGV[2])
+local waiter_ttl = tonumber(waiter:match(':(%d+)$')) or longest
+local offer = math.max(1, math.min(waiter_ttl, longest))
+redis.call('SET', KEYS[1], waiter, 'PX', string.format('%.0f', offer))
 -- A channel that this user may not publish to delays the waiter, it must not fail the release.
 redis.pcall('PUBLISH', ARGV[4], waiter)
 return {1}
