@@ -95,7 +95,8 @@ pub(crate) async fn cancel(core: &Core, lease: &Held, landing: Landing) {
     while core.clock.now() < give_up_at {
         let pause = match core.store.cancel(lease, landing, give_up_at).await {
             Ok(None) => return,
-            Ok(Some(early)) => early + Duration::from_millis(1),
+            // Not longer than that: a server whose clock was set back would say hours.
+            Ok(Some(early)) => (early + Duration::from_millis(1)).min(PAUSE_MAX),
             Err(_) => PAUSE_MAX / 5,
         };
         core.clock.sleep_until(core.clock.now() + pause).await;

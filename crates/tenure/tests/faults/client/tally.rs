@@ -30,6 +30,7 @@ kinds! {
     Adopt = "adopt",
     Release = "release",
     Drop = "drop",
+    Shutdown = "shutdown",
 }
 
 pub struct Tally {
