@@ -11,7 +11,7 @@ use crate::nemesis::{self, Kind};
 use crate::report::Outcome;
 
 /// Long enough for 100 000 lock operations and 100 faults on two cores.
-const SECONDS_DEFAULT: u64 = 100;
+pub const SECONDS_DEFAULT: u64 = 100;
 /// How often a line tells how far the run is.
 const PROGRESS: Duration = Duration::from_secs(5);
 
