@@ -22,7 +22,7 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
-use crate::store::{Busy, Failure, OFFER};
+use crate::store::{Busy, Failure, offer_to};
 
 /// How often to look at a lock whose holder is not Tenure's, and so may release it in silence.
 const LOOK_AT_FOREIGN: Duration = Duration::from_secs(1);
@@ -175,8 +175,8 @@ enum Messages {
 struct News {
     /// There is reason to ask again.
     ask: bool,
-    /// The lock was offered to someone else.
-    offered_to_other: bool,
+    /// The lock was offered to someone else, for this long.
+    offered_to_other: Option<Duration>,
 }
 
 /// The holder whom the line waits for.
@@ -417,9 +417,9 @@ impl Line {
     async fn sleep(&mut self, waiter: &mut Waiter) {
         let mut look_at = self.next_look();
         loop {
-            if std::mem::take(&mut self.news.offered_to_other) {
+            if let Some(offer) = self.news.offered_to_other.take() {
                 // Should that one have died, nobody else will tell us.
-                look_at = look_at.min(self.now() + OFFER + jitter(OFFER / 10));
+                look_at = look_at.min(self.now() + offer + jitter(offer / 10));
             }
             let now = self.now();
             let too_late = waiter.limit.is_some_and(|limit| now >= limit);
@@ -541,7 +541,7 @@ impl Line {
                     self.core.stats.woken_by_message();
                     self.news.ask = true;
                 } else {
-                    self.news.offered_to_other = true;
+                    self.news.offered_to_other = Some(offer_to(&to));
                 }
             }
             Message::Share(owner) => {

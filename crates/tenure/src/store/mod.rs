@@ -18,9 +18,15 @@ mod conformance;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
-/// How long a released lock is kept for the waiter whose turn it is. Long enough for a slow
-/// process to take it up, short enough that a dead one costs little.
+/// How long a released lock is kept at most for the waiter whose turn it is. Long enough for a
+/// slow process to take it up, short enough that a dead one costs little.
 pub(crate) const OFFER: Duration = Duration::from_secs(2);
+
+/// How long a released lock is kept for this waiter: no longer than its own lease would last, so
+/// that one that dies while it waits costs no more than one that dies while it holds.
+pub(crate) fn offer_to(waiter: &LeaseId) -> Duration {
+    waiter.ttl().map_or(OFFER, |ttl| ttl.min(OFFER))
+}
 /// How long a fence counter outlives its last grant. Fences go on growing by the clock when it is
 /// gone; this bounds how many unused names pile up.
 pub(crate) const FENCE_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);

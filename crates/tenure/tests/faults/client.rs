@@ -37,6 +37,8 @@ const TTL_MIN_MS: u64 = 150;
 pub const TTL_MAX_MS: u64 = 600;
 /// How long a client that ends may take to give back what it holds.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
+/// How long that takes when all is healed: an attempt may still be under way for a second.
+const SHUTDOWN_USUAL: Duration = Duration::from_secs(2);
 /// How often a client tells what it has done; what it did since is lost when it is killed.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 

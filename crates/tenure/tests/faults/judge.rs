@@ -9,14 +9,13 @@ use tenure_testkit::check::{self, Violation};
 use tenure_testkit::history::{Outcome, until_ns};
 use tenure_testkit::{Access, History, Recorder, RedisServer, RespClient};
 
-use crate::client::{COLD, COLD_COUNT, HOT, LONG};
+use crate::client::{COLD, COLD_COUNT, HOT, LONG, TTL_MAX_MS};
 use crate::fleet::Finished;
 
 /// The number of the client that looks whether every lock can be had.
 const JUDGE: u64 = 999_999;
-/// After healing every lock can be had within the longest lease and a second. The longest is the
-/// offer of two seconds that a waiter may have got just before it was killed.
-const LIVE_LIMIT: Duration = Duration::from_secs(2 + 1);
+/// After healing every lock can be had within the longest lease and a second.
+const LIVE_LIMIT: Duration = Duration::from_millis(TTL_MAX_MS + 1_000);
 /// How much later than the next grant a holder may notice its loss: two cores shared by all.
 const NOTICE_TOLERANCE: Duration = Duration::from_millis(250);
 

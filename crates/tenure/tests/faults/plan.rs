@@ -11,7 +11,7 @@ use crate::nemesis::{self, Kind};
 use crate::report::Outcome;
 
 /// Long enough for 100 000 lock operations and 100 faults on two cores.
-const SECONDS_DEFAULT: u64 = 100;
+pub const SECONDS_DEFAULT: u64 = 100;
 /// How often a line tells how far the run is.
 const PROGRESS: Duration = Duration::from_secs(5);
 
@@ -62,14 +62,11 @@ pub const PHASES: [Phase; 3] = [
 
 impl Plan {
     pub fn from_env() -> Self {
-        let seconds = std::env::var("SECONDS")
-            .ok()
-            .filter(|text| !text.is_empty());
-        let seconds = seconds.map_or(SECONDS_DEFAULT, |text| {
-            text.parse().expect("SECONDS=number")
-        });
+        let seconds = number_from_env("SECONDS").unwrap_or(SECONDS_DEFAULT);
+        let seed = number_from_env("SEED").unwrap_or_else(rand::random);
+        eprintln!("fault run with SEED={seed} SECONDS={seconds}");
         Self {
-            seed: Seed::from_env_or_random("SEED"),
+            seed: Seed::new(seed),
             seconds,
             keep: std::env::var_os("TENURE_FAULTS_KEEP").map(PathBuf::from),
         }
@@ -155,4 +152,11 @@ impl Phase {
             eprintln!("phase {name}: {operations} operations, {faults} faults, {left} s left");
         }
     }
+}
+
+/// A number in the environment; empty is as good as none, as `make` likes to pass it.
+fn number_from_env(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("`{name}` is not a number: `{text}`")))
 }

@@ -1,6 +1,6 @@
 //! What is printed at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -9,10 +9,14 @@ use tenure_testkit::{History, Seed};
 
 use crate::fleet::Finished;
 use crate::judge::Verdict;
-use crate::plan::Phase;
+use crate::plan::{Phase, SECONDS_DEFAULT};
 
 /// How many violations of a kind are shown in full.
 const SHOWN_MAX: usize = 3;
+/// What a run of the default length must reach.
+const OPERATIONS_MIN: u64 = 100_000;
+const FAULTS_MIN: u64 = 100;
+const KINDS_MIN: u64 = 12;
 
 pub struct Report {
     pub seed: Seed,
@@ -88,9 +92,44 @@ impl Outcome {
 
 impl Report {
     pub fn is_green(&self) -> bool {
-        self.outcomes
-            .iter()
-            .all(|outcome| outcome.violations() == 0)
+        self.violations() == 0 && self.shortfalls().is_empty()
+    }
+
+    fn violations(&self) -> usize {
+        self.outcomes.iter().map(Outcome::violations).sum()
+    }
+
+    fn operations(&self) -> u64 {
+        let counts = self.outcomes.iter();
+        counts.flat_map(|outcome| outcome.operations.values()).sum()
+    }
+
+    fn faults(&self) -> u64 {
+        let faults = self.outcomes.iter().flat_map(|outcome| &outcome.faults);
+        faults.map(|(_, (effective, _))| effective).sum()
+    }
+
+    fn kinds(&self) -> u64 {
+        let faults = self.outcomes.iter().flat_map(|outcome| &outcome.faults);
+        let effective = faults.filter(|(_, (effective, _))| *effective > 0);
+        let kinds: BTreeSet<&String> = effective.map(|(kind, _)| kind).collect();
+        kinds.len() as u64
+    }
+
+    /// What a run of full length did too little of: it would prove nothing.
+    fn shortfalls(&self) -> Vec<String> {
+        if self.seconds < SECONDS_DEFAULT {
+            return Vec::new();
+        }
+        let counts = [
+            ("operations", self.operations(), OPERATIONS_MIN),
+            ("faults that took effect", self.faults(), FAULTS_MIN),
+            ("kinds of faults", self.kinds(), KINDS_MIN),
+        ];
+        let short = counts.into_iter().filter(|(_, count, min)| count < min);
+        short
+            .map(|(what, count, min)| format!("too few {what}: {count} of {min}"))
+            .collect()
     }
 }
 
@@ -99,14 +138,14 @@ impl fmt::Display for Report {
         for outcome in &self.outcomes {
             write!(f, "{outcome}")?;
         }
-        let sum = |of: &dyn Fn(&Outcome) -> u64| self.outcomes.iter().map(of).sum::<u64>();
-        let operations = sum(&|outcome| outcome.operations.values().sum());
-        let faults = sum(&|outcome| outcome.faults.values().map(|counts| counts.0).sum());
-        let violations: usize = self.outcomes.iter().map(Outcome::violations).sum();
         writeln!(f)?;
-        row(f, "operations", operations)?;
-        row(f, "faults that took effect", faults)?;
-        row(f, "violations", violations)?;
+        row(f, "operations", self.operations())?;
+        row(f, "faults that took effect", self.faults())?;
+        row(f, "kinds of faults", self.kinds())?;
+        row(f, "violations", self.violations())?;
+        for shortfall in self.shortfalls() {
+            writeln!(f, "{shortfall}")?;
+        }
         row(f, "seed", self.seed)?;
         row(f, "seconds", format!("{:.0}", self.took.as_secs_f64()))?;
         let (seed, seconds) = (self.seed, self.seconds);

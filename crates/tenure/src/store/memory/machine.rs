@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
-use crate::store::{Attempt, FENCE_KEPT, Found, Held, OFFER, Record, RecordChange, RecordWritten};
+use crate::store::{
+    Attempt, FENCE_KEPT, Found, Held, Record, RecordChange, RecordWritten, offer_to,
+};
 
 /// After this many calls the machine forgets what has expired, so that it does not grow for ever.
 const CALLS_BETWEEN_SWEEPS: u64 = 4_096;
@@ -182,7 +184,7 @@ impl Machine {
         self.mint(name, now_us);
         let entry = Entry {
             id: next.clone(),
-            end_us: now_us + micros(OFFER),
+            end_us: now_us + micros(offer_to(&next)),
             meta: Arc::default(),
         };
         self.locks.insert(name.clone(), entry);

@@ -6,9 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// What a call may take beyond its limit: two busy cores, and an answer that has to travel.
-const SLACK: Duration = Duration::from_millis(700);
+const SLACK: Duration = Duration::from_millis(500);
 /// How often the machine is asked whether it lets us run.
 const TICK: Duration = Duration::from_millis(5);
+
+/// Every sleep ends a little late; only what is longer excuses a call.
+const STALL_MIN: Duration = Duration::from_millis(30);
 
 macro_rules! kinds {
     ($($kind:ident = $name:literal,)*) => {
@@ -30,6 +33,7 @@ kinds! {
     Adopt = "adopt",
     Release = "release",
     Drop = "drop",
+    Shutdown = "shutdown",
 }
 
 pub struct Tally {
@@ -55,8 +59,10 @@ impl Tally {
                 let start = Instant::now();
                 thread::sleep(TICK);
                 let late = start.elapsed().saturating_sub(TICK);
-                let late_ns = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
-                stalled.fetch_add(late_ns, Ordering::Relaxed);
+                if late > STALL_MIN {
+                    let late_ns = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
+                    stalled.fetch_add(late_ns, Ordering::Relaxed);
+                }
             }
         });
         Self {

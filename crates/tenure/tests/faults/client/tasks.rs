@@ -12,7 +12,7 @@ use tenure_testkit::history::{Outcome, now_ns};
 
 use super::tally::Kind;
 use super::track::{Track, outcome};
-use super::{Context, End, SHUTDOWN_LIMIT, Way, Wish, connect};
+use super::{Context, End, SHUTDOWN_LIMIT, SHUTDOWN_USUAL, Way, Wish, connect};
 
 const HOT_TASKS: u64 = 2;
 const COLD_TASKS: u64 = 7;
@@ -55,9 +55,11 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
             context.seed.rng().random_range(0..50),
         ))
         .await;
+        let timed = context.tally.begin(Kind::Shutdown);
         for lease in tenure.shutdown(SHUTDOWN_LIMIT).await {
             println!("left {lease:?}");
         }
+        timed.end(SHUTDOWN_USUAL);
         for waiter in waiting {
             if let Ok(Err(error)) = waiter.await
                 && error.kind() != ErrorKind::Closed

@@ -12,7 +12,7 @@ use tenure_testkit::history::Outcome;
 use super::tally::Kind;
 use super::tasks::complain_if_wrong;
 use super::track::{Track, outcome};
-use super::{Context, End, SHUTDOWN_LIMIT, Way, Wish, connect};
+use super::{Context, End, SHUTDOWN_LIMIT, SHUTDOWN_USUAL, Way, Wish, connect};
 
 /// One of them wants the hot lock.
 const THREADS: u64 = 5;
@@ -41,9 +41,11 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
         // A panic has been printed, and the test process reads that.
         let _ = thread.join();
     }
+    let timed = context.tally.begin(Kind::Shutdown);
     for lease in tenure.shutdown(SHUTDOWN_LIMIT) {
         println!("left {lease:?}");
     }
+    timed.end(SHUTDOWN_USUAL);
 }
 
 struct Worker {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tenure::ErrorKind;
 use tokio::sync::Mutex;
@@ -18,6 +18,7 @@ contract! {
     a_dropped_waiter_leaves_nothing_and_passes_its_turn_on,
     a_dead_holder_is_succeeded_when_its_lease_ends,
     a_dead_waiter_does_not_hold_up_the_others,
+    a_dead_waiter_costs_no_more_than_its_lease_would,
     limits_hold_also_behind_the_head_of_the_line,
 }
 
@@ -136,7 +137,7 @@ async fn a_dead_holder_is_succeeded_when_its_lease_ends(stage: Stage) {
 async fn a_dead_waiter_does_not_hold_up_the_others(stage: Stage) {
     let (a, c) = (stage.client().await, stage.client().await);
     let guard = a.lock("n").acquire().await.unwrap();
-    dead_waiter(&stage);
+    dead_waiter(&stage, ms(30_000));
     let waiter = tokio::spawn(async move { c.lock("n").acquire().await.unwrap() });
     tokio::time::sleep(ms(100)).await;
     guard.release().await.unwrap();
@@ -147,11 +148,24 @@ async fn a_dead_waiter_does_not_hold_up_the_others(stage: Stage) {
     guard.release().await.unwrap();
 }
 
+async fn a_dead_waiter_costs_no_more_than_its_lease_would(stage: Stage) {
+    let (a, c) = (stage.client().await, stage.client().await);
+    let guard = a.lock("n").acquire().await.unwrap();
+    dead_waiter(&stage, ms(200));
+    let waiter = tokio::spawn(async move { c.lock("n").acquire().await.unwrap() });
+    tokio::time::sleep(ms(100)).await;
+    guard.release().await.unwrap();
+    let begun = Instant::now();
+    let guard = waiter.await.unwrap();
+    assert!(begun.elapsed() < ms(1_200), "{:?}", begun.elapsed());
+    guard.release().await.unwrap();
+}
+
 /// Puts somebody into the queue who never takes up an offer. In the memory store nobody dies but
 /// with the process.
-fn dead_waiter(stage: &Stage) {
+fn dead_waiter(stage: &Stage, ttl: Duration) {
     if let Stage::Redis { server } = stage {
-        let dead = format!("tenure:{:032x}:1:30000", 7);
+        let dead = format!("tenure:{:032x}:1:{}", 7, ttl.as_millis());
         let mut redis = server.client();
         redis.command(&["ZADD", "tenure:queue:{n}", "1", &dead]);
     }

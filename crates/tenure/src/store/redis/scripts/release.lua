@@ -2,13 +2,14 @@
 -- release.lua: end a lease if it is still this one, and offer the lock to the next waiter.
 --
 -- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
--- ARGV  1 lease id   2 ms for which the next waiter may take up the offer
+-- ARGV  1 lease id   2 ms for which the next waiter may take up the offer, at most
 --       3 ttl of the fence counter in ms   4 channel that wakes waiters
 -- Reply {1}             it was held and is released
 --       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up
 --
 -- An offer is the lock itself, held by the waiter's lease for a short time: the waiter takes it up
--- by acquire.lua. So nobody can slip in between, and a waiter that died costs only the offer.
+-- by acquire.lua. So nobody can slip in between, and a waiter that died costs only the offer. That
+-- lasts no longer than the waiter's own lease would: its ttl is the last part of its id.
 --@include mint.lua
 --@include whole.lua
 
@@ -41,7 +42,8 @@ if not last then
 end
 
 redis.call('SET', KEYS[2], next_fence(last, redis.call('TIME')), 'PX', fence_ttl)
-redis.call('SET', KEYS[1], waiter, 'PX', offer)
+local waiter_ttl = whole(waiter:match(':(%d+)$')) or offer
+redis.call('SET', KEYS[1], waiter, 'PX', math.max(1, math.min(waiter_ttl, offer)))
 -- A channel that this user may not publish to delays the waiter, it must not fail the release.
 redis.pcall('PUBLISH', ARGV[4], waiter)
 return {1}
