@@ -135,7 +135,8 @@ fn discreet(cause: &str, url: &str) -> String {
     if url.contains('`') && masked != url {
         return HINT.to_owned();
     }
-    let is_secret = |quote: &str| url.contains(quote) && !masked.contains(quote);
+    // The parser speaks of `%` itself.
+    let is_secret = |quote: &str| quote != "%" && url.contains(quote) && !masked.contains(quote);
     let parts = cause.split('`').enumerate();
     let shown: Vec<&str> = parts
         .map(|(at, part)| {
