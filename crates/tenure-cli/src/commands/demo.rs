@@ -32,7 +32,14 @@ async fn open_and_play(args: &DemoArgs) -> Result<Exit> {
             Ok(Exit::Interrupted)
         }
     };
-    let closed = shop.close().await;
+    let closed = tokio::select! {
+        closed = shop.close() => closed,
+        // Whoever insists need not wait for a server that does not answer.
+        _ = tokio::signal::ctrl_c() => {
+            output::complain("interrupted again: some of the demo's keys may be left");
+            Ok(())
+        }
+    };
     let exit = played?;
     closed?;
     Ok(exit)

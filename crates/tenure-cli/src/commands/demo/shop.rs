@@ -33,7 +33,7 @@ impl Shop {
         let given = args.url();
         let is_embedded = given
             .as_ref()
-            .is_none_or(|url| url.starts_with("memory://"));
+            .is_none_or(|url| url.trim_start().starts_with("memory://"));
         let url = given.unwrap_or_else(|| format!("memory://{run}"));
         let opening = Self::open_at(&url, &run, args.clients).await;
         let (lock_name, instances) = opening

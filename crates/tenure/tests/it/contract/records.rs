@@ -7,6 +7,7 @@ contract! {
     long_holds_and_waiters_are_listed,
     short_holds_are_not_listed,
     a_record_ends_with_what_it_lists,
+    a_shut_down_client_is_no_longer_listed,
 }
 
 async fn long_holds_and_waiters_are_listed(stage: Stage) {
@@ -54,4 +55,13 @@ async fn a_record_ends_with_what_it_lists(stage: Stage) {
     assert!(soon(async || a.clients().await.unwrap().len() == 1).await);
     guard.release().await.unwrap();
     assert!(soon(async || a.clients().await.unwrap().is_empty()).await);
+}
+
+async fn a_shut_down_client_is_no_longer_listed(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let _guard = a.lock("n").acquire().await.unwrap();
+    assert!(soon(async || b.clients().await.unwrap().len() == 1).await);
+    a.shutdown(ms(2_000)).await;
+    // At once: a program that ends now leaves nothing behind.
+    assert!(b.clients().await.unwrap().is_empty());
 }
