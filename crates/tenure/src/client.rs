@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::belief::Belief;
 use crate::core::{Client, Core};
-use crate::engine::attempt::Granted;
 use crate::engine::{Engine, cleaner, record};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason, Released};
@@ -93,8 +92,8 @@ impl Tenure {
         self.client.check_open()?;
         let client = Arc::clone(&self.client);
         let adopting = async move {
-            let granted = renew_to_adopt(&client.core, lease).await?;
-            Ok(Guard::new(Hold::take_up(client, None, granted)))
+            let belief = renew_to_adopt(&client.core, lease).await?;
+            Ok(Guard::new(Hold::take_up(client, None, belief)))
         };
         self.client.engine.run(adopting).await?
     }
@@ -260,7 +259,7 @@ async fn open(
 }
 
 /// Renews a detached lease, which proves that it is still there.
-async fn renew_to_adopt(core: &Core, lease: Lease) -> Result<Granted> {
+async fn renew_to_adopt(core: &Core, lease: Lease) -> Result<Arc<Belief>> {
     let limit = core.clock.now() + core.settings.unreachable_after;
     let held = Held {
         name: lease.name,
@@ -274,9 +273,7 @@ async fn renew_to_adopt(core: &Core, lease: Lease) -> Result<Granted> {
             Ok(Renewed::Until { sent_at }) => {
                 let number = core.next_lease_number();
                 let belief = Belief::new(number, held, lease.fence, sent_at, true, None, None);
-                return Ok(Granted {
-                    belief: Arc::new(belief),
-                });
+                return Ok(Arc::new(belief));
             }
             Ok(Renewed::NotHeld(not_held)) => {
                 let reason = match not_held.taken_by {

@@ -8,8 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::belief::Belief;
-use crate::engine::attempt::Granted;
-use crate::engine::line::Lines;
+use crate::engine::lines::Lines;
 use crate::engine::pending::Pending;
 use crate::engine::watchdog::{self, Watchdog};
 use crate::engine::{Engine, cleaner, record};
@@ -148,8 +147,8 @@ impl Core {
     }
 
     /// Gives back a grant that nobody took up.
-    pub(crate) fn return_grant(self: &Arc<Self>, granted: &Granted) {
-        drop(self.clean_up(granted.belief.held.clone(), granted.belief.landing));
+    pub(crate) fn return_grant(self: &Arc<Self>, belief: &Belief) {
+        drop(self.clean_up(belief.held.clone(), belief.landing));
     }
 
     /// Releases all that is held, ends all waiting, and returns what could not be released.

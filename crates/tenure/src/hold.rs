@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::belief::Belief;
 use crate::core::Client;
-use crate::engine::attempt::{Granted, Wish};
+use crate::engine::attempt::Wish;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until};
@@ -24,12 +24,12 @@ impl Hold {
     pub(crate) fn take_up(
         client: Arc<Client>,
         owner: Option<Arc<Holds>>,
-        granted: Granted,
+        belief: Arc<Belief>,
     ) -> Arc<Self> {
-        client.core.admit(&granted.belief);
+        client.core.admit(&belief);
         let hold = Arc::new(Self {
             client,
-            belief: granted.belief,
+            belief,
             owner,
         });
         if let Some(owner) = &hold.owner {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::belief::Belief;
 use crate::core::Client;
 use crate::engine::attempt::{Acquisition, Outcome, Wish};
-use crate::engine::line::Waiter;
+use crate::engine::lines::Waiter;
 use crate::engine::record;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -150,16 +151,16 @@ impl Lock {
                 let _ = reply.send(result.map(|_: Option<_>| None));
                 return;
             };
-            let Some(granted) = result else {
+            let Some(belief) = result else {
                 let _ = reply.send(Ok(None));
                 return;
             };
             if reply.is_closed() {
                 client.core.stats.cancelled();
-                return client.core.return_grant(&granted);
+                return client.core.return_grant(&belief);
             }
-            let name = granted.belief.held.name.clone();
-            let hold = Hold::take_up(Arc::clone(&client), owner.clone(), granted);
+            let name = belief.held.name.clone();
+            let hold = Hold::take_up(Arc::clone(&client), owner.clone(), belief);
             let _ = reply.send(Ok(Some(Guard::new(hold))));
             if let Some(owner) = owner {
                 client.core.lines.share(&name, &owner);
@@ -256,8 +257,10 @@ impl Lock {
             limit: limit.map(|limit| joined + limit),
             reply,
         };
-        core.lines.join(core, waiter);
-        answer.await.map_err(|_| Error::closed())?
+        let place = core.lines.join(core, waiter);
+        let result = answer.await;
+        place.answered();
+        result.map_err(|_| Error::closed())?
     }
 
     fn reenter(&self, wish: &Wish) -> Result<Option<Guard>> {
@@ -316,10 +319,7 @@ impl Lock {
 }
 
 /// Asks once, and again only if the server could not answer.
-async fn try_once(
-    client: &Arc<Client>,
-    wish: Wish,
-) -> Result<Option<crate::engine::attempt::Granted>> {
+async fn try_once(client: &Arc<Client>, wish: Wish) -> Result<Option<Arc<Belief>>> {
     let core = &client.core;
     let mut acquisition = Acquisition::new(core, wish);
     let limit: Moment = core.clock.now() + core.settings.unreachable_after;
@@ -327,7 +327,7 @@ async fn try_once(
     let mut said = None;
     let result = loop {
         match acquisition.attempt(core, false, limit).await {
-            Ok(Outcome::Granted(granted)) => return Ok(Some(granted)),
+            Ok(Outcome::Granted(belief)) => return Ok(Some(belief)),
             Ok(Outcome::Busy(_)) => break Ok(None),
             Err(failure) if failure.transient && core.clock.now() + TRY_PAUSE < limit => {
                 core.clock.sleep_until(core.clock.now() + TRY_PAUSE).await;

@@ -38,15 +38,10 @@ pub(crate) struct Acquisition {
     landing: Option<Landing>,
 }
 
+/// What an attempt came to. A grant must be taken up or given back.
 pub(crate) enum Outcome {
-    Granted(Granted),
+    Granted(Arc<Belief>),
     Busy(Busy),
-}
-
-/// A grant that somebody must take up or give back.
-#[derive(Debug)]
-pub(crate) struct Granted {
-    pub(crate) belief: Arc<Belief>,
 }
 
 impl Acquisition {
@@ -98,9 +93,7 @@ impl Acquisition {
                     self.wish.max_hold,
                     self.landing.take(),
                 );
-                Ok(Outcome::Granted(Granted {
-                    belief: Arc::new(belief),
-                }))
+                Ok(Outcome::Granted(Arc::new(belief)))
             }
             Err(failure) => {
                 if let Some(landing) = failure.landing {

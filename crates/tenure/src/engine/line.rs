@@ -4,148 +4,51 @@
 //! a queue with the heads of other processes, and is woken when the lock is offered to it. A timer
 //! looks after whatever a message can miss: a holder that died, a library that sends none.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use super::attempt::{Acquisition, Granted, Outcome, Wish};
+use super::attempt::{Acquisition, Outcome};
+use super::behind::Behind;
+use super::lines::{Message, Waiter};
+use super::obstacle::Obstacle;
 use super::record;
-use crate::core::{Client, Core};
+use crate::belief::Belief;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
-use crate::holder::Holder;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
-use crate::store::{Busy, Failure, offer_to};
+use crate::store::{Failure, offer_to};
 
-/// How often to look at a lock whose holder is not Tenure's, and so may release it in silence.
-const LOOK_AT_FOREIGN: Duration = Duration::from_secs(1);
+/// The least time for a question, however little is left until the caller's limit: `within` nothing
+/// means to ask once, and a server that gets no time to answer is not unavailable.
+pub(super) const ASK_MIN: Duration = Duration::from_millis(100);
 /// How often to look where the server refuses the channel that would wake us.
 const LOOK_WITHOUT_MESSAGES: Duration = Duration::from_millis(100);
 /// How long to wait before asking a server again that could not answer.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
-/// The least time for a question, however little is left until the caller's limit: `within` nothing
-/// means to ask once, and a server that gets no time to answer is not unavailable.
-const ASK_MIN: Duration = Duration::from_millis(100);
 /// How long a line that hears messages stays after its last waiter: on a contended lock the next
 /// one comes soon, and need not subscribe again.
 const LINGER: Duration = Duration::from_secs(1);
-/// A holder is looked up in the clients' records once it has been in the way for this long. Before
-/// that its record does not list it.
-const LOOK_UP_HOLDER_AFTER: Duration = Duration::from_millis(700);
 
-/// A caller that waits.
-pub(crate) struct Waiter {
-    pub(crate) client: Arc<Client>,
-    pub(crate) wish: Wish,
-    pub(crate) owner: Option<Arc<Holds>>,
-    pub(crate) joined: Moment,
-    /// Until when it wants to wait for a holder.
-    pub(crate) limit: Option<Moment>,
-    pub(crate) reply: oneshot::Sender<Result<Guard>>,
-}
-
-/// All lines of a client, by name.
-#[derive(Default)]
-pub(crate) struct Lines {
-    by_name: Mutex<HashMap<LockName, Entrance>>,
-}
-
-struct Entrance {
-    inbox: mpsc::UnboundedSender<Message>,
-    length: Arc<AtomicUsize>,
-}
-
-enum Message {
-    Join(Waiter),
-    /// The lock was offered to this lease.
-    Offered(LeaseId),
-    /// Look again: messages may have been missed.
-    LookAgain,
-    /// An owner got the lock by another way; its waiters share it.
-    Share(Arc<Holds>),
-    Close,
-}
-
-impl Lines {
-    /// Puts a waiter at the end of the line for its name.
-    pub(crate) fn join(&self, core: &Arc<Core>, waiter: Waiter) {
-        let mut by_name = self.by_name();
-        let name = waiter.wish.name.clone();
-        let entrance = by_name.entry(name.clone()).or_insert_with(|| {
-            let (inbox, messages) = mpsc::unbounded_channel();
-            let length = Arc::new(AtomicUsize::new(0));
-            let line = Line::new(Arc::clone(core), name, messages, Arc::clone(&length));
-            waiter.client.engine.spawn(line.run());
-            Entrance { inbox, length }
-        });
-        entrance.length.fetch_add(1, Ordering::Relaxed);
-        // The line leaves the map before it stops reading, under the same mutex.
-        let _ = entrance.inbox.send(Message::Join(waiter));
-        core.record_changed.notify_one();
-    }
-
-    pub(crate) fn wake(&self, name: &LockName, offered_to: LeaseId) {
-        self.send(name, Message::Offered(offered_to));
-    }
-
-    /// The waiters of an owner who just got the lock have it too.
-    pub(crate) fn share(&self, name: &LockName, owner: &Arc<Holds>) {
-        self.send(name, Message::Share(Arc::clone(owner)));
-    }
-
-    pub(crate) fn wake_all(&self) {
-        for entrance in self.by_name().values() {
-            let _ = entrance.inbox.send(Message::LookAgain);
-        }
-    }
-
-    pub(crate) fn close_all(&self) {
-        for entrance in self.by_name().values() {
-            let _ = entrance.inbox.send(Message::Close);
-        }
-    }
-
-    /// How many callers wait, by name.
-    pub(crate) fn lengths(&self) -> Vec<(LockName, usize)> {
-        let lengths = |(name, entrance): (&LockName, &Entrance)| {
-            (name.clone(), entrance.length.load(Ordering::Relaxed))
-        };
-        self.by_name().iter().map(lengths).collect()
-    }
-
-    fn send(&self, name: &LockName, message: Message) {
-        if let Some(entrance) = self.by_name().get(name) {
-            let _ = entrance.inbox.send(message);
-        }
-    }
-
-    fn by_name(&self) -> MutexGuard<'_, HashMap<LockName, Entrance>> {
-        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Line {
+pub(super) struct Line {
     core: Arc<Core>,
     name: LockName,
     inbox: mpsc::UnboundedReceiver<Message>,
     length: Arc<AtomicUsize>,
     /// Who is being served.
     head: Option<Head>,
-    /// Behind the head. Waiters that gave up leave a hole.
-    queue: VecDeque<(u64, Option<Waiter>)>,
-    limits: BTreeSet<(Moment, u64)>,
-    joined_count: u64,
+    behind: Behind,
     messages: Messages,
     news: News,
-    in_the_way: Option<InTheWay>,
+    obstacle: Option<Obstacle>,
     unreachable: Option<Unreachable>,
     closed: bool,
 }
@@ -179,17 +82,9 @@ struct News {
     offered_to_other: Option<Duration>,
 }
 
-/// The holder whom the line waits for.
-struct InTheWay {
-    busy: Busy,
-    since: Moment,
-    looked_up: bool,
-    holder: Holder,
-}
-
 /// How the service of a waiter ends.
 enum End {
-    Granted(Granted),
+    Granted(Arc<Belief>),
     /// Its owner holds the lock by now.
     Shared(Guard),
     Failed(Error),
@@ -198,7 +93,7 @@ enum End {
 }
 
 impl Line {
-    fn new(
+    pub(super) fn new(
         core: Arc<Core>,
         name: LockName,
         inbox: mpsc::UnboundedReceiver<Message>,
@@ -210,28 +105,27 @@ impl Line {
             inbox,
             length,
             head: None,
-            queue: VecDeque::new(),
-            limits: BTreeSet::new(),
-            joined_count: 0,
+            behind: Behind::default(),
             messages: Messages::NotAsked,
             news: News::default(),
-            in_the_way: None,
+            obstacle: None,
             unreachable: None,
             closed: false,
         }
     }
 
     /// Serves one waiter after the other, until nobody is left.
-    async fn run(mut self) {
+    pub(super) async fn run(mut self) {
         loop {
             while let Ok(message) = self.inbox.try_recv() {
                 self.take(message);
             }
-            if let Some(waiter) = self.next_waiter() {
+            if let Some(waiter) = self.behind.next() {
                 self.serve(waiter).await;
                 self.length.fetch_sub(1, Ordering::Relaxed);
                 self.core.record_changed.notify_one();
-            } else if !self.somebody_comes().await && self.leave_if_empty() {
+            } else if !self.somebody_comes().await && self.core.lines.close(&self.name, &self.inbox)
+            {
                 break;
             }
         }
@@ -264,8 +158,8 @@ impl Line {
         });
         let end = self.pursue(&mut waiter, &mut acquisition).await;
         self.head = None;
-        if let End::Granted(granted) = end {
-            return self.deliver(waiter, granted);
+        if let End::Granted(belief) = end {
+            return self.deliver(waiter, belief);
         }
         acquisition.give_up(&self.core).await;
         // A caller that went away does not mind.
@@ -292,14 +186,14 @@ impl Line {
             let core = Arc::clone(&self.core);
             let answer = self.while_minding(acquisition.attempt(&core, queue, limit));
             match answer.await {
-                Ok(Outcome::Granted(granted)) => {
+                Ok(Outcome::Granted(belief)) => {
                     self.unreachable = None;
-                    return End::Granted(granted);
+                    return End::Granted(belief);
                 }
                 Ok(Outcome::Busy(busy)) => {
                     self.unreachable = None;
                     pause = PAUSE_MIN;
-                    self.note_busy(busy);
+                    Obstacle::update(&mut self.obstacle, busy, self.core.clock.now());
                     if self.messages == Messages::NotAsked {
                         // Then ask again: only now is it sure that no message can be missed.
                         self.listen(waiter).await;
@@ -355,7 +249,10 @@ impl Line {
             return unreachable.error.share();
         }
         let waited = now.saturating_since(waiter.joined);
-        let holder = self.in_the_way.as_ref().map(|it| it.holder.clone());
+        let holder = self
+            .obstacle
+            .as_ref()
+            .map(|obstacle| obstacle.holder().clone());
         Error::busy(&self.name, waited, holder)
     }
 
@@ -372,24 +269,6 @@ impl Line {
             since: known.map_or(asked_at, |unreachable| unreachable.since),
             error: failure.error,
         });
-    }
-
-    fn note_busy(&mut self, busy: Busy) {
-        match &mut self.in_the_way {
-            Some(known) if known.busy.holder == busy.holder => {
-                known.holder.remaining = busy.remaining;
-                known.busy = busy;
-            }
-            in_the_way => {
-                let holder = Holder::seen_in_the_way(&busy);
-                *in_the_way = Some(InTheWay {
-                    busy,
-                    since: self.core.clock.now(),
-                    looked_up: false,
-                    holder,
-                });
-            }
-        }
     }
 
     async fn listen(&mut self, waiter: &Waiter) {
@@ -429,7 +308,7 @@ impl Line {
             if now >= look_at {
                 return self.core.stats.woken_by_timer();
             }
-            let look_up_at = self.look_up_holder_at();
+            let look_up_at = self.obstacle.as_ref().and_then(Obstacle::look_up_at);
             if look_up_at.is_some_and(|at| now >= at) {
                 self.look_up_holder(waiter).await;
                 continue;
@@ -445,44 +324,25 @@ impl Line {
 
     /// When to look at the lock although no message came.
     fn next_look(&self) -> Moment {
-        let now = self.now();
-        let Some(InTheWay { busy, .. }) = &self.in_the_way else {
-            return now;
-        };
-        let fallback = match busy.holder.ttl() {
-            _ if self.messages == Messages::Refused => {
-                LOOK_WITHOUT_MESSAGES + jitter(LOOK_WITHOUT_MESSAGES)
+        let patience = self.obstacle.as_ref().map(Obstacle::patience);
+        let patience = patience.unwrap_or_default();
+        self.now()
+            + match self.messages {
+                Messages::Refused => {
+                    patience.min(LOOK_WITHOUT_MESSAGES + jitter(LOOK_WITHOUT_MESSAGES))
+                }
+                Messages::NotAsked | Messages::Arrive => patience,
             }
-            Some(ttl) => ttl / 3,
-            None => LOOK_AT_FOREIGN,
-        };
-        // One millisecond more: a key ends after its last millisecond.
-        let end = busy
-            .remaining
-            .map(|remaining| remaining + Duration::from_millis(1));
-        now + end.map_or(fallback, |end| end.min(fallback))
-    }
-
-    fn look_up_holder_at(&self) -> Option<Moment> {
-        let in_the_way = self.in_the_way.as_ref()?;
-        let of_tenure = in_the_way.busy.holder.is_tenure();
-        (of_tenure && !in_the_way.looked_up).then(|| in_the_way.since + LOOK_UP_HOLDER_AFTER)
     }
 
     /// Learns who the holder is, so that an error can name it.
     async fn look_up_holder(&mut self, waiter: &Waiter) {
-        let Some(in_the_way) = &mut self.in_the_way else {
-            return;
-        };
-        in_the_way.looked_up = true;
-        let Some(client) = in_the_way.busy.holder.client() else {
-            return;
-        };
+        let client = self.obstacle.as_mut().and_then(Obstacle::begin_look_up);
         let (core, limit) = (Arc::clone(&self.core), self.attempt_limit(waiter));
-        let looking = async move { record::read(&core, Some(client), limit).await };
+        let looking = async move { record::read(&core, client, limit).await };
         let records = self.while_minding(looking).await;
-        if let (Some(in_the_way), Ok(records)) = (&mut self.in_the_way, records) {
-            in_the_way.holder.client = records.into_iter().next();
+        if let (Some(obstacle), Ok(records)) = (&mut self.obstacle, records) {
+            obstacle.name_holder(records.into_iter().next());
         }
     }
 
@@ -517,11 +377,11 @@ impl Line {
     async fn next_message(&mut self, until: Moment) -> Option<Message> {
         loop {
             let now = self.now();
-            self.end_waiters(now);
+            self.end_those_too_late(now);
             if now >= until {
                 return None;
             }
-            let next_limit = self.limits.first().map_or(until, |(limit, _)| *limit);
+            let next_limit = self.behind.next_limit().unwrap_or(until);
             let clock = self.core.clock.clone();
             tokio::select! {
                 biased;
@@ -533,7 +393,13 @@ impl Line {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Join(waiter) => self.add(waiter),
+            Message::Join(number, waiter) => self.behind.join(number, waiter),
+            Message::Left(number) => {
+                if self.behind.leave(number).is_some() {
+                    self.length.fetch_sub(1, Ordering::Relaxed);
+                    self.core.record_changed.notify_one();
+                }
+            }
             Message::Close => self.closed = true,
             Message::LookAgain => self.news.ask = true,
             Message::Offered(to) => {
@@ -552,73 +418,35 @@ impl Line {
         }
     }
 
-    fn add(&mut self, waiter: Waiter) {
-        self.joined_count += 1;
-        let number = self.joined_count;
-        if let Some(limit) = waiter.limit {
-            // One whose limit has passed already is still asked for once, when it is its turn.
-            self.limits
-                .insert((limit.max(waiter.joined + ASK_MIN), number));
-        }
-        self.queue.push_back((number, Some(waiter)));
-    }
-
-    /// The next one who still waits.
-    fn next_waiter(&mut self) -> Option<Waiter> {
-        while let Some((number, waiter)) = self.queue.pop_front() {
-            let Some(waiter) = waiter else { continue };
-            if let Some(limit) = waiter.limit {
-                self.limits
-                    .remove(&(limit.max(waiter.joined + ASK_MIN), number));
-            }
-            if !waiter.reply.is_closed() {
-                return Some(waiter);
-            }
-            self.length.fetch_sub(1, Ordering::Relaxed);
-        }
-        None
-    }
-
     /// Ends those behind the head whose limit has passed.
-    fn end_waiters(&mut self, now: Moment) {
-        while let Some(&(limit, number)) = self.limits.first()
-            && now >= limit
-        {
-            self.limits.pop_first();
-            if let Ok(at) = self
-                .queue
-                .binary_search_by_key(&number, |(number, _)| *number)
-                && let Some(waiter) = self.queue[at].1.take()
-            {
-                let error = self.too_late(&waiter, now);
-                self.answer(waiter, Err(error));
-            }
+    fn end_those_too_late(&mut self, now: Moment) {
+        while let Some(waiter) = self.behind.next_too_late(now) {
+            let error = self.too_late(&waiter, now);
+            self.answer(waiter, Err(error));
         }
     }
 
     /// Gives all waiters of an owner that holds the lock a guard of the same chain.
     fn serve_owner(&mut self, owner: &Arc<Holds>) {
-        for at in 0..self.queue.len() {
-            let waiter = self.queue[at].1.take_if(|waiter| {
-                let theirs = waiter.owner.as_ref();
-                theirs.is_some_and(|theirs| Arc::ptr_eq(theirs, owner))
-            });
-            let Some(waiter) = waiter else { continue };
-            match owner.reenter(&waiter.wish) {
-                Ok(None) => self.queue[at].1 = Some(waiter),
-                Ok(Some(guard)) => self.answer(waiter, Ok(guard)),
-                Err(error) => self.answer(waiter, Err(error)),
+        for number in self.behind.numbers_of(owner) {
+            let wish = self.behind.get(number).map(|waiter| &waiter.wish);
+            let shared = wish.map(|wish| owner.reenter(wish).transpose());
+            // If it let go meanwhile, its waiters go on waiting.
+            if let Some(Some(result)) = shared
+                && let Some(waiter) = self.behind.leave(number)
+            {
+                self.answer(waiter, result);
             }
         }
     }
 
-    fn deliver(&mut self, waiter: Waiter, granted: Granted) {
+    fn deliver(&mut self, waiter: Waiter, belief: Arc<Belief>) {
         if waiter.reply.is_closed() {
             self.core.stats.cancelled();
-            self.core.return_grant(&granted);
+            self.core.return_grant(&belief);
             return;
         }
-        let hold = Hold::take_up(waiter.client, waiter.owner.clone(), granted);
+        let hold = Hold::take_up(waiter.client, waiter.owner.clone(), belief);
         // If the caller leaves at this moment, the guard is dropped here and releases.
         let _ = waiter.reply.send(Ok(Guard::new(hold)));
         if let Some(owner) = waiter.owner {
@@ -630,16 +458,6 @@ impl Line {
         self.length.fetch_sub(1, Ordering::Relaxed);
         self.core.record_changed.notify_one();
         let _ = waiter.reply.send(result);
-    }
-
-    /// Takes the line away if nobody has joined meanwhile.
-    fn leave_if_empty(&mut self) -> bool {
-        let mut by_name = self.core.lines.by_name();
-        let empty = self.inbox.is_empty();
-        if empty {
-            by_name.remove(&self.name);
-        }
-        empty
     }
 
     fn now(&self) -> Moment {

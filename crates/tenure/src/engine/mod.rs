@@ -14,8 +14,11 @@ use tokio::sync::oneshot;
 use crate::error::{Error, ErrorKind, Result};
 
 pub(crate) mod attempt;
+mod behind;
 pub(crate) mod cleaner;
-pub(crate) mod line;
+mod line;
+pub(crate) mod lines;
+mod obstacle;
 pub(crate) mod pending;
 pub(crate) mod record;
 pub(crate) mod watchdog;

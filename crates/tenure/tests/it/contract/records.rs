@@ -5,6 +5,7 @@ use crate::stage::{Stage, ms, soon};
 
 contract! {
     long_holds_and_waiters_are_listed,
+    callers_that_went_away_are_not_counted,
     short_holds_are_not_listed,
     a_record_ends_with_what_it_lists,
     a_shut_down_client_is_no_longer_listed,
@@ -31,6 +32,31 @@ async fn long_holds_and_waiters_are_listed(stage: Stage) {
     let waiters = clients.iter().find(|client| client.id == b.id()).unwrap();
     assert_eq!(waiters.waiting["a lock"], 1);
     waiting.abort();
+}
+
+async fn callers_that_went_away_are_not_counted(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let _guard = a.lock("n").acquire().await.unwrap();
+    let wait = |b: tenure::Tenure| tokio::spawn(async move { b.lock("n").acquire().await });
+    let waiting: Vec<_> = (0..5).map(|_| wait(b.clone())).collect();
+    let count = async || {
+        let clients = a.clients().await.unwrap();
+        let record = clients.into_iter().find(|client| client.id == b.id());
+        record.and_then(|record| record.waiting.get("n").copied())
+    };
+    assert!(soon(async || count().await == Some(5)).await);
+    // One of them is the head of the line, the others stand behind it.
+    for waiter in &waiting[1..4] {
+        waiter.abort();
+    }
+    assert!(
+        soon(async || count().await == Some(2)).await,
+        "{:?}",
+        count().await
+    );
+    waiting[0].abort();
+    waiting[4].abort();
+    assert!(soon(async || count().await.is_none()).await);
 }
 
 async fn short_holds_are_not_listed(stage: Stage) {
