@@ -68,7 +68,7 @@ impl Client {
             closed: AtomicBool::new(false),
         });
         let (events, happened) = mpsc::unbounded_channel();
-        core.store.start(events);
+        core.store.start(core.id, events);
         tokio::spawn(pass_on(Arc::clone(&core), happened));
         tokio::spawn(watchdog::run(Arc::clone(&core)));
         tokio::spawn(record::run(Arc::clone(&core)));

@@ -125,7 +125,7 @@ impl Both {
             panic!("not a server")
         };
         let store = RedisStore::new(target, Arc::new(Stats::default()));
-        store.start(events);
+        store.start(ClientId::fresh(), events);
         let names = vec![
             LockName::new("plain").unwrap(),
             LockName::new("{tag}ged").unwrap(),

@@ -36,8 +36,8 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Where leases live. All futures run on the engine, and each is answered by `limit` at the
 /// latest.
 pub(crate) trait Store: Send + Sync + 'static {
-    /// Begins to send what happens in the store to `events`.
-    fn start(&self, events: mpsc::UnboundedSender<Event>);
+    /// Begins to send what happens in the store and concerns this client to `events`.
+    fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>);
 
     /// Takes the lock if it is free, in one atomic step. Repeating it finds its own grant.
     fn acquire<'a>(

@@ -47,8 +47,15 @@ pub(crate) enum Answer {
 /// What the machine wants the world to hear.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    Offered { name: LockName, to: LeaseId },
-    Changed { name: LockName },
+    Offered {
+        name: LockName,
+        to: LeaseId,
+    },
+    /// A watched lease ended.
+    Changed {
+        name: LockName,
+        lease: LeaseId,
+    },
 }
 
 /// A lease that is not there, and the one that is.
@@ -117,6 +124,7 @@ impl Machine {
         if self.watched.remove(&lease.name) {
             effects.push(Effect::Changed {
                 name: lease.name.clone(),
+                lease: lease.id.clone(),
             });
         }
         self.offer_to_next(now_us, &lease.name, effects);

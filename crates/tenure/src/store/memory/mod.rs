@@ -36,7 +36,7 @@ pub(crate) struct MemoryStore {
 #[derive(Default)]
 struct State {
     machine: Machine,
-    listeners: Vec<mpsc::UnboundedSender<Event>>,
+    listeners: HashMap<ClientId, mpsc::UnboundedSender<Event>>,
 }
 
 impl MemoryStore {
@@ -78,15 +78,21 @@ impl MemoryStore {
 impl State {
     fn announce(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            self.listeners
-                .retain(|listener| listener.send(event(&effect)).is_ok());
+            let (client, event) = addressed(effect);
+            let Some(client) = client else { continue };
+            let heard = self.listeners.get(&client).map(|it| it.send(event));
+            if heard.is_some_and(|heard| heard.is_err()) {
+                self.listeners.remove(&client);
+            }
         }
     }
 }
 
 impl Store for MemoryStore {
-    fn start(&self, events: mpsc::UnboundedSender<Event>) {
-        self.state().listeners.push(events);
+    fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>) {
+        let mut state = self.state();
+        state.listeners.retain(|_, listener| !listener.is_closed());
+        state.listeners.insert(client, events);
     }
 
     fn acquire<'a>(
@@ -167,7 +173,7 @@ impl Store for MemoryStore {
         _name: &'a LockName,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        // Every client hears of every name: telling them apart would cost more than it saves.
+        // Offers are addressed: nothing needs to be subscribed to.
         done(Ok(()))
     }
 
@@ -206,13 +212,18 @@ impl From<Absent> for NotHeld {
     }
 }
 
-fn event(effect: &Effect) -> Event {
+/// What happened, and the one client that it concerns. The others need not hear of it: inside a
+/// process, whoever is offered a lock takes it up.
+fn addressed(effect: Effect) -> (Option<ClientId>, Event) {
     match effect {
-        Effect::Offered { name, to } => Event::Wake {
-            name: name.clone(),
-            offered_to: to.clone(),
-        },
-        Effect::Changed { name } => Event::Changed { name: name.clone() },
+        Effect::Offered { name, to } => {
+            let event = Event::Wake {
+                name,
+                offered_to: to.clone(),
+            };
+            (to.client(), event)
+        }
+        Effect::Changed { name, lease } => (lease.client(), Event::Changed { name }),
     }
 }
 

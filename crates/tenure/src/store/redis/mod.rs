@@ -310,7 +310,7 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn start(&self, events: mpsc::UnboundedSender<Event>) {
+    fn start(&self, _client: ClientId, events: mpsc::UnboundedSender<Event>) {
         self.listener.start(events);
     }
 
