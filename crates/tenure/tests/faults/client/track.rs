@@ -140,9 +140,15 @@ impl Track {
 impl Detached {
     /// The lease was taken up again, with a guard that has a clock of its own.
     pub fn adopted(mut self, guard: &Guard) -> Track {
-        self.track.first_until_ns = until_ns(|| guard.remaining());
         self.track.first_deadline = guard.deadline();
-        self.track.observe(guard);
+        let remaining = guard.remaining();
+        if remaining.is_zero() {
+            // Its end has passed, nobody knows when: it was paused on the way to us.
+            self.track.first_until_ns = self.track.written_until_ns;
+        } else {
+            self.track.first_until_ns = until_ns(|| remaining);
+            self.track.observe(guard);
+        }
         self.track
     }
 
