@@ -251,6 +251,8 @@ impl Line {
 
     /// Brings a waiter its guard, or the reason why not.
     async fn serve(&mut self, mut waiter: Waiter) {
+        // A shutdown waits for it: what is asked now may be granted after everything was released.
+        let _pending = self.core.pending.begin();
         let mut acquisition = Acquisition::new(&self.core, waiter.wish.clone());
         self.head = Some(Head {
             id: acquisition.id().clone(),
@@ -317,7 +319,8 @@ impl Line {
         if waiter.reply.is_closed() {
             return Some(End::Gone);
         }
-        if self.closed {
+        // Asked of the client itself: a line that begins after the shutdown gets no message.
+        if self.closed || self.core.is_closed() {
             return Some(End::Failed(Error::closed()));
         }
         match waiter
@@ -593,9 +596,12 @@ impl Line {
     }
 
     fn deliver(&mut self, waiter: Waiter, granted: Granted) {
-        if waiter.reply.is_closed() {
+        let closed = self.core.is_closed();
+        if closed || waiter.reply.is_closed() {
             self.core.stats.cancelled();
             self.core.return_grant(&granted);
+            // A caller that went away does not mind.
+            let _ = waiter.reply.send(Err(Error::closed()));
             return;
         }
         let guard = take_up(waiter.client, waiter.owner.as_ref(), granted);
