@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason, Released};
 use crate::hold::Hold;
 use crate::holder::ClientRecord;
-use crate::lease::{ClientId, Lease, LeaseId, check_ttl};
+use crate::lease::{ClientId, Lease, LeaseId, believed_until, check_ttl};
 use crate::lock::Lock;
 use crate::moment::{Clock, ManualClock};
 use crate::name::LockName;
@@ -270,6 +270,14 @@ async fn renew_to_adopt(core: &Core, lease: Lease) -> Result<Arc<Belief>> {
     };
     loop {
         match core.store.renew(&held, false, limit).await {
+            // The answer came after the lease could have ended: that proves nothing. Ask again.
+            Ok(Renewed::Until { sent_at })
+                if core.clock.now() >= believed_until(sent_at, held.ttl) =>
+            {
+                if core.clock.now() >= limit {
+                    return Err(Error::lost(&held.name, LostReason::Expired));
+                }
+            }
             Ok(Renewed::Until { sent_at }) => {
                 let number = core.next_lease_number();
                 let belief = Belief::new(number, held, lease.fence, sent_at, true, None, None);

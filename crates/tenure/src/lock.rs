@@ -142,10 +142,13 @@ impl Lock {
         if let Some(guard) = self.reenter(&wish)? {
             return Ok(Some(guard));
         }
+        // Before looking whether the client is open: a shutdown either waits for this or is seen.
+        let pending = self.client.core.pending.begin();
         self.client.check_open()?;
         let (client, owner) = (Arc::clone(&self.client), self.owner.clone());
         let (reply, answer) = oneshot::channel();
         self.client.engine.spawn(async move {
+            let _pending = pending;
             let result = try_once(&client, wish).await;
             let Ok(result) = result else {
                 let _ = reply.send(result.map(|_: Option<_>| None));
@@ -155,9 +158,13 @@ impl Lock {
                 let _ = reply.send(Ok(None));
                 return;
             };
-            if reply.is_closed() {
+            let closed = client.core.is_closed();
+            if closed || reply.is_closed() {
                 client.core.stats.cancelled();
-                return client.core.return_grant(&belief);
+                client.core.return_grant(&belief);
+                // A caller that went away does not mind.
+                let _ = reply.send(Err(Error::closed()));
+                return;
             }
             let name = belief.held.name.clone();
             let hold = Hold::take_up(Arc::clone(&client), owner.clone(), belief);

@@ -151,6 +151,8 @@ impl Line {
 
     /// Brings a waiter its guard, or the reason why not.
     async fn serve(&mut self, mut waiter: Waiter) {
+        // A shutdown waits for it: what is asked now may be granted after everything was released.
+        let _pending = self.core.pending.begin();
         let mut acquisition = Acquisition::new(&self.core, waiter.wish.clone());
         self.head = Some(Head {
             id: acquisition.id().clone(),
@@ -216,7 +218,8 @@ impl Line {
         if waiter.reply.is_closed() {
             return Some(End::Gone);
         }
-        if self.closed {
+        // Asked of the client itself: a line that begins after the shutdown gets no message.
+        if self.closed || self.core.is_closed() {
             return Some(End::Failed(Error::closed()));
         }
         match waiter
@@ -441,9 +444,12 @@ impl Line {
     }
 
     fn deliver(&mut self, waiter: Waiter, belief: Arc<Belief>) {
-        if waiter.reply.is_closed() {
+        let closed = self.core.is_closed();
+        if closed || waiter.reply.is_closed() {
             self.core.stats.cancelled();
             self.core.return_grant(&belief);
+            // A caller that went away does not mind.
+            let _ = waiter.reply.send(Err(Error::closed()));
             return;
         }
         let hold = Hold::take_up(waiter.client, waiter.owner.clone(), belief);

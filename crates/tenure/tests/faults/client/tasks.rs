@@ -243,7 +243,9 @@ impl Worker {
         timed.end(self.context.unreachable_after);
         match adopted {
             Ok(guard) => {
-                let mut track = detached.adopted(&guard);
+                let Some(mut track) = detached.adopted(&guard) else {
+                    return;
+                };
                 watching(&guard, &mut track, tokio::time::sleep(wish.hold / 2)).await;
                 self.end(wish, guard, track).await;
             }

@@ -138,12 +138,18 @@ impl Track {
 }
 
 impl Detached {
-    /// The lease was taken up again, with a guard that has a clock of its own.
-    pub fn adopted(mut self, guard: &Guard) -> Track {
-        self.track.first_until_ns = until_ns(|| guard.remaining());
+    /// The lease was taken up again, with a guard that has a deadline of its own. If that has
+    /// passed already, because this process was paused on the way, nobody has believed since.
+    pub fn adopted(mut self, guard: &Guard) -> Option<Track> {
+        let until_ns = until_ns(|| guard.remaining());
+        if !guard.is_valid() {
+            self.abandoned();
+            return None;
+        }
+        self.track.first_until_ns = until_ns;
         self.track.first_deadline = guard.deadline();
         self.track.observe(guard);
-        self.track
+        Some(self.track)
     }
 
     /// It was not.

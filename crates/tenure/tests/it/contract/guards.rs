@@ -53,14 +53,11 @@ async fn the_deadline_is_never_later_than_the_lease(stage: Stage) {
     let a = stage.client().await;
     let guard = a.lock("n").ttl(ms(1_000)).acquire().await.unwrap();
     for _ in 0..50 {
-        let remaining = guard.remaining();
+        let (remaining, asked) = (guard.remaining(), Instant::now());
         let holder = a.lock("n").holder().await.unwrap().unwrap();
-        // Asked later, and still the store has more left than the guard believes.
-        let left = holder.remaining.unwrap();
-        assert!(
-            left + ms(20) >= remaining,
-            "store {left:?}, guard {remaining:?}"
-        );
+        // Asked later by this much at most, and still the store has more left than is believed.
+        let left = holder.remaining.unwrap() + asked.elapsed();
+        assert!(left >= remaining, "store {left:?}, guard {remaining:?}");
         assert!(remaining <= ms(988));
         tokio::time::sleep(ms(10)).await;
     }

@@ -12,6 +12,7 @@ contract! {
     a_chain_cannot_be_detached_from_below,
     force_release_needs_the_right_lease,
     shutdown_releases_everything,
+    shutdown_takes_back_what_is_just_being_granted,
     a_shut_down_client_refuses,
     a_cancelled_acquire_leaves_the_lock_free,
 }
@@ -99,6 +100,26 @@ async fn shutdown_releases_everything(stage: Stage) {
     );
     assert!(other.is_valid());
     assert_eq!(one.release().await.unwrap(), Released::AlreadyGone);
+}
+
+async fn shutdown_takes_back_what_is_just_being_granted(stage: Stage) {
+    for _ in 0..10 {
+        let a = stage.client().await;
+        let callers: Vec<_> = (0..8)
+            .map(|number| {
+                let lock = a.lock(format!("n{number}"));
+                tokio::spawn(async move { lock.acquire().await.map(std::mem::forget) })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert_eq!(a.shutdown(ms(2_000)).await, vec![]);
+        for number in 0..8 {
+            assert!(stage.is_clean(&format!("n{number}")).await);
+        }
+        for caller in callers {
+            let _ = caller.await.unwrap();
+        }
+    }
 }
 
 async fn a_shut_down_client_refuses(stage: Stage) {
