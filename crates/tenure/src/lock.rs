@@ -7,17 +7,14 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::belief::Belief;
 use crate::core::Client;
-use crate::engine::attempt::{Acquisition, Outcome, Wish};
+use crate::engine::attempt::Wish;
 use crate::engine::lines::Waiter;
-use crate::engine::record;
+use crate::engine::{once, record};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::hold::Hold;
 use crate::holder::Holder;
 use crate::lease::check_ttl;
-use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
 
@@ -25,9 +22,6 @@ use crate::owner::Holds;
 /// are sent with every acquisition.
 const META_ENTRIES_MAX: usize = 16;
 const META_BYTES_MAX: usize = 4_096;
-/// How long `try_acquire` waits between two questions to a server that could not answer.
-const TRY_PAUSE: Duration = Duration::from_millis(50);
-
 /// A lock of some name. Making one costs nothing and asks nobody.
 ///
 /// Settings are checked when the lock is taken, before anything is sent.
@@ -147,32 +141,8 @@ impl Lock {
         self.client.check_open()?;
         let (client, owner) = (Arc::clone(&self.client), self.owner.clone());
         let (reply, answer) = oneshot::channel();
-        self.client.engine.spawn(async move {
-            let _pending = pending;
-            let result = try_once(&client, wish).await;
-            let Ok(result) = result else {
-                let _ = reply.send(result.map(|_: Option<_>| None));
-                return;
-            };
-            let Some(belief) = result else {
-                let _ = reply.send(Ok(None));
-                return;
-            };
-            let closed = client.core.is_closed();
-            if closed || reply.is_closed() {
-                client.core.stats.cancelled();
-                client.core.return_grant(&belief);
-                // A caller that went away does not mind.
-                let _ = reply.send(Err(Error::closed()));
-                return;
-            }
-            let name = belief.held.name.clone();
-            let hold = Hold::take_up(Arc::clone(&client), owner.clone(), belief);
-            let _ = reply.send(Ok(Some(Guard::new(hold))));
-            if let Some(owner) = owner {
-                client.core.lines.share(&name, &owner);
-            }
-        });
+        let asking = once::ask(client, owner, wish, reply, pending);
+        self.client.engine.spawn(asking);
         answer.await.map_err(|_| Error::closed())?
     }
 
@@ -323,29 +293,6 @@ impl Lock {
         let value = format!("{} entries of {bytes} bytes", self.meta.len());
         Err(Error::invalid_setting("metadata", value, cause))
     }
-}
-
-/// Asks once, and again only if the server could not answer.
-async fn try_once(client: &Arc<Client>, wish: Wish) -> Result<Option<Arc<Belief>>> {
-    let core = &client.core;
-    let mut acquisition = Acquisition::new(core, wish);
-    let limit: Moment = core.clock.now() + core.settings.unreachable_after;
-    // What the server itself said last: it tells more than its silence when time is up.
-    let mut said = None;
-    let result = loop {
-        match acquisition.attempt(core, false, limit).await {
-            Ok(Outcome::Granted(belief)) => return Ok(Some(belief)),
-            Ok(Outcome::Busy(_)) => break Ok(None),
-            Err(failure) if failure.transient && core.clock.now() + TRY_PAUSE < limit => {
-                core.clock.sleep_until(core.clock.now() + TRY_PAUSE).await;
-                said = failure.landing.is_none().then_some(failure.error).or(said);
-            }
-            Err(failure) if failure.landing.is_some() => break Err(said.unwrap_or(failure.error)),
-            Err(failure) => break Err(failure.error),
-        }
-    };
-    acquisition.give_up(core).await;
-    result
 }
 
 impl fmt::Debug for Lock {

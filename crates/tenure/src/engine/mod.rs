@@ -19,6 +19,7 @@ pub(crate) mod cleaner;
 mod line;
 pub(crate) mod lines;
 mod obstacle;
+pub(crate) mod once;
 pub(crate) mod pending;
 pub(crate) mod record;
 pub(crate) mod watchdog;

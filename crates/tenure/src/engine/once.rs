@@ -1,0 +1,71 @@
+//! Taking a lock without waiting for its holder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::attempt::{Acquisition, Outcome, Wish};
+use super::pending::PendingOne;
+use crate::belief::Belief;
+use crate::core::{Client, Core};
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::hold::Hold;
+use crate::owner::Holds;
+
+/// How long to wait between two questions to a server that could not answer.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Takes the lock if it is free, and tells whoever still wants to know. A grant that nobody wants
+/// any more is given back.
+pub(crate) async fn ask(
+    client: Arc<Client>,
+    owner: Option<Arc<Holds>>,
+    wish: Wish,
+    reply: oneshot::Sender<Result<Option<Guard>>>,
+    _pending: PendingOne,
+) {
+    let name = wish.name.clone();
+    let answer = match attempt(&client.core, wish).await {
+        Ok(None) => Ok(None),
+        Err(error) => Err(error),
+        Ok(Some(belief)) if client.core.is_closed() || reply.is_closed() => {
+            client.core.stats.cancelled();
+            client.core.return_grant(&belief);
+            Err(Error::closed())
+        }
+        Ok(Some(belief)) => {
+            let hold = Hold::take_up(Arc::clone(&client), owner.clone(), belief);
+            Ok(Some(Guard::new(hold)))
+        }
+    };
+    let granted = matches!(answer, Ok(Some(_)));
+    // If the caller leaves at this moment, the guard is dropped here and releases.
+    let _ = reply.send(answer);
+    if let (true, Some(owner)) = (granted, owner) {
+        client.core.lines.share(&name, &owner);
+    }
+}
+
+/// Asks once, and again only if the server could not answer.
+async fn attempt(core: &Arc<Core>, wish: Wish) -> Result<Option<Arc<Belief>>> {
+    let mut acquisition = Acquisition::new(core, wish);
+    let limit = core.clock.now() + core.settings.unreachable_after;
+    // What the server itself said last: it tells more than its silence when time is up.
+    let mut said = None;
+    let result = loop {
+        match acquisition.attempt(core, false, limit).await {
+            Ok(Outcome::Granted(belief)) => return Ok(Some(belief)),
+            Ok(Outcome::Busy(_)) => break Ok(None),
+            Err(failure) if failure.transient && core.clock.now() + PAUSE < limit => {
+                core.clock.sleep_until(core.clock.now() + PAUSE).await;
+                said = failure.landing.is_none().then_some(failure.error).or(said);
+            }
+            Err(failure) if failure.landing.is_some() => break Err(said.unwrap_or(failure.error)),
+            Err(failure) => break Err(failure.error),
+        }
+    };
+    acquisition.give_up(core).await;
+    result
+}
