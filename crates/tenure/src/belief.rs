@@ -34,7 +34,8 @@ pub(crate) struct Belief {
     /// Nanoseconds of the clock. Atomic, because `is_valid` is asked in hot loops.
     deadline: AtomicU64,
     state: Mutex<State>,
-    lost: CancellationToken,
+    /// Cancelled when the lease is lost or let go.
+    no_longer_held: CancellationToken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +68,20 @@ impl Belief {
             landing,
             deadline: AtomicU64::new(deadline.as_nanos()),
             state: Mutex::new(State::Held),
-            lost: CancellationToken::new(),
+            no_longer_held: CancellationToken::new(),
         }
     }
 
+    /// Until when the lease itself may be believed.
     pub(crate) fn deadline(&self) -> Moment {
         Moment::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Until when its holder may act on it: no longer than `max_hold` allows either.
+    pub(crate) fn believable_until(&self) -> Moment {
+        let deadline = self.deadline();
+        self.max_hold_at()
+            .map_or(deadline, |max_hold_at| max_hold_at.min(deadline))
     }
 
     /// When the holder must stop even though its lease could be renewed.
@@ -80,9 +89,11 @@ impl Belief {
         self.max_hold.map(|max_hold| self.acquired_at + max_hold)
     }
 
-    /// When the lease has certainly ended in the store, if nobody renews it.
-    pub(crate) fn ends_before(&self) -> Moment {
-        self.deadline() + self.held.ttl / 10 + Duration::from_millis(100)
+    /// When the lease has certainly ended in the store, if nobody renews it from now on: a whole
+    /// ttl after what is known, because a renewal whose answer was lost may have been carried out.
+    pub(crate) fn ends_before(&self, now: Moment) -> Moment {
+        let ttl = self.held.ttl;
+        self.deadline().max(now) + ttl + ttl / 10 + Duration::from_millis(100)
     }
 
     pub(crate) fn remaining(&self, now: Moment) -> Duration {
@@ -109,8 +120,8 @@ impl Belief {
         }
     }
 
-    pub(crate) fn lost_token(&self) -> &CancellationToken {
-        &self.lost
+    pub(crate) fn no_longer_held(&self) -> &CancellationToken {
+        &self.no_longer_held
     }
 
     /// The store gave a full ttl at a moment after `sent_at`. An answer that is read at or after
@@ -124,12 +135,14 @@ impl Belief {
         }
     }
 
-    /// A renewal got no useful answer. The deadline stays.
-    pub(crate) fn doubt(&self) {
+    /// A renewal got no useful answer. The deadline stays. True if the lease is still held.
+    pub(crate) fn doubt(&self) -> bool {
         let mut state = self.state();
-        if *state == State::Held {
+        let held = matches!(*state, State::Held | State::Suspect);
+        if held {
             *state = State::Suspect;
         }
+        held
     }
 
     /// The lease is gone; true if that is news.
@@ -139,7 +152,7 @@ impl Belief {
         if news {
             *state = State::Lost(reason);
             drop(state);
-            self.lost.cancel();
+            self.no_longer_held.cancel();
         }
         news
     }
@@ -153,6 +166,8 @@ impl Belief {
             State::Held | State::Suspect => None,
         };
         *state = State::Ended(reason);
+        drop(state);
+        self.no_longer_held.cancel();
         true
     }
 
@@ -163,12 +178,6 @@ impl Belief {
             fence: self.fence,
             ttl: self.held.ttl,
         }
-    }
-
-    fn believable_until(&self) -> Moment {
-        let deadline = self.deadline();
-        self.max_hold_at()
-            .map_or(deadline, |max_hold_at| max_hold_at.min(deadline))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -25,7 +25,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::guard::{LostReason, Released};
 use crate::holder::{ClientRecord, Holder};
 use crate::lease::{ClientId, Lease, LeaseId};
@@ -95,23 +95,10 @@ impl Tenure {
         })
     }
 
-    /// A lock of this name, which this thread may re-enter.
+    /// A lock of this name. Whichever thread acquires it may re-enter it.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        let tenure = &self.handle.tenure;
-        let holds = OWNERS.try_with(|owners| {
-            let mut owners = owners.borrow_mut();
-            // Of clients that are gone: nobody else would take them away.
-            owners.retain(|_, owner| owner.handle.strong_count() > 0);
-            let owner = owners.entry(tenure.id()).or_insert_with(|| ThreadOwner {
-                handle: Arc::downgrade(&self.handle),
-                holds: Arc::default(),
-            });
-            Arc::clone(&owner.holds)
-        });
-        // A thread that is ending has no such memory any more: it is a new owner each time.
-        let lock = tenure.lock_of(name.as_ref(), holds.unwrap_or_default());
         Lock {
-            lock,
+            lock: self.handle.tenure.lock(name),
             handle: Arc::clone(&self.handle),
         }
     }
@@ -181,18 +168,43 @@ impl Lock {
 
     /// Waits for the lock. See [`tenure::Lock::acquire`](crate::Lock::acquire).
     pub fn acquire(&self) -> Result<Guard> {
-        block_on(self.lock.acquire()).map(|guard| self.guard(guard))
+        block_on(self.of_this_thread().acquire()).map(|guard| self.guard(guard))
     }
 
     /// Waits for at most `limit`. See [`tenure::Lock::acquire_within`](crate::Lock::acquire_within).
     pub fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        block_on(self.lock.acquire_within(limit)).map(|guard| self.guard(guard))
+        block_on(self.of_this_thread().acquire_within(limit)).map(|guard| self.guard(guard))
     }
 
     /// Takes the lock if it is free. See [`tenure::Lock::try_acquire`](crate::Lock::try_acquire).
     pub fn try_acquire(&self) -> Result<Option<Guard>> {
-        let guard = block_on(self.lock.try_acquire())?;
+        let guard = block_on(self.of_this_thread().try_acquire())?;
         Ok(guard.map(|guard| self.guard(guard)))
+    }
+
+    /// Does `work` under the lock. Nothing can stop it when the lock is lost: ask the guard, and
+    /// show its fence.
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Lock::acquire), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the
+    /// lock was lost before the work was done.
+    pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {
+        let guard = self.acquire()?;
+        let done = work(&guard);
+        if !guard.is_valid() {
+            return Err(guard.guard.lost_error());
+        }
+        let name = guard.name().clone();
+        match guard.release()? {
+            Released::AlreadyGone => Err(Error::lost(&name, LostReason::Gone)),
+            Released::WasHeld | Released::Unknown => Ok(done),
+        }
+    }
+
+    /// The name that was given.
+    pub fn name(&self) -> &str {
+        self.lock.name()
     }
 
     /// Who holds the lock. See [`tenure::Lock::holder`](crate::Lock::holder).
@@ -208,6 +220,24 @@ impl Lock {
     fn change(mut self, change: impl FnOnce(crate::Lock) -> crate::Lock) -> Self {
         self.lock = change(self.lock);
         self
+    }
+
+    /// The lock as this thread may take it: a lock may be shared by threads, a hold may not.
+    fn of_this_thread(&self) -> crate::Lock {
+        let holds = OWNERS.try_with(|owners| {
+            let mut owners = owners.borrow_mut();
+            // Of clients that are gone: nobody else would take them away.
+            owners.retain(|_, owner| owner.handle.strong_count() > 0);
+            let owner = owners
+                .entry(self.handle.tenure.id())
+                .or_insert_with(|| ThreadOwner {
+                    handle: Arc::downgrade(&self.handle),
+                    holds: Arc::default(),
+                });
+            Arc::clone(&owner.holds)
+        });
+        // A thread that is ending has no such memory any more: it is a new owner each time.
+        self.lock.clone().of(holds.unwrap_or_default())
     }
 
     fn guard(&self, guard: crate::Guard) -> Guard {

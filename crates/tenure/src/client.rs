@@ -4,23 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::belief::Belief;
 use crate::core::{Client, Core};
-use crate::engine::{Engine, cleaner, record};
+use crate::engine::{Engine, adoption, cleaner, record};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, LostReason, Released};
-use crate::hold::Hold;
+use crate::guard::{Guard, Released};
 use crate::holder::ClientRecord;
-use crate::lease::{ClientId, Lease, LeaseId, believed_until, check_ttl};
+use crate::lease::{ClientId, Lease, LeaseId, check_ttl};
 use crate::lock::Lock;
 use crate::moment::{Clock, ManualClock};
 use crate::name::LockName;
-use crate::owner::{Holds, Owner};
+use crate::owner::Owner;
 use crate::settings::Settings;
 use crate::stats::{Stats, StatsSnapshot};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
-use crate::store::{Failure, Held, Renewed, Store};
+use crate::store::{Held, Store};
 use crate::url::{self, Target};
 
 /// How long to wait before connecting again to a server that could not be reached.
@@ -83,18 +81,24 @@ impl Tenure {
         Owner::new(Arc::clone(&self.client))
     }
 
-    /// Takes up a lease that was [detached](Guard::detach), in this or in another process.
+    /// Takes up a lease that was [detached](Guard::detach), in this or in another process. From
+    /// then on it is renewed, whatever it was before, and goes by another id: nobody else can take
+    /// it up as well.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if it has ended meanwhile.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if it has ended meanwhile, or somebody else has
+    /// taken it up.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the lease up: if it was adopted already, it is released.
     pub async fn adopt(&self, lease: Lease) -> Result<Guard> {
+        // Before looking whether the client is open: a shutdown either waits for this or is seen.
+        let pending = self.client.core.pending.begin();
         self.client.check_open()?;
         let client = Arc::clone(&self.client);
-        let adopting = async move {
-            let belief = renew_to_adopt(&client.core, lease).await?;
-            Ok(Guard::new(Hold::take_up(client, None, belief)))
-        };
+        let adopting = async move { adoption::adopt(client, lease, pending).await };
         self.client.engine.run(adopting).await?
     }
 
@@ -102,6 +106,15 @@ impl Tenure {
     /// if it has held the lock for a second, otherwise at its next renewal.
     ///
     /// Needs the lease's id, as [`Lock::holder`] shows it, so that it cannot hit a later holder.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the store from answering. That another lease is there is not one of them:
+    /// [`Released::AlreadyGone`] says so, and nothing was touched.
+    ///
+    /// # Cancel safety
+    ///
+    /// The release goes on in the background.
     pub async fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
         let held = Held {
             name: LockName::new(name)?,
@@ -120,6 +133,14 @@ impl Tenure {
     ///
     /// Listed are leases held for half a second or longer. Locks taken by other libraries are
     /// not: ask for those by name, with [`Lock::holder`].
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the store from answering.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
     pub async fn clients(&self) -> Result<Vec<ClientRecord>> {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
@@ -130,8 +151,13 @@ impl Tenure {
     }
 
     /// Releases everything this client holds, ends all waiting, and returns the leases that could
-    /// not be released within `limit`. Guards are lost with [`LostReason::Shutdown`], and further
-    /// calls fail with [`ErrorKind::Closed`](crate::ErrorKind::Closed).
+    /// not be released within `limit`. Guards are lost with
+    /// [`LostReason::Shutdown`](crate::LostReason::Shutdown), and further calls fail with
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed).
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the shutdown goes on in the background.
     pub async fn shutdown(&self, limit: Duration) -> Vec<Lease> {
         let core = Arc::clone(&self.client.core);
         let closing = async move { core.shut_down(limit).await };
@@ -146,11 +172,6 @@ impl Tenure {
     /// The identity of this client, which its leases and its record carry.
     pub fn id(&self) -> ClientId {
         self.client.core.id
-    }
-
-    /// A lock that whoever keeps `holds` may re-enter.
-    pub(crate) fn lock_of(&self, name: &str, holds: Arc<Holds>) -> Lock {
-        Lock::new(Arc::clone(&self.client), name, Some(holds))
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -233,7 +254,7 @@ async fn open(
 ) -> Result<Arc<dyn Store>> {
     match target {
         Target::Memory { name: None } => Ok(MemoryStore::private(clock.clone())),
-        Target::Memory { name: Some(name) } => Ok(MemoryStore::shared(&name, clock.clone())),
+        Target::Memory { name: Some(name) } => Ok(MemoryStore::shared(&name, clock.clone())?),
         Target::Redis(target) => {
             if matches!(clock, Clock::Manual(_)) {
                 return Err(Error::invalid_setting(
@@ -254,49 +275,6 @@ async fn open(
                     Err(failure) => return Err(failure.error),
                 }
             }
-        }
-    }
-}
-
-/// Renews a detached lease, which proves that it is still there.
-async fn renew_to_adopt(core: &Core, lease: Lease) -> Result<Arc<Belief>> {
-    let limit = core.clock.now() + core.settings.unreachable_after;
-    let held = Held {
-        name: lease.name,
-        id: lease.id,
-        ttl: lease.ttl,
-        // Not known here; renewing metadata that does not exist changes nothing.
-        has_meta: true,
-    };
-    loop {
-        match core.store.renew(&held, false, limit).await {
-            // The answer came after the lease could have ended: that proves nothing. Ask again.
-            Ok(Renewed::Until { sent_at })
-                if core.clock.now() >= believed_until(sent_at, held.ttl) =>
-            {
-                if core.clock.now() >= limit {
-                    return Err(Error::lost(&held.name, LostReason::Expired));
-                }
-            }
-            Ok(Renewed::Until { sent_at }) => {
-                let number = core.next_lease_number();
-                let belief = Belief::new(number, held, lease.fence, sent_at, true, None, None);
-                return Ok(Arc::new(belief));
-            }
-            Ok(Renewed::NotHeld(not_held)) => {
-                let reason = match not_held.taken_by {
-                    Some(_) => LostReason::Taken,
-                    None => LostReason::Gone,
-                };
-                return Err(Error::lost(&held.name, reason));
-            }
-            Err(Failure {
-                transient: true, ..
-            }) if core.clock.now() < limit => {
-                let pause = core.clock.now() + Duration::from_millis(50);
-                core.clock.sleep_until(pause).await;
-            }
-            Err(failure) => return Err(failure.error),
         }
     }
 }

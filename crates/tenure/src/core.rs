@@ -200,7 +200,7 @@ impl Core {
             Arc::clone(self),
             belief.held.clone(),
             belief.landing,
-            belief.ends_before(),
+            belief.ends_before(self.clock.now()),
             answer,
             pending,
         )

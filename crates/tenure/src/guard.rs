@@ -98,9 +98,9 @@ impl Guard {
     }
 
     /// The moment until which the guard may be believed, by the local clock. Each renewal moves
-    /// it.
+    /// it, but never beyond what [`max_hold`](crate::Lock::max_hold) allows.
     pub fn deadline(&self) -> Moment {
-        self.hold.belief().deadline()
+        self.hold.belief().believable_until()
     }
 
     /// How long the guard may still be believed, if no renewal succeeds; zero once it is lost.
@@ -142,14 +142,14 @@ impl Guard {
     /// Safe: asking again gives the same answer.
     pub async fn lost(&self) -> LostReason {
         let belief = self.hold.belief();
-        belief.lost_token().cancelled().await;
+        belief.no_longer_held().cancelled().await;
         belief.lost_reason().unwrap_or(LostReason::Expired)
     }
 
-    /// A token that is cancelled when the lock is no longer held. Give it to tasks that do the
-    /// protected work.
+    /// A token that is cancelled when the lock is no longer held: when it is lost, and also when
+    /// it is released or its guard is dropped. Give it to tasks that do the protected work.
     pub fn lost_token(&self) -> CancellationToken {
-        self.hold.belief().lost_token().clone()
+        self.hold.belief().no_longer_held().clone()
     }
 
     /// Lets go of the lock and says what really happened.

@@ -142,6 +142,7 @@ impl fmt::Debug for ClientId {
 /// [`Tenure::adopt`](crate::Tenure::adopt) takes up again.
 ///
 /// It prints as one line of text that parses back, so that it can travel to another process.
+#[must_use = "the lock stays held until the lease ends, unless somebody adopts it"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub(crate) name: LockName,

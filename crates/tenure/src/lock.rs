@@ -12,7 +12,7 @@ use crate::engine::attempt::Wish;
 use crate::engine::lines::Waiter;
 use crate::engine::{once, record};
 use crate::error::{Error, Result};
-use crate::guard::Guard;
+use crate::guard::{Guard, LostReason, Released};
 use crate::holder::Holder;
 use crate::lease::check_ttl;
 use crate::name::LockName;
@@ -22,6 +22,7 @@ use crate::owner::Holds;
 /// are sent with every acquisition.
 const META_ENTRIES_MAX: usize = 16;
 const META_BYTES_MAX: usize = 4_096;
+
 /// A lock of some name. Making one costs nothing and asks nobody.
 ///
 /// Settings are checked when the lock is taken, before anything is sent.
@@ -50,6 +51,12 @@ impl Lock {
             wait: None,
             meta: BTreeMap::new(),
         }
+    }
+
+    /// The same lock, as whoever keeps `holds` may re-enter it.
+    pub(crate) fn of(mut self, holds: Arc<Holds>) -> Self {
+        self.owner = Some(holds);
+        self
     }
 
     /// How long the lease lasts without renewal: 100 ms to 24 h, 30 s unless the client says
@@ -100,6 +107,11 @@ impl Lock {
     ///
     /// Waits for a holder without limit, unless [`wait`](Lock::wait) sets one, but for a server that cannot be reached only as long as
     /// [`unreachable_after`](crate::Builder::unreachable_after) says.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong, the server cannot be reached or refuses us, or the key at the name is
+    /// not a lock; see [`ErrorKind`](crate::ErrorKind).
     ///
     /// # Cancel safety
     ///
@@ -163,7 +175,12 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`acquire`](Lock::acquire), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the
-    /// lock was lost before the work was done.
+    /// lock was lost before the work was done: then its result is not to be relied on, and is
+    /// dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work where it stands, and releases the lock.
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T> {
         let guard = self.acquire().await?;
         let result = {
@@ -179,14 +196,26 @@ impl Lock {
         };
         match result {
             Some(done) if guard.is_valid() => {
-                guard.release().await?;
-                Ok(done)
+                let name = guard.name().clone();
+                match guard.release().await? {
+                    Released::AlreadyGone => Err(Error::lost(&name, LostReason::Gone)),
+                    Released::WasHeld | Released::Unknown => Ok(done),
+                }
             }
             _ => Err(guard.lost_error()),
         }
     }
 
     /// Who holds the lock, without taking it.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the store from answering, and
+    /// [`ErrorKind::NotALock`](crate::ErrorKind::NotALock) if the key is something else.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
     pub async fn holder(&self) -> Result<Option<Holder>> {
         let name = LockName::new(&self.name)?;
         self.client.check_open()?;
@@ -212,7 +241,16 @@ impl Lock {
         found.map_err(|failure: crate::store::Failure| failure.error)
     }
 
-    /// Whether somebody holds the lock at this moment, without taking it.
+    /// Whether somebody holds the lock at this moment, without taking it. By the next line that
+    /// may have changed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`holder`](Lock::holder).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
     pub async fn is_locked(&self) -> Result<bool> {
         Ok(self.holder().await?.is_some())
     }

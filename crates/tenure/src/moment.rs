@@ -60,6 +60,14 @@ impl Clock {
         }
     }
 
+    pub(crate) fn is_same(&self, other: &Clock) -> bool {
+        match (self, other) {
+            (Self::Boot, Self::Boot) => true,
+            (Self::Manual(one), Self::Manual(other)) => Arc::ptr_eq(&one.nanos, &other.nanos),
+            (Self::Boot, Self::Manual(_)) | (Self::Manual(_), Self::Boot) => false,
+        }
+    }
+
     /// The time of day in microseconds, as a server's `TIME` would tell it.
     pub(crate) fn wall_micros(&self) -> u64 {
         match self {

@@ -1,6 +1,6 @@
 //! Those who stand behind the head of a line.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::line::ASK_MIN;
@@ -8,12 +8,11 @@ use super::lines::Waiter;
 use crate::moment::Moment;
 use crate::owner::Holds;
 
-/// A queue whose members may leave from the middle: a hole stays, and their place in the order of
-/// limits goes, so that neither costs more with a long line.
+/// A queue whose members may leave from the middle, and by their limits.
 #[derive(Default)]
 pub(super) struct Behind {
-    /// By number, which only grows.
-    queue: VecDeque<(u64, Option<Waiter>)>,
+    /// By number, which only grows: so this is the order of arrival.
+    queue: BTreeMap<u64, Waiter>,
     limits: BTreeSet<(Moment, u64)>,
 }
 
@@ -21,28 +20,20 @@ impl Behind {
     pub(super) fn join(&mut self, number: u64, waiter: Waiter) {
         self.limits
             .extend(limit(&waiter).map(|limit| (limit, number)));
-        self.queue.push_back((number, Some(waiter)));
+        self.queue.insert(number, waiter);
     }
 
     /// Takes the first one out.
     pub(super) fn next(&mut self) -> Option<Waiter> {
-        while let Some((number, waiter)) = self.queue.pop_front() {
-            if let Some(waiter) = waiter {
-                self.forget_limit(number, &waiter);
-                return Some(waiter);
-            }
-        }
-        None
+        let number = *self.queue.first_key_value()?.0;
+        self.leave(number)
     }
 
     /// Takes out the one with this number, if it is here.
     pub(super) fn leave(&mut self, number: u64) -> Option<Waiter> {
-        let at = self.at(number)?;
-        let waiter = self.queue.get_mut(at)?.1.take()?;
-        self.forget_limit(number, &waiter);
-        // Holes at the front would otherwise stay until the head is served.
-        while matches!(self.queue.front(), Some((_, None))) {
-            self.queue.pop_front();
+        let waiter = self.queue.remove(&number)?;
+        if let Some(limit) = limit(&waiter) {
+            self.limits.remove(&(limit, number));
         }
         Some(waiter)
     }
@@ -59,31 +50,17 @@ impl Behind {
             let theirs = waiter.owner.as_ref();
             theirs.is_some_and(|theirs| Arc::ptr_eq(theirs, owner))
         };
-        let waiters = self.queue.iter();
-        let theirs = waiters.filter(|(_, waiter)| waiter.as_ref().is_some_and(is_theirs));
+        let theirs = self.queue.iter().filter(|(_, waiter)| is_theirs(waiter));
         theirs.map(|(number, _)| *number).collect()
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Waiter> {
-        self.queue.get(self.at(number)?)?.1.as_ref()
+        self.queue.get(&number)
     }
 
     /// When the next limit passes.
     pub(super) fn next_limit(&self) -> Option<Moment> {
         self.limits.first().map(|(limit, _)| *limit)
-    }
-
-    fn at(&self, number: u64) -> Option<usize> {
-        let at = self
-            .queue
-            .binary_search_by_key(&number, |(number, _)| *number);
-        at.ok()
-    }
-
-    fn forget_limit(&mut self, number: u64, waiter: &Waiter) {
-        if let Some(limit) = limit(waiter) {
-            self.limits.remove(&(limit, number));
-        }
     }
 }
 

@@ -140,13 +140,16 @@ impl Line {
         if self.messages != Messages::Arrive || self.closed {
             return false;
         }
-        match self.next_message(self.now() + LINGER).await {
-            Some(message) => {
-                self.take(message);
-                true
+        let until = self.now() + LINGER;
+        while let Some(message) = self.next_message(until).await {
+            // What others say of the lock is no reason to stay.
+            let joins = matches!(message, Message::Join(..));
+            self.take(message);
+            if joins || self.closed {
+                return joins;
             }
-            None => false,
         }
+        false
     }
 
     /// Brings a waiter its guard, or the reason why not.
@@ -232,7 +235,10 @@ impl Line {
             None | Some(Ok(None)) => {}
         }
         let now = self.now();
-        let too_late = asked && now >= self.end_of_patience(waiter);
+        // One that has waited behind a head that got no answer need not find that out itself.
+        let asked_for = self.unreachable.is_some()
+            && now >= waiter.joined + self.core.settings.unreachable_after;
+        let too_late = (asked || asked_for) && now >= self.end_of_patience(waiter);
         too_late.then(|| End::Failed(self.too_late(waiter, now)))
     }
 

@@ -83,6 +83,10 @@ impl Lines {
     pub(crate) fn join(&self, core: &Arc<Core>, waiter: Waiter) -> Place {
         let mut by_name = self.by_name();
         let name = waiter.wish.name.clone();
+        if by_name.get(&name).is_some_and(|it| it.inbox.is_closed()) {
+            // Its task failed, which must not shut the name for ever.
+            by_name.remove(&name);
+        }
         let entrance = by_name.entry(name.clone()).or_insert_with(|| {
             let (inbox, messages) = mpsc::unbounded_channel();
             let length = Arc::new(AtomicUsize::new(0));

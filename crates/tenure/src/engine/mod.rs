@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, Result};
 
+pub(crate) mod adoption;
 pub(crate) mod attempt;
 mod behind;
 pub(crate) mod cleaner;
@@ -49,22 +50,14 @@ impl Engine {
             )
             .caused_by(error)
         };
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(failed)?;
-        let handle = runtime.handle().clone();
+        let (started, starting) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<Farewell>();
         thread::Builder::new()
             .name("tenure".to_owned())
-            .spawn(move || {
-                runtime.block_on(async {
-                    if let Ok(farewell) = stopped.await {
-                        farewell.await;
-                    }
-                });
-            })
+            .spawn(move || run(&started, stopped))
             .map_err(failed)?;
+        let handle = starting.recv().map_err(std::io::Error::other);
+        let handle = handle.and_then(|handle| handle).map_err(failed)?;
         let last = Last {
             farewell: Mutex::new(None),
             stop: Mutex::new(Some(stop)),
@@ -124,4 +117,25 @@ impl Drop for Last {
             let _ = stop.send(farewell);
         }
     }
+}
+
+/// The thread's life. The runtime is made and dropped here: a caller's thread may belong to another
+/// runtime, where dropping one panics.
+fn run(
+    started: &std::sync::mpsc::Sender<std::io::Result<Handle>>,
+    stopped: oneshot::Receiver<Farewell>,
+) {
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    let _ = started.send(Ok(runtime.handle().clone()));
+    runtime.block_on(async {
+        if let Ok(farewell) = stopped.await {
+            farewell.await;
+        }
+    });
 }

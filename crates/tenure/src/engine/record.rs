@@ -28,9 +28,10 @@ type Fields = BTreeMap<String, String>;
 pub(crate) async fn run(core: Arc<Core>) {
     let mut written = Fields::new();
     let mut written_at = core.clock.now();
+    let mut failed = false;
     let me = introduce(&core);
     loop {
-        let busy = !core.watchdog.is_idle() || !written.is_empty();
+        let busy = failed || !core.watchdog.is_idle() || !written.is_empty();
         if !busy {
             core.record_changed.notified().await;
         }
@@ -41,7 +42,8 @@ pub(crate) async fn run(core: Arc<Core>) {
         if fields == written && (fields.is_empty() || !is_due) {
             continue;
         }
-        if write(&core, &me, &written, &fields, now).await.is_ok() {
+        failed = write(&core, &me, &written, &fields, now).await.is_err();
+        if !failed {
             written = fields;
             written_at = now;
         }
@@ -185,7 +187,7 @@ fn parse_lease(name: &str, value: &str, now_ms: u64) -> Option<LeaseRecord> {
         name: LockName::new(name).ok()?,
         lease,
         fence: Fence::new(fence),
-        held_for: Duration::from_millis(now_ms.saturating_sub(since_s * 1_000)),
+        held_for: Duration::from_millis(now_ms.saturating_sub(since_s.saturating_mul(1_000))),
         ttl: Duration::from_millis(ttl_ms),
     })
 }

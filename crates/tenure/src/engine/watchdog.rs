@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::guard::LostReason;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Failure, NotHeld, Renewed, Watched};
+use crate::store::{Failure, Renewed, Watched};
 
 /// A lease of this age is watched: the store tells when its key changes. Most locks are held for
 /// less, and cost nothing more.
@@ -55,8 +55,9 @@ struct Care {
     watched: bool,
     /// Whether the loss has been noticed: nothing more is to be done.
     lost: bool,
-    /// Who waits for the renewal that is under way.
+    /// Who waits for a renewal to be tried, and whether that has just happened.
     waiting: Vec<oneshot::Sender<()>>,
+    renewal_tried: bool,
 }
 
 /// A question to the store: when to ask, and whether an answer is still awaited.
@@ -66,7 +67,15 @@ struct Errand {
     under_way: bool,
 }
 
-/// Something to do for a lease, once the roster is no longer locked.
+/// What is to be done once the roster is no longer locked.
+#[derive(Default)]
+struct Due {
+    tasks: Vec<Task>,
+    /// Callers who need not wait any longer.
+    answered: Vec<oneshot::Sender<()>>,
+}
+
+/// Something to do for a lease.
 enum Task {
     Renew { belief: Arc<Belief>, watched: bool },
     Look(Arc<Belief>),
@@ -85,7 +94,9 @@ impl Watchdog {
 
     /// Ends the care for a lease that its holder lets go.
     pub(crate) fn forget(&self, number: u64) {
-        self.roster().leave(number);
+        let care = self.roster().leave(number);
+        // Whoever waits for a renewal of it is woken by this: after the roster is unlocked.
+        drop(care);
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Belief>> {
@@ -133,10 +144,13 @@ impl Watchdog {
 
     fn change(&self, numbers: Vec<u64>, mut change: impl FnMut(&mut Care)) {
         let mut roster = self.roster();
+        let mut answered = Vec::new();
         for number in numbers {
-            roster.update(number, &mut change);
+            answered.extend(roster.update(number, &mut change));
         }
         drop(roster);
+        // They are woken by being dropped: after the roster is unlocked.
+        drop(answered);
         self.sooner.notify_one();
     }
 
@@ -149,13 +163,14 @@ impl Watchdog {
 pub(crate) async fn run(core: Arc<Core>) {
     loop {
         let sooner = core.watchdog.sooner.notified();
-        let (tasks, next) = {
+        let (due, next) = {
             let mut roster = core.watchdog.roster();
             (roster.due(core.clock.now()), roster.next())
         };
-        for task in tasks {
+        for task in due.tasks {
             perform(&core, task);
         }
+        drop(due.answered);
         let sleep = async {
             match next {
                 Some(at) => core.clock.sleep_until(at).await,
@@ -201,31 +216,35 @@ fn renewed(core: &Core, belief: &Belief, result: Result<Renewed, Failure>) {
             Some(sent_at + belief.held.ttl / 3)
         }
         Ok(Renewed::NotHeld(not_held)) => {
-            lose(core, belief, reason(&not_held));
+            lose(core, belief, not_held.reason());
             None
         }
         Err(failure) => {
             core.stats.renewal_failed();
-            belief.doubt();
             let left = belief.deadline().saturating_since(now);
-            tracing::warn!(
-                lock = %belief.held.name, error = %failure.error, ?left,
-                "lock.suspect: renewal failed"
-            );
+            if belief.doubt() {
+                tracing::warn!(
+                    lock = %belief.held.name, error = %failure.error, ?left,
+                    "lock.suspect: renewal failed"
+                );
+            }
             Some(now + (left / 10).clamp(RETRY_MIN, RETRY_MAX))
         }
     };
     core.watchdog.change(vec![belief.number], |care| {
-        care.renewal = Errand::at(renew_at);
-        // The belief tells what came of it: that is what they wait for.
-        care.waiting.clear();
+        care.renewal.under_way = false;
+        // Whoever asked meanwhile wants a renewal that is newer than this one.
+        if care.renewal.due.is_none() {
+            care.renewal.due = renew_at;
+            care.renewal_tried = true;
+        }
     });
 }
 
 fn looked(core: &Core, belief: &Belief, result: &Result<Watched, Failure>) {
     let now = core.clock.now();
     if let Ok(Watched::NotHeld(not_held)) = result {
-        lose(core, belief, reason(not_held));
+        lose(core, belief, not_held.reason());
     }
     core.watchdog.change(vec![belief.number], |care| {
         care.look.under_way = false;
@@ -247,13 +266,6 @@ fn lose(core: &Core, belief: &Belief, reason: LostReason) {
     }
 }
 
-fn reason(not_held: &NotHeld) -> LostReason {
-    match not_held.taken_by {
-        Some(_) => LostReason::Taken,
-        None => LostReason::Gone,
-    }
-}
-
 impl Roster {
     /// When something is to be done next.
     fn next(&self) -> Option<Moment> {
@@ -261,14 +273,15 @@ impl Roster {
     }
 
     /// What is to be done by now, the earliest first.
-    fn due(&mut self, now: Moment) -> Vec<Task> {
-        let mut tasks = Vec::new();
+    fn due(&mut self, now: Moment) -> Due {
+        let mut due = Due::default();
         while let Some(&(at, number)) = self.schedule.first()
             && at <= now
         {
-            self.update(number, |care| care.begin(now, &mut tasks));
+            let answered = self.update(number, |care| care.begin(now, &mut due.tasks));
+            due.answered.extend(answered);
         }
-        tasks
+        due
     }
 
     fn enter(&mut self, mut care: Care) {
@@ -280,10 +293,8 @@ impl Roster {
         self.leases.insert(number, care);
     }
 
-    fn leave(&mut self, number: u64) {
-        let Some(care) = self.leases.remove(&number) else {
-            return;
-        };
+    fn leave(&mut self, number: u64) -> Option<Care> {
+        let care = self.leases.remove(&number)?;
         if let Some(at) = care.scheduled {
             self.schedule.remove(&(at, number));
         }
@@ -294,21 +305,29 @@ impl Roster {
                 self.by_name.remove(name);
             }
         }
+        Some(care)
     }
 
-    /// Changes what is known of a lease, and its place in the schedule with it.
-    fn update(&mut self, number: u64, change: impl FnOnce(&mut Care)) {
+    /// Changes what is known of a lease, and its place in the schedule with it. Returns the callers
+    /// who need not wait any longer: the renewal was tried, or will never be.
+    fn update(&mut self, number: u64, change: impl FnOnce(&mut Care)) -> Vec<oneshot::Sender<()>> {
         let Some(care) = self.leases.get_mut(&number) else {
-            return;
+            return Vec::new();
         };
         let before = care.scheduled;
         change(care);
         care.scheduled = care.next();
+        let answered = if std::mem::take(&mut care.renewal_tried) || care.scheduled.is_none() {
+            std::mem::take(&mut care.waiting)
+        } else {
+            Vec::new()
+        };
         if care.scheduled != before {
             let after = care.scheduled;
             before.map(|at| self.schedule.remove(&(at, number)));
             self.schedule.extend(after.map(|at| (at, number)));
         }
+        answered
     }
 }
 
@@ -346,13 +365,14 @@ impl Care {
             watched: false,
             lost: false,
             waiting: Vec::new(),
+            renewal_tried: false,
             belief,
         }
     }
 
     /// When this lease needs something next; never again once it is lost.
     fn next(&self) -> Option<Moment> {
-        if self.lost || self.belief.lost_token().is_cancelled() {
+        if self.lost || self.belief.no_longer_held().is_cancelled() {
             return None;
         }
         let needs = [
@@ -367,9 +387,7 @@ impl Care {
     /// Begins what is due.
     fn begin(&mut self, now: Moment, tasks: &mut Vec<Task>) {
         if let Some(reason) = self.lost_by(now) {
-            // Whoever waits for a renewal learns of the loss instead.
             self.lost = true;
-            self.waiting.clear();
             return tasks.push(Task::Lose(Arc::clone(&self.belief), reason));
         }
         if self.renewal.begins(now) {

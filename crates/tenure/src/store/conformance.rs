@@ -35,6 +35,11 @@ enum Step {
         name: usize,
         lease: usize,
     },
+    Adopt {
+        name: usize,
+        from: usize,
+        lease: usize,
+    },
     Look {
         name: usize,
     },
@@ -94,6 +99,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (name.clone(), lease.clone(), any::<bool>())
             .prop_map(|(name, lease, queue)| Step::Acquire { name, lease, queue }),
         1 => (name.clone(), lease.clone()).prop_map(|(name, lease)| Step::Renew { name, lease }),
+        1 => (name.clone(), lease.clone(), lease.clone())
+            .prop_map(|(name, from, lease)| Step::Adopt { name, from, lease }),
         3 => (name.clone(), lease).prop_map(|(name, lease)| Step::Release { name, lease }),
         1 => name.prop_map(|name| Step::Look { name }),
     ]
@@ -151,6 +158,7 @@ impl Both {
             Step::Acquire { name, lease, queue } => self.acquire(name, lease, queue).await,
             Step::Renew { name, lease } => self.renew(name, lease).await,
             Step::Release { name, lease } => self.release(name, lease).await,
+            Step::Adopt { name, from, lease } => self.adopt(name, from, lease).await,
             Step::Look { name } => self.look(name).await,
         }
     }
@@ -184,6 +192,19 @@ impl Both {
             Err(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
         };
         let redis = match self.store.renew(&held, false, soon()).await.unwrap() {
+            Renewed::Until { .. } => Said::Yes,
+            Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+        };
+        (machine, redis)
+    }
+
+    async fn adopt(&mut self, name: usize, from: usize, lease: usize) -> (Said, Said) {
+        let (held, from) = (self.held(name, lease), self.leases[from].clone());
+        let machine = match self.machine.adopt(self.now_us, &from, &held) {
+            Ok(()) => Said::Yes,
+            Err(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+        };
+        let redis = match self.store.adopt(&from, &held, soon()).await.unwrap() {
             Renewed::Until { .. } => Said::Yes,
             Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
         };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::error::{Error, Result};
+use crate::guard::LostReason;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -51,6 +52,15 @@ pub(crate) trait Store: Send + Sync + 'static {
         &'a self,
         lease: &'a Held,
         watched: bool,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Renewed, Failure>>;
+
+    /// Goes on with the lease `from` under the id of `lease`, with a full ttl. Repeating it finds
+    /// its own id.
+    fn adopt<'a>(
+        &'a self,
+        from: &'a LeaseId,
+        lease: &'a Held,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Renewed, Failure>>;
 
@@ -162,6 +172,16 @@ pub(crate) enum Watched {
 #[derive(Debug)]
 pub(crate) struct NotHeld {
     pub(crate) taken_by: Option<LeaseId>,
+}
+
+impl NotHeld {
+    /// What that means to whoever believed to hold it.
+    pub(crate) fn reason(&self) -> LostReason {
+        match self.taken_by {
+            Some(_) => LostReason::Taken,
+            None => LostReason::Gone,
+        }
+    }
 }
 
 /// What stands at the name of a lock.

@@ -106,6 +106,29 @@ impl Machine {
         Ok(())
     }
 
+    /// Goes on with the lease `from` under another id.
+    pub(crate) fn adopt(
+        &mut self,
+        now_us: u64,
+        from: &LeaseId,
+        lease: &Held,
+    ) -> Result<(), Absent> {
+        self.count_call(now_us);
+        let before = Held {
+            id: from.clone(),
+            ..lease.clone()
+        };
+        let holder = if self.held(lease, now_us).is_ok() {
+            lease
+        } else {
+            &before
+        };
+        let entry = self.held(holder, now_us)?;
+        entry.id = lease.id.clone();
+        entry.end_us = now_us + micros(lease.ttl);
+        Ok(())
+    }
+
     /// Says whether the lease is there, and remembers to tell when that changes.
     pub(crate) fn watch(&mut self, now_us: u64, lease: &Held) -> Result<(), Absent> {
         self.held(lease, now_us)?;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use self::machine::{Absent, Answer, Effect, Machine};
-use crate::error::Result;
-use crate::lease::ClientId;
+use crate::error::{Error, Result};
+use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::store::{
@@ -50,18 +50,26 @@ impl MemoryStore {
         })
     }
 
-    /// The store of `memory://name`, shared by all clients of this process that name it. The first
-    /// one's clock counts.
-    pub(crate) fn shared(name: &str, clock: Clock) -> Arc<Self> {
+    /// The store of `memory://name`, shared by all clients of this process that name it.
+    ///
+    /// # Errors
+    ///
+    /// If it goes by another clock: the one could not believe what the other granted.
+    pub(crate) fn shared(name: &str, clock: Clock) -> Result<Arc<Self>> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let stores = shared.get_or_insert_default();
         stores.retain(|_, store| store.strong_count() > 0);
         if let Some(store) = stores.get(name).and_then(Weak::upgrade) {
-            return store;
+            if !store.clock.is_same(&clock) {
+                let cause = "clients that share a memory store must share its clock";
+                let shown = format!("{clock:?}");
+                return Err(Error::invalid_setting("the clock", shown, cause));
+            }
+            return Ok(store);
         }
         let store = Self::private(clock);
         stores.insert(name.to_owned(), Arc::downgrade(&store));
-        store
+        Ok(store)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -119,10 +127,18 @@ impl Store for MemoryStore {
     ) -> BoxFuture<'a, Result<Renewed, Failure>> {
         let sent_at = self.clock.now();
         let answer = self.state().machine.renew(self.now_us(), lease);
-        done(Ok(match answer {
-            Ok(()) => Renewed::Until { sent_at },
-            Err(absent) => Renewed::NotHeld(absent.into()),
-        }))
+        done(Ok(renewed(answer, sent_at)))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        from: &'a LeaseId,
+        lease: &'a Held,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+        let sent_at = self.clock.now();
+        let answer = self.state().machine.adopt(self.now_us(), from, lease);
+        done(Ok(renewed(answer, sent_at)))
     }
 
     fn watch<'a>(
@@ -209,6 +225,13 @@ impl From<Absent> for NotHeld {
         Self {
             taken_by: absent.taken_by,
         }
+    }
+}
+
+fn renewed(answer: Result<(), Absent>, sent_at: Moment) -> Renewed {
+    match answer {
+        Ok(()) => Renewed::Until { sent_at },
+        Err(absent) => Renewed::NotHeld(absent.into()),
     }
 }
 

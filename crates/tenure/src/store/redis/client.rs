@@ -21,8 +21,9 @@ use crate::url::Target;
 
 /// A connection to Redis that comes back by itself. Cheap to clone, usable from any executor.
 ///
-/// Nothing is ever sent twice: when an answer is lost, the call fails, and whether to repeat it is
-/// the caller's decision.
+/// Nothing is ever sent twice: when an answer is lost, the call fails with
+/// [`ErrorKind::Unavailable`], and whether to repeat it is the caller's decision. Dropping a future
+/// does not take back what was sent.
 ///
 /// ```no_run
 /// use tenure::redis::{Client, Command, Script};

@@ -435,5 +435,7 @@ pub(super) fn micros(time: &Value) -> Option<u64> {
         return None;
     };
     let part = |value: &Value| u64::try_from(value.as_int()?).ok();
-    Some(part(seconds)? * 1_000_000 + part(micros)?)
+    part(seconds)?
+        .checked_mul(1_000_000)?
+        .checked_add(part(micros)?)
 }

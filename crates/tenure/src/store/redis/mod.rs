@@ -75,18 +75,55 @@ impl RedisStore {
     }
 
     async fn try_acquire(&self, attempt: &Attempt, limit: Moment) -> Result<Attempted, Failure> {
-        let connection = self.commands.connection(limit).await?;
+        let name = &attempt.held.name;
+        let arguments = |latest_us| acquire_arguments(attempt, latest_us);
+        let read = |reply: &Value, sent_at| reply::attempt(name, sent_at, reply);
         let keys = lock_keys(&attempt.held);
+        self.in_time(&script::ACQUIRE, &keys, arguments, read, limit)
+            .await
+    }
+
+    async fn try_adopt(
+        &self,
+        from: &LeaseId,
+        lease: &Held,
+        limit: Moment,
+    ) -> Result<Renewed, Failure> {
+        let keys = [lease.name.as_str().to_owned(), lease.name.neighbour("meta")];
+        let arguments = |latest_us: u64| {
+            vec![
+                from.as_str().to_owned(),
+                lease.id.as_str().to_owned(),
+                lease.ttl.as_millis().to_string(),
+                latest_us.to_string(),
+            ]
+        };
+        let read = |reply: &Value, sent_at| reply::adoption(reply, sent_at);
+        self.in_time(&script::ADOPT, &keys, arguments, read, limit)
+            .await
+    }
+
+    /// Runs a script that carries its latest moment: if it runs later, it changes nothing, and
+    /// says so by an inner `Err` with the server's time.
+    async fn in_time<T>(
+        &self,
+        script: &Script,
+        keys: &[String],
+        arguments: impl Fn(u64) -> Vec<String>,
+        read: impl Fn(&Value, Moment) -> Result<Result<T, u64>, Failure>,
+        limit: Moment,
+    ) -> Result<T, Failure> {
+        let connection = self.commands.connection(limit).await?;
         for _ in 0..LATE_MAX {
             let sent_at = self.server.clock.now();
             let limit = self.command_limit(limit);
             let latest_us = connection.server_us(limit);
-            let arguments = acquire_arguments(attempt, latest_us);
+            let arguments = arguments(latest_us);
             let reply = connection
-                .script(&script::ACQUIRE, &keys, &arguments, limit, latest_us)
+                .script(script, keys, &arguments, limit, latest_us)
                 .await?;
-            match reply::attempt(&attempt.held.name, sent_at, &reply)? {
-                Ok(attempted) => return Ok(attempted),
+            match read(&reply, sent_at)? {
+                Ok(answer) => return Ok(answer),
                 Err(_) if self.server.clock.now() >= limit => {
                     return Err(refusal::silence(&self.server.target, None));
                 }
@@ -159,18 +196,13 @@ impl RedisStore {
     async fn try_watch(&self, lease: &Held, limit: Moment) -> Result<Watched, Failure> {
         let limit = self.command_limit(limit);
         let connection = self.listener.link.connection(limit).await?;
-        if !self.listener.link.is_greeted() && !self.told_of_tracking.swap(true, Ordering::Relaxed)
-        {
-            self.stats.tracking_refused();
-            tracing::warn!(
-                server = %self.server.target,
-                "redis.tracking_refused: a forced release will be noticed at the next renewal only"
-            );
-        }
         let mut pipeline = Pipeline::new();
         pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
         pipeline.cmd("GET").arg(lease.name.as_str());
         let replies = connection.run_all(&pipeline, limit).await?;
+        if let Some(Value::Error(error)) = replies.first() {
+            self.tell_of_tracking(error);
+        }
         Ok(match replies.get(1) {
             Some(Value::Bytes(found)) if found == lease.id.as_str().as_bytes() => Watched::Held,
             Some(Value::Error(error)) if !error.starts_with("WRONGTYPE") => {
@@ -181,6 +213,17 @@ impl RedisStore {
                 taken_by: found.and_then(Value::lossy).map(LeaseId::new),
             }),
         })
+    }
+
+    /// Says once that leases cannot be watched: tracking itself was refused, or `CLIENT CACHING`.
+    fn tell_of_tracking(&self, error: &str) {
+        if !self.told_of_tracking.swap(true, Ordering::Relaxed) {
+            self.stats.tracking_refused();
+            tracing::warn!(
+                server = %self.server.target, error,
+                "redis.tracking_refused: a forced release will be noticed at the next renewal only"
+            );
+        }
     }
 
     async fn try_release(
@@ -218,9 +261,11 @@ impl RedisStore {
             return Ok(None);
         }
         // The clock is read before the release: so the release came later than what it shows.
+        let asked_at = self.server.clock.now();
         let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
         let now_us =
             link::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
+        connection.set_clock(asked_at, now_us);
         self.try_release(&connection, lease, limit).await?;
         let early_us = (landing.latest_us + 1).saturating_sub(now_us);
         Ok((early_us > 0).then(|| Duration::from_micros(early_us)))
@@ -329,6 +374,15 @@ impl Store for RedisStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Renewed, Failure>> {
         Box::pin(self.try_renew(lease, watched, limit))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        from: &'a LeaseId,
+        lease: &'a Held,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+        Box::pin(self.try_adopt(from, lease, limit))
     }
 
     fn watch<'a>(

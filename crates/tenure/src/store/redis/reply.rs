@@ -40,6 +40,26 @@ pub(super) fn attempt(
     })
 }
 
+/// What adopt.lua says; `Err` with the server's time if it came late.
+pub(super) fn adoption(reply: &Value, sent_at: Moment) -> Result<Result<Renewed, u64>, Failure> {
+    let unexpected = || Failure::refused(reply.unexpected("adopt.lua"));
+    let parts = reply.as_array().ok_or_else(unexpected)?;
+    let what = parts.first().and_then(Value::as_str);
+    let second = parts.get(1);
+    Ok(match what.ok_or_else(unexpected)? {
+        "adopted" => Ok(Renewed::Until { sent_at }),
+        "gone" => Ok(Renewed::NotHeld(NotHeld {
+            taken_by: second.and_then(Value::lossy).map(LeaseId::new),
+        })),
+        "late" => {
+            let time = second.and_then(Value::as_int);
+            let time = time.and_then(|time| u64::try_from(time).ok());
+            Err(time.ok_or_else(unexpected)?)
+        }
+        _ => return Err(unexpected()),
+    })
+}
+
 pub(super) fn renewal(reply: &Value, sent_at: Moment) -> Result<Renewed, Failure> {
     let parts = reply.as_array().unwrap_or_default();
     match parts.first().and_then(Value::as_int) {

@@ -45,6 +45,7 @@ scripts! {
     ACQUIRE = "acquire.lua";
     RELEASE = "release.lua";
     RENEW = "renew.lua";
+    ADOPT = "adopt.lua";
     LOOK = "look.lua";
     RECORD = "record.lua";
     CLIENTS = "clients.lua";

@@ -19,7 +19,10 @@ contract! {
     ensure_refuses_what_cannot_be,
     with_cancels_the_work_when_the_lock_is_lost,
     with_returns_what_the_work_returns,
+    with_does_not_call_it_done_when_the_lock_was_gone,
+    ensure_ends_when_the_lock_is_lost_meanwhile,
     the_token_is_cancelled_when_the_lock_is_lost,
+    the_token_is_cancelled_when_the_lock_is_let_go,
     a_dropped_guard_frees_the_lock,
 }
 
@@ -107,6 +110,11 @@ async fn max_hold_tells_the_holder_and_keeps_the_lock(stage: Stage) {
         .await
         .unwrap();
     let begun = Instant::now();
+    let longer = a.lock("m").ttl(ms(2_000)).acquire().await.unwrap();
+    assert!(
+        guard.deadline() < longer.deadline(),
+        "the deadline knows of it"
+    );
     assert_eq!(guard.lost().await, LostReason::MaxHold);
     assert!(begun.elapsed() < ms(900), "{:?}", begun.elapsed());
     assert!(!guard.is_valid());
@@ -163,6 +171,43 @@ async fn with_returns_what_the_work_returns(stage: Stage) {
     let result = a.lock("n").with(async |guard| guard.fence().get()).await;
     assert!(result.unwrap() > 0);
     assert!(a.lock("n").try_acquire().await.unwrap().is_some());
+}
+
+async fn with_does_not_call_it_done_when_the_lock_was_gone(stage: Stage) {
+    let a = stage.client().await;
+    // Deleted while the lease is young: the guard cannot know yet, but the release does.
+    let result = a
+        .lock("n")
+        .with(async |_| stage.delete_lock("n").await)
+        .await;
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+async fn ensure_ends_when_the_lock_is_lost_meanwhile(stage: Stage) {
+    let a = stage.client().await;
+    for round in 0..20 {
+        let guard = a.lock("n").fixed(ms(150)).acquire().await.unwrap();
+        let renewed = a.lock("m").ttl(ms(150)).acquire().await.unwrap();
+        stage.delete_lock("m").await;
+        // Around the moment at which the watchdog notices.
+        tokio::time::sleep(ms(40 + round)).await;
+        let ensuring = renewed.ensure(ms(146));
+        let ended = tokio::time::timeout(ms(3_000), ensuring).await;
+        assert!(ended.expect("it ends").is_err());
+        drop(guard);
+        drop(renewed);
+    }
+}
+
+async fn the_token_is_cancelled_when_the_lock_is_let_go(stage: Stage) {
+    let a = stage.client().await;
+    let guard = a.lock("n").acquire().await.unwrap();
+    let token = guard.lost_token();
+    drop(guard);
+    assert!(
+        token.is_cancelled(),
+        "nobody may work on under a lock that is free"
+    );
 }
 
 async fn the_token_is_cancelled_when_the_lock_is_lost(stage: Stage) {

@@ -9,6 +9,7 @@ contract! {
     a_detached_lease_can_be_adopted_elsewhere,
     a_detached_lease_is_not_renewed,
     an_ended_lease_cannot_be_adopted,
+    a_lease_is_adopted_once,
     a_chain_cannot_be_detached_from_below,
     force_release_needs_the_right_lease,
     shutdown_releases_everything,
@@ -33,7 +34,7 @@ async fn a_detached_lease_can_be_adopted_elsewhere(stage: Stage) {
 async fn a_detached_lease_is_not_renewed(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
     let guard = a.lock("n").ttl(ms(300)).acquire().await.unwrap();
-    guard.detach().unwrap();
+    let _given_away = guard.detach().unwrap();
     assert!(
         b.lock("n").try_acquire().await.unwrap().is_none(),
         "given away, not released"
@@ -53,13 +54,31 @@ async fn an_ended_lease_cannot_be_adopted(stage: Stage) {
     assert_eq!(a.adopt(lease).await.unwrap_err().kind(), ErrorKind::Lost);
 }
 
+async fn a_lease_is_adopted_once(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let lock = a.lock("n").ttl(ms(5_000)).meta("job", "7");
+    let lease = lock.acquire().await.unwrap().detach().unwrap();
+    let guard = a.adopt(lease.clone()).await.unwrap();
+    let error = b.adopt(lease.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    assert!(error.to_string().contains("another holder"), "{error}");
+    assert_ne!(guard.lease_id(), lease.id());
+    assert_eq!(guard.fence(), lease.fence());
+    let holder = b.lock("n").holder().await.unwrap().unwrap();
+    assert_eq!(&holder.lease, guard.lease_id());
+    assert_eq!(holder.fence, Some(lease.fence()));
+    assert_eq!(holder.meta["job"], "7", "what was written about it goes on");
+    assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+    assert!(soon(async || stage.is_clean("n").await).await);
+}
+
 async fn a_chain_cannot_be_detached_from_below(stage: Stage) {
     let owner = stage.client().await.owner();
     let outer = owner.lock("n").acquire().await.unwrap();
     let inner = owner.lock("n").acquire().await.unwrap();
     assert_eq!(inner.detach().unwrap_err().kind(), ErrorKind::Mismatch);
     assert!(outer.is_valid());
-    outer.detach().unwrap();
+    let _given_away = outer.detach().unwrap();
 }
 
 async fn force_release_needs_the_right_lease(stage: Stage) {

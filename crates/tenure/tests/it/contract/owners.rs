@@ -13,6 +13,7 @@ contract! {
     re_entering_a_lost_lease_is_an_error,
     an_owner_that_asks_twice_at_once_shares_one_lease,
     a_thread_re_enters_its_lock,
+    a_lock_that_threads_share_excludes_them,
 }
 
 async fn an_owner_re_enters_its_lock(stage: Stage) {
@@ -133,4 +134,21 @@ async fn a_thread_re_enters_its_lock(stage: Stage) {
     tokio::task::spawn_blocking(|| thread.join().unwrap())
         .await
         .unwrap();
+}
+
+/// Naming a lock is not owning it: the thread that acquires is the owner.
+async fn a_lock_that_threads_share_excludes_them(stage: Stage) {
+    let url = stage.url();
+    let threads = move || {
+        let tenure = tenure::blocking::Tenure::connect(url).unwrap();
+        let lock = tenure.lock("n");
+        let guard = lock.acquire().unwrap();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| lock.try_acquire().unwrap().is_some());
+            assert!(!other.join().unwrap(), "two threads hold it at once");
+        });
+        assert!(lock.try_acquire().unwrap().is_some(), "this one may");
+        guard.release().unwrap();
+    };
+    tokio::task::spawn_blocking(threads).await.unwrap();
 }

@@ -126,7 +126,7 @@ async fn a_dead_holder_is_succeeded_when_its_lease_ends(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
     // A detached lease is what a killed process leaves behind.
     let guard = a.lock("n").ttl(ms(700)).acquire().await.unwrap();
-    guard.detach().unwrap();
+    let _given_away = guard.detach().unwrap();
     let begun = Instant::now();
     let guard = b.lock("n").acquire().await.unwrap();
     let waited = begun.elapsed();

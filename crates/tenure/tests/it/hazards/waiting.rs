@@ -130,7 +130,7 @@ async fn h35_the_end_of_a_lease_needs_no_message() {
     let dead = Tenure::connect(server.url()).await.unwrap();
     let lease = dead.lock("n").ttl(ms(1_500)).acquire().await.unwrap();
     let held_since = Instant::now();
-    lease.detach().unwrap();
+    let _given_away = lease.detach().unwrap();
     let granted = waiter(&tenure, ms(0)).await.unwrap();
     let waited = granted - held_since;
     assert!(waited > ms(1_000) && waited < ms(2_500), "{waited:?}");

@@ -1,0 +1,85 @@
+//! Taking up a lease that somebody gave away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::pending::PendingOne;
+use crate::belief::Belief;
+use crate::core::{Client, Core};
+use crate::error::{Error, Result};
+use crate::guard::{Guard, LostReason};
+use crate::hold::Hold;
+use crate::lease::{Lease, LeaseId, believed_until};
+use crate::store::{Held, Landing, Renewed};
+
+/// How long to wait before asking again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Takes up a detached lease under an id of our own.
+pub(crate) async fn adopt(
+    client: Arc<Client>,
+    lease: Lease,
+    _pending: PendingOne,
+) -> Result<Guard> {
+    let core = &client.core;
+    let number = core.next_lease_number();
+    let held = Held {
+        id: LeaseId::fresh(&core.id, number, lease.ttl),
+        name: lease.name.clone(),
+        ttl: lease.ttl,
+        // Not known here; touching metadata that does not exist changes nothing.
+        has_meta: true,
+    };
+    let mut landing = None;
+    match pursue(core, &lease, &held, number, &mut landing).await {
+        Ok(belief) if core.is_closed() => {
+            core.return_grant(&belief);
+            Err(Error::closed())
+        }
+        Ok(belief) => Ok(Guard::new(Hold::take_up(client, None, belief))),
+        Err(error) => {
+            if landing.is_some() {
+                drop(core.clean_up(held, landing));
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Asks until there is a useful answer, or no time left.
+async fn pursue(
+    core: &Arc<Core>,
+    lease: &Lease,
+    held: &Held,
+    number: u64,
+    landing: &mut Option<Landing>,
+) -> Result<Arc<Belief>> {
+    let limit = core.clock.now() + core.settings.unreachable_after;
+    loop {
+        let trouble = match core.store.adopt(&lease.id, held, limit).await {
+            Ok(Renewed::NotHeld(not_held)) => {
+                return Err(Error::lost(&held.name, not_held.reason()));
+            }
+            Ok(Renewed::Until { sent_at })
+                if core.clock.now() < believed_until(sent_at, held.ttl) =>
+            {
+                let (held, landing) = (held.clone(), landing.take());
+                let belief = Belief::new(number, held, lease.fence, sent_at, true, None, landing);
+                return Ok(Arc::new(belief));
+            }
+            // The answer came after the lease could have ended: that proves nothing. Ask again.
+            Ok(Renewed::Until { .. }) => Error::lost(&held.name, LostReason::Expired),
+            Err(failure) => {
+                *landing = failure.landing.map(|it| it.and(*landing)).or(*landing);
+                if !failure.transient {
+                    return Err(failure.error);
+                }
+                failure.error
+            }
+        };
+        if core.clock.now() + PAUSE >= limit {
+            return Err(trouble);
+        }
+        core.clock.sleep_until(core.clock.now() + PAUSE).await;
+    }
+}
