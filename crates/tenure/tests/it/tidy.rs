@@ -176,6 +176,32 @@ fn documents_have_one_title() {
     }
 }
 
+/// docs/guarantees.md links each promise to the test that shows it.
+#[test]
+fn every_test_that_the_guarantees_name_exists() {
+    let mut code = String::new();
+    for dir in ["crates/tenure/src", "crates/tenure/tests"] {
+        code.extend(sources(dir).into_iter().map(|file| file.text));
+    }
+    let text = read("docs/guarantees.md");
+    let rows = text.lines().filter(|line| line.starts_with('|'));
+    let last_cells = rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next());
+    let mut named = 0;
+    for name in last_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        let test = format!("fn {}", name.trim_end_matches('…'));
+        let module = format!("mod {name};");
+        assert!(
+            code.contains(&test) || code.contains(&module),
+            "no test is called `{name}`"
+        );
+        named += 1;
+    }
+    assert!(
+        named > 20,
+        "only {named} tests are named: was the table changed?"
+    );
+}
+
 /// Every hazard has a test that carries its number.
 #[test]
 fn every_hazard_has_a_test() {
