@@ -5,11 +5,12 @@
 //! are plain channels, which any executor can poll.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::pin::Pin;
 use std::thread;
 
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -25,25 +26,25 @@ pub(crate) mod pending;
 pub(crate) mod record;
 pub(crate) mod watchdog;
 
-/// A running engine. It ends when the last clone is gone.
+/// A running engine. It ends when the last clone is gone and what was begun for it is done.
 #[derive(Clone)]
 pub(crate) struct Engine {
-    handle: Handle,
-    /// Dropped with the last clone, which ends the thread's wait.
-    last: Arc<Last>,
+    /// One channel for all: under load the thread is woken once for many pieces of work. Spawning
+    /// from outside would cost a system call each time.
+    inbox: mpsc::UnboundedSender<Message>,
 }
 
-struct Last {
-    /// What to do before the thread ends.
-    farewell: Mutex<Option<Farewell>>,
-    stop: Mutex<Option<oneshot::Sender<Farewell>>>,
+enum Message {
+    Work(Work),
+    /// What to finish before the thread ends.
+    Farewell(Work),
 }
 
-type Farewell = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Engine {
     pub(crate) fn start() -> Result<Self> {
-        let failed = |error: std::io::Error| {
+        let failed = |error: io::Error| {
             Error::new(
                 ErrorKind::Unavailable,
                 "cannot start the background thread: are threads or file descriptors used up?",
@@ -51,26 +52,31 @@ impl Engine {
             .caused_by(error)
         };
         let (started, starting) = std::sync::mpsc::channel();
-        let (stop, stopped) = oneshot::channel::<Farewell>();
+        let (inbox, messages) = mpsc::unbounded_channel();
         thread::Builder::new()
             .name("tenure".to_owned())
-            .spawn(move || run(&started, stopped))
+            // The runtime is made and dropped there: the caller's thread may belong to another
+            // one, where dropping a runtime panics.
+            .spawn(
+                move || match Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => {
+                        let _ = started.send(Ok(()));
+                        live(&runtime, messages);
+                    }
+                    Err(error) => {
+                        let _ = started.send(Err(error));
+                    }
+                },
+            )
             .map_err(failed)?;
-        let handle = starting.recv().map_err(std::io::Error::other);
-        let handle = handle.and_then(|handle| handle).map_err(failed)?;
-        let last = Last {
-            farewell: Mutex::new(None),
-            stop: Mutex::new(Some(stop)),
-        };
-        Ok(Self {
-            handle,
-            last: Arc::new(last),
-        })
+        let started = starting.recv().map_err(io::Error::other);
+        started.and_then(|started| started).map_err(failed)?;
+        Ok(Self { inbox })
     }
 
-    /// Runs `work` on the engine and forgets it.
+    /// Runs `work` on the engine and forgets it. Never blocks, and needs no runtime.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        drop(self.handle.spawn(work));
+        self.send(Message::Work(Box::pin(work)));
     }
 
     /// Runs `work` on the engine and waits for it, from any executor. If the waiting future is
@@ -89,52 +95,26 @@ impl Engine {
 
     /// What to finish before the thread ends.
     pub(crate) fn on_stop(&self, farewell: impl Future<Output = ()> + Send + 'static) {
-        let mut place = self
-            .last
-            .farewell
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *place = Some(Box::pin(farewell));
+        self.send(Message::Farewell(Box::pin(farewell)));
+    }
+
+    fn send(&self, message: Message) {
+        // The thread lives for as long as there is somebody to send.
+        let _ = self.inbox.send(message);
     }
 }
 
-impl Drop for Last {
-    fn drop(&mut self) {
-        let take = |farewell: &Mutex<Option<Farewell>>| {
-            farewell
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take()
-        };
-        let farewell = take(&self.farewell).unwrap_or_else(|| Box::pin(async {}));
-        let stop = self
-            .stop
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(stop) = stop {
-            // The thread only ends by this message.
-            let _ = stop.send(farewell);
-        }
-    }
-}
-
-/// The thread's life. The runtime is made and dropped here: a caller's thread may belong to another
-/// runtime, where dropping one panics.
-fn run(
-    started: &std::sync::mpsc::Sender<std::io::Result<Handle>>,
-    stopped: oneshot::Receiver<Farewell>,
-) {
-    let runtime = match Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let _ = started.send(Err(error));
-            return;
-        }
-    };
-    let _ = started.send(Ok(runtime.handle().clone()));
+/// The thread's life: work until nobody can send any more, then the farewell.
+fn live(runtime: &Runtime, mut messages: mpsc::UnboundedReceiver<Message>) {
     runtime.block_on(async {
-        if let Ok(farewell) = stopped.await {
+        let mut farewell = None;
+        while let Some(message) = messages.recv().await {
+            match message {
+                Message::Work(work) => drop(tokio::spawn(work)),
+                Message::Farewell(work) => farewell = Some(work),
+            }
+        }
+        if let Some(farewell) = farewell {
             farewell.await;
         }
     });

@@ -42,6 +42,9 @@ struct Roster {
     by_name: HashMap<LockName, Vec<u64>>,
     /// When each lease needs something next, the earliest first.
     schedule: BTreeSet<(Moment, u64)>,
+    /// When the watchdog will look next, whatever happens. It need not be woken for what is due
+    /// later: most leases are gone by then.
+    asleep_until: Option<Moment>,
 }
 
 /// What the watchdog knows of one lease.
@@ -85,9 +88,11 @@ enum Task {
 impl Watchdog {
     pub(crate) fn look_after(&self, belief: &Arc<Belief>) {
         let mut roster = self.roster();
-        let before = roster.next();
         roster.enter(Care::new(Arc::clone(belief)));
-        if roster.next() != before {
+        let next = roster.next();
+        let sooner = roster.asleep_until.is_none_or(|until| next < Some(until));
+        drop(roster);
+        if sooner {
             self.sooner.notify_one();
         }
     }
@@ -165,7 +170,9 @@ pub(crate) async fn run(core: Arc<Core>) {
         let sooner = core.watchdog.sooner.notified();
         let (due, next) = {
             let mut roster = core.watchdog.roster();
-            (roster.due(core.clock.now()), roster.next())
+            let due = roster.due(core.clock.now());
+            roster.asleep_until = roster.next();
+            (due, roster.asleep_until)
         };
         for task in due.tasks {
             perform(&core, task);
