@@ -83,7 +83,9 @@ impl Machine {
             // A repeated attempt, or an offer taken up: the fence was minted with the grant.
             Some(entry) => {
                 entry.end_us = end_us;
-                entry.meta = Arc::clone(&attempt.meta);
+                if !attempt.meta.is_empty() {
+                    entry.meta = Arc::clone(&attempt.meta);
+                }
             }
             None => {
                 self.mint(name, now_us);
@@ -95,7 +97,9 @@ impl Machine {
                 self.locks.insert(name.clone(), entry);
             }
         }
-        self.leave_queue(name, id);
+        if attempt.queue {
+            self.leave_queue(name, id);
+        }
         Answer::Granted(self.last_fence(name, now_us))
     }
 
