@@ -33,7 +33,7 @@ On a server, the demo uses an item and a lock of its own for every run, and dele
 /// Distributed locks on Redis that never lie about who holds what.
 #[derive(Debug, Parser)]
 #[command(name = "tenure", version, after_long_help = EXAMPLES, subcommand_required = true)]
-#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(arg_required_else_help = true)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -54,11 +54,11 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = DEMO_EXAMPLES)]
 pub struct DemoArgs {
-    /// Where to run it [env: `TENURE_URL`, then `REDIS_URL`] [default: inside this process]
+    /// Where to run it [env: `TENURE_URL`] [default: inside this process]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 
-    /// How many units there are
+    /// How many units there are, 1 to 1000000
     #[arg(
         long,
         value_name = "UNITS",
@@ -68,7 +68,7 @@ pub struct DemoArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub stock: u64,
 
-    /// How many buyers come, one order each
+    /// How many buyers come, one order each, 1 to 1000000
     #[arg(
         long,
         value_name = "BUYERS",
@@ -99,11 +99,11 @@ impl Args {
 impl DemoArgs {
     /// The URL that was given, by option or environment. An empty variable is none.
     pub fn url(&self) -> Option<String> {
-        let variable = |name| std::env::var(name).ok().filter(|url| !url.is_empty());
-        self.url
-            .clone()
-            .or_else(|| variable("TENURE_URL"))
-            .or_else(|| variable("REDIS_URL"))
+        // Not `REDIS_URL`: it is set for other programs, and a demonstration must not surprise
+        // their server.
+        let variable = || std::env::var("TENURE_URL").ok();
+        let url = self.url.clone().or_else(variable);
+        url.filter(|url| !url.is_empty())
     }
 }
 

@@ -3,6 +3,10 @@
 //! Each thread is an owner of its own: taking a lock twice on one thread just works, and the lock
 //! is free when both guards are gone.
 //!
+//! Two things differ from the async side: settings go through [`Tenure::connect_with`], and
+//! [`Guard::wait_lost`] stands for `lost`. Called inside an async runtime, all of it works and
+//! blocks the worker.
+//!
 //! ```
 //! use tenure::blocking::Tenure;
 //!
@@ -105,7 +109,8 @@ impl Tenure {
 
     /// Takes up a detached lease. See [`tenure::Tenure::adopt`](crate::Tenure::adopt).
     pub fn adopt(&self, lease: Lease) -> Result<Guard> {
-        let guard = block_on(self.handle.tenure.adopt(lease))?;
+        let holds = holds_of_this_thread(&self.handle);
+        let guard = block_on(self.handle.tenure.adopt_as(Some(holds), lease))?;
         Ok(Guard {
             guard,
             handle: Arc::clone(&self.handle),
@@ -224,20 +229,7 @@ impl Lock {
 
     /// The lock as this thread may take it: a lock may be shared by threads, a hold may not.
     fn of_this_thread(&self) -> crate::Lock {
-        let holds = OWNERS.try_with(|owners| {
-            let mut owners = owners.borrow_mut();
-            // Of clients that are gone: nobody else would take them away.
-            owners.retain(|_, owner| owner.handle.strong_count() > 0);
-            let owner = owners
-                .entry(self.handle.tenure.id())
-                .or_insert_with(|| ThreadOwner {
-                    handle: Arc::downgrade(&self.handle),
-                    holds: Arc::default(),
-                });
-            Arc::clone(&owner.holds)
-        });
-        // A thread that is ending has no such memory any more: it is a new owner each time.
-        self.lock.clone().of(holds.unwrap_or_default())
+        self.lock.clone().of(holds_of_this_thread(&self.handle))
     }
 
     fn guard(&self, guard: crate::Guard) -> Guard {
@@ -297,6 +289,23 @@ impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.guard, f)
     }
+}
+
+/// What this thread holds of a client.
+fn holds_of_this_thread(handle: &Arc<Handle>) -> Arc<Holds> {
+    let holds = OWNERS.try_with(|owners| {
+        let mut owners = owners.borrow_mut();
+        // Of clients that are gone: nobody else would take them away.
+        owners.retain(|_, owner| owner.handle.strong_count() > 0);
+        let owner = owners.entry(handle.tenure.id());
+        let owner = owner.or_insert_with(|| ThreadOwner {
+            handle: Arc::downgrade(handle),
+            holds: Arc::default(),
+        });
+        Arc::clone(&owner.holds)
+    });
+    // A thread that is ending has no such memory any more: it is a new owner each time.
+    holds.unwrap_or_default()
 }
 
 /// Waits for a future on this thread. Tenure's own futures need nothing more: what they wait for

@@ -13,7 +13,7 @@ use crate::lease::{ClientId, Lease, LeaseId, check_ttl};
 use crate::lock::Lock;
 use crate::moment::{Clock, ManualClock};
 use crate::name::LockName;
-use crate::owner::Owner;
+use crate::owner::{Holds, Owner};
 use crate::settings::Settings;
 use crate::stats::{Stats, StatsSnapshot};
 use crate::store::memory::MemoryStore;
@@ -43,8 +43,8 @@ pub struct Builder {
 }
 
 impl Tenure {
-    /// Connects to the store that `url` names: `redis://`, `rediss://`, `valkey://`, `unix://`,
-    /// a bare `host:port`, or `memory://`.
+    /// Connects to the store that `url` names: `redis://`, `rediss://`, `valkey://`, `valkeys://`,
+    /// `unix://`, a bare `host` or `host:port`, or `memory://`.
     ///
     /// | URL | is |
     /// |---|---|
@@ -70,8 +70,9 @@ impl Tenure {
         }
     }
 
-    /// A lock of this name. Each acquisition is on its own: to re-enter a lock, take it through
-    /// an [`owner`](Tenure::owner).
+    /// A lock of this name. Each acquisition is on its own: taking a lock that this very program
+    /// holds already waits for that guard, for ever if the waiting task holds it itself. To re-enter
+    /// a lock, take it through an [`owner`](Tenure::owner).
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(Arc::clone(&self.client), name.as_ref(), None)
     }
@@ -94,11 +95,15 @@ impl Tenure {
     ///
     /// Dropping the future gives the lease up: if it was adopted already, it is released.
     pub async fn adopt(&self, lease: Lease) -> Result<Guard> {
+        self.adopt_as(None, lease).await
+    }
+
+    pub(crate) async fn adopt_as(&self, owner: Option<Arc<Holds>>, lease: Lease) -> Result<Guard> {
         // Before looking whether the client is open: a shutdown either waits for this or is seen.
         let pending = self.client.core.pending.begin();
         self.client.check_open()?;
         let client = Arc::clone(&self.client);
-        let adopting = async move { adoption::adopt(client, lease, pending).await };
+        let adopting = async move { adoption::adopt(client, owner, lease, pending).await };
         self.client.engine.run(adopting).await?
     }
 
@@ -109,8 +114,9 @@ impl Tenure {
     ///
     /// # Errors
     ///
-    /// Whatever keeps the store from answering. That another lease is there is not one of them:
-    /// [`Released::AlreadyGone`] says so, and nothing was touched.
+    /// If the store refuses it. That another lease is there is no error: [`Released::AlreadyGone`]
+    /// says so, and nothing was touched. Nor is a server that cannot be reached:
+    /// [`Released::Unknown`] says that, and nothing is tried any more.
     ///
     /// # Cancel safety
     ///
@@ -125,11 +131,16 @@ impl Tenure {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let until = core.clock.now() + core.settings.unreachable_after;
-        let releasing = async move { cleaner::release(&core, &held, until).await };
+        let pending = core.pending.begin();
+        let releasing = async move {
+            let _pending = pending;
+            cleaner::release(&core, &held, until).await
+        };
         self.client.engine.run(releasing).await?
     }
 
-    /// What the clients of this store say of themselves: what they hold, and who waits.
+    /// Lists who holds what: what the clients of this store say of themselves, what they hold and
+    /// who waits.
     ///
     /// Listed are leases held for half a second or longer. Locks taken by other libraries are
     /// not: ask for those by name, with [`Lock::holder`].
@@ -141,6 +152,8 @@ impl Tenure {
     /// # Cancel safety
     ///
     /// Safe: it only looks.
+    #[doc(alias = "holders")]
+    #[doc(alias = "list")]
     pub async fn clients(&self) -> Result<Vec<ClientRecord>> {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);

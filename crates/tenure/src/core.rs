@@ -166,7 +166,10 @@ impl Core {
             }
             self.dismiss(&belief);
             let core = Arc::clone(self);
+            // Counted, should the caller not wait for the end of this.
+            let pending = self.pending.begin();
             releases.spawn(async move {
+                let _pending = pending;
                 let result = cleaner::release(&core, &belief.held, until).await;
                 if belief.landing.is_some() {
                     drop(core.clean_up(belief.held.clone(), belief.landing));

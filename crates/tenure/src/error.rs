@@ -76,7 +76,7 @@ pub enum ErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Try again now: nothing is wrong, someone else was first.
+    /// Try again, or wait: nothing is wrong, someone else was first.
     Retry,
     /// Try again later: the server needs time or an administrator.
     Later,
@@ -110,7 +110,9 @@ impl Error {
         }
     }
 
-    /// Who held the lock, for [`ErrorKind::Busy`].
+    /// Who held the lock, for [`ErrorKind::Busy`]. Which client that is takes a moment to find
+    /// out: after a very short wait only its lease is known, and
+    /// [`Lock::holder`](crate::Lock::holder) tells more.
     pub fn holder(&self) -> Option<&Holder> {
         self.0.holder.as_ref()
     }
@@ -185,11 +187,20 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("kind", &self.0.kind)
-            .field("message", &self.0.message)
-            .field("source", &self.0.source)
-            .finish()
+        if f.alternate() {
+            return f
+                .debug_struct("Error")
+                .field("kind", &self.0.kind)
+                .field("message", &self.0.message)
+                .field("source", &self.0.source)
+                .finish();
+        }
+        // What `main` prints when it returns an error: for people.
+        write!(f, "{self}")?;
+        match &self.0.source {
+            Some(source) => write!(f, "\nCaused by: {source}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
-    /// It was held to the end.
+    /// It was held to the end; or, in a chain, it still is by another guard.
     WasHeld,
     /// It had ended before: the work was not protected to its end.
     AlreadyGone,
@@ -148,8 +148,9 @@ impl Guard {
 
     /// A token that is cancelled when the lock is no longer held: when it is lost, and also when
     /// it is released or its guard is dropped. Give it to tasks that do the protected work.
+    /// Cancelling it yourself stops them and nothing else.
     pub fn lost_token(&self) -> CancellationToken {
-        self.hold.belief().no_longer_held().clone()
+        self.hold.belief().no_longer_held().child_token()
     }
 
     /// Lets go of the lock and says what really happened.

@@ -144,7 +144,11 @@ impl Hold {
                 format!("cannot detach lock `{name}`: other guards of its owner still hold it"),
             ));
         };
-        hold.let_go();
+        if !hold.let_go() {
+            // A shutdown was first.
+            let reason = hold.belief.lost_reason().unwrap_or(LostReason::Shutdown);
+            return Err(Error::lost(&name, reason));
+        }
         Ok(hold.belief.lease())
     }
 

@@ -85,7 +85,8 @@ impl Lock {
     }
 
     /// The longest time that [`acquire`](Lock::acquire) and [`with`](Lock::with) wait for a holder.
-    /// Without it they wait for as long as it takes.
+    /// Without it they wait for as long as it takes. [`acquire_within`](Lock::acquire_within) has a
+    /// limit of its own.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self
@@ -168,6 +169,10 @@ impl Lock {
     ///     21 * 2
     /// }).await?;
     /// assert_eq!(total, 42);
+    ///
+    /// // Work that can fail: the lock is released all the same.
+    /// let parsed = tenure.lock("report").with(async |_| "7".parse::<u32>()).await?;
+    /// assert_eq!(parsed, Ok(7));
     /// # Ok(()) }
     /// # fn main() { tenure::blocking::block_on(example()).unwrap(); }
     /// ```

@@ -27,6 +27,12 @@ impl Moment {
     pub fn saturating_since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// The moment that lies this much earlier.
+    pub(crate) fn before(self, duration: Duration) -> Moment {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Moment(self.0.saturating_sub(nanos))
+    }
 }
 
 impl Add<Duration> for Moment {

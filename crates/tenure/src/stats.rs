@@ -46,7 +46,7 @@ stats! {
     released by released;
     /// Acquisitions whose reply was lost, and which were resolved.
     unknown_outcomes by outcome_unknown;
-    /// Acquisitions that the caller gave up, and which were undone.
+    /// Acquisitions that the caller gave up, or whose time was over, and which were undone.
     cancelled by cancelled;
     /// Waiters woken because the lock was offered to them.
     woken_by_message by woken_by_message;

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason};
 use crate::hold::Hold;
 use crate::lease::{Lease, LeaseId, believed_until};
+use crate::owner::Holds;
 use crate::store::{Held, Landing, Renewed};
 
 /// How long to wait before asking again.
@@ -18,6 +19,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Takes up a detached lease under an id of our own.
 pub(crate) async fn adopt(
     client: Arc<Client>,
+    owner: Option<Arc<Holds>>,
     lease: Lease,
     _pending: PendingOne,
 ) -> Result<Guard> {
@@ -36,7 +38,13 @@ pub(crate) async fn adopt(
             core.return_grant(&belief);
             Err(Error::closed())
         }
-        Ok(belief) => Ok(Guard::new(Hold::take_up(client, None, belief))),
+        Ok(belief) => {
+            let hold = Hold::take_up(Arc::clone(&client), owner.clone(), belief);
+            if let Some(owner) = owner {
+                core.lines.share(&lease.name, &owner);
+            }
+            Ok(Guard::new(hold))
+        }
         Err(error) => {
             if landing.is_some() {
                 drop(core.clean_up(held, landing));
@@ -77,6 +85,9 @@ async fn pursue(
                 failure.error
             }
         };
+        if core.is_closed() {
+            return Err(Error::closed());
+        }
         if core.clock.now() + PAUSE >= limit {
             return Err(trouble);
         }

@@ -48,7 +48,8 @@ pub(crate) async fn release(core: &Core, lease: &Held, ends_before: Moment) -> R
         if core.clock.now() >= ends_before {
             return Ok(Released::Unknown);
         }
-        core.clock.sleep_until(core.clock.now() + pause).await;
+        let again_at = (core.clock.now() + pause).min(ends_before);
+        core.clock.sleep_until(again_at).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }

@@ -258,10 +258,8 @@ impl Line {
             return unreachable.error.share();
         }
         let waited = now.saturating_since(waiter.joined);
-        let holder = self
-            .obstacle
-            .as_ref()
-            .map(|obstacle| obstacle.holder().clone());
+        let obstacle = self.obstacle.as_ref();
+        let holder = obstacle.map(|obstacle| obstacle.holder(now));
         Error::busy(&self.name, waited, holder)
     }
 
@@ -317,7 +315,8 @@ impl Line {
             if now >= look_at {
                 return self.core.stats.woken_by_timer();
             }
-            let look_up_at = self.obstacle.as_ref().and_then(Obstacle::look_up_at);
+            let obstacle = self.obstacle.as_ref();
+            let look_up_at = obstacle.and_then(|obstacle| obstacle.look_up_at(waiter.limit));
             if look_up_at.is_some_and(|at| now >= at) {
                 self.look_up_holder(waiter).await;
                 continue;
@@ -346,9 +345,12 @@ impl Line {
 
     /// Learns who the holder is, so that an error can name it.
     async fn look_up_holder(&mut self, waiter: &Waiter) {
-        let client = self.obstacle.as_mut().and_then(Obstacle::begin_look_up);
+        let now = self.now();
+        let obstacle = self.obstacle.as_mut();
+        let client = obstacle.and_then(|obstacle| obstacle.begin_look_up(now));
+        let Some(client) = client else { return };
         let (core, limit) = (Arc::clone(&self.core), self.attempt_limit(waiter));
-        let looking = async move { record::read(&core, client, limit).await };
+        let looking = async move { record::read(&core, Some(client), limit).await };
         let records = self.while_minding(looking).await;
         if let (Some(obstacle), Ok(records)) = (&mut self.obstacle, records) {
             obstacle.name_holder(records.into_iter().next());
@@ -402,7 +404,7 @@ impl Line {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Join(number, waiter) => self.behind.join(number, waiter),
+            Message::Join(number, waiter) => self.join(number, waiter),
             Message::Left(number) => {
                 if self.behind.leave(number).is_some() {
                     self.length.fetch_sub(1, Ordering::Relaxed);
@@ -424,6 +426,16 @@ impl Line {
                 self.news.ask |= head_owner.is_some_and(|head| Arc::ptr_eq(head, &owner));
                 self.serve_owner(&owner);
             }
+        }
+    }
+
+    /// Takes a waiter into the line, unless its owner was granted the lock while it was coming: it
+    /// must not stand behind somebody who waits for that owner.
+    fn join(&mut self, number: u64, waiter: Waiter) {
+        let owner = waiter.owner.as_ref();
+        match owner.and_then(|owner| owner.reenter(&waiter.wish).transpose()) {
+            Some(result) => self.answer(waiter, result),
+            None => self.behind.join(number, waiter),
         }
     }
 

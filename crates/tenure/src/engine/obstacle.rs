@@ -12,12 +12,18 @@ const LOOK_AT_FOREIGN: Duration = Duration::from_secs(1);
 /// A holder is looked up in the clients' records once it has been in the way for this long. Before
 /// that its record does not list it.
 const LOOK_UP_AFTER: Duration = Duration::from_millis(700);
+/// How long before a waiter's limit it is looked up at the latest, so that the error can name it.
+const LOOK_UP_TAKES: Duration = Duration::from_millis(20);
 
 /// The holder whom a line waits for.
 pub(super) struct Obstacle {
     busy: Busy,
+    /// When the store said so.
+    told_at: Moment,
     since: Moment,
-    looked_up: bool,
+    /// When it was last asked who it is, and how often.
+    looked_up_at: Option<Moment>,
+    look_ups: u32,
     holder: Holder,
 }
 
@@ -26,8 +32,10 @@ impl Obstacle {
         Self {
             holder: Holder::seen_in_the_way(&busy),
             busy,
+            told_at: now,
             since: now,
-            looked_up: false,
+            looked_up_at: None,
+            look_ups: 0,
         }
     }
 
@@ -35,15 +43,21 @@ impl Obstacle {
     pub(super) fn update(known: &mut Option<Self>, busy: Busy, now: Moment) {
         match known {
             Some(known) if known.busy.holder == busy.holder => {
-                known.holder.remaining = busy.remaining;
                 known.busy = busy;
+                known.told_at = now;
             }
             known => *known = Some(Self::new(busy, now)),
         }
     }
 
-    pub(super) fn holder(&self) -> &Holder {
-        &self.holder
+    /// The holder, as far as it is known by now.
+    pub(super) fn holder(&self, now: Moment) -> Holder {
+        let passed = now.saturating_since(self.told_at);
+        let remaining = self.busy.remaining;
+        Holder {
+            remaining: remaining.map(|remaining| remaining.saturating_sub(passed)),
+            ..self.holder.clone()
+        }
     }
 
     /// How long to sleep though no message comes: until the lease ends, or a third of its ttl.
@@ -61,15 +75,24 @@ impl Obstacle {
         end.map_or(fallback, |end| end.min(fallback))
     }
 
-    /// When to look up who it is, if that is still to be done and can be.
-    pub(super) fn look_up_at(&self) -> Option<Moment> {
-        let wanted = !self.looked_up && self.busy.holder.is_tenure();
-        wanted.then(|| self.since + LOOK_UP_AFTER)
+    /// When to look up who it is, if that is still to be done and can be: in time for a waiter
+    /// whose limit comes sooner, and again if its record did not list it yet.
+    pub(super) fn look_up_at(&self, limit: Option<Moment>) -> Option<Moment> {
+        // Ever more rarely: a client that may not write its record is never listed.
+        let patience = LOOK_UP_AFTER * (1 << self.look_ups.min(6));
+        let at = self.looked_up_at.unwrap_or(self.since) + patience;
+        let at = limit.map_or(at, |limit| at.min(limit.before(LOOK_UP_TAKES)));
+        let at = self
+            .looked_up_at
+            .map_or(at, |last| at.max(last + LOOK_UP_TAKES));
+        let wanted = self.holder.client.is_none() && self.busy.holder.is_tenure();
+        wanted.then_some(at)
     }
 
-    /// Whose record tells who it is. Asked for once.
-    pub(super) fn begin_look_up(&mut self) -> Option<ClientId> {
-        self.looked_up = true;
+    /// Whose record tells who it is.
+    pub(super) fn begin_look_up(&mut self, now: Moment) -> Option<ClientId> {
+        self.looked_up_at = Some(now);
+        self.look_ups += 1;
         self.busy.holder.client()
     }
 

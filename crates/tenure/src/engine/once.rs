@@ -27,7 +27,7 @@ pub(crate) async fn ask(
     _pending: PendingOne,
 ) {
     let name = wish.name.clone();
-    let answer = match attempt(&client.core, wish).await {
+    let answer = match attempt(&client.core, wish, || reply.is_closed()).await {
         Ok(None) => Ok(None),
         Err(error) => Err(error),
         Ok(Some(belief)) if client.core.is_closed() || reply.is_closed() => {
@@ -49,7 +49,11 @@ pub(crate) async fn ask(
 }
 
 /// Asks once, and again only if the server could not answer.
-async fn attempt(core: &Arc<Core>, wish: Wish) -> Result<Option<Arc<Belief>>> {
+async fn attempt(
+    core: &Arc<Core>,
+    wish: Wish,
+    is_gone: impl Fn() -> bool,
+) -> Result<Option<Arc<Belief>>> {
     let mut acquisition = Acquisition::new(core, wish);
     let limit = core.clock.now() + core.settings.unreachable_after;
     // What the server itself said last: it tells more than its silence when time is up.
@@ -61,6 +65,9 @@ async fn attempt(core: &Arc<Core>, wish: Wish) -> Result<Option<Arc<Belief>>> {
             Err(failure) if failure.transient && core.clock.now() + PAUSE < limit => {
                 core.clock.sleep_until(core.clock.now() + PAUSE).await;
                 said = failure.landing.is_none().then_some(failure.error).or(said);
+                if core.is_closed() || is_gone() {
+                    break Err(Error::closed());
+                }
             }
             Err(failure) if failure.landing.is_some() => break Err(said.unwrap_or(failure.error)),
             Err(failure) => break Err(failure.error),

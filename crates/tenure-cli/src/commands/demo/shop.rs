@@ -30,7 +30,8 @@ impl Shop {
     pub async fn open(args: &DemoArgs) -> Result<Self> {
         // Of this run alone: nobody's real item or lock is ever touched.
         let run = format!("demo-{:08x}", rand::random::<u32>());
-        let given = args.url();
+        // A bare `memory://` is private to each client: the instances need one that they share.
+        let given = args.url().filter(|url| url.trim() != "memory://");
         let is_embedded = given
             .as_ref()
             .is_none_or(|url| url.trim_start().starts_with("memory://"));

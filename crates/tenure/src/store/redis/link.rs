@@ -125,7 +125,8 @@ impl Link {
                 return Err(Failure::not_sent(Error::new(
                     ErrorKind::Unavailable,
                     format!(
-                        "could not connect to `{}` in time",
+                        "could not connect to `{}` in time: is the host right, is a firewall in \
+                         between, and does the port speak TLS exactly if the URL does?",
                         self.shared.server.target
                     ),
                 )));

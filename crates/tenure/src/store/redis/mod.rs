@@ -329,6 +329,7 @@ impl RedisStore {
         only: Option<ClientId>,
         limit: Moment,
     ) -> Result<Vec<Record>, Failure> {
+        let limit = self.command_limit(limit);
         let connection = self.commands.connection(limit).await?;
         let clients = if let Some(client) = only {
             vec![client]

@@ -72,8 +72,20 @@ fn of_connection(target: &RedisTarget, error: &RedisError, landing: Option<Landi
             true,
             "nothing listens there: is the server running?",
         ),
+        ::redis::ErrorKind::Parse => (
+            ErrorKind::Protocol,
+            false,
+            "what answers there does not speak Redis's protocol: is the port right?",
+        ),
+        _ if text.contains("failed to lookup address") => (
+            ErrorKind::Unavailable,
+            true,
+            "the name of the host cannot be resolved: is it spelled right?",
+        ),
         _ => (ErrorKind::Unavailable, true, "the connection failed"),
     };
+    // Some of these come in several lines.
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     Failure {
         error: Error::new(kind, format!("cannot reach `{target}`: {cause}")).caused_by(text),
         transient,

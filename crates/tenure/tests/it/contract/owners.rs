@@ -14,6 +14,7 @@ contract! {
     an_owner_that_asks_twice_at_once_shares_one_lease,
     a_thread_re_enters_its_lock,
     a_lock_that_threads_share_excludes_them,
+    a_thread_re_enters_what_it_adopted,
 }
 
 async fn an_owner_re_enters_its_lock(stage: Stage) {
@@ -151,4 +152,16 @@ async fn a_lock_that_threads_share_excludes_them(stage: Stage) {
         guard.release().unwrap();
     };
     tokio::task::spawn_blocking(threads).await.unwrap();
+}
+
+async fn a_thread_re_enters_what_it_adopted(stage: Stage) {
+    let url = stage.url();
+    let thread = move || {
+        let tenure = tenure::blocking::Tenure::connect(url).unwrap();
+        let lease = tenure.lock("n").acquire().unwrap().detach().unwrap();
+        let guard = tenure.adopt(lease).unwrap();
+        let nested = tenure.lock("n").acquire_within(ms(500)).unwrap();
+        assert_eq!(guard.lease_id(), nested.lease_id());
+    };
+    tokio::task::spawn_blocking(thread).await.unwrap();
 }
