@@ -26,6 +26,8 @@ mod executors;
 mod foreign;
 /// One test for each hazard of docs/testing.md that exists on one node, carrying its number.
 mod hazards;
+/// The scripts themselves, run with arguments that the library would never send.
+mod lua;
 /// What an operation costs the server.
 mod round_trips;
 /// Architecture: who may know whom, and what must be where.

@@ -56,6 +56,10 @@ scripts! {
 fn assemble(code: &str) -> String {
     code.replace("--@include mint.lua", include_str!("scripts/mint.lua"))
         .replace("--@include whole.lua", include_str!("scripts/whole.lua"))
+        .replace(
+            "--@include lease_at.lua",
+            include_str!("scripts/lease_at.lua"),
+        )
 }
 
 #[cfg(test)]

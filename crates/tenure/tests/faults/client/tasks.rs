@@ -11,7 +11,7 @@ use tenure::{Builder, ErrorKind, Guard, Lock, Owner, Tenure};
 use tenure_testkit::history::{Outcome, now_ns};
 
 use super::tally::Kind;
-use super::track::{Track, outcome};
+use super::track::{Track, complain_if_wrong, outcome, settle};
 use super::{Context, End, SHUTDOWN_LIMIT, SHUTDOWN_USUAL, Way, Wish, connect};
 
 const HOT_TASKS: u64 = 2;
@@ -144,19 +144,7 @@ impl Worker {
                     .map(Some)
             }
         };
-        match result {
-            Ok(Some(guard)) => {
-                let track = Track::begin(context, self.task, call, &guard);
-                return Some((guard, track));
-            }
-            Ok(None) => call.end(Outcome::Busy),
-            Err(error) if error.kind() == ErrorKind::Busy => call.end(Outcome::Busy),
-            Err(error) => {
-                complain_if_wrong(&error);
-                call.end(Outcome::Failed);
-            }
-        }
-        None
+        settle(context, self.task, call, result, |guard| guard)
     }
 
     async fn hold(&mut self, lock: &Lock, wish: &Wish, guard: Guard, mut track: Track) {
@@ -300,16 +288,5 @@ async fn watching<T>(guard: &Guard, track: &mut Track, work: impl Future<Output 
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         track.observe(guard);
-    }
-}
-
-/// An error that no fault explains.
-pub fn complain_if_wrong(error: &tenure::Error) {
-    let explained = matches!(
-        error.kind(),
-        ErrorKind::Unavailable | ErrorKind::OutOfMemory | ErrorKind::Lost | ErrorKind::Busy
-    );
-    if !explained {
-        println!("wrong: {error:?}");
     }
 }

@@ -10,8 +10,7 @@ use tenure::{Builder, ErrorKind};
 use tenure_testkit::history::Outcome;
 
 use super::tally::Kind;
-use super::tasks::complain_if_wrong;
-use super::track::{Track, outcome};
+use super::track::{Track, complain_if_wrong, outcome, settle};
 use super::{Context, End, SHUTDOWN_LIMIT, SHUTDOWN_USUAL, Way, Wish, connect};
 
 /// One of them wants the hot lock.
@@ -94,19 +93,7 @@ impl Worker {
                 result.map(Some)
             }
         };
-        match result {
-            Ok(Some(guard)) => {
-                let track = Track::begin(context, self.task, call, &guard);
-                return Some((guard, track));
-            }
-            Ok(None) => call.end(Outcome::Busy),
-            Err(error) if error.kind() == ErrorKind::Busy => call.end(Outcome::Busy),
-            Err(error) => {
-                complain_if_wrong(&error);
-                call.end(Outcome::Failed);
-            }
-        }
-        None
+        settle(context, self.task, call, result, |guard| guard)
     }
 
     fn hold(&self, lock: &Lock, wish: &Wish, guard: Guard, mut track: Track) {

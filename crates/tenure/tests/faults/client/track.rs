@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure::{Guard, Lease, Moment, Released};
+use tenure::{Error, ErrorKind, Guard, Lease, Moment, Released};
 use tenure_testkit::history::{Event, Mode, Op, Outcome, Pending, now_ns, until_ns};
 
 use super::Context;
@@ -165,5 +165,39 @@ pub fn outcome(released: &tenure::Result<Released>) -> Outcome {
         Ok(Released::AlreadyGone) => Outcome::Lost,
         Ok(_) => Outcome::Unknown,
         Err(_) => Outcome::Failed,
+    }
+}
+
+/// Writes down what an acquisition came to.
+pub fn settle<G>(
+    context: &Arc<Context>,
+    task: u64,
+    call: Pending<'_>,
+    result: Result<Option<G>, Error>,
+    as_guard: impl Fn(&G) -> &Guard,
+) -> Option<(G, Track)> {
+    match result {
+        Ok(Some(guard)) => {
+            let track = Track::begin(context, task, call, as_guard(&guard));
+            return Some((guard, track));
+        }
+        Ok(None) => call.end(Outcome::Busy),
+        Err(error) if error.kind() == ErrorKind::Busy => call.end(Outcome::Busy),
+        Err(error) => {
+            complain_if_wrong(&error);
+            call.end(Outcome::Failed);
+        }
+    }
+    None
+}
+
+/// An error that no fault explains.
+pub fn complain_if_wrong(error: &Error) {
+    let explained = matches!(
+        error.kind(),
+        ErrorKind::Unavailable | ErrorKind::OutOfMemory | ErrorKind::Lost | ErrorKind::Busy
+    );
+    if !explained {
+        println!("wrong: {error:?}");
     }
 }

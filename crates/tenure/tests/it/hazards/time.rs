@@ -7,6 +7,7 @@ use tenure_testkit::{ClockShim, RedisServer, eventually};
 
 use super::program::Program;
 use super::wire::{SOON, Wire};
+use crate::lua::{RENEW, eval};
 use crate::stage::ms;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -417,13 +418,13 @@ async fn h20_h21_the_server_gets_whole_milliseconds_within_the_limits() {
 /// The last defence, should a wrong number ever be sent: nothing is deleted or made immortal.
 #[test]
 fn h20_a_renewal_with_a_wrong_ttl_changes_nothing() {
-    const RENEW: &str = include_str!("../../../src/store/redis/scripts/renew.lua");
     let wire = Wire::start();
     let mut redis = wire.server.client();
     redis.command(&["SET", "n", "me", "PX", "60000"]);
     for ttl in ["0", "-5", "0.5", "1e400", "", "ten"] {
-        let refused = redis.try_command(&["EVAL", RENEW, "1", "n", "me", ttl, "0"]);
-        assert!(refused.is_err(), "ttl `{ttl}`: {refused:?}");
+        let refused = eval(&mut redis, RENEW, &["n"], &["me", ttl, "0"]);
+        let error = refused.expect_err(ttl);
+        assert!(error.contains("a ttl that is none"), "ttl `{ttl}`: {error}");
         let left = wire.left("n");
         assert!(left > ms(30_000) && left <= ms(60_000), "ttl `{ttl}`");
     }

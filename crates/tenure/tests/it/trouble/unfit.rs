@@ -1,5 +1,7 @@
 //! Servers that are there and cannot serve.
 
+use std::io::Write;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,4 +85,34 @@ async fn a_memory_that_is_full_is_said_with_a_remedy() {
         &["no memory left", "`maxmemory`"],
     );
     assert_eq!(error.advice(), Advice::Later);
+}
+
+/// Something else listens at the port: asking again would not change that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_speak_redis_is_said_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream
+                .unwrap()
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let begun = Instant::now();
+    let error = refused(Tenure::connect(address.to_string()).await);
+    check_error(
+        &error,
+        ErrorKind::Protocol,
+        &["does not speak Redis's protocol", "is the port right"],
+    );
+    check_within(begun, ms(2_000));
+}
+
+#[tokio::test]
+async fn a_host_that_cannot_be_found_is_named_as_the_cause() {
+    let builder = Tenure::builder("redis://no-such-host.invalid/").unreachable_after(PATIENCE);
+    let error = refused(builder.connect().await);
+    let expected = ["no-such-host.invalid", "cannot be resolved"];
+    check_error(&error, ErrorKind::Unavailable, &expected);
 }

@@ -10,6 +10,7 @@
 --
 -- Repeating it finds the new id. The fence stays that of the old lease.
 --@include whole.lua
+--@include lease_at.lua
 
 local ttl, latest = whole(ARGV[3]), whole(ARGV[4])
 if not (ttl and latest) or ttl < 1 then
@@ -21,12 +22,9 @@ if now > latest then
   return {'late', string.format('%.0f', now)}
 end
 
-local found = redis.pcall('GET', KEYS[1])
-if type(found) == 'table' then
-  if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then
-    return found -- a right that is missing does not mean that the lease is
-  end
-  found = false
+local found, refusal = lease_at(KEYS[1])
+if refusal then
+  return refusal
 end
 if found ~= ARGV[1] and found ~= ARGV[2] then
   return {'gone', found}

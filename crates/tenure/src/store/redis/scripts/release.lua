@@ -12,18 +12,16 @@
 -- lasts no longer than the waiter's own lease would: its ttl is the last part of its id.
 --@include mint.lua
 --@include whole.lua
+--@include lease_at.lua
 
 local offer, fence_ttl = whole(ARGV[2]), whole(ARGV[3])
 if not (offer and fence_ttl) or offer < 1 or fence_ttl < 1 then
   return redis.error_reply('ERR tenure: release got a number that is none')
 end
 
-local found = redis.pcall('GET', KEYS[1])
-if type(found) == 'table' then
-  if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then
-    return found -- a right that is missing does not mean that the lease is
-  end
-  found = false
+local found, refusal = lease_at(KEYS[1])
+if refusal then
+  return refusal
 end
 if found ~= ARGV[1] then
   redis.pcall('ZREM', KEYS[3], ARGV[1])

@@ -7,18 +7,16 @@
 --       {0, lease id}   not held by this lease; by whom it is, or nil
 
 --@include whole.lua
+--@include lease_at.lua
 
 local ttl = whole(ARGV[2])
 if not ttl or ttl < 1 then
   return redis.error_reply('ERR tenure: renew got a ttl that is none')
 end
 
-local found = redis.pcall('GET', KEYS[1])
-if type(found) == 'table' then
-  if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then
-    return found -- a right that is missing does not mean that the lease is
-  end
-  found = false
+local found, refusal = lease_at(KEYS[1])
+if refusal then
+  return refusal
 end
 if found ~= ARGV[1] then
   return {0, found}

@@ -1,17 +1,11 @@
 //! H22, H31, H32: a script that fails leaves nothing half done, and fences never repeat.
 
 use tenure::{ErrorKind, Tenure};
-use tenure_testkit::{RedisServer, Reply, RespClient};
+use tenure_testkit::{RedisServer, RespClient};
 
+use crate::lua::{ACQUIRE, ADOPT, RECORD, RELEASE, RENEW, eval};
 use crate::stage::ms;
 use crate::verdict::{check_nothing_left, check_refused, check_usable, refused};
-
-const MINT: &str = include_str!("../../../../src/store/redis/scripts/mint.lua");
-const WHOLE: &str = include_str!("../../../../src/store/redis/scripts/whole.lua");
-const ACQUIRE: &str = include_str!("../../../../src/store/redis/scripts/acquire.lua");
-const RELEASE: &str = include_str!("../../../../src/store/redis/scripts/release.lua");
-const RENEW: &str = include_str!("../../../../src/store/redis/scripts/renew.lua");
-const RECORD: &str = include_str!("../../../../src/store/redis/scripts/record.lua");
 
 const LOCK_KEYS: [&str; 4] = [
     "n",
@@ -33,17 +27,6 @@ const NO_SPANS: [&str; 9] = [
 ];
 /// The last fence that Lua and JSON can tell from its neighbours is below 2^53.
 const FENCE_MAX: u64 = 9_007_199_254_740_990;
-
-fn eval(redis: &mut RespClient, code: &str, keys: &[&str], args: &[&str]) -> Result<Reply, String> {
-    let code = code
-        .replace("--@include mint.lua", MINT)
-        .replace("--@include whole.lua", WHOLE);
-    let count = keys.len().to_string();
-    let mut words = vec!["EVAL", &code, &count];
-    words.extend(keys);
-    words.extend(args);
-    redis.try_command(&words)
-}
 
 /// Runs a script with each of its numbers wrong in turn: it must refuse and change nothing.
 #[track_caller]
@@ -69,6 +52,18 @@ fn check_bad_numbers(
             assert_eq!(before, after, "argument {at} = `{bad}` changed something");
         }
     }
+}
+
+#[test]
+fn h22_adopt_refuses_every_number_that_is_none() {
+    let latest = FENCE_MAX.to_string();
+    check_bad_numbers(
+        ADOPT,
+        &["n", "tenure:meta:{n}"],
+        &["old", "new", "1000", &latest],
+        &[2, 3],
+        &["SET", "n", "old", "PX", "60000"],
+    );
 }
 
 const ACQUIRE_ARGS: [&str; 7] = [
