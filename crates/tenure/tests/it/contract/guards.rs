@@ -102,6 +102,8 @@ async fn a_lease_taken_by_another_is_reported_as_taken(stage: Stage) {
 
 async fn max_hold_tells_the_holder_and_keeps_the_lock(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
+    // Taken earlier, and still believed for longer.
+    let longer = a.lock("m").ttl(ms(2_000)).acquire().await.unwrap();
     let guard = a
         .lock("n")
         .ttl(ms(2_000))
@@ -110,7 +112,6 @@ async fn max_hold_tells_the_holder_and_keeps_the_lock(stage: Stage) {
         .await
         .unwrap();
     let begun = Instant::now();
-    let longer = a.lock("m").ttl(ms(2_000)).acquire().await.unwrap();
     assert!(
         guard.deadline() < longer.deadline(),
         "the deadline knows of it"
