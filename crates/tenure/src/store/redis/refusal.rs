@@ -72,7 +72,9 @@ fn of_connection(target: &RedisTarget, error: &RedisError, landing: Option<Landi
             true,
             "nothing listens there: is the server running?",
         ),
-        ::redis::ErrorKind::Parse => (
+        // Only while connecting, and not of an answer that was cut short: a connection that speaks
+        // Redis and breaks comes back.
+        ::redis::ErrorKind::Parse if landing.is_none() && !text.contains("end of input") => (
             ErrorKind::Protocol,
             false,
             "what answers there does not speak Redis's protocol: is the port right?",
