@@ -215,6 +215,33 @@ impl Builder {
         self
     }
 
+    /// Whether a released lock may pass to the next waiter of this process without asking the
+    /// store: on by default. Each holder has a fence of its own, greater than the one before.
+    ///
+    /// Only between waiters with the same ttl and settings, never for
+    /// [`fixed`](crate::Lock::fixed) leases, and only within the bounds of
+    /// [`hand_off_turns`](Builder::hand_off_turns) and [`hand_off_time`](Builder::hand_off_time),
+    /// after which the waiters of other processes get their turn.
+    pub fn hand_off(mut self, on: bool) -> Self {
+        self.settings.hand_off.on = on;
+        self
+    }
+
+    /// How often in a row a lock may be handed off inside this process: 100 times by default, and
+    /// at most 10 000. Fewer: other processes wait less. More: fewer questions to the store.
+    pub fn hand_off_turns(mut self, turns: u32) -> Self {
+        self.settings.hand_off.turns = turns;
+        self
+    }
+
+    /// For how long a lock may be handed off inside this process, counted from when the store
+    /// granted it: 10 ms by default. What is handed off last may still be held for as long as its
+    /// holder likes.
+    pub fn hand_off_time(mut self, time: Duration) -> Self {
+        self.settings.hand_off.time = time;
+        self
+    }
+
     /// What this client is called where holders are listed, for example the service's name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = Some(name.into());

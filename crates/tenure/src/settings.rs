@@ -11,8 +11,29 @@ pub(crate) const UNREACHABLE_AFTER_DEFAULT: Duration = Duration::from_secs(5);
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) unreachable_after: Duration,
+    pub(crate) hand_off: HandOff,
     /// What the user calls this client in listings.
     pub(crate) name: Option<String>,
+}
+
+/// How far a lock may be handed off inside the process before others get their turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HandOff {
+    pub(crate) on: bool,
+    /// How often in a row.
+    pub(crate) turns: u32,
+    /// For how long since the store granted it.
+    pub(crate) time: Duration,
+}
+
+impl Default for HandOff {
+    fn default() -> Self {
+        Self {
+            on: true,
+            turns: 100,
+            time: Duration::from_millis(10),
+        }
+    }
 }
 
 impl Default for Settings {
@@ -20,6 +41,7 @@ impl Default for Settings {
         Self {
             ttl: TTL_DEFAULT,
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
+            hand_off: HandOff::default(),
             name: None,
         }
     }

@@ -71,6 +71,7 @@ impl Acquisition {
         let attempt = Attempt {
             held: self.held(),
             meta: Arc::clone(&self.wish.meta),
+            fences: 1,
             queue,
         };
         match core.store.acquire(&attempt, limit).await {

@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::guard::Released;
 use crate::moment::Moment;
-use crate::store::{Held, Landing};
+use crate::store::{Held, Landing, Release};
 
 /// How long to wait before trying again, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -33,12 +33,16 @@ pub(crate) async fn release(core: &Core, lease: &Held, ends_before: Moment) -> R
     let mut pause = PAUSE_MIN;
     loop {
         let failure = match core.store.release(lease, ends_before).await {
-            Ok(true) => {
+            Ok(Release::WasHeld { offered_to }) => {
                 core.stats.released();
+                // The store's message comes later, or not at all.
+                if let Some(offered_to) = offered_to {
+                    core.lines.wake(&lease.name, offered_to);
+                }
                 return Ok(Released::WasHeld);
             }
-            Ok(false) if unknown => return Ok(Released::Unknown),
-            Ok(false) => return Ok(Released::AlreadyGone),
+            Ok(Release::NotHeld) if unknown => return Ok(Released::Unknown),
+            Ok(Release::NotHeld) => return Ok(Released::AlreadyGone),
             Err(failure) => failure,
         };
         unknown |= failure.landing.is_some();

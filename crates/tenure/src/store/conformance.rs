@@ -10,7 +10,7 @@ use tenure_testkit::RedisServer;
 
 use super::memory::machine::{Answer, Effect, Machine};
 use super::redis::RedisStore;
-use super::{Attempt, Attempted, Event, Held, Renewed, Store};
+use super::{Attempt, Attempted, Event, Held, Release, Renewed, Store};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
@@ -48,9 +48,8 @@ enum Step {
 /// What a step answered, in words that both sides share.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
-    Granted {
-        grew: bool,
-    },
+    Granted,
+    Offered(String),
     Busy(String),
     Yes,
     No(Option<String>),
@@ -179,6 +178,7 @@ impl Both {
                 ..self.held(name, lease)
             },
             meta: Arc::new(meta),
+            fences: 3,
             queue,
         };
         let machine = match self.machine.acquire(self.now_us, &attempt) {
@@ -221,7 +221,13 @@ impl Both {
     async fn release(&mut self, name: usize, lease: usize) -> (Said, Said) {
         let held = self.held(name, lease);
         let mut effects = Vec::new();
-        let say = |was_held| if was_held { Said::Yes } else { Said::No(None) };
+        let say = |release| match release {
+            Release::WasHeld { offered_to: None } => Said::Yes,
+            Release::WasHeld {
+                offered_to: Some(to),
+            } => Said::Offered(to.to_string()),
+            Release::NotHeld => Said::No(None),
+        };
         let machine = say(self.machine.release(self.now_us, &held, &mut effects));
         for effect in effects {
             if let Effect::Offered { to, .. } = effect {
@@ -245,12 +251,11 @@ impl Both {
         (machine, redis)
     }
 
-    /// Fences differ, their growth must not: a new grant has a greater one, a repeated one the
-    /// same.
+    /// Fences differ, but each grant gets three that are greater than all before.
     fn granted(&mut self, name: usize, side: usize, fence: u64) -> Said {
-        let last = std::mem::replace(&mut self.fences[name][side], fence);
-        assert!(fence >= last, "the fence went back from {last} to {fence}");
-        Said::Granted { grew: fence > last }
+        let last = std::mem::replace(&mut self.fences[name][side], fence + 2);
+        assert!(fence > last, "the fence went from {last} to {fence}");
+        Said::Granted
     }
 
     fn held(&self, name: usize, lease: usize) -> Held {

@@ -28,8 +28,8 @@ pub(crate) const OFFER: Duration = Duration::from_secs(2);
 pub(crate) fn offer_to(waiter: &LeaseId) -> Duration {
     waiter.ttl().map_or(OFFER, |ttl| ttl.min(OFFER))
 }
-/// How long a fence counter outlives its last grant. Fences go on growing by the clock when it is
-/// gone; this bounds how many unused names pile up.
+/// How long a fence counter is kept after it was set by the clock. Fences go on growing by the clock
+/// when it is gone; this bounds how many unused names pile up.
 pub(crate) const FENCE_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -71,13 +71,12 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Watched, Failure>>;
 
-    /// Ends the lease if it is still this one; true if it was. Also gives up its place in the
-    /// queue.
+    /// Ends the lease if it is still this one. Also gives up its place in the queue.
     fn release<'a>(
         &'a self,
         lease: &'a Held,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<bool, Failure>>;
+    ) -> BoxFuture<'a, Result<Release, Failure>>;
 
     /// Makes sure that an attempt whose reply was lost leaves nothing behind. Answers how long to
     /// wait before asking again, or `None` when it can no longer land.
@@ -127,6 +126,9 @@ pub(crate) trait Store: Send + Sync + 'static {
 pub(crate) struct Attempt {
     pub(crate) held: Held,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
+    /// How many fences to reserve: one for the holder, and one for each to whom it may be handed
+    /// off.
+    pub(crate) fences: u32,
     /// Whether to stand in the store's queue if the lock is busy.
     pub(crate) queue: bool,
 }
@@ -142,7 +144,11 @@ pub(crate) struct Held {
 
 #[derive(Debug)]
 pub(crate) enum Attempted {
-    Granted { fence: Fence, sent_at: Moment },
+    /// With the first of the fences that were reserved.
+    Granted {
+        fence: Fence,
+        sent_at: Moment,
+    },
     Busy(Busy),
 }
 
@@ -151,6 +157,15 @@ pub(crate) enum Attempted {
 pub(crate) struct Busy {
     pub(crate) holder: LeaseId,
     pub(crate) remaining: Option<Duration>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// It was held. Now the lock is free, or offered to this waiter.
+    WasHeld {
+        offered_to: Option<LeaseId>,
+    },
+    NotHeld,
 }
 
 #[derive(Debug)]

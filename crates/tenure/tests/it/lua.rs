@@ -22,7 +22,6 @@ pub fn eval(
     args: &[&str],
 ) -> Result<Reply, String> {
     let code = code
-        .replace("--@include mint.lua", script!("mint.lua"))
         .replace("--@include whole.lua", script!("whole.lua"))
         .replace("--@include lease_at.lua", script!("lease_at.lua"));
     assert!(!code.contains("@include"), "a shared part is missing");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
 use crate::store::{
-    Attempt, FENCE_KEPT, Found, Held, Record, RecordChange, RecordWritten, offer_to,
+    Attempt, FENCE_KEPT, Found, Held, Record, RecordChange, RecordWritten, Release, offer_to,
 };
 
 /// After this many calls the machine forgets what has expired, so that it does not grow for ever.
@@ -80,7 +80,7 @@ impl Machine {
                 }
                 return busy;
             }
-            // A repeated attempt, or an offer taken up: the fence was minted with the grant.
+            // A repeated attempt, or an offer taken up.
             Some(entry) => {
                 entry.end_us = end_us;
                 if !attempt.meta.is_empty() {
@@ -88,7 +88,6 @@ impl Machine {
                 }
             }
             None => {
-                self.mint(name, now_us);
                 let entry = Entry {
                     id: id.clone(),
                     end_us,
@@ -100,7 +99,7 @@ impl Machine {
         if attempt.queue {
             self.leave_queue(name, id);
         }
-        Answer::Granted(self.last_fence(name, now_us))
+        Answer::Granted(self.mint(name, now_us, attempt.fences))
     }
 
     pub(crate) fn renew(&mut self, now_us: u64, lease: &Held) -> Result<(), Absent> {
@@ -140,12 +139,17 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends the lease, or gives up its place in the queue; true if it was held.
-    pub(crate) fn release(&mut self, now_us: u64, lease: &Held, effects: &mut Vec<Effect>) -> bool {
+    /// Ends the lease, or gives up its place in the queue.
+    pub(crate) fn release(
+        &mut self,
+        now_us: u64,
+        lease: &Held,
+        effects: &mut Vec<Effect>,
+    ) -> Release {
         self.count_call(now_us);
         if self.held(lease, now_us).is_err() {
             self.leave_queue(&lease.name, &lease.id);
-            return false;
+            return Release::NotHeld;
         }
         self.locks.remove(&lease.name);
         if self.watched.remove(&lease.name) {
@@ -154,8 +158,12 @@ impl Machine {
                 lease: lease.id.clone(),
             });
         }
-        self.offer_to_next(now_us, &lease.name, effects);
-        true
+        let offered_to = self.offer_to_next(now_us, &lease.name);
+        effects.extend(offered_to.clone().map(|to| Effect::Offered {
+            name: lease.name.clone(),
+            to,
+        }));
+        Release::WasHeld { offered_to }
     }
 
     pub(crate) fn look(&mut self, now_us: u64, name: &LockName) -> Option<Found> {
@@ -207,36 +215,31 @@ impl Machine {
     }
 
     /// Keeps the lock for the first in the queue, for as long as an offer stands.
-    fn offer_to_next(&mut self, now_us: u64, name: &LockName, effects: &mut Vec<Effect>) {
-        let Some(queue) = self.queues.get_mut(name) else {
-            return;
-        };
+    fn offer_to_next(&mut self, now_us: u64, name: &LockName) -> Option<LeaseId> {
+        let queue = self.queues.get_mut(name)?;
         let next = queue.pop_front();
         if queue.is_empty() {
             self.queues.remove(name);
         }
-        let Some(next) = next else { return };
-        self.mint(name, now_us);
+        let next = next?;
         let entry = Entry {
             id: next.clone(),
             end_us: now_us + micros(offer_to(&next)),
             meta: Arc::default(),
         };
         self.locks.insert(name.clone(), entry);
-        effects.push(Effect::Offered {
-            name: name.clone(),
-            to: next,
-        });
+        Some(next)
     }
 
-    fn mint(&mut self, name: &LockName, now_us: u64) {
-        let fence = (self.last_fence(name, now_us).get() + 1).max(now_us);
-        let end_us = now_us + micros(FENCE_KEPT);
+    /// Reserves some fences and returns the first.
+    fn mint(&mut self, name: &LockName, now_us: u64, count: u32) -> Fence {
+        let first = (self.last_fence(name, now_us).get() + 1).max(now_us);
         let counter = Expiring {
-            value: fence,
-            end_us,
+            value: first + u64::from(count) - 1,
+            end_us: now_us + micros(FENCE_KEPT),
         };
         self.fences.insert(name.clone(), counter);
+        Fence::new(first)
     }
 
     fn last_fence(&self, name: &LockName, now_us: u64) -> Fence {

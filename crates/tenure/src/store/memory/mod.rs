@@ -15,7 +15,7 @@ use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::store::{
     Attempt, Attempted, BoxFuture, Busy, Event, Failure, Found, Held, Landing, NotHeld, Record,
-    RecordChange, RecordWritten, Renewed, Store, Watched,
+    RecordChange, RecordWritten, Release, Renewed, Store, Watched,
 };
 
 pub(crate) mod machine;
@@ -157,12 +157,12 @@ impl Store for MemoryStore {
         &'a self,
         lease: &'a Held,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<bool, Failure>> {
+    ) -> BoxFuture<'a, Result<Release, Failure>> {
         let mut effects = Vec::new();
         let mut state = self.state();
-        let was_held = state.machine.release(self.now_us(), lease, &mut effects);
+        let release = state.machine.release(self.now_us(), lease, &mut effects);
         state.announce(effects);
-        done(Ok(was_held))
+        done(Ok(release))
     }
 
     fn cancel<'a>(

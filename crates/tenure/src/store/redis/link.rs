@@ -62,6 +62,8 @@ pub(crate) struct Connection {
     owes_since: AtomicU64,
     /// The server's clock less ours, in microseconds.
     clock_offset_us: AtomicI64,
+    /// What the server's clock showed when the connection was made.
+    made_us: AtomicU64,
 }
 
 impl Link {
@@ -212,6 +214,7 @@ impl Shared {
             broken: AtomicBool::new(false),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
+            made_us: AtomicU64::new(0),
         };
         connection.introduce().await?;
         if let Some(greeting) = self.greeting {
@@ -253,15 +256,21 @@ impl Connection {
         }
         let info = ServerInfo::parse(Value::of(info).as_str().unwrap_or_default());
         self.server.admit(&info)?;
-        match replies.next().map(Value::of).as_ref().and_then(micros) {
-            Some(server_us) => self.set_clock(asked_at, server_us),
-            None => self.set_clock(asked_at, Clock::Boot.wall_micros()),
-        }
+        let server_us = replies.next().map(Value::of).as_ref().and_then(micros);
+        let server_us = server_us.unwrap_or_else(|| Clock::Boot.wall_micros());
+        self.made_us.store(server_us, Ordering::Relaxed);
+        self.set_clock(asked_at, server_us);
         Ok(())
     }
 
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Acquire)
+    }
+
+    /// What the server's clock showed when the connection was made, in microseconds. A fence counter
+    /// below it is new, or an old copy.
+    pub(crate) fn made_us(&self) -> u64 {
+        self.made_us.load(Ordering::Relaxed)
     }
 
     /// The latest that the server's clock can show at `moment`, in microseconds.

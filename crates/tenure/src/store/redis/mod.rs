@@ -22,8 +22,8 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::stats::Stats;
 use crate::store::{
-    Attempt, Attempted, BoxFuture, Event, FENCE_KEPT, Failure, Found, Held, Landing, NotHeld,
-    OFFER, Record, RecordChange, RecordWritten, Renewed, Store, Watched,
+    Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, NotHeld, Record,
+    RecordChange, RecordWritten, Release, Renewed, Store, Watched,
 };
 use crate::url::RedisTarget;
 
@@ -36,9 +36,6 @@ mod script;
 mod server;
 mod value;
 
-/// How long a queue of waiters outlives the last one that joined. Each looks again at least every
-/// eight hours, a third of the longest ttl.
-const QUEUE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The index of client records.
 const CLIENTS_KEY: &str = "tenure:clients";
 /// How often an attempt may be told that it is late before the clocks are called unreasonable.
@@ -76,9 +73,10 @@ impl RedisStore {
 
     async fn try_acquire(&self, attempt: &Attempt, limit: Moment) -> Result<Attempted, Failure> {
         let name = &attempt.held.name;
-        let arguments = |latest_us| acquire_arguments(attempt, latest_us);
+        let arguments =
+            |connection: &Connection, latest_us| acquire_arguments(attempt, connection, latest_us);
         let read = |reply: &Value, sent_at| reply::attempt(name, sent_at, reply);
-        let keys = lock_keys(&attempt.held);
+        let keys = acquire_keys(attempt);
         self.in_time(&script::ACQUIRE, &keys, arguments, read, limit)
             .await
     }
@@ -90,7 +88,7 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Renewed, Failure> {
         let keys = [lease.name.as_str().to_owned(), lease.name.neighbour("meta")];
-        let arguments = |latest_us: u64| {
+        let arguments = |_: &Connection, latest_us: u64| {
             vec![
                 from.as_str().to_owned(),
                 lease.id.as_str().to_owned(),
@@ -109,7 +107,7 @@ impl RedisStore {
         &self,
         script: &Script,
         keys: &[String],
-        arguments: impl Fn(u64) -> Vec<String>,
+        arguments: impl Fn(&Connection, u64) -> Vec<String>,
         read: impl Fn(&Value, Moment) -> Result<Result<T, u64>, Failure>,
         limit: Moment,
     ) -> Result<T, Failure> {
@@ -118,7 +116,7 @@ impl RedisStore {
             let sent_at = self.server.clock.now();
             let limit = self.command_limit(limit);
             let latest_us = connection.server_us(limit);
-            let arguments = arguments(latest_us);
+            let arguments = arguments(&connection, latest_us);
             let reply = connection
                 .script(script, keys, &arguments, limit, latest_us)
                 .await?;
@@ -231,20 +229,17 @@ impl RedisStore {
         connection: &Connection,
         lease: &Held,
         limit: Moment,
-    ) -> Result<bool, Failure> {
-        let arguments = [
-            lease.id.as_str(),
-            &OFFER.as_millis().to_string(),
-            &FENCE_KEPT.as_millis().to_string(),
-            &lease.name.neighbour("wake"),
-        ];
+    ) -> Result<Release, Failure> {
         let reply = connection
-            .script(&script::RELEASE, &lock_keys(lease), &arguments, limit, 0)
+            .script(
+                &script::RELEASE,
+                &release_keys(lease),
+                &[lease.id.as_str()],
+                limit,
+                0,
+            )
             .await?;
-        match reply.as_array().and_then(|parts| parts.first()?.as_int()) {
-            Some(released) => Ok(released == 1),
-            None => Err(Failure::refused(reply.unexpected("release.lua"))),
-        }
+        reply::release(&reply)
     }
 
     /// Releases, and answers whether that was late enough for the attempt not to land any more.
@@ -398,7 +393,7 @@ impl Store for RedisStore {
         &'a self,
         lease: &'a Held,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<bool, Failure>> {
+    ) -> BoxFuture<'a, Result<Release, Failure>> {
         Box::pin(async move {
             let limit = self.command_limit(limit);
             let connection = self.commands.connection(limit).await?;
@@ -457,33 +452,39 @@ impl Store for RedisStore {
     }
 }
 
-/// The keys of a lock that its scripts touch, all in one slot.
-fn lock_keys(lease: &Held) -> Vec<String> {
+/// The keys that acquire.lua touches, all in one slot. Most attempts need two of them.
+fn acquire_keys(attempt: &Attempt) -> Vec<String> {
+    let name = &attempt.held.name;
+    let mut keys = vec![name.as_str().to_owned(), name.neighbour("fence")];
+    if attempt.queue || attempt.held.has_meta {
+        keys.push(name.neighbour("queue"));
+    }
+    if attempt.held.has_meta {
+        keys.push(name.neighbour("meta"));
+    }
+    keys
+}
+
+fn release_keys(lease: &Held) -> Vec<String> {
     let name = &lease.name;
-    let mut keys = vec![
-        name.as_str().to_owned(),
-        name.neighbour("fence"),
-        name.neighbour("queue"),
-    ];
+    let mut keys = vec![name.as_str().to_owned(), name.neighbour("queue")];
     if lease.has_meta {
         keys.push(name.neighbour("meta"));
     }
     keys
 }
 
-fn acquire_arguments(attempt: &Attempt, latest_us: u64) -> Vec<String> {
-    let queue_kept = if attempt.queue {
-        QUEUE_KEPT
-    } else {
-        Duration::ZERO
-    };
+fn acquire_arguments(attempt: &Attempt, connection: &Connection, latest_us: u64) -> Vec<String> {
     let mut arguments = vec![
         attempt.held.id.as_str().to_owned(),
         attempt.held.ttl.as_millis().to_string(),
         latest_us.to_string(),
-        FENCE_KEPT.as_millis().to_string(),
-        queue_kept.as_millis().to_string(),
+        attempt.fences.to_string(),
+        connection.made_us().to_string(),
     ];
+    if attempt.queue || attempt.held.has_meta {
+        arguments.push(if attempt.queue { "queue" } else { "" }.to_owned());
+    }
     for (field, value) in attempt.meta.iter() {
         arguments.extend([field.clone(), value.clone()]);
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::lease::{Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempted, Busy, Failure, Found, NotHeld, Renewed};
+use crate::store::{Attempted, Busy, Failure, Found, NotHeld, Release, Renewed};
 
 /// What acquire.lua says; `Err` with the server's time if the attempt came late.
 pub(super) fn attempt(
@@ -17,6 +17,11 @@ pub(super) fn attempt(
     reply: &Value,
 ) -> Result<Result<Attempted, u64>, Failure> {
     let unexpected = || Failure::refused(reply.unexpected("acquire.lua"));
+    if let Some(fence) = reply.as_int() {
+        let fence = u64::try_from(fence).map_err(|_| unexpected())?;
+        let fence = Fence::new(fence);
+        return Ok(Ok(Attempted::Granted { fence, sent_at }));
+    }
     let parts = reply.as_array().ok_or_else(unexpected)?;
     let part = |i: usize| parts.get(i).ok_or_else(unexpected);
     let number = |i: usize| {
@@ -26,10 +31,6 @@ pub(super) fn attempt(
         number.ok_or_else(unexpected)
     };
     Ok(match part(0)?.as_str() {
-        Some("granted") => Ok(Attempted::Granted {
-            fence: Fence::new(number(1)?),
-            sent_at,
-        }),
         Some("busy") => Ok(Attempted::Busy(Busy {
             holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
             remaining: time_left(part(2)?),
@@ -57,6 +58,21 @@ pub(super) fn adoption(reply: &Value, sent_at: Moment) -> Result<Result<Renewed,
             Err(time.ok_or_else(unexpected)?)
         }
         _ => return Err(unexpected()),
+    })
+}
+
+pub(super) fn release(reply: &Value) -> Result<Release, Failure> {
+    let unexpected = || Failure::refused(reply.unexpected("release.lua"));
+    let parts = match reply {
+        Value::Array(parts) => parts.as_slice(),
+        whole => std::slice::from_ref(whole),
+    };
+    let was_held = parts.first().and_then(Value::as_int);
+    Ok(match was_held.ok_or_else(unexpected)? {
+        1 => Release::WasHeld {
+            offered_to: parts.get(1).and_then(Value::lossy).map(LeaseId::new),
+        },
+        _ => Release::NotHeld,
     })
 }
 

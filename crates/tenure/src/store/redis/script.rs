@@ -54,8 +54,7 @@ scripts! {
 /// Puts the shared parts where a script asks for them. Redis wants the `#!lua` line first, so they
 /// cannot simply be put in front.
 fn assemble(code: &str) -> String {
-    code.replace("--@include mint.lua", include_str!("scripts/mint.lua"))
-        .replace("--@include whole.lua", include_str!("scripts/whole.lua"))
+    code.replace("--@include whole.lua", include_str!("scripts/whole.lua"))
         .replace(
             "--@include lease_at.lua",
             include_str!("scripts/lease_at.lua"),

@@ -100,7 +100,7 @@ async fn h02_a_repeated_acquire_in_a_chain_counts_once() {
 // H3: the reply is lost after the server executed. No driver may repeat it behind our back.
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h03_a_reset_after_execution_is_repeated_once_and_mints_once() {
+async fn h03_a_reset_after_execution_is_repeated_once() {
     const ROUNDS: u64 = 20;
     let wire = Wire::start();
     wire.server.reset_stats();
@@ -114,8 +114,8 @@ async fn h03_a_reset_after_execution_is_repeated_once_and_mints_once() {
         assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
         assert!(wire.is_clean_soon(&name), "{name}");
     }
-    // Each attempt tries to set the lock, and each grant sets the fence.
-    assert_eq!(wire.server.command_calls("set"), ROUNDS * (2 + 1));
+    // Each attempt that was carried out reserved a fence.
+    assert_eq!(wire.server.command_calls("incrby"), ROUNDS * 2);
 }
 
 // H4: the server executes after the client has given up.
@@ -402,8 +402,8 @@ async fn in_time(scenario: impl AsyncFn() -> bool) {
 fn assert_is_the_only_grant(wire: &Wire, client: &Tenure, guard: &Guard, minted: Option<u64>) {
     let name = guard.name().as_str();
     assert_eq!(wire.holder(name).as_ref(), Some(guard.lease_id()));
-    assert_eq!(minted, Some(guard.fence().get()), "minted twice");
-    assert_eq!(wire.fence(name), minted, "minted once more");
+    assert!(Some(guard.fence().get()) >= minted, "the fence went back");
+    assert_eq!(wire.fence(name), Some(guard.fence().get()), "minted since");
     assert!(guard.is_valid());
     let stats = client.stats();
     assert_eq!(stats.acquired, 1, "{stats:?}");

@@ -1,69 +1,90 @@
 #!lua
 -- acquire.lua: take a free lock, or say who holds it. One atomic step.
 --
--- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
+-- KEYS  1 lock   2 fence counter   [3 queue of waiters]   [4 metadata]
 -- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be granted
---       4 ttl of the fence counter in ms   5 ttl of the queue in ms, or 0 to stay out of it
---       6.. metadata: field, value, field, value ...
--- Reply {'granted', fence}             the lock is held by this lease for ttl ms from now
+--       4 how many fences to reserve   5 the server's time in us when this connection was made
+--       [6 `queue` to stand in the queue if the lock is busy, or ``]
+--       [7.. metadata: field, value, field, value ...]
+-- Reply fence                          the lock is held by this lease for ttl ms from now, and this
+--                                      fence and those that follow it are its own
 --       {'busy', lease id, ms left}    another lease holds it; -1 ms left: without expiry
 --       {'late', server time in us}    the latest moment has passed, nothing was changed
 --       {'type', type}                 the key is not a string, nothing was changed
 --
--- Repeating a granted attempt finds its own lease, extends it to a full ttl and answers the same
--- fence. The same happens when release.lua has offered the lock to this lease.
---@include mint.lua
---@include whole.lua
+-- Repeating a granted attempt finds its own lease, extends it to a full ttl and reserves greater
+-- fences. The same happens when release.lua has offered the lock to this lease.
+--
+-- Written for speed: most attempts find the lock free, and every command and argument counts.
 
-local ttl, latest = whole(ARGV[2]), whole(ARGV[3])
-local fence_ttl, queue_ttl = whole(ARGV[4]), whole(ARGV[5])
-if not (ttl and latest and fence_ttl and queue_ttl) or ttl < 1 or fence_ttl < 1 then
+local latest, fences, connected = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+if not (latest and fences and connected)
+  or latest % 1 ~= 0 or latest < 0 or latest > 9007199254740991
+  or connected % 1 ~= 0 or connected < 0 or connected > 9007199254740991
+  or fences % 1 ~= 0 or fences < 1 or fences > 1000000 then
   return redis.error_reply('ERR tenure: acquire got a number that is none')
 end
-if #ARGV % 2 == 0 then
+if #ARGV > 6 and #ARGV % 2 ~= 0 then
   return redis.error_reply('ERR tenure: acquire got metadata that are no pairs')
 end
-
 local clock = redis.call('TIME')
-if clock[1] * 1000000 + clock[2] > latest then
-  return {'late', string.format('%.0f', clock[1] * 1000000 + clock[2])}
-end
-local last, trouble = last_fence(KEYS[2])
-if not last then
-  return redis.error_reply(trouble)
+local now = clock[1] * 1000000 + clock[2]
+if now > latest then
+  return {'late', string.format('%.0f', now)}
 end
 
-local fence
-if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ttl) then
-  fence = next_fence(last, clock)
-  redis.call('SET', KEYS[2], fence, 'PX', fence_ttl)
-else
+-- A ttl that is no number fails here, before anything is written.
+local was_free = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+if not was_free then
   local found = redis.pcall('GET', KEYS[1])
   if type(found) == 'table' then
+    if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then
+      return found
+    end
     return {'type', redis.call('TYPE', KEYS[1]).ok}
   end
   if found ~= ARGV[1] then
-    if queue_ttl > 0 then
-      redis.call('ZADD', KEYS[3], 'NX', clock[1] * 1000000 + clock[2], ARGV[1])
-      redis.call('PEXPIRE', KEYS[3], queue_ttl)
+    if ARGV[6] == 'queue' then
+      redis.call('ZADD', KEYS[3], 'NX', now, ARGV[1])
+      redis.call('PEXPIRE', KEYS[3], 86400000) -- every waiter looks again sooner than in a day
     end
     return {'busy', found, redis.call('PTTL', KEYS[1])}
   end
-  redis.call('PEXPIRE', KEYS[1], ttl)
-  fence = string.format('%.0f', last)
-  if last == 0 then -- the counter was lost after the grant
-    fence = next_fence(last, clock)
-    redis.call('SET', KEYS[2], fence, 'PX', fence_ttl)
-  end
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 
-if queue_ttl > 0 then
+-- A fence is one more than the last. A counter below the clock of our own connection is new, or
+-- came back from an older copy of the data: then the clock itself is the fence. So fences grow
+-- although the counter was lost, and stay below 2^53, where Lua's numbers are exact.
+local last = redis.pcall('INCRBY', KEYS[2], fences)
+if type(last) == 'table' or last > 9007199254740990 then
+  local trouble = type(last) == 'table' and last.err or ''
+  if trouble == '' then
+    redis.call('DECRBY', KEYS[2], fences)
+  end
+  if was_free then
+    redis.call('DEL', KEYS[1])
+  end
+  if string.sub(trouble, 1, 9) == 'WRONGTYPE' then
+    return redis.error_reply('ERR tenure: the fence counter `' .. KEYS[2] .. '` is not a string')
+  end
+  if trouble == '' or trouble:find('integer') or trouble:find('overflow') then
+    return redis.error_reply('ERR tenure: the fence counter `' .. KEYS[2] .. '` is used up')
+  end
+  return last
+end
+if last - fences < connected then
+  last = math.max(now, connected) + fences - 1
+  redis.call('SET', KEYS[2], string.format('%.0f', last), 'PX', 604800000)
+end
+
+if ARGV[6] == 'queue' then
   -- By pcall: the lock is taken already, and a key there that is no queue must not hide that.
   redis.pcall('ZREM', KEYS[3], ARGV[1])
 end
 if KEYS[4] then
   redis.call('DEL', KEYS[4])
-  redis.call('HSET', KEYS[4], 'lease', ARGV[1], unpack(ARGV, 6))
-  redis.call('PEXPIRE', KEYS[4], ttl)
+  redis.call('HSET', KEYS[4], 'lease', ARGV[1], unpack(ARGV, 7))
+  redis.call('PEXPIRE', KEYS[4], ARGV[2])
 end
-return {'granted', fence}
+return last - fences + 1

@@ -1,4 +1,4 @@
--- lease_at.lua: whose lease stands at a lock's name. Included by renew.lua, release.lua, adopt.lua.
+-- lease_at.lua: whose lease stands at a lock's name. Included by renew.lua and adopt.lua.
 
 -- The lease id at `key`; false if there is none, or a key that is no lock. Second, an error to pass
 -- on: a right that is missing does not mean that the lease is.
