@@ -1,7 +1,8 @@
 //! What a holder may believe about its lease, and until when.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -9,9 +10,11 @@ use tokio_util::sync::CancellationToken;
 use crate::guard::{LostReason, Standing};
 use crate::lease::{Fence, Lease, believed_until};
 use crate::moment::Moment;
+use crate::settings::HandOff;
 use crate::store::{Held, Landing};
 
-/// The belief in one lease: shared by the guards of a chain and the watchdog.
+/// The belief in one lease: shared by the guards of a chain and the watchdog. When the lease is
+/// handed off, the next holder gets a belief of its own in the same lease.
 ///
 /// | state | `is_valid` | leaves it by |
 /// |---|---|---|
@@ -29,13 +32,37 @@ pub(crate) struct Belief {
     /// Whether the watchdog renews it.
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) meta: Arc<BTreeMap<String, String>>,
     /// Where an earlier attempt of the same acquisition may still land.
     pub(crate) landing: Option<Landing>,
-    /// Nanoseconds of the clock. Atomic, because `is_valid` is asked in hot loops.
-    deadline: AtomicU64,
+    turns: Turns,
+    /// Nanoseconds of the clock. Atomic, because `is_valid` is asked in hot loops. It belongs to the
+    /// lease, so all its holders share it.
+    deadline: Arc<AtomicU64>,
     state: Mutex<State>,
     /// Cancelled when the lease is lost or let go.
     no_longer_held: CancellationToken,
+}
+
+/// What the store granted, and to whom.
+pub(crate) struct Grant {
+    pub(crate) number: u64,
+    pub(crate) held: Held,
+    /// The first of the fences that were reserved, and how many they are.
+    pub(crate) fence: Fence,
+    pub(crate) fences: u32,
+    pub(crate) sent_at: Moment,
+    pub(crate) renewed: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) meta: Arc<BTreeMap<String, String>>,
+    pub(crate) landing: Option<Landing>,
+}
+
+/// How far a lease may still be handed off before the store must be asked whose turn it is.
+#[derive(Clone, Copy, Debug)]
+struct Turns {
+    since: Moment,
+    left: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,28 +75,64 @@ enum State {
 }
 
 impl Belief {
-    pub(crate) fn new(
-        number: u64,
-        held: Held,
-        fence: Fence,
-        sent_at: Moment,
-        renewed: bool,
-        max_hold: Option<Duration>,
-        landing: Option<Landing>,
-    ) -> Self {
-        let deadline = believed_until(sent_at, held.ttl);
+    pub(crate) fn new(grant: Grant) -> Self {
+        let deadline = believed_until(grant.sent_at, grant.held.ttl);
         Self {
-            number,
-            held,
-            fence,
-            acquired_at: sent_at,
-            renewed,
-            max_hold,
-            landing,
-            deadline: AtomicU64::new(deadline.as_nanos()),
+            number: grant.number,
+            held: grant.held,
+            fence: grant.fence,
+            acquired_at: grant.sent_at,
+            renewed: grant.renewed,
+            max_hold: grant.max_hold,
+            meta: grant.meta,
+            landing: grant.landing,
+            turns: Turns {
+                since: grant.sent_at,
+                left: grant.fences - 1,
+            },
+            deadline: Arc::new(AtomicU64::new(deadline.as_nanos())),
             state: Mutex::new(State::Held),
             no_longer_held: CancellationToken::new(),
         }
+    }
+
+    /// The same lease, granted anew by the store with further fences.
+    pub(crate) fn again(&self, fence: Fence, fences: u32, sent_at: Moment) -> Self {
+        Self::new(Grant {
+            number: self.number,
+            held: self.held.clone(),
+            fence,
+            fences,
+            sent_at,
+            renewed: self.renewed,
+            max_hold: self.max_hold,
+            meta: Arc::clone(&self.meta),
+            landing: self.landing,
+        })
+    }
+
+    /// The belief of the next holder, who is handed this lease at this moment. None if it may not
+    /// be handed off: its fences or its time among us are used up, or too little of it is left.
+    pub(crate) fn next_turn(&self, bounds: &HandOff, now: Moment) -> Option<Self> {
+        let left = self.turns.left.checked_sub(1)?;
+        let ample = self.deadline().saturating_since(now) >= self.held.ttl / 2;
+        if !self.renewed || !ample || now >= self.turns.since + bounds.time {
+            return None;
+        }
+        Some(Self {
+            number: self.number,
+            held: self.held.clone(),
+            fence: Fence::new(self.fence.get() + 1),
+            acquired_at: now,
+            renewed: self.renewed,
+            max_hold: self.max_hold,
+            meta: Arc::clone(&self.meta),
+            landing: self.landing,
+            turns: Turns { left, ..self.turns },
+            deadline: Arc::clone(&self.deadline),
+            state: Mutex::new(State::Held),
+            no_longer_held: CancellationToken::new(),
+        })
     }
 
     /// Until when the lease itself may be believed.
@@ -200,7 +263,17 @@ mod tests {
             ttl: TTL,
             has_meta: false,
         };
-        Belief::new(1, held, Fence::new(1), sent_at, true, None, None)
+        Belief::new(Grant {
+            number: 1,
+            held,
+            fence: Fence::new(1),
+            fences: 3,
+            sent_at,
+            renewed: true,
+            max_hold: None,
+            meta: Arc::default(),
+            landing: None,
+        })
     }
 
     #[test]
@@ -211,6 +284,44 @@ mod tests {
         // A suspend makes the clock jump: no timer ran, and still nothing is believed.
         assert_eq!(belief.standing(start + TTL), Standing::Lost);
         assert_eq!(belief.remaining(start + TTL), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_lease_is_handed_off_with_greater_fences_while_there_are_some() {
+        let start = Moment::from_nanos(1_000);
+        let bounds = HandOff::default();
+        let first = belief(start);
+        let second = first.next_turn(&bounds, start).unwrap();
+        let third = second.next_turn(&bounds, start).unwrap();
+        assert_eq!((second.fence, third.fence), (Fence::new(2), Fence::new(3)));
+        assert!(third.next_turn(&bounds, start).is_none(), "no fence left");
+        // What is renewed is the lease: all its holders share the deadline.
+        third.extend(start + TTL / 3, start);
+        assert_eq!(third.deadline(), first.deadline());
+        assert_eq!(third.deadline(), believed_until(start + TTL / 3, TTL));
+    }
+
+    #[test]
+    fn a_lease_is_handed_off_within_its_bounds_only() {
+        let start = Moment::from_nanos(1_000);
+        let bounds = HandOff {
+            time: TTL * 2,
+            ..HandOff::default()
+        };
+        let lease = belief(start);
+        assert!(lease.next_turn(&bounds, start + TTL / 3).is_some());
+        assert!(
+            lease.next_turn(&bounds, start + TTL * 2 / 3).is_none(),
+            "too little left"
+        );
+        let soon = HandOff {
+            time: TTL / 10,
+            ..bounds
+        };
+        assert!(
+            lease.next_turn(&soon, start + TTL / 3).is_none(),
+            "too long among us"
+        );
     }
 
     #[test]

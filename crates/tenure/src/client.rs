@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::{Client, Core};
-use crate::engine::{Engine, adoption, cleaner, record};
+use crate::engine::cleaner::{self, Parting};
+use crate::engine::{Engine, adoption, record};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Released};
 use crate::holder::ClientRecord;
@@ -134,7 +135,7 @@ impl Tenure {
         let pending = core.pending.begin();
         let releasing = async move {
             let _pending = pending;
-            cleaner::release(&core, &held, until).await
+            cleaner::release(&core, &Parting::of(held, until)).await
         };
         self.client.engine.run(releasing).await?
     }

@@ -8,13 +8,15 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::belief::Belief;
+use crate::engine::attempt::Wish;
+use crate::engine::cleaner::{self, Parting};
 use crate::engine::lines::Lines;
-use crate::engine::pending::Pending;
+use crate::engine::pending::{Pending, PendingOne};
 use crate::engine::watchdog::{self, Watchdog};
-use crate::engine::{Engine, cleaner, record};
+use crate::engine::{Engine, here, record};
 use crate::error::{Error, Result};
 use crate::guard::{LostReason, Released};
-use crate::lease::{ClientId, Lease};
+use crate::lease::{ClientId, Lease, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::settings::Settings;
 use crate::stats::Stats;
@@ -91,23 +93,68 @@ impl Client {
     }
 
     /// Releases in the background. Never blocks, and needs no runtime.
-    pub(crate) fn release_in_background(&self, belief: &Belief) {
-        self.engine.spawn(self.core.releasing(belief, None));
+    pub(crate) fn release_in_background(&self, belief: &Belief, leaving: Option<LeaseId>) {
+        let parting = self.core.parting(belief, leaving);
+        self.engine.spawn(self.core.releasing(parting, None));
     }
 
     /// Releases and says what happened, or that it is not known in time.
-    pub(crate) async fn release(&self, belief: &Belief) -> Result<Released> {
-        let (reply, answer) = oneshot::channel();
+    pub(crate) async fn release(
+        &self,
+        belief: &Belief,
+        leaving: Option<LeaseId>,
+    ) -> Result<Released> {
         let answer_by = self.core.clock.now() + self.core.settings.unreachable_after;
-        let work = self.core.releasing(belief, Some((reply, answer_by)));
-        self.engine.spawn(work);
+        let mut rest = Rest {
+            client: self,
+            parting: Some(self.core.parting(belief, leaving)),
+            _pending: self.core.pending.begin(),
+        };
+        if let Some(parting) = rest.parting.as_mut().filter(|it| it.landing.is_none()) {
+            match here::release(&self.core, parting).await {
+                Ok(released) => {
+                    rest.parting = None;
+                    return released;
+                }
+                Err(unknown) => parting.unknown = unknown,
+            }
+        }
+        let Some(parting) = rest.parting.take() else {
+            return Ok(Released::Unknown);
+        };
+        let (reply, answer) = oneshot::channel();
+        let releasing = self.core.releasing(parting, Some((reply, answer_by)));
+        self.engine.spawn(releasing);
         answer.await.unwrap_or(Ok(Released::Unknown))
+    }
+}
+
+/// The rest of a release that its caller began. Dropped before that is done, it goes on in the
+/// background.
+struct Rest<'a> {
+    client: &'a Client,
+    parting: Option<Parting>,
+    _pending: PendingOne,
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        if let Some(parting) = self.parting.take() {
+            let releasing = self.client.core.releasing(parting, None);
+            self.client.engine.spawn(releasing);
+        }
     }
 }
 
 impl Core {
     pub(crate) fn next_lease_number(&self) -> u64 {
         self.lease_numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How many fences to reserve for what is wished for.
+    pub(crate) fn fences_for(&self, wish: &Wish) -> u32 {
+        let hand_off = self.settings.hand_off;
+        if wish.renewed { hand_off.fences() } else { 1 }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -137,8 +184,12 @@ impl Core {
         // Whatever the store holds for this lease is an offer or a grant of this moment.
         let ends_before = core.clock.now() + lease.ttl.max(OFFER);
         let (done, cleaned) = oneshot::channel::<()>();
+        let parting = Parting {
+            landing,
+            ..Parting::of(lease, ends_before)
+        };
         tokio::spawn(async move {
-            cleaner::release_for_good(core, lease, landing, ends_before, None, pending).await;
+            cleaner::release_for_good(core, parting, None, pending).await;
             drop(done);
         });
         async move {
@@ -170,7 +221,8 @@ impl Core {
             let pending = self.pending.begin();
             releases.spawn(async move {
                 let _pending = pending;
-                let result = cleaner::release(&core, &belief.held, until).await;
+                let parting = Parting::of(belief.held.clone(), until);
+                let result = cleaner::release(&core, &parting).await;
                 if belief.landing.is_some() {
                     drop(core.clean_up(belief.held.clone(), belief.landing));
                 }
@@ -192,21 +244,24 @@ impl Core {
         left
     }
 
+    /// What is to be released of a lease that was believed in.
+    pub(crate) fn parting(&self, belief: &Belief, leaving: Option<LeaseId>) -> Parting {
+        let ends_before = belief.ends_before(self.clock.now());
+        Parting {
+            leaving,
+            landing: belief.landing,
+            ..Parting::of(belief.held.clone(), ends_before)
+        }
+    }
+
     fn releasing(
         self: &Arc<Self>,
-        belief: &Belief,
+        parting: Parting,
         answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
     ) -> impl Future<Output = ()> + Send + use<> {
         // Counted before the caller goes on: who waits for what is pending must not miss it.
         let pending = self.pending.begin();
-        cleaner::release_for_good(
-            Arc::clone(self),
-            belief.held.clone(),
-            belief.landing,
-            belief.ends_before(self.clock.now()),
-            answer,
-            pending,
-        )
+        cleaner::release_for_good(Arc::clone(self), parting, answer, pending)
     }
 }
 

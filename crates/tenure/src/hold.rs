@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::belief::Belief;
 use crate::core::Client;
 use crate::engine::attempt::Wish;
+use crate::engine::hand_off::{self, LetGo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until};
@@ -27,6 +28,15 @@ impl Hold {
         belief: Arc<Belief>,
     ) -> Arc<Self> {
         client.core.admit(&belief);
+        Self::hand_on(client, owner, belief)
+    }
+
+    /// Takes up a lease that is in care already.
+    pub(crate) fn hand_on(
+        client: Arc<Client>,
+        owner: Option<Arc<Holds>>,
+        belief: Arc<Belief>,
+    ) -> Arc<Self> {
         let hold = Arc::new(Self {
             client,
             belief,
@@ -121,10 +131,16 @@ impl Hold {
                 Released::AlreadyGone
             });
         };
-        if !hold.let_go() {
+        if !hold.belief.end() {
             return Ok(Released::AlreadyGone);
         }
-        let released = hold.client.release(&hold.belief).await?;
+        let leaving = match hand_off::let_go(&hold.client, &hold.belief) {
+            // By the deadline alone.
+            LetGo::PassedOn if was_held => return Ok(Released::WasHeld),
+            LetGo::PassedOn => return Ok(Released::AlreadyGone),
+            LetGo::Release { leaving } => leaving,
+        };
+        let released = hold.client.release(&hold.belief, leaving).await?;
         // The store may still have had it, but the holder could no longer believe that.
         Ok(match released {
             Released::WasHeld if !was_held => Released::AlreadyGone,
@@ -144,21 +160,13 @@ impl Hold {
                 format!("cannot detach lock `{name}`: other guards of its owner still hold it"),
             ));
         };
-        if !hold.let_go() {
+        if !hold.belief.end() {
             // A shutdown was first.
             let reason = hold.belief.lost_reason().unwrap_or(LostReason::Shutdown);
             return Err(Error::lost(&name, reason));
         }
+        hold.client.core.dismiss(&hold.belief);
         Ok(hold.belief.lease())
-    }
-
-    /// Ends belief and care; true if that was still to be done.
-    fn let_go(&self) -> bool {
-        let first = self.belief.end();
-        if first {
-            self.client.core.dismiss(&self.belief);
-        }
-        first
     }
 }
 
@@ -167,8 +175,10 @@ impl Drop for Hold {
         if let Some(owner) = &self.owner {
             owner.forget(&self.belief.held.name);
         }
-        if self.let_go() {
-            self.client.release_in_background(&self.belief);
+        if self.belief.end()
+            && let LetGo::Release { leaving } = hand_off::let_go(&self.client, &self.belief)
+        {
+            self.client.release_in_background(&self.belief, leaving);
         }
     }
 }

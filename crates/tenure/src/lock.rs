@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::core::Client;
 use crate::engine::attempt::Wish;
-use crate::engine::lines::Waiter;
+use crate::engine::here::{self, Asked};
+use crate::engine::waiting::{Begun, Waiter};
 use crate::engine::{once, record};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason, Released};
@@ -17,6 +18,7 @@ use crate::holder::Holder;
 use crate::lease::check_ttl;
 use crate::name::LockName;
 use crate::owner::Holds;
+use crate::store::SILENCE_LIMIT;
 
 /// How many metadata entries a lease may carry, and how many bytes they may have together: they
 /// are sent with every acquisition.
@@ -149,12 +151,17 @@ impl Lock {
         if let Some(guard) = self.reenter(&wish)? {
             return Ok(Some(guard));
         }
+        let acquisition = match here::ask(&self.client, self.owner.as_ref(), wish).await? {
+            Asked::Granted(guard) => return Ok(Some(guard)),
+            Asked::Busy(_) => return Ok(None),
+            Asked::NotAnswered(acquisition) => acquisition,
+        };
         // Before looking whether the client is open: a shutdown either waits for this or is seen.
         let pending = self.client.core.pending.begin();
         self.client.check_open()?;
         let (client, owner) = (Arc::clone(&self.client), self.owner.clone());
         let (reply, answer) = oneshot::channel();
-        let asking = once::ask(client, owner, wish, reply, pending);
+        let asking = once::ask(client, owner, acquisition, reply, pending);
         self.client.engine.spawn(asking);
         answer.await.map_err(|_| Error::closed())?
     }
@@ -268,6 +275,18 @@ impl Lock {
         self.client.check_open()?;
         let core = &self.client.core;
         let joined = core.clock.now();
+        let patient = limit.is_none_or(|limit| limit >= SILENCE_LIMIT);
+        let number = core.lines.arrive();
+        let free = patient && !core.watchdog.cares_for(&wish.name);
+        let (begun, found_busy) = if free && let Some(_asking) = core.lines.ask(&wish.name) {
+            match here::ask(&self.client, self.owner.as_ref(), wish.clone()).await? {
+                Asked::Granted(guard) => return Ok(guard),
+                Asked::Busy(acquisition) => (Some(acquisition), true),
+                Asked::NotAnswered(acquisition) => (Some(acquisition), false),
+            }
+        } else {
+            (None, false)
+        };
         let (reply, answer) = oneshot::channel();
         let waiter = Waiter {
             client: Arc::clone(&self.client),
@@ -275,9 +294,10 @@ impl Lock {
             owner: self.owner.clone(),
             joined,
             limit: limit.map(|limit| joined + limit),
+            begun: Begun::new(&self.client, begun, found_busy),
             reply,
         };
-        let place = core.lines.join(core, waiter);
+        let place = core.lines.join(core, number, waiter);
         let result = answer.await;
         place.answered();
         result.map_err(|_| Error::closed())?

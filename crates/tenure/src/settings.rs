@@ -26,6 +26,13 @@ pub(crate) struct HandOff {
     pub(crate) time: Duration,
 }
 
+impl HandOff {
+    /// How many fences a grant reserves: one for its holder, one for each further turn.
+    pub(crate) fn fences(self) -> u32 {
+        if self.on { self.turns + 1 } else { 1 }
+    }
+}
+
 impl Default for HandOff {
     fn default() -> Self {
         Self {

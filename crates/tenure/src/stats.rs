@@ -44,6 +44,9 @@ stats! {
     lost by lost;
     /// Releases that ended a lease.
     released by released;
+    /// Locks that passed from one holder to the next inside this process without a word to the
+    /// store. They count as acquired, too.
+    handed_off by handed_off;
     /// Acquisitions whose reply was lost, and which were resolved.
     unknown_outcomes by outcome_unknown;
     /// Acquisitions that the caller gave up, or whose time was over, and which were undone.

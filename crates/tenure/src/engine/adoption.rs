@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pending::PendingOne;
-use crate::belief::Belief;
+use crate::belief::{Belief, Grant};
 use crate::core::{Client, Core};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason};
@@ -72,8 +72,17 @@ async fn pursue(
                 if core.clock.now() < believed_until(sent_at, held.ttl) =>
             {
                 let (held, landing) = (held.clone(), landing.take());
-                let belief = Belief::new(number, held, lease.fence, sent_at, true, None, landing);
-                return Ok(Arc::new(belief));
+                return Ok(Arc::new(Belief::new(Grant {
+                    number,
+                    held,
+                    fence: lease.fence,
+                    fences: 1,
+                    sent_at,
+                    renewed: true,
+                    max_hold: None,
+                    meta: Arc::default(),
+                    landing,
+                })));
             }
             // The answer came after the lease could have ended: that proves nothing. Ask again.
             Ok(Renewed::Until { .. }) => Error::lost(&held.name, LostReason::Expired),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::belief::Belief;
+use crate::belief::{Belief, Grant};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::lease::{LeaseId, believed_until};
@@ -17,7 +17,7 @@ use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing};
 const GIVE_UP_PATIENCE: Duration = Duration::from_millis(100);
 
 /// What a caller wants: the same for every attempt of one acquisition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) name: LockName,
     pub(crate) ttl: Duration,
@@ -26,12 +26,25 @@ pub(crate) struct Wish {
     pub(crate) meta: Arc<BTreeMap<String, String>>,
 }
 
+impl Wish {
+    /// Whether a lease is just what is wished for.
+    pub(crate) fn is_met_by(&self, belief: &Belief) -> bool {
+        self.ttl == belief.held.ttl
+            && self.renewed == belief.renewed
+            && self.max_hold == belief.max_hold
+            && self.meta == belief.meta
+            // An adopted lease may have metadata that nobody here knows.
+            && self.meta.is_empty() != belief.held.has_meta
+    }
+}
+
 /// An acquisition under way: a wish with a lease id of its own.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
     pub(crate) wish: Wish,
     number: u64,
     id: LeaseId,
+    pub(super) begun: Moment,
     /// Whether it stands in the store's queue.
     queued: bool,
     /// Where an attempt whose reply was lost may still land.
@@ -51,6 +64,7 @@ impl Acquisition {
             id: LeaseId::fresh(&core.id, number, wish.ttl),
             wish,
             number,
+            begun: core.clock.now(),
             queued: false,
             landing: None,
         }
@@ -68,13 +82,29 @@ impl Acquisition {
         limit: Moment,
     ) -> Result<Outcome, Failure> {
         self.queued |= queue;
-        let attempt = Attempt {
+        let attempt = self.question(core.fences_for(&self.wish), queue);
+        let answer = core.store.acquire(&attempt, limit).await;
+        self.settle(core, attempt, answer)
+    }
+
+    /// What to ask the store.
+    pub(super) fn question(&self, fences: u32, queue: bool) -> Attempt {
+        Attempt {
             held: self.held(),
             meta: Arc::clone(&self.wish.meta),
-            fences: 1,
+            fences,
             queue,
-        };
-        match core.store.acquire(&attempt, limit).await {
+        }
+    }
+
+    /// Makes of an answer what it means.
+    pub(super) fn settle(
+        &mut self,
+        core: &Core,
+        attempt: Attempt,
+        answer: Result<Attempted, Failure>,
+    ) -> Result<Outcome, Failure> {
+        match answer {
             Ok(Attempted::Busy(busy)) => {
                 core.stats.found_busy();
                 Ok(Outcome::Busy(busy))
@@ -85,31 +115,43 @@ impl Acquisition {
                 }
                 self.queued = false;
                 core.stats.acquired();
-                let belief = Belief::new(
-                    self.number,
-                    attempt.held,
+                let belief = Belief::new(Grant {
+                    number: self.number,
+                    held: attempt.held,
                     fence,
+                    fences: attempt.fences,
                     sent_at,
-                    self.wish.renewed,
-                    self.wish.max_hold,
-                    self.landing.take(),
-                );
+                    renewed: self.wish.renewed,
+                    max_hold: self.wish.max_hold,
+                    meta: Arc::clone(&self.wish.meta),
+                    landing: self.landing.take(),
+                });
                 Ok(Outcome::Granted(Arc::new(belief)))
             }
             Err(failure) => {
                 if let Some(landing) = failure.landing {
                     core.stats.outcome_unknown();
-                    self.landing = Some(landing.and(self.landing));
+                    self.may_land(landing);
                 }
                 Err(failure)
             }
         }
     }
 
+    /// Whether it must be given up, should nobody go on with it.
+    pub(super) fn leaves_something(&self) -> bool {
+        self.queued || self.landing.is_some()
+    }
+
+    /// Takes note that an attempt may still be carried out.
+    pub(super) fn may_land(&mut self, landing: Landing) {
+        self.landing = Some(landing.and(self.landing));
+    }
+
     /// Leaves nothing behind: no place in the queue, no offer, no attempt that may still land.
     /// Only what is cheap is waited for.
     pub(crate) async fn give_up(&mut self, core: &Arc<Core>) {
-        if !self.queued && self.landing.is_none() {
+        if !self.leaves_something() {
             return;
         }
         core.stats.cancelled();

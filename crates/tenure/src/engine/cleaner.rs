@@ -9,6 +9,7 @@ use super::pending::PendingOne;
 use crate::core::Core;
 use crate::error::Result;
 use crate::guard::Released;
+use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::store::{Held, Landing, Release};
 
@@ -17,6 +18,32 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// How long an attempt may travel before its latest moment has passed, with room to spare.
 const LANDING_MAX: Duration = Duration::from_secs(3);
+
+/// A lease to be released.
+#[derive(Debug)]
+pub(crate) struct Parting {
+    pub(crate) lease: Held,
+    /// The line's place in the store's queue, to be given up with it.
+    pub(crate) leaving: Option<LeaseId>,
+    /// Where an earlier attempt for the same lease may still land.
+    pub(crate) landing: Option<Landing>,
+    /// When the lease has ended by itself.
+    pub(crate) ends_before: Moment,
+    /// Whether an answer to its release was lost already.
+    pub(crate) unknown: bool,
+}
+
+impl Parting {
+    pub(crate) fn of(lease: Held, ends_before: Moment) -> Self {
+        Self {
+            lease,
+            leaving: None,
+            landing: None,
+            ends_before,
+            unknown: false,
+        }
+    }
+}
 
 /// Releases a lease, and goes on trying until it is known to be gone or must have ended by itself.
 ///
@@ -28,21 +55,17 @@ const LANDING_MAX: Duration = Duration::from_secs(3);
 /// | none | not there | unknown: the lost answer may have been either |
 /// | none | none until the lease must have ended | unknown |
 /// | a refusal that will not change | | that error |
-pub(crate) async fn release(core: &Core, lease: &Held, ends_before: Moment) -> Result<Released> {
-    let mut unknown = false;
+pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Released> {
+    let Parting {
+        lease, ends_before, ..
+    } = parting;
+    let leaving = parting.leaving.as_ref();
+    let (ends_before, mut unknown) = (*ends_before, parting.unknown);
     let mut pause = PAUSE_MIN;
     loop {
-        let failure = match core.store.release(lease, ends_before).await {
-            Ok(Release::WasHeld { offered_to }) => {
-                core.stats.released();
-                // The store's message comes later, or not at all.
-                if let Some(offered_to) = offered_to {
-                    core.lines.wake(&lease.name, offered_to);
-                }
-                return Ok(Released::WasHeld);
-            }
+        let failure = match core.store.release(lease, leaving, ends_before).await {
             Ok(Release::NotHeld) if unknown => return Ok(Released::Unknown),
-            Ok(Release::NotHeld) => return Ok(Released::AlreadyGone),
+            Ok(release) => return Ok(released(core, lease, release)),
             Err(failure) => failure,
         };
         unknown |= failure.landing.is_some();
@@ -58,20 +81,33 @@ pub(crate) async fn release(core: &Core, lease: &Held, ends_before: Moment) -> R
     }
 }
 
+/// Takes note of what the store said, and wakes the waiter whose turn it is.
+pub(crate) fn released(core: &Core, lease: &Held, release: Release) -> Released {
+    match release {
+        Release::WasHeld { offered_to } => {
+            core.stats.released();
+            // If it is one of ours, the store's message comes later, or not at all.
+            if let Some(offered_to) = offered_to {
+                core.lines.wake(&lease.name, offered_to);
+            }
+            Released::WasHeld
+        }
+        Release::NotHeld => Released::AlreadyGone,
+    }
+}
+
 /// Releases, then sees to it that no earlier attempt of the same lease can still land. Tells what
 /// the release said as soon as that is known, or when the listener's time is up.
 pub(crate) async fn release_for_good(
     core: Arc<Core>,
-    lease: Held,
-    landing: Option<Landing>,
-    ends_before: Moment,
+    parting: Parting,
     answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
     pending: PendingOne,
 ) {
     let result = match answer {
-        None => release(&core, &lease, ends_before).await,
+        None => release(&core, &parting).await,
         Some((reply, answer_by)) => {
-            let releasing = release(&core, &lease, ends_before);
+            let releasing = release(&core, &parting);
             tokio::pin!(releasing);
             tokio::select! {
                 result = &mut releasing => {
@@ -86,10 +122,10 @@ pub(crate) async fn release_for_good(
         }
     };
     if let Err(error) = result {
-        tracing::warn!(lock = %lease.name, %error, "lock.release_failed");
+        tracing::warn!(lock = %parting.lease.name, %error, "lock.release_failed");
     }
-    if let Some(landing) = landing {
-        cancel(&core, &lease, landing).await;
+    if let Some(landing) = parting.landing {
+        cancel(&core, &parting.lease, landing).await;
     }
     drop(pending);
 }

@@ -1,26 +1,26 @@
 //! Waiting: the line of callers in this process that want one name.
 //!
-//! First come, first served, and only the head of the line talks to the store. There it stands in
-//! a queue with the heads of other processes, and is woken when the lock is offered to it. A timer
-//! looks after whatever a message can miss: a holder that died, a library that sends none.
+//! First come, first served, and only the line itself talks to the store, for whoever is first.
+//! There it stands in a queue with the lines of other processes, and is woken when the lock is
+//! offered to it. A timer looks after whatever a message can miss: a holder that died, a library
+//! that sends none. Meanwhile the first may be handed the lock by a holder in this process; the line
+//! then goes on for the next.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::attempt::{Acquisition, Outcome};
-use super::behind::Behind;
-use super::lines::{Message, Waiter};
+use super::attempt::{Acquisition, Outcome, Wish};
+use super::lines::Message;
 use super::obstacle::Obstacle;
 use super::record;
+use super::waiting::{Queue, Waiter};
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
-use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
@@ -41,11 +41,11 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(super) struct Line {
     core: Arc<Core>,
     name: LockName,
+    queue: Arc<Queue>,
     inbox: mpsc::UnboundedReceiver<Message>,
-    length: Arc<AtomicUsize>,
-    /// Who is being served.
-    head: Option<Head>,
-    behind: Behind,
+    /// The number of the waiter that is being served, and whether the store was asked for it.
+    served: Option<u64>,
+    asked: bool,
     messages: Messages,
     news: News,
     obstacle: Option<Obstacle>,
@@ -53,15 +53,19 @@ pub(super) struct Line {
     closed: bool,
 }
 
+/// What the line must know of the one that is first.
+struct First {
+    number: u64,
+    wish: Wish,
+    owner: Option<Arc<Holds>>,
+    joined: Moment,
+    limit: Option<Moment>,
+}
+
 /// Since when the store has not answered, and what it or the connection said last.
 struct Unreachable {
     since: Moment,
     error: Error,
-}
-
-struct Head {
-    id: LeaseId,
-    owner: Option<Arc<Holds>>,
 }
 
 /// Whether the store tells this line when the lock is offered.
@@ -72,8 +76,8 @@ enum Messages {
     Refused,
 }
 
-/// What was heard since the head last asked. An answer and a message travel on two connections,
-/// and the message may overtake.
+/// What was heard since the store was last asked. An answer and a message travel on two
+/// connections, and the message may overtake.
 #[derive(Default)]
 struct News {
     /// There is reason to ask again.
@@ -82,30 +86,20 @@ struct News {
     offered_to_other: Option<Duration>,
 }
 
-/// How the service of a waiter ends.
-enum End {
-    Granted(Arc<Belief>),
-    /// Its owner holds the lock by now.
-    Shared(Guard),
-    Failed(Error),
-    /// The caller went away.
-    Gone,
-}
-
 impl Line {
     pub(super) fn new(
         core: Arc<Core>,
         name: LockName,
+        queue: Arc<Queue>,
         inbox: mpsc::UnboundedReceiver<Message>,
-        length: Arc<AtomicUsize>,
     ) -> Self {
         Self {
             core,
             name,
+            queue,
             inbox,
-            length,
-            head: None,
-            behind: Behind::default(),
+            served: None,
+            asked: false,
             messages: Messages::NotAsked,
             news: News::default(),
             obstacle: None,
@@ -120,12 +114,9 @@ impl Line {
             while let Ok(message) = self.inbox.try_recv() {
                 self.take(message);
             }
-            if let Some(waiter) = self.behind.next() {
-                self.serve(waiter).await;
-                self.length.fetch_sub(1, Ordering::Relaxed);
-                self.core.record_changed.notify_one();
-            } else if !self.somebody_comes().await && self.core.lines.close(&self.name, &self.inbox)
-            {
+            if let Some(first) = self.first() {
+                self.serve(first).await;
+            } else if !self.somebody_comes().await && self.core.lines.close(&self.name) {
                 break;
             }
         }
@@ -142,58 +133,82 @@ impl Line {
         }
         let until = self.now() + LINGER;
         while let Some(message) = self.next_message(until).await {
-            // What others say of the lock is no reason to stay.
-            let joins = matches!(message, Message::Join(..));
             self.take(message);
-            if joins || self.closed {
-                return joins;
+            // What others say of the lock is no reason to stay.
+            if self.closed || self.queue.waiting().first().is_some() {
+                return true;
             }
         }
         false
     }
 
-    /// Brings a waiter its guard, or the reason why not.
-    async fn serve(&mut self, mut waiter: Waiter) {
-        // A shutdown waits for it: what is asked now may be granted after everything was released.
-        let _pending = self.core.pending.begin();
-        let mut acquisition = Acquisition::new(&self.core, waiter.wish.clone());
-        self.head = Some(Head {
-            id: acquisition.id().clone(),
-            owner: waiter.owner.clone(),
+    /// Who is first, and from now on served.
+    fn first(&mut self) -> Option<First> {
+        let waiting = self.queue.waiting();
+        let first = waiting.first().map(|(number, waiter)| {
+            let first = First {
+                number,
+                wish: waiter.wish.clone(),
+                owner: waiter.owner.clone(),
+                joined: waiter.joined,
+                limit: waiter.limit,
+            };
+            (first, waiter.begun.found_busy)
         });
-        let end = self.pursue(&mut waiter, &mut acquisition).await;
-        self.head = None;
-        if let End::Granted(belief) = end {
-            return self.deliver(waiter, belief);
+        drop(waiting);
+        let number = first.as_ref().map(|(first, _)| first.number);
+        if number != self.served {
+            self.served = number;
+            self.asked = first.as_ref().is_some_and(|(_, begun)| *begun);
         }
-        acquisition.give_up(&self.core).await;
-        // A caller that went away does not mind.
-        let _ = match end {
-            End::Shared(guard) => waiter.reply.send(Ok(guard)),
-            End::Failed(error) => waiter.reply.send(Err(error)),
-            End::Granted(_) | End::Gone => Ok(()),
-        };
+        first.map(|(first, _)| first)
     }
 
-    /// Asks and sleeps in turn, until there is something to tell the waiter.
-    async fn pursue(&mut self, waiter: &mut Waiter, acquisition: &mut Acquisition) -> End {
+    /// Pursues one lease for whoever is first and wants just that.
+    async fn serve(&mut self, first: First) {
+        // A shutdown waits for it: what is asked now may be granted after everything was released.
+        let _pending = self.core.pending.begin();
+        let begun = self.queue.waiting().take_begun(first.number);
+        let mut acquisition = begun.unwrap_or_else(|| Acquisition::new(&self.core, first.wish));
+        let granted = self.pursue(&mut acquisition).await;
+        self.queue.waiting().place = None;
+        match granted {
+            Some(belief) => self.deliver(belief),
+            None => acquisition.give_up(&self.core).await,
+        }
+    }
+
+    /// Asks and sleeps in turn, until the lease is granted or nobody wants it any more.
+    async fn pursue(&mut self, acquisition: &mut Acquisition) -> Option<Arc<Belief>> {
         let mut pause = PAUSE_MIN;
-        let mut asked = false;
+        if self.asked && self.messages == Messages::NotAsked {
+            // Its caller has just asked.
+            let first = self.first()?;
+            self.listen(&first).await;
+        }
         loop {
-            if let Some(end) = self.end_before_asking(waiter, asked) {
-                return end;
+            let first = self.first()?;
+            if first.wish != acquisition.wish {
+                return None;
             }
-            asked = true;
+            if let Some(end) = self.end_before_asking(&first) {
+                self.answer(first.number, end);
+                continue;
+            }
+            self.asked = true;
             let asked_at = self.now();
             self.news = News::default();
             let queue = self.messages != Messages::NotAsked;
-            let limit = self.attempt_limit(waiter);
+            if queue {
+                self.queue.waiting().place = Some(acquisition.id().clone());
+            }
+            let limit = self.attempt_limit(&first);
             let core = Arc::clone(&self.core);
             let answer = self.while_minding(acquisition.attempt(&core, queue, limit));
             match answer.await {
                 Ok(Outcome::Granted(belief)) => {
                     self.unreachable = None;
-                    return End::Granted(belief);
+                    return Some(belief);
                 }
                 Ok(Outcome::Busy(busy)) => {
                     self.unreachable = None;
@@ -201,71 +216,66 @@ impl Line {
                     Obstacle::update(&mut self.obstacle, busy, self.core.clock.now());
                     if self.messages == Messages::NotAsked {
                         // Then ask again: only now is it sure that no message can be missed.
-                        self.listen(waiter).await;
+                        self.listen(&first).await;
                     } else {
-                        self.sleep(waiter).await;
+                        self.sleep(&first).await;
                     }
                 }
                 Err(failure) if failure.transient => {
                     self.note_unreachable(asked_at, failure);
-                    self.rest(self.now() + pause, waiter).await;
+                    self.rest(self.now() + pause, &first).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
-                Err(failure) => return End::Failed(failure.error),
+                Err(failure) => {
+                    self.answer(first.number, Err(failure.error));
+                    return None;
+                }
             }
         }
     }
 
-    /// Why there is no need to ask, if there is none.
-    fn end_before_asking(&self, waiter: &Waiter, asked: bool) -> Option<End> {
-        if waiter.reply.is_closed() {
-            return Some(End::Gone);
-        }
+    /// What to tell the first without asking the store, if there is something.
+    fn end_before_asking(&self, first: &First) -> Option<Result<Guard>> {
         // Asked of the client itself: a line that begins after the shutdown gets no message.
         if self.closed || self.core.is_closed() {
-            return Some(End::Failed(Error::closed()));
+            return Some(Err(Error::closed()));
         }
-        match waiter
-            .owner
-            .as_ref()
-            .map(|owner| owner.reenter(&waiter.wish))
-        {
-            Some(Ok(Some(guard))) => return Some(End::Shared(guard)),
-            Some(Err(error)) => return Some(End::Failed(error)),
-            None | Some(Ok(None)) => {}
+        let owner = first.owner.as_ref();
+        if let Some(shared) = owner.and_then(|owner| owner.reenter(&first.wish).transpose()) {
+            return Some(shared);
         }
         let now = self.now();
         // One that has waited behind a head that got no answer need not find that out itself.
         let asked_for = self.unreachable.is_some()
-            && now >= waiter.joined + self.core.settings.unreachable_after;
-        let too_late = (asked || asked_for) && now >= self.end_of_patience(waiter);
-        too_late.then(|| End::Failed(self.too_late(waiter, now)))
+            && now >= first.joined + self.core.settings.unreachable_after;
+        let too_late = (self.asked || asked_for) && now >= self.end_of_patience(first);
+        too_late.then(|| Err(self.too_late(first.joined, now)))
     }
 
-    /// Until when a waiter wants to wait, as things are.
-    fn end_of_patience(&self, waiter: &Waiter) -> Moment {
+    /// Until when the first wants to wait, as things are.
+    fn end_of_patience(&self, first: &First) -> Moment {
         let never = Moment::from_nanos(u64::MAX);
-        let limit = waiter.limit.unwrap_or(never);
+        let limit = first.limit.unwrap_or(never);
         let patience = self.core.settings.unreachable_after;
         self.unreachable.as_ref().map_or(limit, |unreachable| {
-            limit.min(unreachable.since.max(waiter.joined) + patience)
+            limit.min(unreachable.since.max(first.joined) + patience)
         })
     }
 
     /// Nobody is blamed for holding a lock that could not be asked for.
-    fn too_late(&self, waiter: &Waiter, now: Moment) -> Error {
+    fn too_late(&self, joined: Moment, now: Moment) -> Error {
         if let Some(unreachable) = &self.unreachable {
             return unreachable.error.share();
         }
-        let waited = now.saturating_since(waiter.joined);
+        let waited = now.saturating_since(joined);
         let obstacle = self.obstacle.as_ref();
         let holder = obstacle.map(|obstacle| obstacle.holder(now));
         Error::busy(&self.name, waited, holder)
     }
 
-    fn attempt_limit(&self, waiter: &Waiter) -> Moment {
+    fn attempt_limit(&self, first: &First) -> Moment {
         let patience = self.now() + self.core.settings.unreachable_after;
-        let limit = self.end_of_patience(waiter).min(patience);
+        let limit = self.end_of_patience(first).min(patience);
         limit.max(self.now() + ASK_MIN)
     }
 
@@ -278,15 +288,15 @@ impl Line {
         });
     }
 
-    async fn listen(&mut self, waiter: &Waiter) {
+    async fn listen(&mut self, first: &First) {
         let core = Arc::clone(&self.core);
-        let (name, limit) = (self.name.clone(), self.attempt_limit(waiter));
+        let (name, limit) = (self.name.clone(), self.attempt_limit(first));
         let listening = async move { core.store.listen(&name, limit).await };
         match self.while_minding(listening).await {
             Ok(()) => self.messages = Messages::Arrive,
             // Not reachable: the next attempt will say so, and the one after it listens again.
             Err(failure) if failure.transient => {
-                self.rest(self.now() + PAUSE_MIN, waiter).await;
+                self.rest(self.now() + PAUSE_MIN, first).await;
             }
             Err(failure) => {
                 self.messages = Messages::Refused;
@@ -300,7 +310,7 @@ impl Line {
     }
 
     /// Sleeps until there is reason to ask the store again, or to end.
-    async fn sleep(&mut self, waiter: &mut Waiter) {
+    async fn sleep(&mut self, first: &First) {
         let mut look_at = self.next_look();
         loop {
             if let Some(offer) = self.news.offered_to_other.take() {
@@ -308,25 +318,22 @@ impl Line {
                 look_at = look_at.min(self.now() + offer + jitter(offer / 10));
             }
             let now = self.now();
-            let too_late = waiter.limit.is_some_and(|limit| now >= limit);
-            if self.news.ask || self.closed || too_late {
+            let too_late = first.limit.is_some_and(|limit| now >= limit);
+            if self.news.ask || self.closed || too_late || !self.is_first(first) {
                 return;
             }
             if now >= look_at {
                 return self.core.stats.woken_by_timer();
             }
             let obstacle = self.obstacle.as_ref();
-            let look_up_at = obstacle.and_then(|obstacle| obstacle.look_up_at(waiter.limit));
+            let look_up_at = obstacle.and_then(|obstacle| obstacle.look_up_at(first.limit));
             if look_up_at.is_some_and(|at| now >= at) {
-                self.look_up_holder(waiter).await;
+                self.look_up_holder(first).await;
                 continue;
             }
             let mut until = look_up_at.map_or(look_at, |at| at.min(look_at));
-            until = waiter.limit.map_or(until, |limit| limit.min(until));
-            tokio::select! {
-                () = self.mind(until) => {}
-                () = waiter.reply.closed() => return,
-            }
+            until = first.limit.map_or(until, |limit| limit.min(until));
+            self.mind(until).await;
         }
     }
 
@@ -344,12 +351,12 @@ impl Line {
     }
 
     /// Learns who the holder is, so that an error can name it.
-    async fn look_up_holder(&mut self, waiter: &Waiter) {
+    async fn look_up_holder(&mut self, first: &First) {
         let now = self.now();
         let obstacle = self.obstacle.as_mut();
         let client = obstacle.and_then(|obstacle| obstacle.begin_look_up(now));
         let Some(client) = client else { return };
-        let (core, limit) = (Arc::clone(&self.core), self.attempt_limit(waiter));
+        let (core, limit) = (Arc::clone(&self.core), self.attempt_limit(first));
         let looking = async move { record::read(&core, Some(client), limit).await };
         let records = self.while_minding(looking).await;
         if let (Some(obstacle), Ok(records)) = (&mut self.obstacle, records) {
@@ -357,8 +364,8 @@ impl Line {
         }
     }
 
-    async fn rest(&mut self, until: Moment, waiter: &Waiter) {
-        let until = until.min(self.end_of_patience(waiter));
+    async fn rest(&mut self, until: Moment, first: &First) {
+        let until = until.min(self.end_of_patience(first));
         let clock = self.core.clock.clone();
         let rested = async move { clock.sleep_until(until).await };
         self.while_minding(rested).await;
@@ -392,29 +399,23 @@ impl Line {
             if now >= until {
                 return None;
             }
-            let next_limit = self.behind.next_limit().unwrap_or(until);
+            let look_at = self.look_at(until);
             let clock = self.core.clock.clone();
             tokio::select! {
                 biased;
                 message = self.inbox.recv() => return message,
-                () = clock.sleep_until(next_limit.min(until)) => {}
+                () = clock.sleep_until(look_at) => {}
             }
         }
     }
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Join(number, waiter) => self.join(number, waiter),
-            Message::Left(number) => {
-                if self.behind.leave(number).is_some() {
-                    self.length.fetch_sub(1, Ordering::Relaxed);
-                    self.core.record_changed.notify_one();
-                }
-            }
+            Message::Joined | Message::Left => {}
             Message::Close => self.closed = true,
-            Message::LookAgain => self.news.ask = true,
+            Message::LookAgain | Message::PlaceLeft => self.news.ask = true,
             Message::Offered(to) => {
-                if self.head.as_ref().is_some_and(|head| head.id == to) {
+                if self.queue.waiting().place.as_ref() == Some(&to) {
                     self.core.stats.woken_by_message();
                     self.news.ask = true;
                 } else {
@@ -422,54 +423,66 @@ impl Line {
                 }
             }
             Message::Share(owner) => {
-                let head_owner = self.head.as_ref().and_then(|head| head.owner.as_ref());
-                self.news.ask |= head_owner.is_some_and(|head| Arc::ptr_eq(head, &owner));
+                // The one that is served may be among them.
+                self.news.ask = true;
                 self.serve_owner(&owner);
             }
         }
     }
 
-    /// Takes a waiter into the line, unless its owner was granted the lock while it was coming: it
-    /// must not stand behind somebody who waits for that owner.
-    fn join(&mut self, number: u64, waiter: Waiter) {
-        let owner = waiter.owner.as_ref();
-        match owner.and_then(|owner| owner.reenter(&waiter.wish).transpose()) {
-            Some(result) => self.answer(waiter, result),
-            None => self.behind.join(number, waiter),
-        }
+    /// Whether nobody has taken this one's turn yet.
+    fn is_first(&self, first: &First) -> bool {
+        let waiting = self.queue.waiting();
+        waiting
+            .first()
+            .is_some_and(|(number, _)| number == first.number)
     }
 
-    /// Ends those behind the head whose limit has passed.
+    /// When to look next, if no message comes until then: for the next limit at the latest. Whoever
+    /// joins with an earlier one says so.
+    fn look_at(&self, until: Moment) -> Moment {
+        let mut waiting = self.queue.waiting();
+        let next_limit = waiting.next_limit(self.served).unwrap_or(until);
+        let look_at = next_limit.min(until);
+        let somebody = self.served.is_some();
+        waiting.looks_at = somebody.then_some(look_at);
+        look_at
+    }
+
+    /// Ends those whose limit has passed, but for the one that is served.
     fn end_those_too_late(&mut self, now: Moment) {
-        while let Some(waiter) = self.behind.next_too_late(now) {
-            let error = self.too_late(&waiter, now);
-            self.answer(waiter, Err(error));
+        loop {
+            let waiter = self.queue.waiting().next_too_late(now, self.served);
+            let Some(waiter) = waiter else { return };
+            let error = self.too_late(waiter.joined, now);
+            self.core.record_changed.notify_one();
+            let _ = waiter.reply.send(Err(error));
         }
     }
 
     /// Gives all waiters of an owner that holds the lock a guard of the same chain.
     fn serve_owner(&mut self, owner: &Arc<Holds>) {
-        for number in self.behind.numbers_of(owner) {
-            let wish = self.behind.get(number).map(|waiter| &waiter.wish);
-            let shared = wish.map(|wish| owner.reenter(wish).transpose());
+        let numbers = self.queue.waiting().numbers_of(owner);
+        for number in numbers {
+            let wish = self.queue.waiting().get(number).map(|it| it.wish.clone());
             // If it let go meanwhile, its waiters go on waiting.
-            if let Some(Some(result)) = shared
-                && let Some(waiter) = self.behind.leave(number)
+            if let Some(wish) = wish
+                && let Some(result) = owner.reenter(&wish).transpose()
             {
-                self.answer(waiter, result);
+                self.answer(number, result);
             }
         }
     }
 
-    fn deliver(&mut self, waiter: Waiter, belief: Arc<Belief>) {
+    /// Gives a grant to whoever is first now, if that one wants just this.
+    fn deliver(&mut self, belief: Arc<Belief>) {
         let closed = self.core.is_closed();
-        if closed || waiter.reply.is_closed() {
+        let waiter = (!closed).then(|| take_first_for(&self.queue, &belief));
+        let Some(waiter) = waiter.flatten() else {
             self.core.stats.cancelled();
-            self.core.return_grant(&belief);
-            // A caller that went away does not mind.
-            let _ = waiter.reply.send(Err(Error::closed()));
-            return;
-        }
+            return self.core.return_grant(&belief);
+        };
+        self.core.record_changed.notify_one();
         let hold = Hold::take_up(waiter.client, waiter.owner.clone(), belief);
         // If the caller leaves at this moment, the guard is dropped here and releases.
         let _ = waiter.reply.send(Ok(Guard::new(hold)));
@@ -478,15 +491,26 @@ impl Line {
         }
     }
 
-    fn answer(&self, waiter: Waiter, result: Result<Guard>) {
-        self.length.fetch_sub(1, Ordering::Relaxed);
-        self.core.record_changed.notify_one();
-        let _ = waiter.reply.send(result);
+    fn answer(&self, number: u64, result: Result<Guard>) {
+        let waiter = self.queue.waiting().leave(number);
+        if let Some(waiter) = waiter {
+            self.core.record_changed.notify_one();
+            // A caller that went away does not mind.
+            let _ = waiter.reply.send(result);
+        }
     }
 
     fn now(&self) -> Moment {
         self.core.clock.now()
     }
+}
+
+/// Takes the first out of its queue, if it wants what this lease is.
+pub(super) fn take_first_for(queue: &Queue, belief: &Belief) -> Option<Waiter> {
+    let mut waiting = queue.waiting();
+    let (number, first) = waiting.first()?;
+    let fits = first.wish.is_met_by(belief);
+    fits.then(|| waiting.leave(number)).flatten()
 }
 
 fn jitter(most: Duration) -> Duration {

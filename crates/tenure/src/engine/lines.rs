@@ -1,42 +1,28 @@
 //! All lines of a client: how callers come to stand in one, and how word reaches it.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use super::attempt::Wish;
 use super::line::Line;
-use crate::core::{Client, Core};
-use crate::error::Result;
-use crate::guard::Guard;
+use super::waiting::{Queue, Waiter};
+use crate::core::Core;
 use crate::lease::LeaseId;
-use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
 
-/// A caller that waits.
-pub(crate) struct Waiter {
-    pub(crate) client: Arc<Client>,
-    pub(crate) wish: Wish,
-    pub(crate) owner: Option<Arc<Holds>>,
-    pub(crate) joined: Moment,
-    /// Until when it wants to wait for a holder.
-    pub(crate) limit: Option<Moment>,
-    pub(crate) reply: oneshot::Sender<Result<Guard>>,
-}
-
-/// A waiter's place in a line. Dropping it tells the line that the caller has left.
+/// A waiter's place in a line. Dropping it takes the caller out.
 pub(crate) struct Place {
     core: Arc<Core>,
-    name: LockName,
+    queue: Arc<Queue>,
     number: u64,
     left: bool,
 }
 
 impl Place {
-    /// The caller got its answer, and the line knows.
+    /// The caller got its answer, and is out already.
     pub(crate) fn answered(mut self) {
         self.left = true;
     }
@@ -44,31 +30,53 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if !self.left {
-            self.core.lines.send(&self.name, Message::Left(self.number));
+        if self.left {
+            return;
         }
+        let left = self.queue.waiting().leave(self.number);
+        if left.is_some() {
+            self.core.record_changed.notify_one();
+            // If it was the one being served, the line has somebody else to serve.
+            self.queue.tell(Message::Left);
+        }
+    }
+}
+
+/// A caller that asks the store by itself, before it stands in any line.
+pub(crate) struct Asking<'a> {
+    lines: &'a Lines,
+    name: &'a LockName,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.lines.names().asked.remove(self.name);
     }
 }
 
 /// All lines of a client, by name.
 #[derive(Default)]
 pub(crate) struct Lines {
-    by_name: Mutex<HashMap<LockName, Entrance>>,
-    /// Numbers are never used twice, not even by the next line for the same name: word that a
-    /// caller left may come late.
-    joined_count: AtomicU64,
+    names: Mutex<Names>,
+    /// Numbers are never used twice, not even by the next line for the same name.
+    arrivals: AtomicU64,
 }
 
-struct Entrance {
-    inbox: mpsc::UnboundedSender<Message>,
-    length: Arc<AtomicUsize>,
+#[derive(Default)]
+struct Names {
+    queues: HashMap<LockName, Arc<Queue>>,
+    /// Names that a caller asks for by itself.
+    asked: HashSet<LockName>,
 }
 
 /// What a line is told.
 pub(super) enum Message {
-    Join(u64, Waiter),
-    /// The caller with this number went away.
-    Left(u64),
+    /// Somebody joined who cannot wait for the line to look by itself.
+    Joined,
+    /// A caller went away.
+    Left,
+    /// The line's place in the store's queue was given up with a release.
+    PlaceLeft,
     /// The lock was offered to this lease.
     Offered(LeaseId),
     /// Look again: messages may have been missed.
@@ -79,85 +87,123 @@ pub(super) enum Message {
 }
 
 impl Lines {
-    /// Puts a waiter at the end of the line for its name.
-    pub(crate) fn join(&self, core: &Arc<Core>, waiter: Waiter) -> Place {
-        let mut by_name = self.by_name();
-        let name = waiter.wish.name.clone();
-        if by_name.get(&name).is_some_and(|it| it.inbox.is_closed()) {
-            // Its task failed, which must not shut the name for ever.
-            by_name.remove(&name);
+    /// The number of a caller that arrives now: who came first stands first.
+    pub(crate) fn arrive(&self) -> u64 {
+        self.arrivals.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Lets a caller ask the store by itself, unless another one of this process waits for the name
+    /// or asks for it: a herd asks once.
+    pub(crate) fn ask<'a>(&'a self, name: &'a LockName) -> Option<Asking<'a>> {
+        let mut names = self.names();
+        let queue = names.queues.get(name);
+        let waited_for = queue.is_some_and(|queue| queue.waiting().len() > 0);
+        if waited_for || !names.asked.insert(name.clone()) {
+            return None;
         }
-        let entrance = by_name.entry(name.clone()).or_insert_with(|| {
-            let (inbox, messages) = mpsc::unbounded_channel();
-            let length = Arc::new(AtomicUsize::new(0));
-            let line = Line::new(
-                Arc::clone(core),
-                name.clone(),
-                messages,
-                Arc::clone(&length),
-            );
-            waiter.client.engine.spawn(line.run());
-            Entrance { inbox, length }
-        });
-        entrance.length.fetch_add(1, Ordering::Relaxed);
-        let number = self.joined_count.fetch_add(1, Ordering::Relaxed);
-        // The line leaves the map before it stops reading, under the same mutex.
-        let _ = entrance.inbox.send(Message::Join(number, waiter));
-        core.record_changed.notify_one();
+        Some(Asking { lines: self, name })
+    }
+
+    /// Puts a waiter into the line for its name. If its owner was granted the lock while it was
+    /// coming, it gets its guard instead: it must not stand behind somebody who waits for that
+    /// owner.
+    pub(crate) fn join(&self, core: &Arc<Core>, number: u64, waiter: Waiter) -> Place {
+        let mut names = self.names();
+        let queue = Arc::clone(Self::queue_for(&mut names.queues, core, &waiter));
+        let mut waiting = queue.waiting();
+        let owner = waiter.owner.as_ref();
+        let shared = owner.and_then(|owner| owner.reenter(&waiter.wish).transpose());
+        if let Some(result) = shared {
+            drop(waiting);
+            drop(names);
+            let _ = waiter.reply.send(result);
+        } else {
+            let tell = waiting.join(number, waiter);
+            drop(waiting);
+            if tell {
+                queue.tell(Message::Joined);
+            }
+            drop(names);
+            core.record_changed.notify_one();
+        }
         Place {
             core: Arc::clone(core),
-            name,
+            queue,
             number,
             left: false,
         }
     }
 
+    pub(super) fn queue(&self, name: &LockName) -> Option<Arc<Queue>> {
+        self.names().queues.get(name).cloned()
+    }
+
     pub(crate) fn wake(&self, name: &LockName, offered_to: LeaseId) {
-        self.send(name, Message::Offered(offered_to));
+        self.tell(name, Message::Offered(offered_to));
     }
 
     /// The waiters of an owner who just got the lock have it too.
     pub(crate) fn share(&self, name: &LockName, owner: &Arc<Holds>) {
-        self.send(name, Message::Share(Arc::clone(owner)));
+        self.tell(name, Message::Share(Arc::clone(owner)));
     }
 
     pub(crate) fn wake_all(&self) {
-        for entrance in self.by_name().values() {
-            let _ = entrance.inbox.send(Message::LookAgain);
+        for queue in self.names().queues.values() {
+            queue.tell(Message::LookAgain);
         }
     }
 
     pub(crate) fn close_all(&self) {
-        for entrance in self.by_name().values() {
-            let _ = entrance.inbox.send(Message::Close);
+        for queue in self.names().queues.values() {
+            queue.tell(Message::Close);
         }
     }
 
     /// How many callers wait, by name.
     pub(crate) fn lengths(&self) -> Vec<(LockName, usize)> {
-        let lengths = |(name, entrance): (&LockName, &Entrance)| {
-            (name.clone(), entrance.length.load(Ordering::Relaxed))
-        };
-        self.by_name().iter().map(lengths).collect()
+        let length =
+            |(name, queue): (&LockName, &Arc<Queue>)| (name.clone(), queue.waiting().len());
+        self.names().queues.iter().map(length).collect()
     }
 
     /// Takes a line away, unless somebody has joined it meanwhile.
-    pub(super) fn close(&self, name: &LockName, inbox: &mpsc::UnboundedReceiver<Message>) -> bool {
-        let mut by_name = self.by_name();
-        let empty = inbox.is_empty();
+    pub(super) fn close(&self, name: &LockName) -> bool {
+        let queues = &mut self.names().queues;
+        let empty = queues
+            .get(name)
+            .is_none_or(|queue| queue.waiting().len() == 0);
         if empty {
-            by_name.remove(name);
+            queues.remove(name);
         }
         empty
     }
 
-    fn send(&self, name: &LockName, message: Message) {
-        if let Some(entrance) = self.by_name().get(name) {
-            let _ = entrance.inbox.send(message);
+    fn queue_for<'a>(
+        queues: &'a mut HashMap<LockName, Arc<Queue>>,
+        core: &Arc<Core>,
+        waiter: &Waiter,
+    ) -> &'a Arc<Queue> {
+        let name = &waiter.wish.name;
+        if queues.get(name).is_some_and(|queue| queue.is_dead()) {
+            // Its task failed, which must not shut the name for ever.
+            queues.remove(name);
+        }
+        queues.entry(name.clone()).or_insert_with(|| {
+            let (inbox, messages) = mpsc::unbounded_channel();
+            let queue = Queue::new(inbox);
+            let line = Line::new(Arc::clone(core), name.clone(), Arc::clone(&queue), messages);
+            waiter.client.engine.spawn(line.run());
+            queue
+        })
+    }
+
+    fn tell(&self, name: &LockName, message: Message) {
+        if let Some(queue) = self.queue(name) {
+            queue.tell(message);
         }
     }
 
-    fn by_name(&self) -> MutexGuard<'_, HashMap<LockName, Entrance>> {
-        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,14 +16,16 @@ use crate::error::{Error, ErrorKind, Result};
 
 pub(crate) mod adoption;
 pub(crate) mod attempt;
-mod behind;
 pub(crate) mod cleaner;
+pub(crate) mod hand_off;
+pub(crate) mod here;
 mod line;
 pub(crate) mod lines;
 mod obstacle;
 pub(crate) mod once;
 pub(crate) mod pending;
 pub(crate) mod record;
+pub(crate) mod waiting;
 pub(crate) mod watchdog;
 
 /// A running engine. It ends when the last clone is gone and what was begun for it is done.

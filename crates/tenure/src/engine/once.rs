@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::attempt::{Acquisition, Outcome, Wish};
+use super::attempt::{Acquisition, Outcome};
 use super::pending::PendingOne;
 use crate::belief::Belief;
 use crate::core::{Client, Core};
@@ -22,12 +22,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) async fn ask(
     client: Arc<Client>,
     owner: Option<Arc<Holds>>,
-    wish: Wish,
+    acquisition: Acquisition,
     reply: oneshot::Sender<Result<Option<Guard>>>,
     _pending: PendingOne,
 ) {
-    let name = wish.name.clone();
-    let answer = match attempt(&client.core, wish, || reply.is_closed()).await {
+    let name = acquisition.wish.name.clone();
+    let answer = match attempt(&client.core, acquisition, || reply.is_closed()).await {
         Ok(None) => Ok(None),
         Err(error) => Err(error),
         Ok(Some(belief)) if client.core.is_closed() || reply.is_closed() => {
@@ -51,11 +51,10 @@ pub(crate) async fn ask(
 /// Asks once, and again only if the server could not answer.
 async fn attempt(
     core: &Arc<Core>,
-    wish: Wish,
+    mut acquisition: Acquisition,
     is_gone: impl Fn() -> bool,
 ) -> Result<Option<Arc<Belief>>> {
-    let mut acquisition = Acquisition::new(core, wish);
-    let limit = core.clock.now() + core.settings.unreachable_after;
+    let limit = acquisition.begun + core.settings.unreachable_after;
     // What the server itself said last: it tells more than its silence when time is up.
     let mut said = None;
     let result = loop {

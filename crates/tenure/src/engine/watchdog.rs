@@ -104,6 +104,39 @@ impl Watchdog {
         drop(care);
     }
 
+    /// Looks after the next holder's belief in the same lease. False if the lease is lost, or the
+    /// last holder's care has ended: then there is nothing to hand off.
+    pub(crate) fn hand_over(&self, from: &Arc<Belief>, to: &Arc<Belief>) -> bool {
+        let mut roster = self.roster();
+        let care = roster.leases.get(&from.number);
+        let cared_for = care.is_some_and(|care| !care.lost && Arc::ptr_eq(&care.belief, from));
+        if cared_for {
+            // Nobody waits for a renewal of what is let go.
+            let _ = roster.update(from.number, |care| care.belief = Arc::clone(to));
+        }
+        cared_for
+    }
+
+    /// Takes note that the store no longer has a lease. Whoever holds it now must be told.
+    fn lost(&self, number: u64) -> Option<Arc<Belief>> {
+        let mut roster = self.roster();
+        let care = roster.leases.get_mut(&number)?;
+        care.lost = true;
+        Some(Arc::clone(&care.belief))
+    }
+
+    /// The belief of whoever holds a lease by now.
+    fn present(&self, belief: &Arc<Belief>) -> Arc<Belief> {
+        let roster = self.roster();
+        let care = roster.leases.get(&belief.number);
+        care.map_or_else(|| Arc::clone(belief), |care| Arc::clone(&care.belief))
+    }
+
+    /// Whether this client holds the lock already, as far as it knows.
+    pub(crate) fn cares_for(&self, name: &LockName) -> bool {
+        self.roster().by_name.contains_key(name)
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Belief>> {
         let roster = self.roster();
         let beliefs = roster.leases.values().map(|care| Arc::clone(&care.belief));
@@ -214,8 +247,10 @@ fn perform(core: &Arc<Core>, task: Task) {
     }
 }
 
-fn renewed(core: &Core, belief: &Belief, result: Result<Renewed, Failure>) {
+fn renewed(core: &Core, belief: &Arc<Belief>, result: Result<Renewed, Failure>) {
     let now = core.clock.now();
+    // It may have been handed off meanwhile.
+    let belief = core.watchdog.present(belief);
     let renew_at = match result {
         Ok(Renewed::Until { sent_at }) => {
             core.stats.renewed();
@@ -223,7 +258,7 @@ fn renewed(core: &Core, belief: &Belief, result: Result<Renewed, Failure>) {
             Some(sent_at + belief.held.ttl / 3)
         }
         Ok(Renewed::NotHeld(not_held)) => {
-            lose(core, belief, not_held.reason());
+            lose_present(core, belief.number, not_held.reason());
             None
         }
         Err(failure) => {
@@ -251,7 +286,7 @@ fn renewed(core: &Core, belief: &Belief, result: Result<Renewed, Failure>) {
 fn looked(core: &Core, belief: &Belief, result: &Result<Watched, Failure>) {
     let now = core.clock.now();
     if let Ok(Watched::NotHeld(not_held)) = result {
-        lose(core, belief, not_held.reason());
+        lose_present(core, belief.number, not_held.reason());
     }
     core.watchdog.change(vec![belief.number], |care| {
         care.look.under_way = false;
@@ -261,6 +296,13 @@ fn looked(core: &Core, belief: &Belief, result: &Result<Watched, Failure>) {
             care.look.due = Some(now + WATCH_AFTER);
         }
     });
+}
+
+/// The store no longer has the lease: whoever holds it now has lost it.
+fn lose_present(core: &Core, number: u64, reason: LostReason) {
+    if let Some(belief) = core.watchdog.lost(number) {
+        lose(core, &belief, reason);
+    }
 }
 
 fn lose(core: &Core, belief: &Belief, reason: LostReason) {

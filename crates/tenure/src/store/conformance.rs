@@ -228,13 +228,13 @@ impl Both {
             } => Said::Offered(to.to_string()),
             Release::NotHeld => Said::No(None),
         };
-        let machine = say(self.machine.release(self.now_us, &held, &mut effects));
+        let machine = say(self.machine.release(self.now_us, &held, None, &mut effects));
         for effect in effects {
             if let Effect::Offered { to, .. } = effect {
                 self.offers.push(to.to_string());
             }
         }
-        let redis = say(self.store.release(&held, soon()).await.unwrap());
+        let redis = say(self.store.release(&held, None, soon()).await.unwrap());
         (machine, redis)
     }
 

@@ -23,6 +23,9 @@ pub(crate) mod redis;
 /// slow process to take it up, short enough that a dead one costs little.
 pub(crate) const OFFER: Duration = Duration::from_secs(2);
 
+/// How long a store that owes an answer may stay silent.
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(1);
+
 /// How long a released lock is kept for this waiter: no longer than its own lease would last, so
 /// that one that dies while it waits costs no more than one that dies while it holds.
 pub(crate) fn offer_to(waiter: &LeaseId) -> Duration {
@@ -34,8 +37,12 @@ pub(crate) const FENCE_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Where an attempt may land if its answer is lost, and the answer.
+pub(crate) type AskedHere<'a> = (Option<Landing>, BoxFuture<'a, Result<Attempted, Failure>>);
+
 /// Where leases live. All futures run on the engine, and each is answered by `limit` at the
-/// latest.
+/// latest; those of `_here` run anywhere, and are answered when the store is found to be silent at
+/// the latest.
 pub(crate) trait Store: Send + Sync + 'static {
     /// Begins to send what happens in the store and concerns this client to `events`.
     fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>);
@@ -46,6 +53,10 @@ pub(crate) trait Store: Send + Sync + 'static {
         attempt: &'a Attempt,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Attempted, Failure>>;
+
+    /// Asks as [`acquire`](Store::acquire) does, but on the caller's own task, if that is possible
+    /// at this moment.
+    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>>;
 
     /// Gives the lease a full ttl again. Never creates one. A watched lease stays watched.
     fn renew<'a>(
@@ -71,12 +82,33 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Watched, Failure>>;
 
-    /// Ends the lease if it is still this one. Also gives up its place in the queue.
+    /// Ends the lease if it is still this one. Also gives up its place in the queue, and another
+    /// one: `leaving`.
     fn release<'a>(
         &'a self,
         lease: &'a Held,
+        leaving: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Release, Failure>>;
+
+    /// Releases as [`release`](Store::release) does, but on the caller's own task, if that is
+    /// possible at this moment.
+    fn release_here<'a>(
+        &'a self,
+        lease: &'a Held,
+        leaving: Option<&'a LeaseId>,
+    ) -> Option<BoxFuture<'a, Result<Release, Failure>>>;
+
+    /// Asks whose turn it is after this lease. Somebody's who has stood in the queue for longer
+    /// than `place`: then it is released and offered to that one. Or ours again: then it is given
+    /// a full ttl, further fences, and `place` goes to the end of the queue.
+    fn turn<'a>(
+        &'a self,
+        lease: &'a Held,
+        fences: u32,
+        place: Option<&'a LeaseId>,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Turn, Failure>>;
 
     /// Makes sure that an attempt whose reply was lost leaves nothing behind. Answers how long to
     /// wait before asking again, or `None` when it can no longer land.
@@ -166,6 +198,15 @@ pub(crate) enum Release {
         offered_to: Option<LeaseId>,
     },
     NotHeld,
+}
+
+/// Whose turn it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Ours again, with the first of the fences that were reserved.
+    Again { fence: Fence, sent_at: Moment },
+    /// Somebody else's, or the lease was gone.
+    Passed(Release),
 }
 
 #[derive(Debug)]

@@ -23,6 +23,8 @@ pub fn eval(
 ) -> Result<Reply, String> {
     let code = code
         .replace("--@include whole.lua", script!("whole.lua"))
+        .replace("--@include offer.lua", script!("offer.lua"))
+        .replace("--@include fence.lua", script!("fence.lua"))
         .replace("--@include lease_at.lua", script!("lease_at.lua"));
     assert!(!code.contains("@include"), "a shared part is missing");
     let count = keys.len().to_string();

@@ -144,9 +144,13 @@ impl Machine {
         &mut self,
         now_us: u64,
         lease: &Held,
+        leaving: Option<&LeaseId>,
         effects: &mut Vec<Effect>,
     ) -> Release {
         self.count_call(now_us);
+        if let Some(leaving) = leaving {
+            self.leave_queue(&lease.name, leaving);
+        }
         if self.held(lease, now_us).is_err() {
             self.leave_queue(&lease.name, &lease.id);
             return Release::NotHeld;
@@ -164,6 +168,29 @@ impl Machine {
             to,
         }));
         Release::WasHeld { offered_to }
+    }
+
+    /// Passes the lease on to whoever waited for longer than `place`, or grants it anew.
+    pub(crate) fn turn(
+        &mut self,
+        now_us: u64,
+        lease: &Held,
+        fences: u32,
+        place: Option<&LeaseId>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Fence, Release> {
+        let first = self.queues.get(&lease.name).and_then(VecDeque::front);
+        let ours = first.is_none_or(|first| Some(first) == place);
+        if !ours || self.held(lease, now_us).is_err() {
+            return Err(self.release(now_us, lease, None, effects));
+        }
+        if let Some(queue) = self.queues.get_mut(&lease.name) {
+            queue.rotate_left(1);
+        }
+        if let Ok(entry) = self.held(lease, now_us) {
+            entry.end_us = now_us + micros(lease.ttl);
+        }
+        Ok(self.mint(&lease.name, now_us, fences))
     }
 
     pub(crate) fn look(&mut self, now_us: u64, name: &LockName) -> Option<Found> {

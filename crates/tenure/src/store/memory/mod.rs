@@ -14,8 +14,8 @@ use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::store::{
-    Attempt, Attempted, BoxFuture, Busy, Event, Failure, Found, Held, Landing, NotHeld, Record,
-    RecordChange, RecordWritten, Release, Renewed, Store, Watched,
+    AskedHere, Attempt, Attempted, BoxFuture, Busy, Event, Failure, Found, Held, Landing, NotHeld,
+    Record, RecordChange, RecordWritten, Release, Renewed, Store, Turn, Watched,
 };
 
 pub(crate) mod machine;
@@ -119,6 +119,10 @@ impl Store for MemoryStore {
         }))
     }
 
+    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+        Some((None, self.acquire(attempt, self.clock.now())))
+    }
+
     fn renew<'a>(
         &'a self,
         lease: &'a Held,
@@ -156,13 +160,43 @@ impl Store for MemoryStore {
     fn release<'a>(
         &'a self,
         lease: &'a Held,
+        leaving: Option<&'a LeaseId>,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<Release, Failure>> {
         let mut effects = Vec::new();
         let mut state = self.state();
-        let release = state.machine.release(self.now_us(), lease, &mut effects);
+        let now_us = self.now_us();
+        let release = state.machine.release(now_us, lease, leaving, &mut effects);
         state.announce(effects);
         done(Ok(release))
+    }
+
+    fn release_here<'a>(
+        &'a self,
+        lease: &'a Held,
+        leaving: Option<&'a LeaseId>,
+    ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
+        Some(self.release(lease, leaving, self.clock.now()))
+    }
+
+    fn turn<'a>(
+        &'a self,
+        lease: &'a Held,
+        fences: u32,
+        place: Option<&'a LeaseId>,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Turn, Failure>> {
+        let sent_at = self.clock.now();
+        let mut effects = Vec::new();
+        let mut state = self.state();
+        let turn = state
+            .machine
+            .turn(self.now_us(), lease, fences, place, &mut effects);
+        state.announce(effects);
+        done(Ok(match turn {
+            Ok(fence) => Turn::Again { fence, sent_at },
+            Err(release) => Turn::Passed(release),
+        }))
     }
 
     fn cancel<'a>(
@@ -172,7 +206,7 @@ impl Store for MemoryStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
         // Nothing is ever under way here: what was asked has been done.
-        Box::pin(async move { self.release(lease, limit).await.map(|_| None) })
+        Box::pin(async move { self.release(lease, None, limit).await.map(|_| None) })
     }
 
     fn look<'a>(

@@ -10,21 +10,22 @@ use std::time::Duration;
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, RedisError};
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::refusal;
 use super::script::{self, Script};
 use super::server::{Server, ServerInfo};
+use super::silence;
+use super::silence::Silence;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::{Clock, Moment};
-use crate::store::{Failure, Landing};
+use crate::store::{Failure, Landing, SILENCE_LIMIT};
 
 /// How long connecting may take, greetings included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// How long after a failed attempt the next one waits.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
-/// A connection that owes answers and has given none for this long is given up.
-pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 /// Enough for a thousand concurrent callers to share one write.
 const PIPELINE_BUFFER: usize = 2_048;
 
@@ -57,7 +58,9 @@ pub(crate) struct Connection {
     pub(crate) id: u64,
     inner: MultiplexedConnection,
     server: Arc<Server>,
-    broken: AtomicBool,
+    /// Cancelled when nothing more is expected of this connection.
+    given_up: CancellationToken,
+    silence: Silence,
     /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
     owes_since: AtomicU64,
     /// The server's clock less ours, in microseconds.
@@ -177,7 +180,11 @@ impl Shared {
     async fn connect(&self) {
         let attempt = tokio::time::timeout(CONNECT_LIMIT, self.try_connect());
         let state = match attempt.await {
-            Ok(Ok(connection)) => State::Live(Arc::new(connection)),
+            Ok(Ok(connection)) => {
+                let connection = Arc::new(connection);
+                silence::listen_for(&connection);
+                State::Live(connection)
+            }
             Ok(Err(failure)) => self.failed(failure),
             Err(_) => self.failed(refusal::silence(&self.server.target, None)),
         };
@@ -211,7 +218,8 @@ impl Shared {
             id: self.server.next_connection_id(),
             inner,
             server: Arc::clone(&self.server),
-            broken: AtomicBool::new(false),
+            given_up: CancellationToken::new(),
+            silence: Silence::default(),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
             made_us: AtomicU64::new(0),
@@ -264,7 +272,20 @@ impl Connection {
     }
 
     pub(crate) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Acquire)
+        self.given_up.is_cancelled()
+    }
+
+    /// Whoever still waits for an answer is told that none will come.
+    pub(super) fn give_up(&self) {
+        self.given_up.cancel();
+    }
+
+    pub(super) fn silence(&self) -> &Silence {
+        &self.silence
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.server.clock
     }
 
     /// What the server's clock showed when the connection was made, in microseconds. A fence counter
@@ -312,8 +333,7 @@ impl Connection {
         Ok(values.into_iter().map(Value::of).collect())
     }
 
-    /// Runs a script by its hash, with its text if the server does not know it. One that failed
-    /// half-way may have changed something: its failure says where.
+    /// Runs a script by its hash, with its text if the server does not know it.
     pub(crate) async fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
         &self,
         script: &Script,
@@ -328,14 +348,62 @@ impl Connection {
             let by_text = eval("EVAL", script.code(), keys, arguments);
             answer = self.run(&by_text, limit, latest_us).await;
         }
-        answer.map_err(|mut failure| {
-            if failure.landing.is_none()
-                && reply_of(&failure).is_some_and(|r| refusal::is_half_done(&r))
-            {
-                failure.landing = Some(self.landing(latest_us));
+        answer.map_err(|failure| self.not_half_done(failure, latest_us))
+    }
+
+    /// Runs a script as [`script`](Connection::script) does, but from any executor: instead of a
+    /// timer it is the silence of the connection that ends it.
+    pub(crate) async fn script_here<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        keys: &[K],
+        arguments: &[A],
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
+        let by_hash = eval("EVALSHA", script.hash(), keys, arguments);
+        let mut answer = self.run_here(&by_hash, latest_us).await;
+        if answer.as_ref().is_err_and(is_unknown_script) {
+            let by_text = eval("EVAL", script.code(), keys, arguments);
+            answer = self.run_here(&by_text, latest_us).await;
+        }
+        answer.map_err(|failure| self.not_half_done(failure, latest_us))
+    }
+
+    async fn run_here(&self, command: &Cmd, latest_us: u64) -> Result<Value, Failure> {
+        let mut inner = self.inner.clone();
+        let owed = self.silence.owe(&self.server.clock);
+        let answer = tokio::select! {
+            biased;
+            answer = inner.req_packed_command(command) => answer,
+            () = self.given_up.cancelled() => {
+                let landing = self.landing(latest_us);
+                return Err(refusal::silence(&self.server.target, Some(landing)));
             }
-            failure
-        })
+        };
+        match answer {
+            Ok(value) => {
+                owed.answered();
+                self.checked(value)
+            }
+            Err(error) => {
+                let landing = self.landing(latest_us);
+                let failure = refusal::failure(&self.server.target, &error, Some(landing));
+                if failure.landing.is_some() {
+                    self.give_up();
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// A script that failed half-way may have changed something: its failure says where.
+    fn not_half_done(&self, mut failure: Failure, latest_us: u64) -> Failure {
+        if failure.landing.is_none()
+            && reply_of(&failure).is_some_and(|reply| refusal::is_half_done(&reply))
+        {
+            failure.landing = Some(self.landing(latest_us));
+        }
+        failure
     }
 
     pub(crate) async fn subscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
@@ -372,7 +440,7 @@ impl Connection {
             Ok(Err(error)) => {
                 let failure = refusal::failure(target, &error, Some(landing));
                 if failure.landing.is_some() {
-                    self.broken.store(true, Ordering::Release);
+                    self.give_up();
                 } else {
                     self.owes_since.store(0, Ordering::Relaxed);
                 }
@@ -386,7 +454,7 @@ impl Connection {
     }
 
     /// Where a command that was sent now may land.
-    fn landing(&self, latest_us: u64) -> Landing {
+    pub(super) fn landing(&self, latest_us: u64) -> Landing {
         Landing {
             connection: Some(self.id),
             latest_us,
@@ -401,7 +469,7 @@ impl Connection {
             .now()
             .saturating_since(Moment::from_nanos(owes_since));
         if owes_since > 0 && silent + Duration::from_millis(5) >= SILENCE_LIMIT {
-            self.broken.store(true, Ordering::Release);
+            self.give_up();
         }
     }
 

@@ -13,7 +13,7 @@ pub use self::client::{Client, Command, Dedicated};
 pub use self::script::Script;
 pub use self::value::Value;
 
-use self::link::{Connection, Link, SILENCE_LIMIT};
+use self::link::{Connection, Link};
 use self::listener::Listener;
 use self::server::Server;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,8 +22,8 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::stats::Stats;
 use crate::store::{
-    Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, NotHeld, Record,
-    RecordChange, RecordWritten, Release, Renewed, Store, Watched,
+    AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, NotHeld,
+    Record, RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
 };
 use crate::url::RedisTarget;
 
@@ -34,6 +34,7 @@ mod refusal;
 mod reply;
 mod script;
 mod server;
+mod silence;
 mod value;
 
 /// The index of client records.
@@ -79,6 +80,70 @@ impl RedisStore {
         let keys = acquire_keys(attempt);
         self.in_time(&script::ACQUIRE, &keys, arguments, read, limit)
             .await
+    }
+
+    /// Asks on the caller's own task.
+    async fn try_acquire_here(
+        &self,
+        connection: Arc<Connection>,
+        attempt: &Attempt,
+        latest_us: u64,
+    ) -> Result<Attempted, Failure> {
+        let sent_at = self.server.clock.now();
+        let keys = acquire_keys(attempt);
+        let arguments = acquire_arguments(attempt, &connection, latest_us);
+        let reply = connection
+            .script_here(&script::ACQUIRE, &keys, &arguments, latest_us)
+            .await?;
+        reply::attempt(&attempt.held.name, sent_at, &reply)?.map_err(|server_us| {
+            // The engine asks again.
+            connection.set_clock(sent_at, server_us);
+            refusal::silence(&self.server.target, None)
+        })
+    }
+
+    async fn try_release_here(
+        &self,
+        connection: Arc<Connection>,
+        lease: &Held,
+        leaving: Option<&LeaseId>,
+    ) -> Result<Release, Failure> {
+        let (keys, arguments) = (release_keys(lease), release_arguments(lease, leaving));
+        let reply = connection
+            .script_here(&script::RELEASE, &keys, &arguments, 0)
+            .await?;
+        reply::release(&reply)
+    }
+
+    async fn try_turn(
+        &self,
+        lease: &Held,
+        fences: u32,
+        place: Option<&LeaseId>,
+        limit: Moment,
+    ) -> Result<Turn, Failure> {
+        let limit = self.command_limit(limit);
+        let connection = self.commands.connection(limit).await?;
+        let mut keys = vec![
+            lease.name.as_str().to_owned(),
+            lease.name.neighbour("fence"),
+            lease.name.neighbour("queue"),
+        ];
+        if lease.has_meta {
+            keys.push(lease.name.neighbour("meta"));
+        }
+        let arguments = [
+            lease.id.as_str(),
+            place.map_or("", LeaseId::as_str),
+            &lease.ttl.as_millis().to_string(),
+            &fences.to_string(),
+            &connection.made_us().to_string(),
+        ];
+        let sent_at = self.server.clock.now();
+        let reply = connection
+            .script(&script::TURN, &keys, &arguments, limit, 0)
+            .await?;
+        reply::turn(&reply, sent_at)
     }
 
     async fn try_adopt(
@@ -228,16 +293,12 @@ impl RedisStore {
         &self,
         connection: &Connection,
         lease: &Held,
+        leaving: Option<&LeaseId>,
         limit: Moment,
     ) -> Result<Release, Failure> {
+        let (keys, arguments) = (release_keys(lease), release_arguments(lease, leaving));
         let reply = connection
-            .script(
-                &script::RELEASE,
-                &release_keys(lease),
-                &[lease.id.as_str()],
-                limit,
-                0,
-            )
+            .script(&script::RELEASE, &keys, &arguments, limit, 0)
             .await?;
         reply::release(&reply)
     }
@@ -252,7 +313,7 @@ impl RedisStore {
         let limit = self.command_limit(limit);
         let connection = self.commands.connection(limit).await?;
         if landing.connection == Some(connection.id) {
-            self.try_release(&connection, lease, limit).await?;
+            self.try_release(&connection, lease, None, limit).await?;
             return Ok(None);
         }
         // The clock is read before the release: so the release came later than what it shows.
@@ -261,7 +322,7 @@ impl RedisStore {
         let now_us =
             link::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
         connection.set_clock(asked_at, now_us);
-        self.try_release(&connection, lease, limit).await?;
+        self.try_release(&connection, lease, None, limit).await?;
         let early_us = (landing.latest_us + 1).saturating_sub(now_us);
         Ok((early_us > 0).then(|| Duration::from_micros(early_us)))
     }
@@ -363,6 +424,14 @@ impl Store for RedisStore {
         Box::pin(self.try_acquire(attempt, limit))
     }
 
+    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+        let connection = self.commands.live()?;
+        let latest_us = connection.server_us(self.server.clock.now() + SILENCE_LIMIT);
+        let landing = connection.landing(latest_us);
+        let asking = self.try_acquire_here(connection, attempt, latest_us);
+        Some((Some(landing), Box::pin(asking)))
+    }
+
     fn renew<'a>(
         &'a self,
         lease: &'a Held,
@@ -392,13 +461,33 @@ impl Store for RedisStore {
     fn release<'a>(
         &'a self,
         lease: &'a Held,
+        leaving: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Release, Failure>> {
         Box::pin(async move {
             let limit = self.command_limit(limit);
             let connection = self.commands.connection(limit).await?;
-            self.try_release(&connection, lease, limit).await
+            self.try_release(&connection, lease, leaving, limit).await
         })
+    }
+
+    fn turn<'a>(
+        &'a self,
+        lease: &'a Held,
+        fences: u32,
+        place: Option<&'a LeaseId>,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Turn, Failure>> {
+        Box::pin(self.try_turn(lease, fences, place, limit))
+    }
+
+    fn release_here<'a>(
+        &'a self,
+        lease: &'a Held,
+        leaving: Option<&'a LeaseId>,
+    ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
+        let connection = self.commands.live()?;
+        Some(Box::pin(self.try_release_here(connection, lease, leaving)))
     }
 
     fn cancel<'a>(
@@ -472,6 +561,12 @@ fn release_keys(lease: &Held) -> Vec<String> {
         keys.push(name.neighbour("meta"));
     }
     keys
+}
+
+fn release_arguments<'a>(lease: &'a Held, leaving: Option<&'a LeaseId>) -> Vec<&'a str> {
+    let mut arguments = vec![lease.id.as_str()];
+    arguments.extend(leaving.map(LeaseId::as_str));
+    arguments
 }
 
 fn acquire_arguments(attempt: &Attempt, connection: &Connection, latest_us: u64) -> Vec<String> {

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::lease::{Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempted, Busy, Failure, Found, NotHeld, Release, Renewed};
+use crate::store::{Attempted, Busy, Failure, Found, NotHeld, Release, Renewed, Turn};
 
 /// What acquire.lua says; `Err` with the server's time if the attempt came late.
 pub(super) fn attempt(
@@ -74,6 +74,16 @@ pub(super) fn release(reply: &Value) -> Result<Release, Failure> {
         },
         _ => Release::NotHeld,
     })
+}
+
+pub(super) fn turn(reply: &Value, sent_at: Moment) -> Result<Turn, Failure> {
+    match reply.as_int().and_then(|fence| u64::try_from(fence).ok()) {
+        Some(fence) => {
+            let fence = Fence::new(fence);
+            Ok(Turn::Again { fence, sent_at })
+        }
+        None => release(reply).map(Turn::Passed),
+    }
 }
 
 pub(super) fn renewal(reply: &Value, sent_at: Moment) -> Result<Renewed, Failure> {

@@ -44,6 +44,7 @@ macro_rules! scripts {
 scripts! {
     ACQUIRE = "acquire.lua";
     RELEASE = "release.lua";
+    TURN = "turn.lua";
     RENEW = "renew.lua";
     ADOPT = "adopt.lua";
     LOOK = "look.lua";
@@ -55,6 +56,8 @@ scripts! {
 /// cannot simply be put in front.
 fn assemble(code: &str) -> String {
     code.replace("--@include whole.lua", include_str!("scripts/whole.lua"))
+        .replace("--@include offer.lua", include_str!("scripts/offer.lua"))
+        .replace("--@include fence.lua", include_str!("scripts/fence.lua"))
         .replace(
             "--@include lease_at.lua",
             include_str!("scripts/lease_at.lua"),

@@ -61,7 +61,7 @@ async fn waiters_of_several_processes_take_turns(stage: Stage) {
     let turns = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
     for process in 0..3 {
-        let client = stage.client().await;
+        let client = stage.builder().hand_off(false).connect().await.unwrap();
         for _ in 0..4 {
             let (client, turns) = (client.clone(), Arc::clone(&turns));
             tasks.push(tokio::spawn(async move {

@@ -402,8 +402,8 @@ async fn in_time(scenario: impl AsyncFn() -> bool) {
 fn assert_is_the_only_grant(wire: &Wire, client: &Tenure, guard: &Guard, minted: Option<u64>) {
     let name = guard.name().as_str();
     assert_eq!(wire.holder(name).as_ref(), Some(guard.lease_id()));
-    assert!(Some(guard.fence().get()) >= minted, "the fence went back");
-    assert_eq!(wire.fence(name), Some(guard.fence().get()), "minted since");
+    assert!(wire.fence(name) >= minted, "the fence went back");
+    assert!(wire.fence(name) >= Some(guard.fence().get()), "not its own");
     assert!(guard.is_valid());
     let stats = client.stats();
     assert_eq!(stats.acquired, 1, "{stats:?}");

@@ -41,11 +41,9 @@ async fn h23_release_and_renew_work_under_oom() {
 async fn h23_a_release_under_oom_strands_nobody() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
-    let guard = tenure.lock("n").acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let tenure = tenure.clone();
-        async move { tenure.lock("n").acquire().await }
-    });
+    let holder = Tenure::connect(server.url()).await.unwrap();
+    let guard = holder.lock("n").acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { tenure.lock("n").acquire().await });
     tokio::time::sleep(ms(200)).await;
     server.fill_memory();
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);

@@ -1,0 +1,160 @@
+//! Passing a lease on inside the process.
+//!
+//! When a holder lets go and the first in line wants just this lease, it gets it without a word to
+//! the store, with the next of the fences that were reserved for it. After some turns, or some time,
+//! the store is asked whose turn it is: another process's, or ours again.
+
+use std::sync::Arc;
+
+use super::cleaner::{self, Parting};
+use super::line::take_first_for;
+use super::lines::Message;
+use super::pending::PendingOne;
+use super::waiting::{Queue, Waiter};
+use crate::belief::Belief;
+use crate::core::{Client, Core};
+use crate::guard::Guard;
+use crate::hold::Hold;
+use crate::lease::{LeaseId, believed_until};
+use crate::store::Turn;
+
+/// What is still to be done for a lease that its holder let go.
+pub(crate) enum LetGo {
+    /// Nothing: somebody else has it, or sees to it.
+    PassedOn,
+    /// It must be released, and with it perhaps the line's place in the store's queue, because
+    /// nobody waits here any more.
+    Release { leaving: Option<LeaseId> },
+}
+
+/// Passes a lease on that its holder has just let go, or ends the care for it.
+pub(crate) fn let_go(client: &Arc<Client>, belief: &Arc<Belief>) -> LetGo {
+    let core = &client.core;
+    let queue = core.lines.queue(&belief.held.name);
+    let queue = queue.filter(|_| belief.lost_reason().is_none());
+    let Some(queue) = queue else {
+        core.dismiss(belief);
+        return LetGo::Release { leaving: None };
+    };
+    match next_turn(core, &queue, belief) {
+        Next::Turn(waiter, next) => {
+            deliver_handed(core, waiter, next);
+            LetGo::PassedOn
+        }
+        Next::AskTheStore => {
+            core.dismiss(belief);
+            let pending = core.pending.begin();
+            let asking = ask_whose_turn(Arc::clone(client), queue, Arc::clone(belief), pending);
+            client.engine.spawn(asking);
+            LetGo::PassedOn
+        }
+        Next::Nobody { leaving } => {
+            core.dismiss(belief);
+            if leaving.is_some() {
+                queue.tell(Message::PlaceLeft);
+            }
+            LetGo::Release { leaving }
+        }
+    }
+}
+
+/// Who has a lease next.
+#[expect(clippy::large_enum_variant, reason = "moved once, and on the hot path")]
+enum Next {
+    Turn(Waiter, Arc<Belief>),
+    AskTheStore,
+    Nobody { leaving: Option<LeaseId> },
+}
+
+fn next_turn(core: &Core, queue: &Queue, belief: &Arc<Belief>) -> Next {
+    let bounds = &core.settings.hand_off;
+    let mut waiting = queue.waiting();
+    let Some((number, first)) = waiting.first() else {
+        let leaving = waiting.place.take();
+        return Next::Nobody { leaving };
+    };
+    let fits = bounds.on && belief.renewed && first.wish.is_met_by(belief);
+    if !fits || core.is_closed() {
+        return Next::Nobody { leaving: None };
+    }
+    let next = belief.next_turn(bounds, core.clock.now()).map(Arc::new);
+    let Some(next) = next.filter(|_| belief.landing.is_none()) else {
+        return Next::AskTheStore;
+    };
+    // While the queue is locked, so that nobody else takes this waiter; and the waiter only leaves
+    // it once the lease is known to be there.
+    if !core.watchdog.hand_over(belief, &next) {
+        return Next::Nobody { leaving: None };
+    }
+    if core.is_closed() {
+        // A shutdown that began meanwhile may have missed it.
+        next.end();
+        return Next::Nobody { leaving: None };
+    }
+    match waiting.leave(number) {
+        Some(waiter) => Next::Turn(waiter, next),
+        None => Next::Nobody { leaving: None },
+    }
+}
+
+fn deliver_handed(core: &Core, waiter: Waiter, belief: Arc<Belief>) {
+    core.stats.acquired();
+    core.stats.handed_off();
+    core.record_changed.notify_one();
+    let name = belief.held.name.clone();
+    let hold = Hold::hand_on(waiter.client, waiter.owner.clone(), belief);
+    // If the caller leaves at this moment, the guard is dropped here and passes it on.
+    let _ = waiter.reply.send(Ok(Guard::new(hold)));
+    if let Some(owner) = waiter.owner {
+        core.lines.share(&name, &owner);
+    }
+}
+
+/// Lets the store decide whose turn it is. If it is ours again, the first in line gets the lease.
+async fn ask_whose_turn(
+    client: Arc<Client>,
+    queue: Arc<Queue>,
+    belief: Arc<Belief>,
+    pending: PendingOne,
+) {
+    let core = &client.core;
+    let place = queue.waiting().place.clone();
+    let fences = core.settings.hand_off.fences();
+    let limit = core.clock.now() + core.settings.unreachable_after;
+    let turn = core.store.turn(&belief.held, fences, place.as_ref(), limit);
+    match turn.await {
+        Ok(Turn::Again { fence, sent_at }) => {
+            let ttl = belief.held.ttl;
+            let next = Arc::new(belief.again(fence, fences, sent_at));
+            let believable = core.clock.now() < believed_until(sent_at, ttl);
+            let usable = believable && !core.is_closed();
+            match usable.then(|| take_first_for(&queue, &next)).flatten() {
+                Some(waiter) => deliver_granted(core, waiter, next),
+                None => release(core, &next, false, pending).await,
+            }
+        }
+        Ok(Turn::Passed(released)) => {
+            cleaner::released(core, &belief.held, released);
+        }
+        Err(failure) => release(core, &belief, failure.landing.is_some(), pending).await,
+    }
+}
+
+fn deliver_granted(core: &Core, waiter: Waiter, belief: Arc<Belief>) {
+    core.stats.acquired();
+    core.record_changed.notify_one();
+    let name = belief.held.name.clone();
+    let hold = Hold::take_up(waiter.client, waiter.owner.clone(), belief);
+    let _ = waiter.reply.send(Ok(Guard::new(hold)));
+    if let Some(owner) = waiter.owner {
+        core.lines.share(&name, &owner);
+    }
+}
+
+async fn release(core: &Arc<Core>, belief: &Belief, unknown: bool, pending: PendingOne) {
+    let parting = Parting {
+        unknown,
+        ..core.parting(belief, None)
+    };
+    cleaner::release_for_good(Arc::clone(core), parting, None, pending).await;
+}

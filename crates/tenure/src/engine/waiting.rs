@@ -1,0 +1,185 @@
+//! Those who wait for one name in this process, in the order of arrival.
+//!
+//! Shared between threads: callers join and leave by themselves, a holder hands off to the first,
+//! and the line's task on the engine brings the first its lock from the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::attempt::{Acquisition, Wish};
+use super::line::ASK_MIN;
+use super::lines::Message;
+use crate::core::Client;
+use crate::error::Result;
+use crate::guard::Guard;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::owner::Holds;
+
+/// A caller that waits.
+pub(crate) struct Waiter {
+    pub(crate) client: Arc<Client>,
+    pub(crate) wish: Wish,
+    pub(crate) owner: Option<Arc<Holds>>,
+    pub(crate) joined: Moment,
+    /// Until when it wants to wait for a holder.
+    pub(crate) limit: Option<Moment>,
+    /// What it has asked for already.
+    pub(crate) begun: Begun,
+    pub(crate) reply: oneshot::Sender<Result<Guard>>,
+}
+
+/// An acquisition that its caller began. Unless the line goes on with it, nothing of it is left
+/// behind.
+pub(crate) struct Begun {
+    client: Arc<Client>,
+    acquisition: Option<Acquisition>,
+    /// Whether the store said that the lock is busy.
+    pub(super) found_busy: bool,
+}
+
+/// The waiters of one name, and how to reach the task that serves them.
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    inbox: mpsc::UnboundedSender<Message>,
+}
+
+/// A queue whose members may leave from the middle, and by their limits.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// By number, which only grows: so this is the order of arrival.
+    by_number: BTreeMap<u64, Waiter>,
+    limits: BTreeSet<(Moment, u64)>,
+    /// Where the line stands in the store's queue.
+    pub(super) place: Option<LeaseId>,
+    /// When the line looks next by itself; never while it knows of nobody.
+    pub(super) looks_at: Option<Moment>,
+}
+
+impl Begun {
+    pub(crate) fn new(
+        client: &Arc<Client>,
+        acquisition: Option<Acquisition>,
+        found_busy: bool,
+    ) -> Self {
+        Self {
+            client: Arc::clone(client),
+            acquisition,
+            found_busy,
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(mut acquisition) = self.acquisition.take()
+            && acquisition.leaves_something()
+        {
+            let core = Arc::clone(&self.client.core);
+            let pending = core.pending.begin();
+            self.client.engine.spawn(async move {
+                acquisition.give_up(&core).await;
+                drop(pending);
+            });
+        }
+    }
+}
+
+impl Queue {
+    pub(super) fn new(inbox: mpsc::UnboundedSender<Message>) -> Arc<Self> {
+        Arc::new(Self {
+            waiting: Mutex::default(),
+            inbox,
+        })
+    }
+
+    /// A std mutex: nothing is awaited while it is held, and no guard is dropped, because that
+    /// may hand off and come back here.
+    pub(super) fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tell(&self, message: Message) {
+        // If its task failed, the next one to join begins another.
+        let _ = self.inbox.send(message);
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.inbox.is_closed()
+    }
+}
+
+impl Waiting {
+    /// Takes a waiter in; true if the line must be told, because it would look too late by itself.
+    pub(super) fn join(&mut self, number: u64, waiter: Waiter) -> bool {
+        let limit = limit(&waiter);
+        self.limits.extend(limit.map(|limit| (limit, number)));
+        self.by_number.insert(number, waiter);
+        match self.looks_at {
+            None => true,
+            Some(looks_at) => limit.is_some_and(|limit| limit < looks_at),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Whose turn it is, and its number. One whose caller has gone away is as good as gone itself,
+    /// though word of it may come later.
+    pub(super) fn first(&self) -> Option<(u64, &Waiter)> {
+        let here = |(_, waiter): &(&u64, &Waiter)| !waiter.reply.is_closed();
+        let first = self.by_number.iter().find(here);
+        first.map(|(number, waiter)| (*number, waiter))
+    }
+
+    /// Takes out the one with this number, if it is here.
+    pub(super) fn leave(&mut self, number: u64) -> Option<Waiter> {
+        let waiter = self.by_number.remove(&number)?;
+        if let Some(limit) = limit(&waiter) {
+            self.limits.remove(&(limit, number));
+        }
+        Some(waiter)
+    }
+
+    /// Takes out one whose limit has passed, other than the one that is being served.
+    pub(super) fn next_too_late(&mut self, now: Moment, served: Option<u64>) -> Option<Waiter> {
+        let mut limits = self.limits.iter();
+        let &(limit, number) = limits.find(|(_, number)| Some(*number) != served)?;
+        (now >= limit).then(|| self.leave(number)).flatten()
+    }
+
+    /// The numbers of all waiters of one owner.
+    pub(super) fn numbers_of(&self, owner: &Arc<Holds>) -> Vec<u64> {
+        let is_theirs = |waiter: &Waiter| {
+            let theirs = waiter.owner.as_ref();
+            theirs.is_some_and(|theirs| Arc::ptr_eq(theirs, owner))
+        };
+        let all = self.by_number.iter();
+        let theirs = all.filter(|(_, waiter)| is_theirs(waiter));
+        theirs.map(|(number, _)| *number).collect()
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Waiter> {
+        self.by_number.get(&number)
+    }
+
+    /// What a waiter has asked for already: the line goes on with it.
+    pub(super) fn take_begun(&mut self, number: u64) -> Option<Acquisition> {
+        self.by_number.get_mut(&number)?.begun.acquisition.take()
+    }
+
+    /// When the next limit passes, but for the one that is being served.
+    pub(super) fn next_limit(&self, served: Option<u64>) -> Option<Moment> {
+        let mut limits = self.limits.iter();
+        let next = limits.find(|(_, number)| Some(*number) != served);
+        next.map(|(limit, _)| *limit)
+    }
+}
+
+/// One whose limit has passed already is still asked for once, if it is its turn soon.
+fn limit(waiter: &Waiter) -> Option<Moment> {
+    waiter.limit.map(|limit| limit.max(waiter.joined + ASK_MIN))
+}

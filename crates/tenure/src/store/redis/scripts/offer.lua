@@ -1,0 +1,10 @@
+-- offer.lua: offer the lock in KEYS[1] to `waiter`. Included by release.lua and turn.lua.
+--
+-- An offer is the lock itself, held by the waiter's lease for a short time: the waiter takes it up
+-- by acquire.lua. So nobody can slip in between, and a waiter that died costs only the offer. That
+-- lasts two seconds, but no longer than the waiter's own lease would: its ttl is the last part of
+-- its id.
+local waiter_ttl = tonumber(waiter:match(':(%d+)$')) or 2000
+redis.call('SET', KEYS[1], waiter, 'PX', math.max(1, math.min(waiter_ttl, 2000)))
+-- A channel that this user may not publish to delays the waiter, it must not fail the release.
+redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(queue, 13), waiter)

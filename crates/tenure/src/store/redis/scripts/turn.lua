@@ -1,0 +1,49 @@
+#!lua flags=allow-oom
+-- turn.lua: whose turn is it after this lease? Another waiter's: then the lock is offered to it. Or
+-- that of the lease's own process again: then the lease goes on, with further fences.
+--
+-- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
+-- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
+--       3 ttl in ms   4 how many fences to reserve
+--       5 the server's time in us when this connection was made
+-- Reply fence           the lease is held for ttl ms from now, and this fence and those that follow
+--                       it are its own
+--       {1, lease id}   it was held and is offered to this waiter
+--       {0, lease id}   it was not held; by whom it is, or nil
+--@include whole.lua
+--@include lease_at.lua
+
+local ttl, fences, connected = whole(ARGV[3]), whole(ARGV[4]), whole(ARGV[5])
+if not (ttl and fences and connected) or ttl < 1 or fences < 1 or fences > 1000000 then
+  return redis.error_reply('ERR tenure: turn got a number that is none')
+end
+local found, refusal = lease_at(KEYS[1])
+if refusal then
+  return refusal
+end
+if found ~= ARGV[1] then
+  return {0, found}
+end
+
+-- By pcall: a key there that is no queue is none.
+local waiter, queue = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1], KEYS[3]
+if waiter and waiter ~= ARGV[2] then
+  if KEYS[4] then
+    redis.call('DEL', KEYS[4])
+  end
+  redis.call('ZREM', KEYS[3], waiter)
+  --@include offer.lua
+  return {1, waiter}
+end
+
+local clock, was_free = redis.call('TIME'), false
+local now = clock[1] * 1000000 + clock[2]
+--@include fence.lua
+if waiter then -- this was its turn: the next time it is last
+  redis.call('ZADD', KEYS[3], 'XX', now, waiter)
+end
+redis.call('PEXPIRE', KEYS[1], ttl)
+if KEYS[4] then
+  redis.call('PEXPIRE', KEYS[4], ttl)
+end
+return fence
