@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::guard::{LostReason, Standing};
 use crate::lease::{Fence, Lease, believed_until};
 use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
 use crate::store::{Held, Landing};
 
 /// The belief in one lease: shared by the guards of a chain and the watchdog.
@@ -128,7 +129,8 @@ impl Belief {
     /// the deadline changes nothing: whoever asked meanwhile was told that the lease is lost.
     pub(crate) fn extend(&self, sent_at: Moment, now: Moment) {
         let mut state = self.state();
-        if matches!(*state, State::Held | State::Suspect) && now < self.deadline() {
+        let in_time = now < self.deadline() || bug(Bug::LateRenewalCounts);
+        if matches!(*state, State::Held | State::Suspect) && in_time {
             *state = State::Held;
             let deadline = believed_until(sent_at, self.held.ttl).as_nanos();
             self.deadline.fetch_max(deadline, Ordering::AcqRel);

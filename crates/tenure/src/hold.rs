@@ -11,6 +11,7 @@ use crate::guard::{LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until};
 use crate::moment::Moment;
 use crate::owner::Holds;
+use crate::seeded::{Bug, bug};
 
 pub(crate) struct Hold {
     client: Arc<Client>,
@@ -55,7 +56,7 @@ impl Hold {
     pub(crate) fn check_reentry(&self, wish: &Wish) -> Result<()> {
         let belief = &self.belief;
         let name = &belief.held.name;
-        if belief.standing(self.now()) == Standing::Lost {
+        if belief.standing(self.now()) == Standing::Lost && !bug(Bug::ReentryIntoLost) {
             let reason = belief.lost_reason().unwrap_or(LostReason::Expired);
             return Err(Error::lost(name, reason));
         }
@@ -114,6 +115,9 @@ impl Hold {
     /// Releases, if this is the last guard of its chain.
     pub(crate) async fn release(self: Arc<Self>) -> Result<Released> {
         let was_held = self.belief.standing(self.now()) != Standing::Lost;
+        if bug(Bug::InnerReleaseFrees) && self.let_go() {
+            return self.client.release(&self.belief).await;
+        }
         let Some(hold) = Arc::into_inner(self) else {
             return Ok(if was_held {
                 Released::WasHeld
@@ -167,7 +171,10 @@ impl Drop for Hold {
         if let Some(owner) = &self.owner {
             owner.forget(&self.belief.held.name);
         }
-        if self.let_go() {
+        if bug(Bug::DropBlocks) && self.let_go() {
+            let _ = crate::blocking::block_on(self.client.release(&self.belief));
+        }
+        if self.let_go() && !bug(Bug::DroppedGuardKept) {
             self.client.release_in_background(&self.belief);
         }
     }

@@ -24,6 +24,7 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
+use crate::seeded::{Bug, bug};
 use crate::store::{Failure, offer_to};
 
 /// The least time for a question, however little is left until the caller's limit: `within` nothing
@@ -202,6 +203,9 @@ impl Line {
                     if self.messages == Messages::NotAsked {
                         // Then ask again: only now is it sure that no message can be missed.
                         self.listen(waiter).await;
+                        if bug(Bug::NoLookAfterListening) {
+                            self.sleep(waiter).await;
+                        }
                     } else {
                         self.sleep(waiter).await;
                     }

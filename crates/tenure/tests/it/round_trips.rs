@@ -60,3 +60,18 @@ async fn a_held_lock_costs_three_renewals_per_ttl() {
     assert!((3..=8).contains(&calls), "{calls}");
     guard.release().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_released_lock_costs_nothing_more() {
+    let server = RedisServer::start();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    let kept = tenure.lock("n").ttl(ms(300)).acquire().await.unwrap();
+    let dropped = tenure.lock("m").ttl(ms(300)).acquire().await.unwrap();
+    drop(dropped);
+    kept.release().await.unwrap();
+    // Longer than it takes to release in the background, shorter than until a renewal.
+    tokio::time::sleep(ms(30)).await;
+    server.reset_stats();
+    tokio::time::sleep(ms(500)).await;
+    assert_eq!(server.command_calls("evalsha"), 0, "renewed in spite of it");
+}
