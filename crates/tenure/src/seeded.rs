@@ -58,6 +58,10 @@ bugs! {
     NoTimer = "no-timer",
     /// messages missed while the connection was gone are not made good
     MissedMessages = "missed-messages",
+    /// a release tells the next in the queue nothing
+    ReleaseTellsNobody = "release-tells-nobody",
+    /// the last in the queue is offered the lock first
+    LastServedFirst = "last-served-first",
     /// an offer lasts for ever
     OfferUnbounded = "offer-unbounded",
     /// a shutdown leaves its waiters waiting
@@ -76,6 +80,8 @@ bugs! {
     ReentryIntoLost = "reentry-into-lost",
     /// the release of an inner guard frees the lock
     InnerReleaseFrees = "inner-release-frees",
+    /// a lease can be adopted twice
+    AdoptWithoutCompare = "adopt-without-compare",
     /// a lock has no end
     LockWithoutExpiry = "lock-without-expiry",
     /// a ttl of nothing is sent to the server
@@ -128,6 +134,19 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "release.lua",
         "waiter, 'PX', math.max(1, math.min(ttl, 2000)))",
         "waiter)",
+    ),
+    (
+        Bug::ReleaseTellsNobody,
+        "release.lua",
+        "redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(KEYS[2], 13), waiter)",
+        "",
+    ),
+    (Bug::LastServedFirst, "release.lua", "ZPOPMIN", "ZPOPMAX"),
+    (
+        Bug::AdoptWithoutCompare,
+        "adopt.lua",
+        "if found ~= ARGV[1] and found ~= ARGV[2] then",
+        "if not found then",
     ),
     (
         Bug::FenceNotIncremented,

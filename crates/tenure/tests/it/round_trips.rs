@@ -3,7 +3,7 @@
 use tenure::Tenure;
 use tenure_testkit::RedisServer;
 
-use crate::stage::ms;
+use crate::stage::{ms, soon};
 
 #[tokio::test]
 async fn a_free_lock_is_taken_in_one_round_trip_and_released_in_one() {
@@ -65,13 +65,13 @@ async fn a_held_lock_costs_three_renewals_per_ttl() {
 async fn a_released_lock_costs_nothing_more() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
-    let kept = tenure.lock("n").ttl(ms(300)).acquire().await.unwrap();
-    let dropped = tenure.lock("m").ttl(ms(300)).acquire().await.unwrap();
+    let released = tenure.lock("n").ttl(ms(900)).acquire().await.unwrap();
+    let dropped = tenure.lock("m").ttl(ms(900)).acquire().await.unwrap();
     drop(dropped);
-    kept.release().await.unwrap();
-    // Longer than it takes to release in the background, shorter than until a renewal.
-    tokio::time::sleep(ms(30)).await;
+    released.release().await.unwrap();
+    assert!(soon(async || tenure.stats().released == 2).await);
     server.reset_stats();
-    tokio::time::sleep(ms(500)).await;
+    // Renewals would be due after a third of the ttl.
+    tokio::time::sleep(ms(600)).await;
     assert_eq!(server.command_calls("evalsha"), 0, "renewed in spite of it");
 }

@@ -97,8 +97,10 @@ async fn a_waiter_that_gives_up_leaves_nothing(stage: Stage) {
     let error = b.lock("n").acquire_within(ms(100)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     guard.release().await.unwrap();
-    // Had it left its place in the queue, the lock would have been offered to nobody.
+    let begun = Instant::now();
+    // Had it left its place in the queue, the lock would be offered to nobody for two seconds.
     assert!(soon(async || stage.is_clean("n").await).await);
+    assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
     assert!(a.lock("n").try_acquire().await.unwrap().is_some());
 }
 

@@ -56,10 +56,11 @@ async fn h43_a_renewal_never_prolongs_the_successors_lease() {
     redis.command(&["SET", "n", "theirs", "PX", "60000"]);
     let begun = Instant::now();
     assert_eq!(guard.lost().await, LostReason::Taken);
-    // By the first renewal. Only older leases are looked at.
-    check_within(begun, ms(800));
+    let told = begun.elapsed();
     let left = redis.command(&["PTTL", "n"]).int();
     assert!(left > 50_000, "{left} ms are left of a minute");
+    // By the first renewal. Only older leases are looked at.
+    assert!(told < ms(950), "{told:?}");
     drop(guard);
     tenure.shutdown(ms(1_000)).await;
     assert_eq!(redis.command(&["GET", "n"]).text(), "theirs");
