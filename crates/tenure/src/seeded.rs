@@ -1,8 +1,11 @@
 //! Bugs on purpose, to show that the tests catch them. They exist only with the feature
-//! `seeded-bugs`, which is for `make seeded` and never for users; without it [`bug`] is a constant.
+//! `seeded-bugs`, which is for `make seeded` and never for users; without it `bug` is a constant.
 //!
-//! To add one: a line in the list, a hook where it breaks something (or a row in [`IN_SCRIPTS`]),
+//! To add one: a line in the list, a hook where it breaks something (or a row in `IN_SCRIPTS`),
 //! and a row in docs/testing.md, which names what catches it.
+
+#[cfg(all(feature = "seeded-bugs", not(debug_assertions)))]
+compile_error!("`seeded-bugs` breaks locks on purpose, for tests: it has no place in a release");
 
 macro_rules! bugs {
     ($($(#[doc = $what:literal])+ $bug:ident = $name:literal,)*) => {
