@@ -2,6 +2,7 @@
 
 SECONDS ?= 600
 SEED ?=
+BUG ?=
 
 .DEFAULT_GOAL := help
 
@@ -22,6 +23,7 @@ test: redis-server ## Install redis-server if it is missing, then run all tests
 check: ## Format and lints, warnings denied
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p tenure --lib --test seeded --features seeded-bugs -- -D warnings
 
 .PHONY: doc
 doc: ## Documentation, warnings denied
@@ -35,12 +37,16 @@ faults: redis-server ## Break servers, connections and clients at random: make f
 long: redis-server ## The hazard tests with their long counts (ten times those of CI)
 	TENURE_LONG=1 cargo test --release -p tenure --test it hazards
 
+.PHONY: seeded
+seeded: redis-server ## Plant one bug after the other and see each caught: make seeded BUG=naive-retry
+	BUG=$(BUG) cargo test -p tenure --features seeded-bugs --test seeded
+
 .PHONY: deny
 deny: ## Licences and sources of dependencies (needs cargo-deny)
 	cargo deny check
 
 .PHONY: ready
-ready: check doc test ## Exactly what CI runs
+ready: check doc test seeded ## Exactly what CI runs
 
 # Tests need a real server. Debian's package is enough; root or sudo installs it.
 .PHONY: redis-server

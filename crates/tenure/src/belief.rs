@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::guard::{LostReason, Standing};
 use crate::lease::{Fence, Lease, believed_until};
 use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
 use crate::settings::HandOff;
 use crate::store::{Held, Landing};
 
@@ -191,7 +192,8 @@ impl Belief {
     /// the deadline changes nothing: whoever asked meanwhile was told that the lease is lost.
     pub(crate) fn extend(&self, sent_at: Moment, now: Moment) {
         let mut state = self.state();
-        if matches!(*state, State::Held | State::Suspect) && now < self.deadline() {
+        let in_time = now < self.deadline() || bug(Bug::LateRenewalCounts);
+        if matches!(*state, State::Held | State::Suspect) && in_time {
             *state = State::Held;
             let deadline = believed_until(sent_at, self.held.ttl).as_nanos();
             self.deadline.fetch_max(deadline, Ordering::AcqRel);

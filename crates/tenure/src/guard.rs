@@ -11,6 +11,7 @@ use crate::hold::Hold;
 use crate::lease::{Fence, Lease, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::seeded::{Bug, bug};
 
 /// A held lock.
 ///
@@ -84,7 +85,11 @@ impl Guard {
     /// The number to show to the protected resource, which refuses a lower one than it has seen.
     /// The same for all guards of a reentrant chain.
     pub fn fence(&self) -> Fence {
-        self.hold.belief().fence
+        let fence = self.hold.belief().fence;
+        if bug(Bug::FenceBumpedOnReentry) {
+            return Fence::new(fence.get() + Arc::strong_count(&self.hold) as u64);
+        }
+        fence
     }
 
     /// The identity of the lease, as `holder()` and listings show it.

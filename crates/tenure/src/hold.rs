@@ -12,6 +12,7 @@ use crate::guard::{LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until};
 use crate::moment::Moment;
 use crate::owner::Holds;
+use crate::seeded::{Bug, bug};
 
 pub(crate) struct Hold {
     client: Arc<Client>,
@@ -65,7 +66,7 @@ impl Hold {
     pub(crate) fn check_reentry(&self, wish: &Wish) -> Result<()> {
         let belief = &self.belief;
         let name = &belief.held.name;
-        if belief.standing(self.now()) == Standing::Lost {
+        if belief.standing(self.now()) == Standing::Lost && !bug(Bug::ReentryIntoLost) {
             let reason = belief.lost_reason().unwrap_or(LostReason::Expired);
             return Err(Error::lost(name, reason));
         }
@@ -124,6 +125,9 @@ impl Hold {
     /// Releases, if this is the last guard of its chain.
     pub(crate) async fn release(self: Arc<Self>) -> Result<Released> {
         let was_held = self.belief.standing(self.now()) != Standing::Lost;
+        if bug(Bug::InnerReleaseFrees) && self.belief.end() {
+            return self.client.release(&self.belief, None).await;
+        }
         let Some(hold) = Arc::into_inner(self) else {
             return Ok(if was_held {
                 Released::WasHeld
@@ -175,9 +179,14 @@ impl Drop for Hold {
         if let Some(owner) = &self.owner {
             owner.forget(&self.belief.held.name);
         }
-        if self.belief.end()
-            && let LetGo::Release { leaving } = hand_off::let_go(&self.client, &self.belief)
-        {
+        let first = self.belief.end();
+        if !first || bug(Bug::DroppedGuardKept) {
+            return;
+        }
+        if let LetGo::Release { leaving } = hand_off::let_go(&self.client, &self.belief) {
+            if bug(Bug::DropBlocks) {
+                let _ = crate::blocking::block_on(self.client.release(&self.belief, None));
+            }
             self.client.release_in_background(&self.belief, leaving);
         }
     }

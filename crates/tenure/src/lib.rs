@@ -16,6 +16,7 @@ mod lock;
 mod moment;
 mod name;
 mod owner;
+mod seeded;
 mod settings;
 mod stats;
 mod store;

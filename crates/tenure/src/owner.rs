@@ -11,6 +11,7 @@ use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::lock::Lock;
 use crate::name::LockName;
+use crate::seeded::{Bug, bug};
 
 /// Someone who may take the same lock again while holding it: pass it to the functions you call.
 ///
@@ -72,7 +73,9 @@ impl Holds {
     /// A further guard, if this owner holds the lock already.
     pub(crate) fn reenter(&self, wish: &Wish) -> Result<Option<Guard>> {
         let hold = self.by_name().get(&wish.name).and_then(Weak::upgrade);
-        let Some(hold) = hold else { return Ok(None) };
+        let Some(hold) = hold.filter(|_| !bug(Bug::ReentryForgotten)) else {
+            return Ok(None);
+        };
         hold.check_reentry(wish)?;
         Ok(Some(Guard::new(hold)))
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::seeded::{Bug, bug};
 
 const PORT_DEFAULT: u16 = 6379;
 /// Redis itself has 16 databases unless configured otherwise; beyond this it is a typing error.
@@ -80,6 +81,9 @@ impl fmt::Display for RedisTarget {
             Address::Tcp { host, port } => write!(f, "redis://{host}:{port}/")?,
             Address::Tls { host, port, .. } => write!(f, "rediss://{host}:{port}/")?,
             Address::Unix(path) => write!(f, "unix://{}", path.display())?,
+        }
+        if let (true, Some(password)) = (bug(Bug::PasswordInError), &self.password) {
+            f.write_str(password.reveal())?;
         }
         match (&self.address, self.database) {
             (_, 0) => Ok(()),

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::lease::{LeaseId, believed_until};
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::seeded::{Bug, bug};
 use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing};
 
 /// How long a caller whose time is over waits for what it leaves behind to be cleaned up. It is
@@ -110,7 +111,8 @@ impl Acquisition {
                 Ok(Outcome::Busy(busy))
             }
             Ok(Attempted::Granted { fence, sent_at }) => {
-                if core.clock.now() >= believed_until(sent_at, self.wish.ttl) {
+                let ended = core.clock.now() >= believed_until(sent_at, self.wish.ttl);
+                if ended && !bug(Bug::EndedGrantTakenUp) {
                     return Err(self.came_too_late());
                 }
                 self.queued = false;
@@ -132,6 +134,9 @@ impl Acquisition {
                 if let Some(landing) = failure.landing {
                     core.stats.outcome_unknown();
                     self.may_land(landing);
+                    if bug(Bug::NaiveRetry) {
+                        self.id = LeaseId::fresh(&core.id, core.next_lease_number(), self.wish.ttl);
+                    }
                 }
                 Err(failure)
             }
@@ -151,7 +156,7 @@ impl Acquisition {
     /// Leaves nothing behind: no place in the queue, no offer, no attempt that may still land.
     /// Only what is cheap is waited for.
     pub(crate) async fn give_up(&mut self, core: &Arc<Core>) {
-        if !self.leaves_something() {
+        if !self.leaves_something() || bug(Bug::GivingUpLeavesAll) {
             return;
         }
         core.stats.cancelled();

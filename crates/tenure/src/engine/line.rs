@@ -24,6 +24,7 @@ use crate::hold::Hold;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
+use crate::seeded::{Bug, bug};
 use crate::store::{Failure, offer_to};
 
 /// The least time for a question, however little is left until the caller's limit: `within` nothing
@@ -185,6 +186,9 @@ impl Line {
             // Its caller has just asked.
             let first = self.first()?;
             self.listen(&first).await;
+            if bug(Bug::NoLookAfterListening) {
+                self.sleep(&first).await;
+            }
         }
         loop {
             let first = self.first()?;
@@ -217,6 +221,9 @@ impl Line {
                     if self.messages == Messages::NotAsked {
                         // Then ask again: only now is it sure that no message can be missed.
                         self.listen(&first).await;
+                        if bug(Bug::NoLookAfterListening) {
+                            self.sleep(&first).await;
+                        }
                     } else {
                         self.sleep(&first).await;
                     }

@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::guard::LostReason;
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::seeded::{Bug, bug};
 use crate::store::{Failure, Renewed, Watched};
 
 /// A lease of this age is watched: the store tells when its key changes. Most locks are held for
@@ -99,6 +100,9 @@ impl Watchdog {
 
     /// Ends the care for a lease that its holder lets go.
     pub(crate) fn forget(&self, number: u64) {
+        if bug(Bug::RenewalAfterRelease) {
+            return;
+        }
         let care = self.roster().leave(number);
         // Whoever waits for a renewal of it is woken by this: after the roster is unlocked.
         drop(care);
@@ -229,6 +233,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 fn perform(core: &Arc<Core>, task: Task) {
     let core = Arc::clone(core);
     match task {
+        Task::Lose(..) if bug(Bug::LossNotTold) => {}
         Task::Lose(belief, reason) => lose(&core, &belief, reason),
         Task::Renew { belief, watched } => {
             tokio::spawn(async move {
@@ -421,7 +426,8 @@ impl Care {
 
     /// When this lease needs something next; never again once it is lost.
     fn next(&self) -> Option<Moment> {
-        if self.lost || self.belief.no_longer_held().is_cancelled() {
+        let let_go = self.belief.no_longer_held().is_cancelled();
+        if self.lost || (let_go && !bug(Bug::RenewalAfterRelease)) {
             return None;
         }
         let needs = [

@@ -3,7 +3,7 @@
 use tenure::Tenure;
 use tenure_testkit::RedisServer;
 
-use crate::stage::ms;
+use crate::stage::{ms, soon};
 
 #[tokio::test]
 async fn a_free_lock_is_taken_in_one_round_trip_and_released_in_one() {
@@ -59,4 +59,19 @@ async fn a_held_lock_costs_three_renewals_per_ttl() {
     // Four in 900 ms; the record, once the lease is half a second old, costs two more.
     assert!((3..=8).contains(&calls), "{calls}");
     guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_released_lock_costs_nothing_more() {
+    let server = RedisServer::start();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    let released = tenure.lock("n").ttl(ms(900)).acquire().await.unwrap();
+    let dropped = tenure.lock("m").ttl(ms(900)).acquire().await.unwrap();
+    drop(dropped);
+    released.release().await.unwrap();
+    assert!(soon(async || tenure.stats().released == 2).await);
+    server.reset_stats();
+    // Renewals would be due after a third of the ttl.
+    tokio::time::sleep(ms(600)).await;
+    assert_eq!(server.command_calls("evalsha"), 0, "renewed in spite of it");
 }

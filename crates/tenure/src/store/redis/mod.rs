@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::{
     AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, NotHeld,
@@ -95,6 +96,11 @@ impl RedisStore {
         let reply = connection
             .script_here(&script::ACQUIRE, &keys, &arguments, latest_us)
             .await?;
+        let sent_at = if bug(Bug::DeadlineFromReply) {
+            self.server.clock.now()
+        } else {
+            sent_at
+        };
         reply::attempt(&attempt.held.name, sent_at, &reply)?.map_err(|server_us| {
             // The engine asks again.
             connection.set_clock(sent_at, server_us);
@@ -108,6 +114,10 @@ impl RedisStore {
         lease: &Held,
         leaving: Option<&LeaseId>,
     ) -> Result<Release, Failure> {
+        if bug(Bug::ReleaseInTwoSteps) {
+            let limit = self.command_limit(self.server.clock.now() + SILENCE_LIMIT);
+            return release_in_two_steps(&connection, lease, limit).await;
+        }
         let (keys, arguments) = (release_keys(lease), release_arguments(lease, leaving));
         let reply = connection
             .script_here(&script::RELEASE, &keys, &arguments, 0)
@@ -185,6 +195,11 @@ impl RedisStore {
             let reply = connection
                 .script(script, keys, &arguments, limit, latest_us)
                 .await?;
+            let sent_at = if bug(Bug::DeadlineFromReply) {
+                self.server.clock.now()
+            } else {
+                sent_at
+            };
             match read(&reply, sent_at)? {
                 Ok(answer) => return Ok(answer),
                 Err(_) if self.server.clock.now() >= limit => {
@@ -296,6 +311,9 @@ impl RedisStore {
         leaving: Option<&LeaseId>,
         limit: Moment,
     ) -> Result<Release, Failure> {
+        if bug(Bug::ReleaseInTwoSteps) {
+            return release_in_two_steps(connection, lease, limit).await;
+        }
         let (keys, arguments) = (release_keys(lease), release_arguments(lease, leaving));
         let reply = connection
             .script(&script::RELEASE, &keys, &arguments, limit, 0)
@@ -312,7 +330,7 @@ impl RedisStore {
     ) -> Result<Option<Duration>, Failure> {
         let limit = self.command_limit(limit);
         let connection = self.commands.connection(limit).await?;
-        if landing.connection == Some(connection.id) {
+        if landing.connection == Some(connection.id) || bug(Bug::CancelOnOtherConnection) {
             self.try_release(&connection, lease, None, limit).await?;
             return Ok(None);
         }
@@ -552,6 +570,21 @@ fn acquire_keys(attempt: &Attempt) -> Vec<String> {
         keys.push(name.neighbour("meta"));
     }
     keys
+}
+
+/// A seeded bug: what every tutorial warns of.
+async fn release_in_two_steps(
+    connection: &Connection,
+    lease: &Held,
+    limit: Moment,
+) -> Result<Release, Failure> {
+    let command = |word| ::redis::cmd(word).arg(lease.name.as_str()).clone();
+    let found = connection.run(&command("GET"), limit, 0).await?;
+    if found.as_str() != Some(lease.id.as_str()) {
+        return Ok(Release::NotHeld);
+    }
+    connection.run(&command("DEL"), limit, 0).await?;
+    Ok(Release::WasHeld { offered_to: None })
 }
 
 fn release_keys(lease: &Held) -> Vec<String> {

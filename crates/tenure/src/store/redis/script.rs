@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use crate::seeded;
+
 /// A Lua script for [`Client::script`](super::Client::script).
 ///
 /// It is sent by its hash; a server that does not know it gets the text once.
@@ -33,7 +35,10 @@ impl Script {
 macro_rules! scripts {
     ($($name:ident = $file:literal;)*) => {
         $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(assemble(include_str!(concat!("scripts/", $file)))));)*
+            LazyLock::new(|| {
+                let code = assemble(include_str!(concat!("scripts/", $file)));
+                Script::new(seeded::script($file, code))
+            });)*
 
         /// All scripts of the native layout, with their files.
         pub(super) static ALL: LazyLock<Vec<(&'static str, &'static Script)>> =
@@ -67,6 +72,16 @@ fn assemble(code: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// So that a script can be changed without leaving a bug that is none.
+    #[test]
+    fn every_seeded_bug_finds_its_place() {
+        for (bug, file, good, _) in seeded::IN_SCRIPTS {
+            let (_, script) = ALL.iter().find(|(known, _)| known == file).unwrap();
+            let places = script.code().matches(good).count();
+            assert_eq!(places, 1, "{bug:?}: `{good}` in {file}");
+        }
+    }
 
     #[test]
     fn every_script_begins_with_its_shebang_and_says_what_it_is() {

@@ -1,5 +1,7 @@
 //! Leases that change hands, clients that end.
 
+use std::time::Instant;
+
 use tenure::{ErrorKind, Lease, LostReason, Released};
 
 use super::contract;
@@ -108,7 +110,10 @@ async fn shutdown_releases_everything(stage: Stage) {
         async move { a.lock("other").acquire().await }
     });
     tokio::time::sleep(ms(50)).await;
+    let begun = Instant::now();
     assert_eq!(a.shutdown(ms(2_000)).await, vec![]);
+    // Nothing was in the way, not even those who wait.
+    assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
     assert_eq!(one.lost().await, LostReason::Shutdown);
     assert!(!two.is_valid());
     assert!(b.lock("one").try_acquire().await.unwrap().is_some());

@@ -46,6 +46,26 @@ async fn h43_a_renewal_never_brings_a_released_lock_back() {
     assert!(stats.renewed < RACERS * ROUNDS, "{stats:?}");
 }
 
+/// Somebody else has the lock when the renewal arrives: it learns of that, and changes nothing.
+#[tokio::test]
+async fn h43_a_renewal_never_prolongs_the_successors_lease() {
+    let server = RedisServer::start();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    let guard = tenure.lock("n").ttl(ms(900)).acquire().await.unwrap();
+    let mut redis = server.client();
+    redis.command(&["SET", "n", "theirs", "PX", "60000"]);
+    let begun = Instant::now();
+    assert_eq!(guard.lost().await, LostReason::Taken);
+    let told = begun.elapsed();
+    let left = redis.command(&["PTTL", "n"]).int();
+    assert!(left > 50_000, "{left} ms are left of a minute");
+    // By the first renewal. Only older leases are looked at.
+    assert!(told < ms(950), "{told:?}");
+    drop(guard);
+    tenure.shutdown(ms(1_000)).await;
+    assert_eq!(redis.command(&["GET", "n"]).text(), "theirs");
+}
+
 /// The release arrives when the lease is over and somebody else has the lock.
 #[tokio::test]
 async fn h44_a_late_release_does_not_hit_the_successor() {
@@ -61,6 +81,24 @@ async fn h44_a_late_release_does_not_hit_the_successor() {
     let successor = next.lock("n").acquire().await.unwrap();
     proxy.release_requests();
     assert_ne!(releasing.await.unwrap().unwrap(), Released::WasHeld);
+    check_holds(&server, &successor);
+    assert_eq!(successor.release().await.unwrap(), Released::WasHeld);
+}
+
+/// The same while the release is under way: whatever it asks, it must not ask in two steps.
+#[tokio::test]
+async fn h44_a_slow_release_does_not_hit_the_successor() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let slow = Tenure::connect(proxy.url()).await.unwrap();
+    let next = Tenure::connect(server.url()).await.unwrap();
+    let guard = slow.lock("n").fixed(ms(500)).acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { next.lock("n").acquire().await.unwrap() });
+    // A first step comes while the lease is there, a second one when it has ended.
+    proxy.delay_requests(ms(350));
+    let releasing = tokio::spawn(guard.release());
+    let successor = waiting.await.unwrap();
+    releasing.await.unwrap().unwrap();
     check_holds(&server, &successor);
     assert_eq!(successor.release().await.unwrap(), Released::WasHeld);
 }

@@ -1,0 +1,235 @@
+//! Bugs on purpose, to show that the tests catch them. They exist only with the feature
+//! `seeded-bugs`, which is for `make seeded` and never for users; without it `bug` is a constant.
+//!
+//! To add one: a line in the list, a hook where it breaks something (or a row in `IN_SCRIPTS`),
+//! and a row in docs/testing.md, which names what catches it.
+
+#[cfg(all(feature = "seeded-bugs", not(debug_assertions)))]
+compile_error!("`seeded-bugs` breaks locks on purpose, for tests: it has no place in a release");
+
+macro_rules! bugs {
+    ($($(#[doc = $what:literal])+ $bug:ident = $name:literal,)*) => {
+        /// What can be planted, one at a time.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(
+            not(any(test, feature = "seeded-bugs")),
+            expect(dead_code, reason = "bugs of scripts are named in `IN_SCRIPTS` only")
+        )]
+        pub(crate) enum Bug {
+            $($(#[doc = $what])+ $bug,)*
+        }
+
+        #[cfg(feature = "seeded-bugs")]
+        const ALL: &[(Bug, &str)] = &[$((Bug::$bug, $name)),*];
+    };
+}
+
+bugs! {
+    /// a release deletes whatever lease is there
+    ReleaseWithoutCompare = "release-without-compare",
+    /// a release compares and deletes in two round trips
+    ReleaseInTwoSteps = "release-in-two-steps",
+    /// the deadline counts from the reply
+    DeadlineFromReply = "deadline-from-reply",
+    /// belief lasts two ttls
+    BeliefOutlastsLease = "belief-outlasts-lease",
+    /// belief leaves no room for drift
+    BeliefWithoutDrift = "belief-without-drift",
+    /// a grant is taken up though it has ended before its reply came
+    EndedGrantTakenUp = "ended-grant-taken-up",
+    /// a renewal prolongs whatever lease is there
+    RenewWithoutCompare = "renew-without-compare",
+    /// a renewal creates the key again
+    RenewRecreates = "renew-recreates",
+    /// a renewal that is read after the deadline counts
+    LateRenewalCounts = "late-renewal-counts",
+    /// the watchdog goes on renewing what was released
+    RenewalAfterRelease = "renewal-after-release",
+    /// an attempt is repeated under a fresh id
+    NaiveRetry = "naive-retry",
+    /// an attempt does not carry its latest moment
+    LateAttemptLands = "late-attempt-lands",
+    /// an attempt is cancelled on another connection, and that is taken for good
+    CancelOnOtherConnection = "cancel-on-other-connection",
+    /// giving up leaves an attempt and a place in the queue behind
+    GivingUpLeavesAll = "giving-up-leaves-all",
+    /// a grant whose caller has gone is kept
+    UnwantedGrantKept = "unwanted-grant-kept",
+    /// a waiter subscribes after it has looked, and does not look again
+    NoLookAfterListening = "no-look-after-listening",
+    /// a waiter sleeps until it is told
+    NoTimer = "no-timer",
+    /// messages missed while the connection was gone are not made good
+    MissedMessages = "missed-messages",
+    /// a release tells the next in the queue nothing
+    ReleaseTellsNobody = "release-tells-nobody",
+    /// the last in the queue is offered the lock first
+    LastServedFirst = "last-served-first",
+    /// an offer lasts for ever
+    OfferUnbounded = "offer-unbounded",
+    /// a shutdown leaves its waiters waiting
+    WaitersNotClosed = "waiters-not-closed",
+    /// a grant does not increment the fence
+    FenceNotIncremented = "fence-not-incremented",
+    /// an offer that is taken up mints no fence
+    OfferWithoutFence = "offer-without-fence",
+    /// a lost fence counter begins at one again
+    FenceRestarts = "fence-restarts",
+    /// a nested acquire raises the fence
+    FenceBumpedOnReentry = "fence-bumped-on-reentry",
+    /// a nested acquire does not know that its owner holds the lock
+    ReentryForgotten = "reentry-forgotten",
+    /// a lost lease can be re-entered
+    ReentryIntoLost = "reentry-into-lost",
+    /// the release of an inner guard frees the lock
+    InnerReleaseFrees = "inner-release-frees",
+    /// a lease can be adopted twice
+    AdoptWithoutCompare = "adopt-without-compare",
+    /// a lock has no end
+    LockWithoutExpiry = "lock-without-expiry",
+    /// a ttl of nothing is sent to the server
+    TtlUnchecked = "ttl-unchecked",
+    /// a dropped guard is not released
+    DroppedGuardKept = "dropped-guard-kept",
+    /// dropping a guard waits for the server
+    DropBlocks = "drop-blocks",
+    /// nobody tells the holder that its deadline has passed
+    LossNotTold = "loss-not-told",
+    /// errors quote the password
+    PasswordInError = "password-in-error",
+}
+
+/// Bugs that are a change of a script: which file, what stands there, and what instead.
+#[cfg(any(test, feature = "seeded-bugs"))]
+pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
+    (
+        Bug::ReleaseWithoutCompare,
+        "release.lua",
+        "if found ~= ARGV[1] then",
+        "if not found then",
+    ),
+    (
+        Bug::RenewWithoutCompare,
+        "renew.lua",
+        "if found ~= ARGV[1] then",
+        "if not found then",
+    ),
+    (
+        Bug::RenewRecreates,
+        "renew.lua",
+        "if found ~= ARGV[1] then",
+        "if found and found ~= ARGV[1] then",
+    ),
+    (
+        Bug::RenewRecreates,
+        "renew.lua",
+        "redis.call('PEXPIRE', KEYS[1], ttl)",
+        "redis.call('SET', KEYS[1], ARGV[1], 'PX', ttl)",
+    ),
+    (
+        Bug::LateAttemptLands,
+        "acquire.lua",
+        "if now > latest then",
+        "if false then",
+    ),
+    (
+        Bug::OfferUnbounded,
+        "release.lua",
+        "waiter, 'PX', math.max(1, math.min(waiter_ttl, 2000)))",
+        "waiter)",
+    ),
+    (
+        Bug::ReleaseTellsNobody,
+        "release.lua",
+        "redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(queue, 13), waiter)",
+        "",
+    ),
+    (Bug::LastServedFirst, "release.lua", "ZPOPMIN", "ZPOPMAX"),
+    (
+        Bug::AdoptWithoutCompare,
+        "adopt.lua",
+        "if found ~= ARGV[1] and found ~= ARGV[2] then",
+        "if not found then",
+    ),
+    (
+        Bug::FenceNotIncremented,
+        "acquire.lua",
+        "redis.pcall('INCRBY', KEYS[2], fences)",
+        "redis.pcall('INCRBY', KEYS[2], 0)",
+    ),
+    (
+        Bug::OfferWithoutFence,
+        "acquire.lua",
+        "redis.pcall('INCRBY', KEYS[2], fences)",
+        "redis.pcall('INCRBY', KEYS[2], was_free and fences or 0)",
+    ),
+    (
+        Bug::FenceRestarts,
+        "acquire.lua",
+        "if last - fences < connected then",
+        "if false then",
+    ),
+    (
+        Bug::LockWithoutExpiry,
+        "acquire.lua",
+        "'NX', 'PX', ARGV[2])",
+        "'NX')",
+    ),
+];
+
+/// Whether this bug is planted.
+#[cfg(feature = "seeded-bugs")]
+pub(crate) fn bug(bug: Bug) -> bool {
+    planted::BUG.is_some_and(|planted| planted == bug)
+}
+
+/// Whether this bug is planted: never, in what users get.
+#[cfg(not(feature = "seeded-bugs"))]
+pub(crate) const fn bug(_: Bug) -> bool {
+    false
+}
+
+/// A script, with the planted bug if it is one of this script.
+#[cfg(feature = "seeded-bugs")]
+pub(crate) fn script(file: &str, mut code: String) -> String {
+    for &(of, in_file, good, bad) in IN_SCRIPTS {
+        if bug(of) && in_file == file {
+            if !code.contains(good) {
+                planted::abort(&format!("{of:?} does not find `{good}` in {file}"));
+            }
+            code = code.replace(good, bad);
+        }
+    }
+    code
+}
+
+/// A script, as it is.
+#[cfg(not(feature = "seeded-bugs"))]
+pub(crate) const fn script(_: &str, code: String) -> String {
+    code
+}
+
+#[cfg(feature = "seeded-bugs")]
+mod planted {
+    use std::io::Write;
+    use std::sync::LazyLock;
+
+    use super::{ALL, Bug};
+
+    /// Which one, by the environment.
+    pub(super) static BUG: LazyLock<Option<Bug>> = LazyLock::new(|| {
+        let name = std::env::var_os("TENURE_SEEDED_BUG")?;
+        let known = ALL.iter().find(|(_, known)| name == **known);
+        let Some((bug, _)) = known else {
+            abort(&format!("there is none of the name {}", name.display()));
+        };
+        Some(*bug)
+    });
+
+    /// Ends the whole process: a panic would fail a test, and that would count as caught. Written
+    /// to the stream itself, because the output of a test is kept back until it has failed.
+    pub(super) fn abort(why: &str) -> ! {
+        let _ = writeln!(std::io::stderr(), "seeded bug: {why}");
+        std::process::abort()
+    }
+}
