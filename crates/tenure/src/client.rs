@@ -216,6 +216,29 @@ impl Builder {
         self
     }
 
+    /// Lets a tokio runtime drive a connection of its own, for callers who run there: the fastest
+    /// way to take a free lock. Without it a thread of the client drives all connections, which
+    /// works from any executor.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// use tenure::Tenure;
+    /// use tokio::runtime::Handle;
+    ///
+    /// let tenure = Tenure::builder("memory://").runtime(Handle::current()).connect().await?;
+    /// # drop(tenure);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The runtime must have IO and timers, as `#[tokio::main]` and `enable_all` give it: otherwise
+    /// connecting fails, and tokio says so by a panic of its own in the background. Should it be
+    /// blocked or shut down later, callers elsewhere are not affected.
+    pub fn runtime(mut self, runtime: tokio::runtime::Handle) -> Self {
+        self.settings.runtime = Some(runtime);
+        self
+    }
+
     /// Whether a released lock may pass to the next waiter of this process without asking the
     /// store: on by default. Each holder has a fence of its own, greater than the one before.
     ///
@@ -305,7 +328,7 @@ async fn open(
                 ));
             }
             let limit = clock.now() + settings.unreachable_after;
-            let store = RedisStore::new(target, Arc::clone(stats));
+            let store = RedisStore::new(target, Arc::clone(stats), settings.runtime.clone());
             loop {
                 match store.reach(limit).await {
                     Ok(()) => return Ok(store),

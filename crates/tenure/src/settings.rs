@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 /// How long a lease lasts without renewal, unless a lock says otherwise.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a call waits for a server that cannot be reached.
@@ -12,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) unreachable_after: Duration,
     pub(crate) hand_off: HandOff,
+    /// The runtime whose callers drive a connection themselves.
+    pub(crate) runtime: Option<Handle>,
     /// What the user calls this client in listings.
     pub(crate) name: Option<String>,
 }
@@ -49,6 +53,7 @@ impl Default for Settings {
             ttl: TTL_DEFAULT,
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
             hand_off: HandOff::default(),
+            runtime: None,
             name: None,
         }
     }

@@ -1,6 +1,7 @@
 //! How many releases are still on their way, for those who want to wait for them.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -12,7 +13,11 @@ pub(crate) struct Pending {
 
 #[derive(Debug, Default)]
 struct Shared {
-    count: Mutex<usize>,
+    count: AtomicUsize,
+    /// How many wait for the count to be zero. Mostly nobody, and then nobody is woken: that would
+    /// be a system call for every lock.
+    waiting: AtomicUsize,
+    turn: Mutex<()>,
     none_left: Condvar,
     none_left_async: Notify,
 }
@@ -25,7 +30,7 @@ pub(crate) struct PendingOne {
 
 impl Pending {
     pub(crate) fn begin(&self) -> PendingOne {
-        *self.count() += 1;
+        self.shared.count.fetch_add(1, Ordering::SeqCst);
         PendingOne {
             pending: self.clone(),
         }
@@ -33,35 +38,51 @@ impl Pending {
 
     /// Blocks the thread until nothing is pending, at most for `limit`.
     pub(crate) fn wait_blocking(&self, limit: Duration) {
-        let none_left = &self.shared.none_left;
-        drop(none_left.wait_timeout_while(self.count(), limit, |count| *count > 0));
+        let shared = &self.shared;
+        let _waiting = Waiting::new(shared);
+        let turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_pending = |(): &mut ()| shared.count.load(Ordering::SeqCst) > 0;
+        drop(shared.none_left.wait_timeout_while(turn, limit, is_pending));
     }
 
     pub(crate) async fn wait(&self) {
+        let shared = &self.shared;
+        let _waiting = Waiting::new(shared);
         loop {
-            let changed = self.shared.none_left_async.notified();
-            if *self.count() == 0 {
+            let changed = shared.none_left_async.notified();
+            if shared.count.load(Ordering::SeqCst) == 0 {
                 return;
             }
             changed.await;
         }
     }
-
-    fn count(&self) -> MutexGuard<'_, usize> {
-        self.shared
-            .count
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for PendingOne {
     fn drop(&mut self) {
-        let mut count = self.pending.count();
-        *count -= 1;
-        if *count == 0 {
-            self.pending.shared.none_left.notify_all();
-            self.pending.shared.none_left_async.notify_waiters();
+        let shared = &self.pending.shared;
+        let last = shared.count.fetch_sub(1, Ordering::SeqCst) == 1;
+        // Whoever begins to wait looks at the count after this, or is seen here.
+        if last && shared.waiting.load(Ordering::SeqCst) > 0 {
+            drop(shared.turn.lock());
+            shared.none_left.notify_all();
+            shared.none_left_async.notify_waiters();
         }
+    }
+}
+
+/// Somebody who waits, until it is dropped.
+struct Waiting<'a>(&'a Shared);
+
+impl<'a> Waiting<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.waiting.fetch_add(1, Ordering::SeqCst);
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -133,7 +133,7 @@ impl Both {
         let Target::Redis(target) = Target::parse(&server.url()).unwrap() else {
             panic!("not a server")
         };
-        let store = RedisStore::new(target, Arc::new(Stats::default()));
+        let store = RedisStore::new(target, Arc::new(Stats::default()), None);
         store.start(ClientId::fresh(), events);
         let names = vec![
             LockName::new("plain").unwrap(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, RedisError};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -17,13 +18,16 @@ use super::script::{self, Script};
 use super::server::{Server, ServerInfo};
 use super::silence;
 use super::silence::Silence;
+use super::socket::Socket;
+use super::transaction::Known;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::{Clock, Moment};
 use crate::store::{Failure, Landing, SILENCE_LIMIT};
+use crate::url::Address;
 
 /// How long connecting may take, greetings included.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// How long after a failed attempt the next one waits.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// Enough for a thousand concurrent callers to share one write.
@@ -44,6 +48,8 @@ struct Shared {
     greeting: Option<fn() -> Cmd>,
     /// Whether the greeting was accepted on the present connection.
     greeted: AtomicBool,
+    /// The engine, if connections are made and driven elsewhere.
+    engine: Option<Handle>,
 }
 
 enum State {
@@ -61,6 +67,7 @@ pub(crate) struct Connection {
     /// Cancelled when nothing more is expected of this connection.
     given_up: CancellationToken,
     silence: Silence,
+    known: Known,
     /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
     owes_since: AtomicU64,
     /// The server's clock less ours, in microseconds.
@@ -71,7 +78,12 @@ pub(crate) struct Connection {
 
 impl Link {
     pub(crate) fn new(server: Arc<Server>) -> Self {
-        Self::build(server, None, None)
+        Self::build(server, None, None, None)
+    }
+
+    /// A link whose connections are driven by whatever runtime they are asked for on.
+    pub(crate) fn driven_elsewhere(server: Arc<Server>, engine: Handle) -> Self {
+        Self::build(server, None, None, Some(engine))
     }
 
     /// A link whose server may also speak unasked.
@@ -80,13 +92,14 @@ impl Link {
         pushes: mpsc::UnboundedSender<PushInfo>,
         greeting: fn() -> Cmd,
     ) -> Self {
-        Self::build(server, Some(pushes), Some(greeting))
+        Self::build(server, Some(pushes), Some(greeting), None)
     }
 
     fn build(
         server: Arc<Server>,
         pushes: Option<mpsc::UnboundedSender<PushInfo>>,
         greeting: Option<fn() -> Cmd>,
+        engine: Option<Handle>,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -95,6 +108,7 @@ impl Link {
                 pushes,
                 greeting,
                 greeted: AtomicBool::new(false),
+                engine,
             }),
         }
     }
@@ -139,7 +153,7 @@ impl Link {
         }
     }
 
-    fn now(&self) -> Moment {
+    pub(super) fn now(&self) -> Moment {
         self.shared.server.clock.now()
     }
 
@@ -155,7 +169,8 @@ impl Link {
         }
     }
 
-    fn begin_connecting(&self) {
+    /// Makes a connection if there is none, in the background.
+    pub(super) fn begin_connecting(&self) {
         let begun = self.shared.state.send_if_modified(|state| {
             let idle = match state {
                 State::Connecting => false,
@@ -182,7 +197,7 @@ impl Shared {
         let state = match attempt.await {
             Ok(Ok(connection)) => {
                 let connection = Arc::new(connection);
-                silence::listen_for(&connection);
+                silence::listen_for(&connection, self.engine.as_ref());
                 State::Live(connection)
             }
             Ok(Err(failure)) => self.failed(failure),
@@ -200,30 +215,12 @@ impl Shared {
     }
 
     async fn try_connect(&self) -> Result<Connection, Failure> {
-        let mut config = AsyncConnectionConfig::new()
-            // Deadlines are ours: the driver's would hide whether a command was carried out.
-            .set_response_timeout(None)
-            .set_connection_timeout(None)
-            .set_pipeline_buffer_size(PIPELINE_BUFFER);
+        let mut config = config();
         if let Some(pushes) = &self.pushes {
             config = config.set_push_sender(pushes.clone());
         }
-        let inner = self
-            .server
-            .client()?
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(|error| refusal::failure(&self.server.target, &error, None))?;
-        let connection = Connection {
-            id: self.server.next_connection_id(),
-            inner,
-            server: Arc::clone(&self.server),
-            given_up: CancellationToken::new(),
-            silence: Silence::default(),
-            owes_since: AtomicU64::new(0),
-            clock_offset_us: AtomicI64::new(0),
-            made_us: AtomicU64::new(0),
-        };
+        let inner = open(&self.server, config).await?;
+        let connection = Connection::new(&self.server, inner);
         connection.introduce().await?;
         if let Some(greeting) = self.greeting {
             let accepted = connection
@@ -238,7 +235,50 @@ impl Shared {
     }
 }
 
+/// A connection that the present runtime drives.
+async fn open(
+    server: &Server,
+    config: AsyncConnectionConfig,
+) -> Result<MultiplexedConnection, Failure> {
+    let refused = |error: RedisError| refusal::failure(&server.target, &error, None);
+    if let Address::Tls { .. } = server.target.address {
+        let client = server.client()?;
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        return connecting.await.map_err(refused);
+    }
+    let socket = Socket::open(&server.target.address).await;
+    let socket = socket.map_err(|error| refused(error.into()))?;
+    let greeting = server.greeting();
+    let connecting = MultiplexedConnection::new_with_config(&greeting, socket, config);
+    let (connection, driver) = connecting.await.map_err(refused)?;
+    // It ends when the last handle of the connection is gone.
+    tokio::spawn(driver);
+    Ok(connection)
+}
+
+/// Deadlines are ours: the driver's would hide whether a command was carried out.
+fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_connection_timeout(None)
+        .set_pipeline_buffer_size(PIPELINE_BUFFER)
+}
+
 impl Connection {
+    fn new(server: &Arc<Server>, inner: MultiplexedConnection) -> Self {
+        Self {
+            id: server.next_connection_id(),
+            inner,
+            server: Arc::clone(server),
+            given_up: CancellationToken::new(),
+            silence: Silence::default(),
+            known: Known::default(),
+            owes_since: AtomicU64::new(0),
+            clock_offset_us: AtomicI64::new(0),
+            made_us: AtomicU64::new(0),
+        }
+    }
+
     /// Learns the server's version, clock and settings, and loads the scripts. What the user may
     /// not ask stays unknown.
     async fn introduce(&self) -> Result<(), Failure> {
@@ -264,11 +304,16 @@ impl Connection {
         }
         let info = ServerInfo::parse(Value::of(info).as_str().unwrap_or_default());
         self.server.admit(&info)?;
-        let server_us = replies.next().map(Value::of).as_ref().and_then(micros);
+        let time = replies.next().map(Value::of);
+        self.note_clock(asked_at, time.as_ref().and_then(micros));
+        Ok(())
+    }
+
+    /// Takes note of what the server's clock shows as the connection begins.
+    fn note_clock(&self, asked_at: Moment, server_us: Option<u64>) {
         let server_us = server_us.unwrap_or_else(|| Clock::Boot.wall_micros());
         self.made_us.store(server_us, Ordering::Relaxed);
         self.set_clock(asked_at, server_us);
-        Ok(())
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -282,6 +327,11 @@ impl Connection {
 
     pub(super) fn silence(&self) -> &Silence {
         &self.silence
+    }
+
+    /// What is known of locks that can be taken without a script.
+    pub(super) fn known(&self) -> &Known {
+        &self.known
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -371,22 +421,48 @@ impl Connection {
 
     async fn run_here(&self, command: &Cmd, latest_us: u64) -> Result<Value, Failure> {
         let mut inner = self.inner.clone();
+        let asking = inner.req_packed_command(command);
+        let value = self.answer_here(asking, self.landing(latest_us)).await?;
+        self.checked(value)
+    }
+
+    /// Runs a transaction as [`script_here`](Connection::script_here) runs a script.
+    pub(super) async fn run_all_here(
+        &self,
+        transaction: &Pipeline,
+        landing: Landing,
+    ) -> Result<Vec<Value>, Failure> {
+        let mut inner = self.inner.clone();
+        // The last answer is that of the whole.
+        let asking = inner.req_packed_commands(transaction, transaction.len() + 1, 1);
+        let mut values = self.answer_here(asking, landing).await?;
+        match values.pop() {
+            Some(::redis::Value::Array(values)) => Ok(values.into_iter().map(Value::of).collect()),
+            Some(value) => self.checked(value).map(|value| vec![value]),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Waits for an answer without a timer.
+    async fn answer_here<T>(
+        &self,
+        answer: impl Future<Output = Result<T, RedisError>>,
+        landing: Landing,
+    ) -> Result<T, Failure> {
         let owed = self.silence.owe(&self.server.clock);
         let answer = tokio::select! {
             biased;
-            answer = inner.req_packed_command(command) => answer,
+            answer = answer => answer,
             () = self.given_up.cancelled() => {
-                let landing = self.landing(latest_us);
                 return Err(refusal::silence(&self.server.target, Some(landing)));
             }
         };
         match answer {
             Ok(value) => {
                 owed.answered();
-                self.checked(value)
+                Ok(value)
             }
             Err(error) => {
-                let landing = self.landing(latest_us);
                 let failure = refusal::failure(&self.server.target, &error, Some(landing));
                 if failure.landing.is_some() {
                     self.give_up();

@@ -7,15 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::redis::Pipeline;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 pub use self::client::{Client, Command, Dedicated};
 pub use self::script::Script;
 pub use self::value::Value;
 
+use self::lane::Lane;
 use self::link::{Connection, Link};
 use self::listener::Listener;
 use self::server::Server;
+use self::transaction::Transaction;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::Moment;
@@ -29,6 +32,7 @@ use crate::store::{
 use crate::url::RedisTarget;
 
 mod client;
+mod lane;
 mod link;
 mod listener;
 mod refusal;
@@ -36,6 +40,8 @@ mod reply;
 mod script;
 mod server;
 mod silence;
+mod socket;
+mod transaction;
 mod value;
 
 /// The index of client records.
@@ -46,16 +52,23 @@ const LATE_MAX: usize = 3;
 pub(crate) struct RedisStore {
     server: Arc<Server>,
     commands: Link,
+    lane: Option<Lane>,
     listener: Arc<Listener>,
     stats: Arc<Stats>,
     told_of_tracking: AtomicBool,
 }
 
 impl RedisStore {
-    pub(crate) fn new(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
+    /// Must be called on the engine. With a runtime, callers who run there are served by it.
+    pub(crate) fn new(
+        target: RedisTarget,
+        stats: Arc<Stats>,
+        runtime: Option<Handle>,
+    ) -> Arc<Self> {
         let server = Server::new(target, Arc::clone(&stats));
         Arc::new(Self {
             commands: Link::new(Arc::clone(&server)),
+            lane: runtime.map(|runtime| Lane::new(Arc::clone(&server), runtime)),
             listener: Listener::new(Arc::clone(&server)),
             server,
             stats,
@@ -65,7 +78,17 @@ impl RedisStore {
 
     /// Connects, so that a wrong address or password is found at once.
     pub(crate) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
-        self.commands.connection(limit).await.map(|_| ())
+        self.commands.connection(limit).await?;
+        match &self.lane {
+            Some(lane) => lane.reach().await,
+            None => Ok(()),
+        }
+    }
+
+    /// A connection for a question that the caller's own task asks.
+    fn connection_here(&self) -> Option<Arc<Connection>> {
+        let lane = self.lane.as_ref().and_then(Lane::here);
+        lane.or_else(|| self.commands.live())
     }
 
     /// No command waits longer than a silent connection is believed in.
@@ -101,11 +124,14 @@ impl RedisStore {
         } else {
             sent_at
         };
-        reply::attempt(&attempt.held.name, sent_at, &reply)?.map_err(|server_us| {
+        let name = &attempt.held.name;
+        let attempted = reply::attempt(name, sent_at, &reply)?.map_err(|server_us| {
             // The engine asks again.
             connection.set_clock(sent_at, server_us);
             refusal::silence(&self.server.target, None)
-        })
+        })?;
+        connection.known().note(name, &attempted);
+        Ok(attempted)
     }
 
     async fn try_release_here(
@@ -329,6 +355,13 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Option<Duration>, Failure> {
         let limit = self.command_limit(limit);
+        let lane = self.lane.as_ref().zip(landing.connection);
+        if let Some(connection) = lane.and_then(|(lane, id)| lane.with_id(id)) {
+            // Behind the attempt, on the same connection. If its runtime does not drive it any
+            // more, the next time it is broken.
+            self.try_release(&connection, lease, None, limit).await?;
+            return Ok(None);
+        }
         let connection = self.commands.connection(limit).await?;
         if landing.connection == Some(connection.id) || bug(Bug::CancelOnOtherConnection) {
             self.try_release(&connection, lease, None, limit).await?;
@@ -443,7 +476,13 @@ impl Store for RedisStore {
     }
 
     fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
-        let connection = self.commands.live()?;
+        let connection = self.connection_here()?;
+        if connection.known().suits(attempt) {
+            let transaction = Transaction::new(&connection, attempt);
+            let landing = transaction.landing;
+            let asking = async move { transaction.run(&connection, attempt).await };
+            return Some((Some(landing), Box::pin(asking)));
+        }
         let latest_us = connection.server_us(self.server.clock.now() + SILENCE_LIMIT);
         let landing = connection.landing(latest_us);
         let asking = self.try_acquire_here(connection, attempt, latest_us);
@@ -504,7 +543,7 @@ impl Store for RedisStore {
         lease: &'a Held,
         leaving: Option<&'a LeaseId>,
     ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
-        let connection = self.commands.live()?;
+        let connection = self.connection_here()?;
         Some(Box::pin(self.try_release_here(connection, lease, leaving)))
     }
 

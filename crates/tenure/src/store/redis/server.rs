@@ -103,7 +103,7 @@ impl Server {
         }
     }
 
-    fn greeting(&self) -> RedisConnectionInfo {
+    pub(super) fn greeting(&self) -> RedisConnectionInfo {
         let mut greeting = RedisConnectionInfo::default()
             .set_db(self.target.database.into())
             .set_protocol(ProtocolVersion::RESP3);

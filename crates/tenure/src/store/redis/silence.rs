@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::link::Connection;
@@ -80,10 +81,15 @@ impl Drop for Silence {
     }
 }
 
-/// Gives the connection up when it stays silent. Must be called on the engine.
-pub(super) fn listen_for(connection: &Arc<Connection>) {
+/// Gives the connection up when it stays silent. The engine must be given by whoever does not run
+/// on it.
+pub(super) fn listen_for(connection: &Arc<Connection>, engine: Option<&Handle>) {
     let asked = Arc::clone(&connection.silence().asked);
-    tokio::spawn(listen(Arc::downgrade(connection), asked));
+    let listening = listen(Arc::downgrade(connection), asked);
+    match engine {
+        Some(engine) => drop(engine.spawn(listening)),
+        None => drop(tokio::spawn(listening)),
+    }
 }
 
 async fn listen(connection: Weak<Connection>, asked: Arc<Notify>) {

@@ -1,0 +1,181 @@
+//! Taking a free lock without a script.
+//!
+//! Running a script costs the server more than all that a grant needs. So where a lock is taken
+//! again and again, it is taken by a transaction of plain commands: set the lock unless somebody
+//! holds it, count the fence, tell the time. It grants just what acquire.lua grants, or nothing; when
+//! anything is out of the ordinary, acquire.lua is asked next, and finds its own lease.
+//!
+//! Two things a script would check are checked here afterwards. The lease has an absolute end, so
+//! that an attempt which lands late ends when it should have; whether that is a whole ttl is told by
+//! the server's clock in the same transaction. And the fence must not be below the clock of this
+//! connection, or its counter is new, or an old copy.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::redis::Pipeline;
+
+use super::link::{self, Connection};
+use super::value::Value;
+use crate::error::{Error, ErrorKind};
+use crate::lease::{Fence, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Attempt, Attempted, Busy, Failure, Landing};
+
+/// Longer leases are left to the script: should the answer be lost, the attempt must be watched for
+/// as long as it could last.
+const TTL_LONGEST: Duration = Duration::from_secs(60);
+/// How far the server's clock may be from where it is expected, in microseconds.
+const AHEAD_MAX_US: u64 = 1_000;
+const BEHIND_MAX_US: u64 = 500_000;
+/// The last fence that Lua and JSON can tell from its neighbours.
+const FENCE_MAX: u64 = (1 << 53) - 2;
+/// How many names are remembered for each connection.
+const KNOWN_MAX: usize = 10_000;
+
+/// What one connection has found out about the locks that may be taken so.
+#[derive(Default)]
+pub(super) struct Known {
+    /// Locks that were free the last time, and whose fence counters are as new as the connection.
+    names: Mutex<HashSet<LockName>>,
+    /// The server does not allow it.
+    refused: AtomicBool,
+}
+
+impl Known {
+    pub(super) fn suits(&self, attempt: &Attempt) -> bool {
+        let plain = attempt.fences == 1 && !attempt.queue && !attempt.held.has_meta;
+        plain
+            && attempt.held.ttl <= TTL_LONGEST
+            && !self.refused.load(Ordering::Relaxed)
+            && self.names().contains(&attempt.held.name)
+    }
+
+    /// Takes note of what a lock was found to be.
+    pub(super) fn note(&self, name: &LockName, attempted: &Attempted) {
+        let mut names = self.names();
+        match attempted {
+            Attempted::Granted { .. } => {
+                if names.len() >= KNOWN_MAX {
+                    names.clear();
+                }
+                names.insert(name.clone());
+            }
+            // A lock that is busy is asked for by the script, which then writes nothing.
+            Attempted::Busy(_) => {
+                names.remove(name);
+            }
+        }
+    }
+
+    fn forget(&self, name: &LockName) {
+        self.names().remove(name);
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashSet<LockName>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An attempt, ready to be sent.
+pub(super) struct Transaction {
+    commands: Pipeline,
+    sent_at: Moment,
+    /// Until when it may land: a lease that is granted has ended then.
+    pub(super) landing: Landing,
+}
+
+impl Transaction {
+    pub(super) fn new(connection: &Connection, attempt: &Attempt) -> Self {
+        let held = &attempt.held;
+        let sent_at = connection.clock().now();
+        // One more, so that rounding never shortens the lease.
+        let end_ms = connection.server_us(sent_at + held.ttl) / 1_000 + 1;
+        let mut commands = Pipeline::with_capacity(3);
+        commands.atomic();
+        let set = commands.cmd("SET").arg(held.name.as_str());
+        set.arg(held.id.as_str()).arg("NX").arg("GET");
+        set.arg("PXAT").arg(end_ms);
+        commands.cmd("INCR").arg(held.name.neighbour("fence"));
+        commands.cmd("TIME");
+        Self {
+            commands,
+            sent_at,
+            landing: connection.landing(end_ms * 1_000),
+        }
+    }
+
+    pub(super) async fn run(
+        self,
+        connection: &Connection,
+        attempt: &Attempt,
+    ) -> Result<Attempted, Failure> {
+        let answer = connection.run_all_here(&self.commands, self.landing).await;
+        let known = connection.known();
+        let attempted = match answer {
+            Ok(replies) => self.read(connection, attempt, &replies),
+            Err(failure) => Err(failure),
+        };
+        match &attempted {
+            Ok(attempted) => known.note(&attempt.held.name, attempted),
+            Err(failure) => {
+                known.forget(&attempt.held.name);
+                if failure.error.kind() == ErrorKind::Denied {
+                    known.refused.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        // Whatever went wrong, acquire.lua finds out more.
+        attempted.map_err(|failure| Failure {
+            transient: true,
+            landing: Some(self.landing),
+            ..failure
+        })
+    }
+
+    fn read(
+        &self,
+        connection: &Connection,
+        attempt: &Attempt,
+        replies: &[Value],
+    ) -> Result<Attempted, Failure> {
+        let strange = |what: &str| {
+            Failure::not_sent(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "cannot rely on the answer for lock `{}`: {what}",
+                    attempt.held.name
+                ),
+            ))
+        };
+        let [holder, fence, time] = replies else {
+            return Err(strange("it is not complete"));
+        };
+        match holder {
+            Value::Nil => {}
+            Value::Bytes(_) => {
+                let holder = LeaseId::new(holder.lossy().unwrap_or_default());
+                let remaining = None;
+                return Ok(Attempted::Busy(Busy { holder, remaining }));
+            }
+            _ => return Err(strange("the key may not be a lock")),
+        }
+        let server_us = link::micros(time).ok_or_else(|| strange("it tells no time"))?;
+        let expected_us = connection.server_us(connection.clock().now());
+        connection.set_clock(self.sent_at, server_us);
+        if server_us > expected_us + AHEAD_MAX_US || server_us + BEHIND_MAX_US < expected_us {
+            return Err(strange("the server's clock was set"));
+        }
+        let fence = fence.as_int().and_then(|fence| u64::try_from(fence).ok());
+        let usable = connection.made_us() + 1..=FENCE_MAX;
+        let fence = fence.filter(|fence| usable.contains(fence));
+        let fence = fence.ok_or_else(|| strange("its fence counter was lost or is used up"))?;
+        Ok(Attempted::Granted {
+            fence: Fence::new(fence),
+            sent_at: self.sent_at,
+        })
+    }
+}
