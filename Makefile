@@ -2,6 +2,8 @@
 
 SECONDS ?= 600
 SEED ?=
+ROUNDS ?=
+ONLY ?=
 
 .DEFAULT_GOAL := help
 
@@ -34,6 +36,10 @@ faults: redis-server ## Break servers, connections and clients at random: make f
 .PHONY: long
 long: redis-server ## The hazard tests with their long counts (ten times those of CI)
 	TENURE_LONG=1 cargo test --release -p tenure --test it hazards
+
+.PHONY: bench
+bench: redis-server ## Measure beside the floor and the peers, 5 minutes: make bench ROUNDS=7 ONLY=pairs,wake
+	cargo run --quiet --locked --release --manifest-path bench/Cargo.toml -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: deny
 deny: ## Licences and sources of dependencies (needs cargo-deny)

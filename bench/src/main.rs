@@ -4,13 +4,20 @@
 //! `docs/benchmarks.md` says how to read the table.
 #![allow(missing_docs, reason = "a program: nobody links to its items")]
 
+mod child;
+mod clock;
 mod contender;
+mod contest;
 mod floor;
+mod machine;
 mod measures;
 mod options;
 mod ours;
 mod peers;
+mod pipe;
+mod progress;
 mod rounds;
+mod scripts;
 mod setting;
 mod stats;
 mod table;
@@ -19,11 +26,18 @@ use std::process::ExitCode;
 
 use tenure_testkit::RedisServer;
 
+use machine::Machine;
 use options::Options;
 use setting::Setting;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, task, rest @ ..] = arguments.as_slice()
+        && first == child::CHILD
+    {
+        measures::run_child(task, rest);
+        return ExitCode::SUCCESS;
+    }
     match Options::parse(&arguments) {
         Ok(options) => {
             run(&options);
@@ -41,10 +55,16 @@ fn run(options: &Options) {
         server: RedisServer::start(),
         rounds: options.rounds,
     };
+    let machine = Machine::watch(&setting.server);
     let selected = measures::ALL.iter();
     let selected = selected.filter(|measure| options.selects(measure.name));
     let rows: Vec<_> = selected
         .flat_map(|measure| (measure.run)(&setting))
         .collect();
-    print!("{}", table::render(&rows));
+    let rounds = options.rounds;
+    let about = machine.describe(&setting.server);
+    print!(
+        "{}\n{about} Medians of {rounds} rounds.\n",
+        table::render(&rows)
+    );
 }

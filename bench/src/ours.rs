@@ -15,6 +15,24 @@ pub enum HandOff {
     Off,
 }
 
+impl HandOff {
+    /// For the command line of a child.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+
+    pub fn of(word: &str) -> Self {
+        match word {
+            "on" => Self::On,
+            "off" => Self::Off,
+            _ => panic!("hand-off is `on` or `off`, not `{word}`"),
+        }
+    }
+}
+
 impl Ours {
     pub async fn connect(url: &str, hand_off: HandOff) -> Self {
         let builder = Tenure::builder(url).ttl(TTL);

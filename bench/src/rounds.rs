@@ -1,6 +1,7 @@
 //! Rounds: everybody runs once per round, one after the other, so that whatever else the machine
 //! does meanwhile hits all of them.
 
+use crate::progress;
 use crate::stats::Samples;
 
 /// Somebody who takes part in the rounds of a measure.
@@ -33,13 +34,25 @@ impl<T> Results<T> {
 }
 
 /// Runs A B C, A B C, and so on, and tells how far it is.
-pub fn interleave<T>(title: &str, rounds: usize, mut entries: Vec<Entry<'_, T>>) -> Results<T> {
+pub fn interleave<T>(title: &str, rounds: usize, entries: Vec<Entry<'_, T>>) -> Results<T> {
+    interleave_often(title, rounds, 1, entries)
+}
+
+/// The same for what is over at once: `times` times in every round, which gives as many results.
+pub fn interleave_often<T>(
+    title: &str,
+    rounds: usize,
+    times: usize,
+    mut entries: Vec<Entry<'_, T>>,
+) -> Results<T> {
     let by_label = entries.iter().map(|entry| (entry.label, Vec::new()));
     let mut by_label: Vec<(&'static str, Vec<T>)> = by_label.collect();
     for round in 1..=rounds {
-        for (entry, (label, results)) in entries.iter_mut().zip(&mut by_label) {
-            eprintln!("{title}: round {round} of {rounds}, {label}");
-            results.push((entry.run)());
+        progress::tell(&format!("{title}: round {round} of {rounds}"));
+        for _ in 0..times {
+            for (entry, (_, results)) in entries.iter_mut().zip(&mut by_label) {
+                results.push((entry.run)());
+            }
         }
     }
     Results { by_label }

@@ -20,6 +20,12 @@ impl Samples {
         )
     }
 
+    /// The least of every `size` figures that follow each other.
+    pub fn least_of(&self, size: usize) -> Self {
+        let least = |figures: &[f64]| figures.iter().copied().fold(f64::INFINITY, f64::min);
+        Self::new(self.0.chunks(size).map(least))
+    }
+
     /// The middle one, or the mean of the two middle ones.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
@@ -56,6 +62,12 @@ mod tests {
         check_median(&[3.0], 3.0);
         check_median(&[9.0, 1.0, 2.0], 2.0);
         check_median(&[4.0, 1.0, 3.0, 100.0], 3.5);
+    }
+
+    #[test]
+    fn the_least_is_taken_group_by_group() {
+        let least = Samples::new([3.0, 1.0, 5.0, 4.0]).least_of(2);
+        assert!((least.min() - 1.0).abs() < 1e-9 && (least.max() - 4.0).abs() < 1e-9);
     }
 
     #[test]

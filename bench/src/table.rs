@@ -52,11 +52,16 @@ impl Row {
     pub fn figure(measure: &str, ours: (&Samples, Unit), target: Target) -> Self {
         let (samples, unit) = ours;
         let (low, high) = (unit.show(samples.min()), unit.show(samples.max()));
+        let spread = format!("{low}–{high}");
         Self {
             measure: measure.to_owned(),
             ours: unit.show(samples.median()),
             reference: "–".to_owned(),
-            ratio: format!("{low}–{high}"),
+            ratio: if low == high {
+                "–".to_owned()
+            } else {
+                spread
+            },
             target: target.show_in(unit),
             met: target.met(samples.median()),
         }
