@@ -1,13 +1,13 @@
 //! The scripts that the library ships, read from its sources: what is measured is what runs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Where the scripts of a layout are, under `crates/tenure/src/store/redis`.
-pub const NATIVE: &[&str] = &["scripts/native", "scripts"];
-pub const REDISSON: &[&str] = &["scripts/redisson"];
-/// Where the parts that several scripts share may be.
-const PARTS: &[&str] = &["scripts/shared", "scripts/native", "scripts"];
+/// Where all scripts are, from this crate's directory.
+const ROOT: &str = "../crates/tenure/src/store/redis/scripts";
+/// Where those of a layout are, from there. The first place that has a script wins.
+pub const NATIVE: &[&str] = &["native", ""];
+pub const REDISSON: &[&str] = &["redisson"];
 
 /// A script of the library with its shared parts put in, if there is one.
 pub fn read(dirs: &[&str], file: &str) -> Option<String> {
@@ -15,7 +15,7 @@ pub fn read(dirs: &[&str], file: &str) -> Option<String> {
     let mut whole = String::with_capacity(code.len());
     for line in code.lines() {
         match line.trim().strip_prefix("--@include ") {
-            Some(part) => whole += &included(dirs, part),
+            Some(part) => whole += &included(part),
             None => whole += line,
         }
         whole.push('\n');
@@ -23,19 +23,15 @@ pub fn read(dirs: &[&str], file: &str) -> Option<String> {
     Some(whole)
 }
 
-fn included(dirs: &[&str], part: &str) -> String {
-    let found = find(dirs, part).or_else(|| find(PARTS, part));
-    found.unwrap_or_else(|| panic!("a script includes `{part}`, which is not there"))
+fn included(part: &str) -> String {
+    find(&[""], part).unwrap_or_else(|| panic!("a script includes `{part}`, which is not there"))
 }
 
 fn find(dirs: &[&str], file: &str) -> Option<String> {
-    let candidates = dirs.iter().map(|dir| root().join(dir).join(file));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(ROOT);
+    let candidates = dirs.iter().map(|dir| root.join(dir).join(file));
     let mut texts = candidates.filter_map(|path| fs::read_to_string(path).ok());
     texts.next()
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/tenure/src/store/redis")
 }
 
 #[cfg(test)]

@@ -26,6 +26,12 @@ impl Samples {
         Self::new(self.0.chunks(size).map(least))
     }
 
+    /// The mean of every `size` figures that follow each other.
+    pub fn mean_of(&self, size: usize) -> Self {
+        let mean = |figures: &[f64]| figures.iter().sum::<f64>() / figures.len() as f64;
+        Self::new(self.0.chunks(size).map(mean))
+    }
+
     /// The middle one, or the mean of the two middle ones.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
@@ -68,6 +74,12 @@ mod tests {
     fn the_least_is_taken_group_by_group() {
         let least = Samples::new([3.0, 1.0, 5.0, 4.0]).least_of(2);
         assert!((least.min() - 1.0).abs() < 1e-9 && (least.max() - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_mean_is_taken_group_by_group() {
+        let mean = Samples::new([3.0, 1.0, 5.0, 4.0]).mean_of(2);
+        assert!((mean.min() - 2.0).abs() < 1e-9 && (mean.max() - 4.5).abs() < 1e-9);
     }
 
     #[test]

@@ -44,8 +44,11 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
     progress::tell(&format!("leases: {LEASES} leases, about {seconds} s"));
     let (held, least_left) = hold(&setting.server);
     progress::tell(&format!("leases: {WAITERS} waiters"));
+    // The holder's process is gone, but its leases are not: they would end during what follows.
+    setting.server.client().command(&["FLUSHALL"]);
     let on_one = waiter_bytes(setting, "one");
     let on_many = waiter_bytes(setting, "many");
+    setting.server.client().command(&["FLUSHALL"]);
     let row = |what: &str, value: f64, unit, target| {
         Row::figure(what, (&Samples::new([value]), unit), target)
     };
@@ -164,11 +167,11 @@ pub fn child(arguments: &[String]) {
 fn take(
     runtime: &Runtime,
     ours: &Ours,
-    prefix: &'static str,
+    prefix: &str,
     count: usize,
 ) -> Vec<<Ours as Contender>::Held> {
     let takers = (0..TAKERS).map(|taker| {
-        let ours = ours.clone();
+        let (ours, prefix) = (ours.clone(), prefix.to_owned());
         runtime.spawn(async move {
             let mut guards = Vec::with_capacity(count / TAKERS + 1);
             for number in (taker..count).step_by(TAKERS) {
@@ -204,13 +207,14 @@ pub fn waiting_child(arguments: &[String]) {
     let holder = runtime.block_on(Ours::connect(url, HandOff::On));
     let waiting = runtime.block_on(Ours::connect(url, HandOff::On));
     let count = if names == "one" { 1 } else { WAITERS };
-    let _guards = take(&runtime, &holder, "waited", count);
+    let prefix = format!("waited:{names}");
+    let _guards = take(&runtime, &holder, &prefix, count);
     drop(take(&runtime, &waiting, "warm", 1_000));
     std::thread::sleep(SETTLE);
     child::ready();
     let before = own_rss();
     for number in 0..WAITERS {
-        let (waiting, name) = (waiting.clone(), format!("waited:{}", number % count));
+        let (waiting, name) = (waiting.clone(), format!("{prefix}:{}", number % count));
         runtime.spawn(async move { waiting.acquire(&name).await });
     }
     // Until the last one has been refused, subscribed and queued.

@@ -9,12 +9,14 @@ use crate::floor::Floor;
 use crate::ours::{HandOff, Ours};
 use crate::peers::rlock::Rlock;
 use crate::peers::rslock::Rslock;
-use crate::rounds::{Entry, Results, interleave};
+use crate::rounds::{Entry, Results, interleave_often};
 use crate::setting::{Setting, one_thread, two_workers};
 use crate::table::{Row, Target, Unit};
 
-/// How long everybody runs per round.
-const LENGTH: Duration = Duration::from_millis(500);
+/// How long everybody runs at a time, and how often per round: what disturbs one slice rarely
+/// disturbs all of them.
+const SLICE: Duration = Duration::from_millis(100);
+const SLICES: usize = 5;
 /// How long everybody runs before the first round: connections, scripts, caches.
 const WARM_UP: Duration = Duration::from_millis(100);
 /// "Many tasks": as many as a busy service has requests under way.
@@ -35,8 +37,9 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
         (1, aims(Target::AtLeast(0.85), Target::None)),
         (MANY, aims(Target::AtLeast(0.8), Target::AtLeast(1.0))),
     ] {
-        let title = format!("pairs, {tasks} tasks");
-        let results = interleave(&title, setting.rounds, entries(&two, &one, tasks));
+        let title = format!("pairs, number of tasks {tasks}");
+        let entries = entries(&two, &one, tasks);
+        let results = interleave_often(&title, setting.rounds, SLICES, entries);
         rows.extend(show(tasks, &results, &aims));
     }
     rows
@@ -47,7 +50,7 @@ fn aims(floor: Target, rslock: Target) -> Aims {
 }
 
 fn show(tasks: usize, results: &Results<f64>, aims: &Aims) -> Vec<Row> {
-    let named = |label: &str| results.samples(label, |rate| *rate);
+    let named = |label: &str| results.samples(label, |rate| *rate).mean_of(SLICES);
     let (ours, alone) = (named("ours"), named("ours, one thread"));
     let what = if tasks == 1 {
         "pairs/s, 1 task".to_owned()
@@ -109,7 +112,7 @@ impl Field {
     }
 
     fn rate(&self, contender: &impl Contender, tasks: usize) -> f64 {
-        self.run(contender, tasks, LENGTH)
+        self.run(contender, tasks, SLICE)
     }
 
     /// Pairs per second of `tasks` tasks together.

@@ -48,6 +48,8 @@ return 1";
 const REDISSON_OWNER: &str = "3f2a9c1e-1111-2222-3333-444455556666:7";
 /// The id of a lease, as long as a real one.
 const LEASE: &str = "tenure:0123456789abcdef0123456789abcdef:1:30000";
+/// The same in the redisson layout.
+const REDISSON_LEASE: &str = "01234567-89ab-cdef-0123-456789abcdef:100030000";
 /// Later than any clock shows, in microseconds: an attempt is never late here.
 const LATEST_US: &str = "9000000000000000";
 /// Earlier than any counter says, in microseconds: the counter is never a lost one.
@@ -57,12 +59,11 @@ const FENCES: &str = "1";
 
 pub fn measure(setting: &Setting) -> Vec<Row> {
     let mut bench = Bench::open(setting);
-    let redisson = bench.ours(REDISSON, "redisson");
     let batches = [
         ("floor", Some(bench.floor())),
-        ("native", bench.ours(NATIVE, "tenure")),
+        ("native", bench.ours(NATIVE, Layout::Native)),
         ("Redisson 3's scripts", Some(bench.redisson_3())),
-        ("redisson", redisson),
+        ("redisson", bench.ours(REDISSON, Layout::Redisson)),
     ];
     let has_redisson = batches[3].1.is_some();
     let bench = std::cell::RefCell::new(bench);
@@ -96,6 +97,13 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
         Target::None,
     ));
     rows
+}
+
+/// Whose bytes a lock has in Redis.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Native,
+    Redisson,
 }
 
 struct Bench {
@@ -156,25 +164,29 @@ impl Bench {
 
     /// The library's own scripts with the arguments that it gives them for a lock that is free and
     /// that nobody waits for: see `acquire_keys` and `release_keys` in `store/redis`.
-    fn ours(&mut self, dirs: &[&str], layout: &str) -> Option<Batch> {
+    fn ours(&mut self, dirs: &[&str], layout: Layout) -> Option<Batch> {
         let acquire = scripts::read(dirs, "acquire.lua")?;
         let release = scripts::read(dirs, "release.lua")?;
         let (acquire, release) = (self.load(&acquire), self.load(&release));
-        let (lease, fence_prefix) = match layout {
-            "redisson" => (REDISSON_OWNER, "redisson_lock_token:"),
-            _ => (LEASE, "tenure:fence:"),
+        let (lease, counter) = match layout {
+            Layout::Native => (LEASE, "tenure:fence:"),
+            Layout::Redisson => (REDISSON_LEASE, "redisson_lock_token:"),
         };
         let ttl = ttl_ms();
         Some(batch(
             |batch, name| {
-                let fence = format!("{fence_prefix}{{{name}}}");
+                let fence = format!("{counter}{{{name}}}");
                 let keys = ["EVALSHA", &acquire, "2", name, &fence];
                 let arguments = [lease, &ttl, LATEST_US, FENCES, CONNECTED_US];
                 batch.push(&[&keys[..], &arguments].concat(), ":");
             },
             |batch, name| {
                 let queue = format!("tenure:queue:{{{name}}}");
-                batch.push(&["EVALSHA", &release, "2", name, &queue, lease], ":1");
+                let channel = format!("redisson_lock__channel:{{{name}}}");
+                let words = ["EVALSHA", &release, "2", name, &queue, lease, &channel];
+                // Only the redisson layout is told the channel: it has to wake Java's waiters.
+                let told = words.len() - usize::from(layout == Layout::Native);
+                batch.push(&words[..told], ":1");
             },
         ))
     }
