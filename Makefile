@@ -39,7 +39,7 @@ long: redis-server ## The hazard tests with their long counts (ten times those o
 
 .PHONY: bench
 bench: redis-server ## Measure beside the floor and the peers, 5 minutes: make bench ROUNDS=7 ONLY=pairs,wake
-	cargo run --quiet --locked --release --manifest-path bench/Cargo.toml -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
+	@cargo run --quiet --locked --release --manifest-path bench/Cargo.toml -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: deny
 deny: ## Licences and sources of dependencies (needs cargo-deny)
