@@ -3,7 +3,8 @@
 //! `SET NX PX` and a script that compares and deletes, through the client crate that Tenure uses,
 //! in the same version and with the same settings: one connection shared by all tasks, a pipeline
 //! buffer of 2048, no response time-out of the driver's, `TCP_NODELAY` on. No fence, no renewal, no
-//! waiting, no clean-up.
+//! waiting, no clean-up. With Nagle's algorithm on it is shown as well, because that alone can
+//! double what many tasks do on one connection, and the peers leave it on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,15 @@ pub const COMPARE_AND_DELETE: &str =
 /// Enough for a thousand concurrent callers to share one write; the same as Tenure's.
 const PIPELINE_BUFFER: usize = 2_048;
 
+/// Whether small packets wait for the answer to the last one, so that more fits into them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nagle {
+    /// As the client crate has it by default.
+    On,
+    /// `TCP_NODELAY`, as Tenure sets it.
+    Off,
+}
+
 /// One shared connection.
 #[derive(Clone)]
 pub struct Floor {
@@ -36,8 +46,8 @@ pub struct Token {
 }
 
 impl Floor {
-    pub async fn connect(url: &str) -> Self {
-        let mut connection = connect(url).await;
+    pub async fn connect(url: &str, nagle: Nagle) -> Self {
+        let mut connection = connect(url, nagle).await;
         let release: String = redis::cmd("SCRIPT")
             .arg("LOAD")
             .arg(COMPARE_AND_DELETE)
@@ -63,9 +73,9 @@ impl Floor {
 }
 
 /// A connection as `crates/tenure/src/store/redis/link.rs` makes it.
-async fn connect(url: &str) -> MultiplexedConnection {
+async fn connect(url: &str, nagle: Nagle) -> MultiplexedConnection {
     let info = url.into_connection_info().expect("a redis url");
-    let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(nagle == Nagle::Off));
     let config = AsyncConnectionConfig::new()
         .set_response_timeout(None)
         .set_connection_timeout(None)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 use crate::contender::Contender;
-use crate::floor::Floor;
+use crate::floor::{Floor, Nagle};
 use crate::ours::{HandOff, Ours};
 use crate::peers::rlock::Rlock;
 use crate::peers::rslock::Rslock;
@@ -64,6 +64,7 @@ fn show(tasks: usize, results: &Results<f64>, aims: &Aims) -> Vec<Row> {
     let on_one_thread = format!("{what}, caller on `current_thread`");
     vec![
         row("floor", aims.floor),
+        row("floor with Nagle", Target::None),
         row("rslock", aims.rslock),
         row("rlock", Target::None),
         Row::ratio(
@@ -79,6 +80,9 @@ fn entries<'a>(two: &'a Field, one: &'a Field, tasks: usize) -> Vec<Entry<'a, f6
     vec![
         Entry::new("floor", move || two.rate(&two.floor, tasks)),
         Entry::new("ours", move || two.rate(&two.ours, tasks)),
+        Entry::new("floor with Nagle", move || {
+            two.rate(&two.floor_with_nagle, tasks)
+        }),
         Entry::new("rslock", move || two.rate(&two.rslock, tasks)),
         Entry::new("rlock", move || two.rate(&two.rlock, tasks)),
         Entry::new("floor, one thread", move || one.rate(&one.floor, tasks)),
@@ -89,6 +93,7 @@ fn entries<'a>(two: &'a Field, one: &'a Field, tasks: usize) -> Vec<Entry<'a, f6
 /// Everybody, connected on one runtime.
 struct Field {
     floor: Floor,
+    floor_with_nagle: Floor,
     ours: Ours,
     rslock: Rslock,
     rlock: Rlock,
@@ -98,13 +103,15 @@ struct Field {
 impl Field {
     fn open(runtime: Runtime, url: &str) -> Self {
         let field = Self {
-            floor: runtime.block_on(Floor::connect(url)),
+            floor: runtime.block_on(Floor::connect(url, Nagle::Off)),
+            floor_with_nagle: runtime.block_on(Floor::connect(url, Nagle::On)),
             ours: runtime.block_on(Ours::connect(url, HandOff::On)),
             rslock: Rslock::connect(url),
             rlock: runtime.block_on(Rlock::connect(url)),
             runtime,
         };
         field.run(&field.floor, MANY, WARM_UP);
+        field.run(&field.floor_with_nagle, MANY, WARM_UP);
         field.run(&field.ours, MANY, WARM_UP);
         field.run(&field.rslock, MANY, WARM_UP);
         field.run(&field.rlock, MANY, WARM_UP);

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use crate::child::{self, PATIENCE};
 use crate::clock::monotonic_ns;
 use crate::contender::Contender;
-use crate::floor::Floor;
+use crate::floor::{Floor, Nagle};
 use crate::ours::{HandOff, Ours};
 use crate::rounds::{Entry, interleave};
 use crate::setting::{Setting, two_workers};
@@ -30,7 +30,7 @@ const PINGS: usize = 300;
 
 pub fn measure(setting: &Setting) -> Vec<Row> {
     let runtime = two_workers();
-    let floor = runtime.block_on(Floor::connect(&setting.url()));
+    let floor = runtime.block_on(Floor::connect(&setting.url(), Nagle::Off));
     let entries = vec![
         Entry::new("PING", || ping(&runtime, &floor, Duration::ZERO)),
         Entry::new("PING, paced", || ping(&runtime, &floor, HOLD)),
