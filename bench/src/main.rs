@@ -63,8 +63,5 @@ fn run(options: &Options) {
         .collect();
     let rounds = options.rounds;
     let about = machine.describe(&setting.server);
-    print!(
-        "{}\n{about} Medians of {rounds} rounds.\n",
-        table::render(&rows)
-    );
+    print!("{}\n{about} Rounds: {rounds}.\n", table::render(&rows));
 }
