@@ -3,6 +3,8 @@
 SECONDS ?= 600
 SEED ?=
 BUG ?=
+ROUNDS ?=
+ONLY ?=
 
 .DEFAULT_GOAL := help
 
@@ -40,6 +42,10 @@ long: redis-server ## The hazard tests with their long counts (ten times those o
 .PHONY: seeded
 seeded: redis-server ## Plant one bug after the other and see each caught: make seeded BUG=naive-retry
 	BUG=$(BUG) cargo test -p tenure --features seeded-bugs --test seeded
+
+.PHONY: bench
+bench: redis-server ## Measure beside the floor and the peers, 5 minutes: make bench ROUNDS=7 ONLY=pairs,wake
+	@cargo run --quiet --locked --release --manifest-path bench/Cargo.toml -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: deny
 deny: ## Licences and sources of dependencies (needs cargo-deny)

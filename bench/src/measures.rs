@@ -1,0 +1,44 @@
+//! The measures, one file each: what is run, what is counted, what is aimed at.
+
+mod leases;
+mod pairs;
+mod processes;
+mod server_cpu;
+mod turns;
+mod waiters;
+mod wake;
+
+use crate::setting::Setting;
+use crate::table::Row;
+
+/// A measure and the name it is selected by.
+pub struct Measure {
+    pub name: &'static str,
+    pub run: fn(&Setting) -> Vec<Row>,
+}
+
+const fn measure(name: &'static str, run: fn(&Setting) -> Vec<Row>) -> Measure {
+    Measure { name, run }
+}
+
+/// In the order of the table.
+pub const ALL: &[Measure] = &[
+    measure("pairs", pairs::measure),
+    measure("server_cpu", server_cpu::measure),
+    measure("turns", turns::measure),
+    measure("processes", processes::measure),
+    measure("wake", wake::measure),
+    measure("leases", leases::measure),
+    measure("waiters", waiters::measure),
+];
+
+/// What a child process does: see [`crate::child`].
+pub fn run_child(task: &str, arguments: &[String]) {
+    match task {
+        "contest" => processes::child(arguments),
+        "wake" => wake::child(arguments),
+        "leases" => leases::child(arguments),
+        "waiters" => leases::waiting_child(arguments),
+        unknown => panic!("no child does `{unknown}`"),
+    }
+}
