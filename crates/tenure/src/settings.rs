@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::layout::Layout;
+
 /// How long a lease lasts without renewal, unless a lock says otherwise.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a call waits for a server that cannot be reached.
@@ -12,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) unreachable_after: Duration,
     pub(crate) hand_off: HandOff,
+    /// In which form leases have their ids, as the bytes in the store demand.
+    pub(crate) layout: Layout,
     /// What the user calls this client in listings.
     pub(crate) name: Option<String>,
 }
@@ -42,6 +46,7 @@ impl Default for Settings {
             ttl: TTL_DEFAULT,
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
             hand_off: HandOff::default(),
+            layout: Layout::Native,
             name: None,
         }
     }

@@ -48,7 +48,7 @@ impl Acquisition {
     pub(crate) fn new(core: &Core, wish: Wish) -> Self {
         let number = core.next_lease_number();
         Self {
-            id: LeaseId::fresh(&core.id, number, wish.ttl),
+            id: LeaseId::fresh(core.settings.layout, &core.id, number, wish.ttl),
             wish,
             number,
             queued: false,

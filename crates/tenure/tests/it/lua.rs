@@ -8,11 +8,19 @@ macro_rules! script {
     };
 }
 
-pub const ACQUIRE: &str = script!("acquire.lua");
-pub const RELEASE: &str = script!("release.lua");
-pub const RENEW: &str = script!("renew.lua");
-pub const ADOPT: &str = script!("adopt.lua");
+pub const ACQUIRE: &str = script!("native/acquire.lua");
+pub const RELEASE: &str = script!("native/release.lua");
+pub const RENEW: &str = script!("native/renew.lua");
+pub const ADOPT: &str = script!("native/adopt.lua");
 pub const RECORD: &str = script!("record.lua");
+
+/// The same in Redisson's layout.
+pub mod redisson {
+    pub const ACQUIRE: &str = script!("redisson/acquire.lua");
+    pub const RELEASE: &str = script!("redisson/release.lua");
+    pub const RENEW: &str = script!("redisson/renew.lua");
+    pub const ADOPT: &str = script!("redisson/adopt.lua");
+}
 
 /// Runs a script as the library would, with its shared parts put in.
 pub fn eval(
@@ -21,9 +29,16 @@ pub fn eval(
     keys: &[&str],
     args: &[&str],
 ) -> Result<Reply, String> {
-    let code = code
-        .replace("--@include whole.lua", script!("whole.lua"))
-        .replace("--@include lease_at.lua", script!("lease_at.lua"));
+    let parts = [
+        ("whole.lua", script!("whole.lua")),
+        ("native/lease_at.lua", script!("native/lease_at.lua")),
+        ("redisson/lease_at.lua", script!("redisson/lease_at.lua")),
+        ("redisson/holder_at.lua", script!("redisson/holder_at.lua")),
+    ];
+    let mut code = code.to_owned();
+    for (file, part) in parts {
+        code = code.replace(&format!("--@include {file}"), part);
+    }
     assert!(!code.contains("@include"), "a shared part is missing");
     let count = keys.len().to_string();
     let mut words = vec!["EVAL", &code, &count];

@@ -1,4 +1,4 @@
-//! The store on one Redis server, in the native layout: a string at the lock's name.
+//! The store on one Redis server.
 //!
 //! This directory is the only place that knows the Redis client crate.
 
@@ -15,19 +15,22 @@ pub use self::value::Value;
 
 use self::link::{Connection, Link, SILENCE_LIMIT};
 use self::listener::Listener;
+use self::script::LockScripts;
 use self::server::Server;
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::stats::Stats;
 use crate::store::{
-    Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, NotHeld, Record,
-    RecordChange, RecordWritten, Release, Renewed, Store, Watched,
+    Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Record, RecordChange,
+    RecordWritten, Release, Renewed, Store, Watched,
 };
 use crate::url::RedisTarget;
 
 mod client;
+mod layout;
 mod link;
 mod listener;
 mod refusal;
@@ -61,6 +64,14 @@ impl RedisStore {
         })
     }
 
+    fn layout(&self) -> Layout {
+        self.server.target.layout()
+    }
+
+    fn scripts(&self) -> &'static LockScripts {
+        self.layout().scripts()
+    }
+
     /// Connects, so that a wrong address or password is found at once.
     pub(crate) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
         self.commands.connection(limit).await.map(|_| ())
@@ -75,9 +86,10 @@ impl RedisStore {
         let name = &attempt.held.name;
         let arguments =
             |connection: &Connection, latest_us| acquire_arguments(attempt, connection, latest_us);
-        let read = |reply: &Value, sent_at| reply::attempt(name, sent_at, reply);
-        let keys = acquire_keys(attempt);
-        self.in_time(&script::ACQUIRE, &keys, arguments, read, limit)
+        let layout = self.layout();
+        let read = |reply: &Value, sent_at| reply::attempt(layout, name, sent_at, reply);
+        let keys = acquire_keys(layout, attempt);
+        self.in_time(&self.scripts().acquire, &keys, arguments, read, limit)
             .await
     }
 
@@ -97,7 +109,7 @@ impl RedisStore {
             ]
         };
         let read = |reply: &Value, sent_at| reply::adoption(reply, sent_at);
-        self.in_time(&script::ADOPT, &keys, arguments, read, limit)
+        self.in_time(&self.scripts().adopt, &keys, arguments, read, limit)
             .await
     }
 
@@ -174,7 +186,7 @@ impl RedisStore {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
             let evalsha = pipeline.cmd("EVALSHA");
-            evalsha.arg(script::RENEW.hash()).arg(keys.len());
+            evalsha.arg(self.scripts().renew.hash()).arg(keys.len());
             for part in keys.iter().map(String::as_str).chain(arguments) {
                 evalsha.arg(part);
             }
@@ -186,7 +198,7 @@ impl RedisStore {
         }
         let connection = self.commands.connection(limit).await?;
         let reply = connection
-            .script(&script::RENEW, &keys, &arguments, limit, 0)
+            .script(&self.scripts().renew, &keys, &arguments, limit, 0)
             .await?;
         reply::renewal(&reply, sent_at)
     }
@@ -196,21 +208,14 @@ impl RedisStore {
         let connection = self.listener.link.connection(limit).await?;
         let mut pipeline = Pipeline::new();
         pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-        pipeline.cmd("GET").arg(lease.name.as_str());
+        self.layout().ask_for(lease, &mut pipeline);
         let replies = connection.run_all(&pipeline, limit).await?;
         if let Some(Value::Error(error)) = replies.first() {
             self.tell_of_tracking(error);
         }
-        Ok(match replies.get(1) {
-            Some(Value::Bytes(found)) if found == lease.id.as_str().as_bytes() => Watched::Held,
-            Some(Value::Error(error)) if !error.starts_with("WRONGTYPE") => {
-                let error = Error::new(ErrorKind::Unavailable, error.clone());
-                return Err(Failure::not_sent(error));
-            }
-            found => Watched::NotHeld(NotHeld {
-                taken_by: found.and_then(Value::lossy).map(LeaseId::new),
-            }),
-        })
+        let answers = replies.get(1..).unwrap_or_default();
+        let watched = self.layout().read_answers(lease, answers);
+        watched.map_err(|error| Failure::not_sent(Error::new(ErrorKind::Unavailable, error)))
     }
 
     /// Says once that leases cannot be watched: tracking itself was refused, or `CLIENT CACHING`.
@@ -232,14 +237,14 @@ impl RedisStore {
     ) -> Result<Release, Failure> {
         let reply = connection
             .script(
-                &script::RELEASE,
+                &self.scripts().release,
                 &release_keys(lease),
-                &[lease.id.as_str()],
+                &self.layout().release_arguments(lease),
                 limit,
                 0,
             )
             .await?;
-        reply::release(&reply)
+        reply::release(self.layout(), &lease.name, &reply)
     }
 
     /// Releases, and answers whether that was late enough for the attempt not to land any more.
@@ -271,13 +276,13 @@ impl RedisStore {
         let connection = self.commands.connection(limit).await?;
         let keys = [
             name.as_str().to_owned(),
-            name.neighbour("fence"),
+            self.layout().fence_key(name),
             name.neighbour("meta"),
         ];
         let reply = connection
-            .script(&script::LOOK, &keys, &[""; 0], limit, 0)
+            .script(&self.scripts().look, &keys, &[""; 0], limit, 0)
             .await?;
-        reply::look(name, reply)
+        reply::look(self.layout(), name, reply)
     }
 
     async fn try_write_record(
@@ -453,9 +458,9 @@ impl Store for RedisStore {
 }
 
 /// The keys that acquire.lua touches, all in one slot. Most attempts need two of them.
-fn acquire_keys(attempt: &Attempt) -> Vec<String> {
+fn acquire_keys(layout: Layout, attempt: &Attempt) -> Vec<String> {
     let name = &attempt.held.name;
-    let mut keys = vec![name.as_str().to_owned(), name.neighbour("fence")];
+    let mut keys = vec![name.as_str().to_owned(), layout.fence_key(name)];
     if attempt.queue || attempt.held.has_meta {
         keys.push(name.neighbour("queue"));
     }
