@@ -1,6 +1,6 @@
 //! The scripts themselves, run with arguments that the library would never send.
 
-use tenure_testkit::{Reply, RespClient};
+use tenure_testkit::{RedisServer, Reply, RespClient};
 
 macro_rules! script {
     ($file:literal) => {
@@ -13,6 +13,19 @@ pub const RELEASE: &str = script!("native/release.lua");
 pub const RENEW: &str = script!("native/renew.lua");
 pub const ADOPT: &str = script!("native/adopt.lua");
 pub const RECORD: &str = script!("record.lua");
+
+/// What no span of time looks like.
+const NO_SPANS: [&str; 9] = [
+    "",
+    "x",
+    "0.5",
+    "-1",
+    "nan",
+    "inf",
+    "1e300",
+    "99999999999999999999",
+    "1 000",
+];
 
 /// The same in Redisson's layout.
 pub mod redisson {
@@ -45,4 +58,30 @@ pub fn eval(
     words.extend(keys);
     words.extend(args);
     redis.try_command(&words)
+}
+
+/// Runs a script with each of its numbers wrong in turn: it must refuse and change nothing.
+#[track_caller]
+pub fn check_bad_numbers(
+    code: &str,
+    keys: &[&str],
+    good: &[&str],
+    numbers: &[usize],
+    prepare: &[&str],
+) {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    for &at in numbers {
+        for bad in NO_SPANS {
+            redis.command(&["FLUSHALL"]);
+            redis.command(prepare);
+            let before = redis.command(&["DEBUG", "DIGEST"]);
+            let mut args = good.to_vec();
+            args[at] = bad;
+            let reply = eval(&mut redis, code, keys, &args);
+            assert!(reply.is_err(), "argument {at} = `{bad}`: {reply:?}");
+            let after = redis.command(&["DEBUG", "DIGEST"]);
+            assert_eq!(before, after, "argument {at} = `{bad}` changed something");
+        }
+    }
 }
