@@ -43,7 +43,8 @@ deny: ## Licences and sources of dependencies (needs cargo-deny)
 .PHONY: ready
 ready: check doc test ## Exactly what CI runs
 
-# Tests need a real server. Debian's package is enough; root or sudo installs it.
+# Tests need a real server. Debian's package is enough; root or sudo installs it. The example in Python
+# is tested if redis-py can be had too.
 .PHONY: redis-server
 redis-server:
 	@command -v redis-server >/dev/null || $(MAKE) --no-print-directory install-redis
@@ -53,9 +54,11 @@ install-redis:
 	@if ! command -v apt-get >/dev/null; then \
 		echo "redis-server 7.0 or newer is missing: install it with your package manager, for example: brew install redis"; exit 1; \
 	elif [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server \
+		&& { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-redis || true; }; \
 	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then \
-		sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; \
+		sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server \
+		&& { sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-redis || true; }; \
 	else \
 		echo "redis-server is missing. Type: sudo apt-get install -y redis-server"; exit 1; \
 	fi

@@ -63,18 +63,17 @@ impl Redisson {
         // Version 4, as `java.util.UUID.randomUUID()` makes them.
         let uuid = random & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
         let hex = format!("{uuid:032x}");
-        let part = |from: usize, to: usize| &hex[from..to];
-        let (a, b, c, d, e) = (
-            part(0, 8),
-            part(8, 12),
-            part(12, 16),
-            part(16, 20),
-            part(20, 32),
-        );
+        let groups = [
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..],
+        ];
         Self {
             addr,
             redis: RespClient::connect(addr),
-            owner: format!("{a}-{b}-{c}-{d}-{e}:7"),
+            owner: format!("{}:7", groups.join("-")),
             lease: Duration::from_secs(30),
         }
     }

@@ -124,3 +124,17 @@ async fn an_offer_is_a_lock_of_the_waiters_lease() {
     assert_eq!(holder.lease.as_str(), dead);
     assert!(holder.lease.is_tenure());
 }
+
+#[tokio::test]
+async fn a_free_lock_is_taken_in_one_round_trip_and_released_in_one() {
+    let (server, ours, _java) = stage().await;
+    server.reset_stats();
+    for _ in 0..10 {
+        let guard = ours.lock("n").acquire().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    assert_eq!(server.command_calls("evalsha"), 20);
+    assert_eq!(server.command_calls("eval"), 0);
+    assert_eq!(server.command_calls("subscribe"), 0);
+    assert_eq!(server.command_calls("publish"), 10, "Java may be waiting");
+}
