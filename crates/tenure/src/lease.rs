@@ -160,9 +160,13 @@ impl ClientId {
 
     /// The client with this UUID, if it is one of Tenure's.
     fn parse_uuid(text: &str) -> Option<Self> {
-        let client = Self::parse(&text.replace('-', ""))?;
-        let is_ours = client.0 >> 76 & 0xf == 8 && client.as_uuid() == text;
-        is_ours.then_some(client)
+        let is_right = |(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            14 => byte == b'8',
+            _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
+        };
+        let is_ours = text.len() == 36 && text.bytes().enumerate().all(is_right);
+        is_ours.then(|| Self::parse(&text.replace('-', "")))?
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tenure::{LostReason, Released};
+use tenure::{Guard, LostReason, Released};
 use tenure_testkit::Redisson;
 
 use super::{java, stage};
@@ -115,6 +115,12 @@ async fn java_waits_for_the_end_of_our_dead_lease() {
     check_within(begun, ms(5_000));
 }
 
+/// Why a guard is lost; fails if it is not, instead of waiting for ever.
+async fn lost(guard: &Guard) -> LostReason {
+    let lost = tokio::time::timeout(ms(20_000), guard.lost());
+    lost.await.expect("the guard was not told")
+}
+
 /// Its holder is told by the server, long before its next renewal.
 #[tokio::test]
 async fn javas_forced_unlock_is_noticed_at_once() {
@@ -124,7 +130,7 @@ async fn javas_forced_unlock_is_noticed_at_once() {
     tokio::time::sleep(ms(1_500)).await;
     let begun = Instant::now();
     assert!(java.force_unlock("n"));
-    assert_eq!(guard.lost().await, LostReason::Gone);
+    assert_eq!(lost(&guard).await, LostReason::Gone);
     check_within(begun, ms(5_000));
     assert_eq!(guard.release().await.unwrap(), Released::AlreadyGone);
     assert!(java.try_lock("n"));
@@ -135,7 +141,7 @@ async fn a_lease_that_java_took_over_is_noticed_by_its_renewal() {
     let (_server, ours, mut java) = stage().await;
     let guard = ours.lock("n").ttl(ms(600)).acquire().await.unwrap();
     assert!(java.force_unlock("n") && java.try_lock("n"));
-    assert_eq!(guard.lost().await, LostReason::Taken);
+    assert_eq!(lost(&guard).await, LostReason::Taken);
     assert_eq!(guard.release().await.unwrap(), Released::AlreadyGone);
     assert_eq!(java.unlock("n"), Some(true), "Java's was left alone");
 }

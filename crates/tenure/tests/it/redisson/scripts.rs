@@ -54,6 +54,27 @@ fn metadata_come_in_pairs() {
     assert_eq!(redis.command(&["DBSIZE"]).int(), 0);
 }
 
+/// An attempt that lay in a dead connection's buffer: it finds the lock free, its own or busy, and
+/// changes nothing.
+#[test]
+fn an_attempt_that_comes_too_late_changes_nothing() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let mut late = ACQUIRE_ARGS;
+    late[2] = "1600000000000000";
+    for holder in ["", ME, OTHER] {
+        redis.command(&["FLUSHALL"]);
+        if !holder.is_empty() {
+            redis.command(&["HSET", "n", holder, "1"]);
+        }
+        let before = redis.command(&["DEBUG", "DIGEST"]);
+        let reply = eval(&mut redis, redisson::ACQUIRE, &LOCK_KEYS, &late).unwrap();
+        assert_eq!(reply.array()[0].text(), "late", "{reply:?}");
+        assert!(reply.array()[1].int() > 1_600_000_000_000_000, "{reply:?}");
+        assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "`{holder}`");
+    }
+}
+
 /// All but the counter, which Redisson would begin anew.
 #[test]
 fn every_key_of_a_granted_lock_but_the_counter_has_an_end() {
