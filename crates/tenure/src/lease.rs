@@ -160,7 +160,7 @@ impl ClientId {
 
     /// The client with this UUID, if it is one of Tenure's.
     fn parse_uuid(text: &str) -> Option<Self> {
-        let is_right = |(at, byte)| match at {
+        let is_right = |(at, byte): (usize, u8)| match at {
             8 | 13 | 18 | 23 => byte == b'-',
             14 => byte == b'8',
             _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
