@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Instant;
 
 use tenure::{Layout, Tenure};
 use tenure_testkit::RedisServer;
 
-use crate::stage::soon;
+use crate::stage::{ms, soon};
+use crate::verdict::check_within;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/other_language.py");
 
@@ -118,9 +120,11 @@ async fn a_client_in_python_takes_turns_with_java() {
     assert_eq!(python.says("waiting for "), java.owner());
     assert_eq!(java.unlock("n"), Some(true));
     python.says("holds n with fence ");
-    let waited =
-        tokio::task::spawn_blocking(move || java.lock_within("n", crate::stage::ms(20_000)));
-    assert!(waited.await.unwrap(), "Java was woken");
+    let begun = Instant::now();
+    let waiting = tokio::task::spawn_blocking(move || java.lock_within("n", ms(25_000)));
+    assert!(waiting.await.unwrap());
+    // It holds the lock for 0.3 s, and its lease would last for 30.
+    check_within(begun, ms(10_000));
     python.says("renewed");
     python.says("released");
 }
