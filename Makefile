@@ -2,6 +2,7 @@
 
 SECONDS ?= 600
 SEED ?=
+LAYOUT ?=
 BUG ?=
 ROUNDS ?=
 ONLY ?=
@@ -32,8 +33,8 @@ doc: ## Documentation, warnings denied
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 .PHONY: faults
-faults: redis-server ## Break servers, connections and clients at random: make faults SECONDS=600 SEED=42
-	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) cargo test --release -p tenure --test faults
+faults: redis-server ## Break servers, connections and clients at random: make faults SECONDS=600 SEED=42 LAYOUT=redisson
+	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(LAYOUT),LAYOUT=$(LAYOUT)) cargo test --release -p tenure --test faults
 
 .PHONY: long
 long: redis-server ## The hazard tests with their long counts (ten times those of CI)
@@ -54,7 +55,8 @@ deny: ## Licences and sources of dependencies (needs cargo-deny)
 .PHONY: ready
 ready: check doc test seeded ## Exactly what CI runs
 
-# Tests need a real server. Debian's package is enough; root or sudo installs it.
+# Tests need a real server. Debian's package is enough; root or sudo installs it. The example in Python
+# is tested if redis-py can be had too.
 .PHONY: redis-server
 redis-server:
 	@command -v redis-server >/dev/null || $(MAKE) --no-print-directory install-redis
@@ -64,9 +66,11 @@ install-redis:
 	@if ! command -v apt-get >/dev/null; then \
 		echo "redis-server 7.0 or newer is missing: install it with your package manager, for example: brew install redis"; exit 1; \
 	elif [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server \
+		&& { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-redis || true; }; \
 	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then \
-		sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; \
+		sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server \
+		&& { sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-redis || true; }; \
 	else \
 		echo "redis-server is missing. Type: sudo apt-get install -y redis-server"; exit 1; \
 	fi

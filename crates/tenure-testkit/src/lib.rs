@@ -34,6 +34,7 @@
 //! - [`ClientProcess`]: a client program that is paused and killed.
 //!
 //! To look at them: [`RespClient`], a small blocking client of the kit's own, and [`eventually`].
+//! To live beside them: [`Redisson`], which does to locks what a Java process would.
 //!
 //! To judge a run with many clients and faults: each client process writes its [`history`] with a
 //! [`Recorder`], the test writes what it broke with a [`Nemesis`], and [`check`] finds what must
@@ -82,6 +83,7 @@ pub mod history;
 mod mutex;
 mod process;
 mod proxy;
+mod redisson;
 mod resource;
 mod resp;
 mod seed;
@@ -94,6 +96,7 @@ pub use clock_shim::ClockShim;
 pub use history::{History, Nemesis, Recorder};
 pub use process::ClientProcess;
 pub use proxy::{Counts, Proxy};
+pub use redisson::Redisson;
 pub use resource::{Access, AccessKind, FencedRegister, Stale};
 pub use resp::{Message, Reply, RespClient};
 pub use seed::Seed;

@@ -253,6 +253,7 @@ impl Belief {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Layout;
     use crate::lease::{ClientId, LeaseId};
     use crate::name::LockName;
 
@@ -261,7 +262,7 @@ mod tests {
     fn belief(sent_at: Moment) -> Belief {
         let held = Held {
             name: LockName::new("n").unwrap(),
-            id: LeaseId::fresh(&ClientId::fresh(), 1, TTL),
+            id: LeaseId::fresh(Layout::Native, &ClientId::fresh(), 1, TTL),
             ttl: TTL,
             has_meta: false,
         };

@@ -10,6 +10,7 @@ use crate::engine::{Engine, adoption, record};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Released};
 use crate::holder::ClientRecord;
+use crate::layout::Layout;
 use crate::lease::{ClientId, Lease, LeaseId, check_ttl};
 use crate::lock::Lock;
 use crate::moment::{Clock, ManualClock};
@@ -40,6 +41,7 @@ pub struct Tenure {
 pub struct Builder {
     url: String,
     settings: Settings,
+    layout: Option<Layout>,
     clock: Clock,
 }
 
@@ -52,6 +54,7 @@ impl Tenure {
     /// | `redis://user:password@host:6379/0` | one Redis server, 7.0 or newer |
     /// | `rediss://host?ca=/ca.pem&cert=/client.pem&key=/client.key` | the same over TLS |
     /// | `unix:///run/redis.sock?db=0&user=me&pass=secret` | the same over a socket |
+    /// | `redis://host?layout=redisson` | locks in the bytes of Java's Redisson: [`Layout`] |
     /// | `memory://` | a store of this client alone |
     /// | `memory://name` | a store shared by all clients of this process that name it |
     ///
@@ -67,6 +70,7 @@ impl Tenure {
         Builder {
             url: url.as_ref().to_owned(),
             settings: Settings::default(),
+            layout: None,
             clock: Clock::Boot,
         }
     }
@@ -266,6 +270,13 @@ impl Builder {
         self
     }
 
+    /// Which bytes locks are in Redis, and so with whose locks they exclude each other:
+    /// [`Layout::Native`] by default. The URL can say it too, as in `?layout=redisson`.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = Some(layout);
+        self
+    }
+
     /// What this client is called where holders are listed, for example the service's name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = Some(name.into());
@@ -285,10 +296,11 @@ impl Builder {
     /// As for [`Tenure::connect`], and if a setting is out of its limits.
     pub async fn connect(self) -> Result<Tenure> {
         check_ttl("ttl", self.settings.ttl)?;
-        let target = Target::parse(&self.url)?;
+        let (target, layout) = laid_out(Target::parse(&self.url)?, self.layout)?;
         let engine = Engine::start()?;
         let stats = Arc::new(Stats::default());
-        let (settings, clock) = (self.settings, self.clock);
+        let (mut settings, clock) = (self.settings, self.clock);
+        settings.layout = layout;
         let on_engine = engine.clone();
         let connecting = async move {
             let store = open(target, &settings, &clock, &stats).await?;
@@ -305,8 +317,32 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("url", &url::masked_url(&self.url))
             .field("settings", &self.settings)
+            .field("layout", &self.layout)
             .field("clock", &self.clock)
             .finish()
+    }
+}
+
+/// The target with its layout, which the URL or the builder may say, but not each another one.
+fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, Layout)> {
+    let said = match &target {
+        Target::Redis(server) => server.layout,
+        Target::Memory { .. } => None,
+    };
+    let layout = said.or(asked_for).unwrap_or_default();
+    let refused = |cause: &str| Err(Error::invalid_setting("the layout", layout, cause));
+    match &mut target {
+        Target::Memory { .. } if layout != Layout::Native => {
+            refused("a memory store has no bytes to lay out: leave it out with `memory://`")
+        }
+        _ if asked_for.is_some_and(|asked_for| asked_for != layout) => {
+            refused("the URL says so and the builder says another one: leave one of them out")
+        }
+        Target::Redis(server) => {
+            server.layout = Some(layout);
+            Ok((target, layout))
+        }
+        Target::Memory { .. } => Ok((target, layout)),
     }
 }
 

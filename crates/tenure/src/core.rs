@@ -275,6 +275,7 @@ async fn pass_on(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
         match event {
             Event::Wake { name, offered_to } => core.lines.wake(&name, offered_to),
+            Event::Opened { name, next } => core.lines.opened(&name, next),
             Event::Changed { name } => core.watchdog.changed(&name),
             Event::Missed => {
                 core.lines.wake_all();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
@@ -19,6 +20,9 @@ pub const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// for the rounding of both sides.
 const DRIFT_DIVISOR: u32 = 100;
 const DRIFT_MIN: Duration = Duration::from_millis(2);
+/// How many digits at the end of a lease's number are its ttl in ms, where the id has no other place
+/// for it.
+const TTL_DIGITS: usize = 8;
 
 /// A number that grows with every grant of a lock.
 ///
@@ -54,8 +58,9 @@ impl From<Fence> for u64 {
 
 /// The identity of one lease: fresh for every grant, so that nobody else can renew or release it.
 ///
-/// Tenure's own look like `tenure:<client>:<number>:<ttl>`; a lock taken by another library has
-/// whatever that library wrote.
+/// Tenure's own look like `tenure:<client>:<number>:<ttl>`, or in Redisson's layout like
+/// `<uuid of the client>:<number and ttl>`; a lock taken by another library has whatever that library
+/// wrote.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LeaseId(Arc<str>);
 
@@ -65,8 +70,13 @@ impl LeaseId {
         Self(id.as_ref().into())
     }
 
-    pub(crate) fn fresh(client: &ClientId, number: u64, ttl: Duration) -> Self {
-        Self(format!("tenure:{client}:{number}:{}", ttl.as_millis()).into())
+    pub(crate) fn fresh(layout: Layout, client: &ClientId, number: u64, ttl: Duration) -> Self {
+        let ttl_ms = ttl.as_millis();
+        let id = match layout {
+            Layout::Native => format!("tenure:{client}:{number}:{ttl_ms}"),
+            Layout::Redisson => format!("{}:{number}{ttl_ms:0TTL_DIGITS$}", client.as_uuid()),
+        };
+        Self(id.into())
     }
 
     /// The id as text.
@@ -90,11 +100,24 @@ impl LeaseId {
     }
 
     fn parts(&self) -> Option<(ClientId, Duration)> {
+        self.native_parts().or_else(|| self.redisson_parts())
+    }
+
+    fn native_parts(&self) -> Option<(ClientId, Duration)> {
         let mut parts = self.0.strip_prefix("tenure:")?.split(':');
         let client = ClientId::parse(parts.next()?)?;
         parts.next()?.parse::<u64>().ok()?;
         let ttl = Duration::from_millis(parts.next()?.parse().ok()?);
         parts.next().is_none().then_some((client, ttl))
+    }
+
+    fn redisson_parts(&self) -> Option<(ClientId, Duration)> {
+        let (client, number) = self.0.split_once(':')?;
+        let client = ClientId::parse_uuid(client)?;
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        let ttl = number.len().checked_sub(TTL_DIGITS).filter(|at| *at > 0)?;
+        let ttl_ms = is_number.then(|| number[ttl..].parse().ok())??;
+        Some((client, Duration::from_millis(ttl_ms)))
     }
 }
 
@@ -110,13 +133,41 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// The identity of one client: 128 random bits, so that no two processes share it.
+/// The identity of one client: a random UUID, so that no two processes share it. Its version is 8:
+/// by that Tenure's clients are told from Redisson's, whose UUIDs have version 4.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientId(u128);
 
 impl ClientId {
     pub(crate) fn fresh() -> Self {
-        Self(rand::random())
+        const VERSION: u128 = 0xf << 76;
+        const VARIANT: u128 = 0b11 << 62;
+        let random: u128 = rand::random();
+        Self(random & !VERSION & !VARIANT | 8 << 76 | 0b10 << 62)
+    }
+
+    /// As UUIDs are written.
+    fn as_uuid(self) -> String {
+        let hex = self.to_string();
+        let groups = [
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..],
+        ];
+        groups.join("-")
+    }
+
+    /// The client with this UUID, if it is one of Tenure's.
+    fn parse_uuid(text: &str) -> Option<Self> {
+        let is_right = |(at, byte): (usize, u8)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            14 => byte == b'8',
+            _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
+        };
+        let is_ours = text.len() == 36 && text.bytes().enumerate().all(is_right);
+        is_ours.then(|| Self::parse(&text.replace('-', "")))?
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -245,6 +296,11 @@ const _: () = assert!(
     "the shortest lease must still be believed for more than half of its length"
 );
 
+const _: () = assert!(
+    TTL_MAX.as_millis() < 100_000_000 && TTL_DIGITS == 8,
+    "every ttl must have room at the end of a lease's number"
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,7 +333,7 @@ mod tests {
         let client = ClientId::fresh();
         let lease = Lease {
             name: LockName::new("a name with spaces").unwrap(),
-            id: LeaseId::fresh(&client, 7, Duration::from_secs(30)),
+            id: LeaseId::fresh(Layout::Native, &client, 7, Duration::from_secs(30)),
             fence: Fence(42),
             ttl: Duration::from_secs(30),
         };
@@ -289,8 +345,37 @@ mod tests {
 
     #[test]
     fn foreign_ids_are_not_taken_for_ours() {
-        for foreign in ["", "abc", "tenure:", "tenure:xyz:1:1", "9f1c-uuid:1"] {
+        for foreign in [
+            "",
+            "abc",
+            "tenure:",
+            "tenure:xyz:1:1",
+            "9f1c-uuid:1",
+            // Java's, whose version is 4.
+            "3f2a9c1e-7b1d-4c2e-9d3f-444455556666:712345678",
+            // Ours but for the number, the dashes, the case.
+            "3f2a9c1e-7b1d-8c2e-9d3f-444455556666:12345678",
+            "3f2a9c1e-7b1d-8c2e-9d3f-444455556666:1é2345678",
+            "3f2a9c1e7b1d8c2e9d3f444455556666:712345678",
+            "3F2A9C1E-7B1D-8C2E-9D3F-444455556666:712345678",
+        ] {
             assert!(!LeaseId::new(foreign).is_tenure(), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn an_id_in_redissons_layout_tells_its_client_and_ttl() {
+        let client = ClientId::fresh();
+        for (number, ttl) in [
+            (1, TTL_MIN),
+            (7, Duration::from_secs(30)),
+            (u64::MAX, TTL_MAX),
+        ] {
+            let id = LeaseId::fresh(Layout::Redisson, &client, number, ttl);
+            let (uuid, digits) = id.as_str().split_once(':').unwrap();
+            assert_eq!((uuid.len(), &uuid[14..15]), (36, "8"), "{id}");
+            assert!(digits.starts_with(&number.to_string()), "{id}");
+            assert_eq!((id.client(), id.ttl()), (Some(client), Some(ttl)), "{id}");
         }
     }
 }

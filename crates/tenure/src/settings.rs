@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use crate::layout::Layout;
+
 /// How long a lease lasts without renewal, unless a lock says otherwise.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a call waits for a server that cannot be reached.
@@ -16,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) hand_off: HandOff,
     /// The runtime whose callers drive a connection themselves.
     pub(crate) runtime: Option<Handle>,
+    /// In which form leases have their ids, as the bytes in the store demand.
+    pub(crate) layout: Layout,
     /// What the user calls this client in listings.
     pub(crate) name: Option<String>,
 }
@@ -54,6 +58,7 @@ impl Default for Settings {
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
             hand_off: HandOff::default(),
             runtime: None,
+            layout: Layout::Native,
             name: None,
         }
     }

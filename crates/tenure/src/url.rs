@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
 use crate::seeded::{Bug, bug};
 
 const PORT_DEFAULT: u16 = 6379;
@@ -39,6 +40,8 @@ pub(crate) struct RedisTarget {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: u32,
+    /// What the URL says of it.
+    pub(crate) layout: Option<Layout>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +93,13 @@ impl fmt::Display for RedisTarget {
             (Address::Unix(_), database) => write!(f, "?db={database}"),
             (_, database) => write!(f, "{database}"),
         }
+    }
+}
+
+impl RedisTarget {
+    /// The layout, also if the URL does not say it.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout.unwrap_or_default()
     }
 }
 
@@ -225,6 +235,7 @@ fn parse_server(rest: &str, tls: bool) -> Result<Target, String> {
         user: user.or(parameters.take("user")),
         password: password.or(parameters.take("pass").map(Secret)),
         database: database.or(parameters.database()?).unwrap_or(0),
+        layout: parameters.layout()?,
     }))
     .and_then(|target| parameters.all_used(target))
 }
@@ -242,6 +253,7 @@ fn parse_socket(rest: &str) -> Result<Target, String> {
         user: parameters.take("user"),
         password: parameters.take("pass").map(Secret),
         database: parameters.database()?.unwrap_or(0),
+        layout: parameters.layout()?,
     }))
     .and_then(|target| parameters.all_used(target))
 }
@@ -347,14 +359,15 @@ impl Parameters {
         Ok(tls)
     }
 
-    fn all_used(mut self, target: Target) -> Result<Target, String> {
-        match self.take("layout").as_deref() {
-            None | Some("native") => {}
-            Some("redisson") => {
-                return Err("the layout `redisson` is not supported yet: use `native`".to_owned());
-            }
-            Some(other) => return Err(format!("the layout `{other}` is not known: use `native`")),
-        }
+    fn layout(&mut self) -> Result<Option<Layout>, String> {
+        let layout = self.take("layout").map(|layout| {
+            let unknown = |_| format!("the layout `{layout}` is not `native` or `redisson`");
+            layout.parse().map_err(unknown)
+        });
+        layout.transpose()
+    }
+
+    fn all_used(self, target: Target) -> Result<Target, String> {
         match self.0.first() {
             None => Ok(target),
             Some((key, _)) if matches!(key.as_str(), "ca" | "cert" | "key") => Err(format!(
@@ -429,6 +442,9 @@ mod tests {
         assert_eq!(redis("valkey://[::1]:7000/").address, tcp("::1", 7000));
         assert_eq!(redis("redis://h/3").database, 3);
         assert_eq!(redis("redis://h?db=4").database, 4);
+        assert_eq!(redis("redis://h").layout(), Layout::Native);
+        let java = redis("redis://h?layout=redisson");
+        assert_eq!(java.layout(), Layout::Redisson);
         let socket = redis("unix:///run/redis.sock?db=2&user=u&pass=p%40ss");
         assert_eq!(socket.address, Address::Unix("/run/redis.sock".into()));
         assert_eq!(socket.password.as_ref().map(Secret::reveal), Some("p@ss"));
@@ -478,7 +494,11 @@ mod tests {
         refused("redis://h?ca=/x", "belongs to `rediss://`");
         refused("redis://h?db=1&db=2", "is given twice");
         refused("rediss://h?cert=/x", "give both");
-        refused("redis://h?layout=redisson", "not supported yet");
+        refused("redis://h?layout=java", "the layout `java` is not");
+        refused(
+            "memory://?layout=redisson",
+            "is not the name of a memory store",
+        );
         refused("redis://h#insecure", "belongs to `rediss://`");
         refused("unix://relative", "is not absolute");
         refused("memory://a/b", "is not the name of a memory store");

@@ -26,7 +26,7 @@ pub(crate) async fn adopt(
     let core = &client.core;
     let number = core.next_lease_number();
     let held = Held {
-        id: LeaseId::fresh(&core.id, number, lease.ttl),
+        id: LeaseId::fresh(core.settings.layout, &core.id, number, lease.ttl),
         name: lease.name.clone(),
         ttl: lease.ttl,
         // Not known here; touching metadata that does not exist changes nothing.

@@ -62,7 +62,7 @@ impl Acquisition {
     pub(crate) fn new(core: &Core, wish: Wish) -> Self {
         let number = core.next_lease_number();
         Self {
-            id: LeaseId::fresh(&core.id, number, wish.ttl),
+            id: LeaseId::fresh(core.settings.layout, &core.id, number, wish.ttl),
             wish,
             number,
             begun: core.clock.now(),
@@ -135,7 +135,8 @@ impl Acquisition {
                     core.stats.outcome_unknown();
                     self.may_land(landing);
                     if bug(Bug::NaiveRetry) {
-                        self.id = LeaseId::fresh(&core.id, core.next_lease_number(), self.wish.ttl);
+                        let (layout, number) = (core.settings.layout, core.next_lease_number());
+                        self.id = LeaseId::fresh(layout, &core.id, number, self.wish.ttl);
                     }
                 }
                 Err(failure)

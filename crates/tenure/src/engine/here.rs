@@ -73,9 +73,11 @@ fn take_up(client: &Arc<Client>, owner: Option<&Arc<Holds>>, belief: Arc<Belief>
     if client.core.is_closed() {
         client.core.stats.cancelled();
         let core = Arc::clone(&client.core);
-        client
-            .engine
-            .spawn(async move { core.return_grant(&belief) });
+        let pending = core.pending.begin();
+        client.engine.spawn(async move {
+            core.return_grant(&belief);
+            drop(pending);
+        });
         return Err(Error::closed());
     }
     let name = belief.held.name.clone();

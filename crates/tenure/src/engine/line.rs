@@ -35,6 +35,9 @@ const LOOK_WITHOUT_MESSAGES: Duration = Duration::from_millis(100);
 /// How long to wait before asking a server again that could not answer.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
+/// How long the head of our queue leaves a free lock to waiters that do not stand in it. Enough for
+/// them to hear of it and ask, little for a lock to lie idle if they do not.
+const HEAD_START: Duration = Duration::from_millis(10);
 /// How long a line that hears messages stays after its last waiter: on a contended lock the next
 /// one comes soon, and need not subscribe again.
 const LINGER: Duration = Duration::from_secs(1);
@@ -83,7 +86,7 @@ enum Messages {
 struct News {
     /// There is reason to ask again.
     ask: bool,
-    /// The lock was offered to someone else, for this long.
+    /// The lock is someone else's for this long at most: offered, or left to.
     offered_to_other: Option<Duration>,
 }
 
@@ -428,6 +431,17 @@ impl Line {
                 } else {
                     self.news.offered_to_other = Some(offer_to(&to));
                 }
+            }
+            Message::Opened(None) => {
+                if self.served.is_some() {
+                    self.core.stats.woken_by_message();
+                }
+                self.news.ask = true;
+            }
+            Message::Opened(Some(next)) => {
+                let ours = self.queue.waiting().place.as_ref() == Some(&next);
+                let rest = if ours { HEAD_START } else { offer_to(&next) };
+                self.news.offered_to_other = Some(rest);
             }
             Message::Share(owner) => {
                 // The one that is served may be among them.

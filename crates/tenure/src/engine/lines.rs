@@ -79,6 +79,8 @@ pub(super) enum Message {
     PlaceLeft,
     /// The lock was offered to this lease.
     Offered(LeaseId),
+    /// The lock is free, and perhaps it is the turn of this lease.
+    Opened(Option<LeaseId>),
     /// Look again: messages may have been missed.
     LookAgain,
     /// An owner got the lock by another way; its waiters share it.
@@ -140,6 +142,10 @@ impl Lines {
 
     pub(crate) fn wake(&self, name: &LockName, offered_to: LeaseId) {
         self.tell(name, Message::Offered(offered_to));
+    }
+
+    pub(crate) fn opened(&self, name: &LockName, next: Option<LeaseId>) {
+        self.tell(name, Message::Opened(next));
     }
 
     /// The waiters of an owner who just got the lock have it too.

@@ -126,7 +126,7 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Found>, Failure>>;
 
-    /// Asks for [`Event::Wake`] of this name; answered when no later message can be missed.
+    /// Asks for [`Event::Wake`] and [`Event::Opened`] of this name; answered when no later message can be missed.
     fn listen<'a>(
         &'a self,
         name: &'a LockName,
@@ -275,6 +275,12 @@ pub(crate) enum RecordWritten {
 pub(crate) enum Event {
     /// The lock was offered to this lease.
     Wake { name: LockName, offered_to: LeaseId },
+    /// The lock is free. Whoever waits may take it; if it is the turn of this waiter, it holds back
+    /// for a moment, and the others for as long as if the lock had been offered to it.
+    Opened {
+        name: LockName,
+        next: Option<LeaseId>,
+    },
     /// The key of a watched lease changed; look again.
     Changed { name: LockName },
     /// Messages may have been missed; everyone look again.

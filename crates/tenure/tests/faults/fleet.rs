@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tenure::Layout;
 use tenure_testkit::{ClientProcess, Proxy, RedisServer, Seed};
 
 use crate::client::Order;
+use crate::layout;
 
 const SLOTS: usize = 8;
 /// Every fourth process uses the blocking API.
@@ -18,6 +20,7 @@ const FINISH_LIMIT: Duration = Duration::from_secs(15);
 
 pub struct Fleet<'a> {
     pub server: &'a RedisServer,
+    pub layout: Layout,
     pub slots: Vec<Slot>,
     dir: PathBuf,
     seed: u64,
@@ -62,9 +65,10 @@ pub struct Finished {
 }
 
 impl<'a> Fleet<'a> {
-    pub fn start(server: &'a RedisServer, dir: &Path, seed: Seed) -> Self {
+    pub fn start(server: &'a RedisServer, layout: Layout, dir: &Path, seed: Seed) -> Self {
         let mut fleet = Self {
             server,
+            layout,
             slots: Vec::new(),
             dir: dir.to_owned(),
             seed: seed.to_string().parse().unwrap(),
@@ -153,7 +157,7 @@ impl<'a> Fleet<'a> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let order = Order {
             number,
-            url: proxy.url(),
+            url: layout::url(&proxy.url(), self.layout),
             dir: self.dir.clone(),
             seed: self.seed,
             blocking,

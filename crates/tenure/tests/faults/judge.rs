@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::{ErrorKind, Tenure};
+use tenure::{ErrorKind, Layout, Tenure};
 use tenure_testkit::check::{self, Violation};
 use tenure_testkit::history::{Outcome, until_ns};
 use tenure_testkit::{Access, History, Recorder, RedisServer, RespClient};
 
 use crate::client::{COLD, COLD_COUNT, HOT, LONG, TTL_MAX_MS};
 use crate::fleet::Finished;
+use crate::layout;
 
 /// The number of the client that looks whether every lock can be had.
 const JUDGE: u64 = 999_999;
@@ -30,18 +31,15 @@ pub struct Verdict {
 }
 
 /// Leases and places in queues of clients that ended in order: those must have left nothing.
-pub fn leftovers(server: &RedisServer, finished: &Finished) -> Vec<Violation> {
+pub fn leftovers(server: &RedisServer, layout: Layout, finished: &Finished) -> Vec<Violation> {
     let mut client = server.client();
     let is_gone = |owner: &str| {
-        let owner = owner
-            .strip_prefix("tenure:")
-            .and_then(|rest| rest.split(':').next());
-        !owner.is_some_and(|owner| finished.tidy.contains(owner))
+        let client = layout::client_of(owner);
+        !client.is_some_and(|client| finished.tidy.contains(&client))
     };
     let holder = |client: &mut RespClient, key: &str| {
         let lock = key == HOT || key.starts_with(COLD) || key.starts_with(LONG);
-        let reply = lock.then(|| client.command(&["GET", key]))?;
-        (!reply.is_nil()).then(|| reply.text().to_owned())
+        lock.then(|| layout::holder(client, layout, key))?
     };
     let mut violations = check::orphans(&mut client, "*", holder, is_gone);
     let waiter = |client: &mut RespClient, key: &str| {
@@ -63,15 +61,17 @@ pub fn leftovers(server: &RedisServer, finished: &Finished) -> Vec<Violation> {
 
 /// Keys that would stay for ever.
 pub fn immortals(server: &RedisServer) -> Vec<Violation> {
-    check::immortal_keys(&mut server.client(), "*", |_| false)
+    check::immortal_keys(&mut server.client(), "*", layout::is_kept)
 }
 
 /// Takes and releases every lock once, and writes that down.
-pub fn take_every_lock(server: &RedisServer, dir: &Path) {
+pub fn take_every_lock(server: &RedisServer, layout: Layout, dir: &Path) {
     let recorder = Arc::new(Recorder::create(dir, JUDGE));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let tenure = Tenure::connect(server.url()).await.unwrap();
+        let tenure = Tenure::connect(layout::url(&server.url(), layout))
+            .await
+            .unwrap();
         let names = (0..COLD_COUNT).map(|number| format!("{COLD}{number}"));
         let tasks: Vec<_> = names
             .chain([HOT.to_owned()])

@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! cargo test -p tenure --test faults
-//! SEED=42 SECONDS=300 TENURE_FAULTS_KEEP=/tmp/histories cargo test -p tenure --test faults
+//! LAYOUT=redisson SEED=42 SECONDS=300 TENURE_FAULTS_KEEP=/tmp/histories cargo test -p tenure --test faults
 //! ```
 //!
-//! The run has phases, each with a server, clients and a history of its own:
+//! The run has phases for each layout, each with a server, clients and a history of its own:
 //!
 //! | phase | what breaks | must hold |
 //! |---|---|---|
@@ -31,6 +31,8 @@ mod client;
 mod fleet;
 /// What is looked at when all is healed.
 mod judge;
+/// What the run must know of the bytes in Redis.
+mod layout;
 /// What is broken, when, and whether anybody noticed.
 mod nemesis;
 /// The phases of a run and how its time is shared out.
@@ -55,10 +57,11 @@ fn main() -> ExitCode {
     }
     let plan = Plan::from_env();
     let start = Instant::now();
-    let outcomes = plan::PHASES.iter().map(|phase| phase.run(&plan)).collect();
+    let outcomes = plan.run();
     let report = Report {
         seed: plan.seed,
         seconds: plan.seconds,
+        layout: plan.layout(),
         took: start.elapsed(),
         outcomes,
     };

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tenure::Layout;
 use tenure_testkit::{ClockShim, FencedRegister, Fsync, History, Nemesis, RedisServer, Seed};
 
 use crate::fleet::Fleet;
 use crate::judge;
+use crate::layout;
 use crate::nemesis::{self, Kind};
 use crate::report::Outcome;
 
@@ -18,6 +20,8 @@ const PROGRESS: Duration = Duration::from_secs(5);
 pub struct Plan {
     pub seed: Seed,
     pub seconds: u64,
+    /// The percent of the time that each layout gets.
+    shares: Vec<(Layout, u64)>,
     /// Where histories are kept; thrown away if nowhere.
     keep: Option<PathBuf>,
 }
@@ -25,7 +29,7 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy)]
 pub struct Phase {
     pub name: &'static str,
-    /// Its part of the run's time, in percent.
+    /// Its part of a layout's time, in percent.
     percent: u64,
     /// Whether the server keeps its data and its clock, so that nothing may be held twice.
     pub sound: bool,
@@ -68,18 +72,35 @@ impl Plan {
         Self {
             seed: Seed::new(seed),
             seconds,
+            shares: layout::shares_from_env(),
             keep: std::env::var_os("TENURE_FAULTS_KEEP").map(PathBuf::from),
         }
     }
 
-    fn time_of(&self, phase: &Phase) -> Duration {
-        Duration::from_millis(self.seconds * phase.percent * 10)
+    /// All phases of each layout, one after the other.
+    pub fn run(&self) -> Vec<Outcome> {
+        let layouts = self.shares.iter();
+        let phases = layouts.flat_map(|share| PHASES.iter().map(move |phase| (share, phase)));
+        phases
+            .map(|((layout, percent), phase)| {
+                let time_ms = self.seconds * 10 * phase.percent * percent / 100;
+                phase.run(self, *layout, Duration::from_millis(time_ms))
+            })
+            .collect()
+    }
+
+    /// How to run it again, but for seed and length.
+    pub fn layout(&self) -> Option<Layout> {
+        match &self.shares[..] {
+            [(only, _)] => Some(*only),
+            _ => None,
+        }
     }
 
     /// A directory for the histories of a phase, and what deletes it if nobody wants to keep it.
-    fn dir(&self, phase: &Phase) -> (PathBuf, Option<tempfile::TempDir>) {
+    fn dir(&self, phase: &Phase, layout: Layout) -> (PathBuf, Option<tempfile::TempDir>) {
         if let Some(keep) = &self.keep {
-            let dir = keep.join(format!("{}-{}", self.seed, phase.name));
+            let dir = keep.join(format!("{}-{layout}-{}", self.seed, phase.name));
             std::fs::create_dir_all(&dir).unwrap();
             return (dir, None);
         }
@@ -89,12 +110,12 @@ impl Plan {
 }
 
 impl Phase {
-    pub fn run(&self, plan: &Plan) -> Outcome {
+    fn run(&self, plan: &Plan, layout: Layout, time: Duration) -> Outcome {
         let clock = self.clock.then(ClockShim::compile).flatten();
         if self.clock && clock.is_none() {
-            return Outcome::skipped(*self, "no C compiler to build a clock with");
+            return Outcome::skipped(*self, layout, "no C compiler to build a clock with");
         }
-        let (dir, _deleted_at_the_end) = plan.dir(self);
+        let (dir, _deleted_at_the_end) = plan.dir(self, layout);
         let start = Instant::now();
         let mut builder = RedisServer::builder()
             .aof(Fsync::Always)
@@ -104,18 +125,26 @@ impl Phase {
             builder = builder.clock(clock.clone());
         }
         let server = builder.start();
-        let fleet = Fleet::start(&server, &dir, plan.seed);
+        let fleet = Fleet::start(&server, layout, &dir, plan.seed);
         let log = Nemesis::create(&dir);
-        self.break_things(plan, &fleet, &log, clock.as_ref(), &dir);
+        let end = start + time;
+        self.break_things(plan, &fleet, &log, clock.as_ref(), &dir, end);
         let finished = fleet.finish();
-        let mut leftovers = judge::leftovers(&server, &finished);
+        let mut leftovers = judge::leftovers(&server, layout, &finished);
         let healed_ns = tenure_testkit::history::now_ns();
-        judge::take_every_lock(&server, &dir);
+        judge::take_every_lock(&server, layout, &dir);
         leftovers.extend(judge::immortals(&server));
         let history = History::load(&dir);
         let journal = FencedRegister::open(&dir).journal();
         let verdicts = judge::verdicts(&history, &journal, healed_ns, leftovers, &finished);
-        Outcome::new(*self, &history, verdicts, &finished, start.elapsed())
+        Outcome::new(
+            *self,
+            layout,
+            &history,
+            verdicts,
+            &finished,
+            start.elapsed(),
+        )
     }
 
     fn break_things(
@@ -125,8 +154,8 @@ impl Phase {
         log: &Nemesis,
         clock: Option<&ClockShim>,
         dir: &Path,
+        end: Instant,
     ) {
-        let end = Instant::now() + plan.time_of(self);
         std::thread::scope(|scope| {
             for (number, kinds) in (1..).zip(self.lanes) {
                 let lane = nemesis::Lane {
@@ -148,8 +177,10 @@ impl Phase {
             std::thread::sleep(PROGRESS.min(end.saturating_duration_since(Instant::now())));
             let left = end.saturating_duration_since(Instant::now()).as_secs();
             let (operations, faults) = (fleet.operations(), fleet.faults());
-            let name = self.name;
-            eprintln!("phase {name}: {operations} operations, {faults} faults, {left} s left");
+            let (name, layout) = (self.name, fleet.layout);
+            eprintln!(
+                "phase {name} ({layout}): {operations} operations, {faults} faults, {left} s left"
+            );
         }
     }
 }

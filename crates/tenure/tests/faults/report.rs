@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use tenure::Layout;
 use tenure_testkit::history::{Op, Outcome as Result};
 use tenure_testkit::{History, Seed};
 
@@ -21,6 +22,8 @@ const KINDS_MIN: u64 = 12;
 pub struct Report {
     pub seed: Seed,
     pub seconds: u64,
+    /// If it was one only.
+    pub layout: Option<Layout>,
     pub took: Duration,
     pub outcomes: Vec<Outcome>,
 }
@@ -28,6 +31,7 @@ pub struct Report {
 /// What came of one phase.
 pub struct Outcome {
     phase: Phase,
+    layout: Layout,
     skipped: Option<&'static str>,
     took: Duration,
     clients: u64,
@@ -40,9 +44,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub fn skipped(phase: Phase, why: &'static str) -> Self {
+    pub fn skipped(phase: Phase, layout: Layout, why: &'static str) -> Self {
         Self {
             phase,
+            layout,
             skipped: Some(why),
             took: Duration::ZERO,
             clients: 0,
@@ -56,6 +61,7 @@ impl Outcome {
 
     pub fn new(
         phase: Phase,
+        layout: Layout,
         history: &History,
         verdicts: Vec<Verdict>,
         finished: &Finished,
@@ -69,6 +75,7 @@ impl Outcome {
         }
         Self {
             phase,
+            layout,
             skipped: None,
             took,
             clients: finished.clients,
@@ -149,16 +156,18 @@ impl fmt::Display for Report {
         row(f, "seed", self.seed)?;
         row(f, "seconds", format!("{:.0}", self.took.as_secs_f64()))?;
         let (seed, seconds) = (self.seed, self.seconds);
+        let layout = self.layout.map(|layout| format!("LAYOUT={layout} "));
+        let layout = layout.unwrap_or_default();
         writeln!(
             f,
-            "replay with: SEED={seed} SECONDS={seconds} cargo test -p tenure --test faults"
+            "replay with: {layout}SEED={seed} SECONDS={seconds} cargo test -p tenure --test faults"
         )
     }
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.phase.name;
+        let name = format!("{} ({})", self.phase.name, self.layout);
         if let Some(why) = self.skipped {
             return writeln!(f, "\nphase {name}: skipped, {why}");
         }

@@ -86,7 +86,7 @@ async fn renewed_and_lost(tenure: &Tenure) {
 
 #[test]
 fn redis_commands_need_no_runtime_either() {
-    let Stage::Redis { server } = Stage::redis() else {
+    let Stage::Redis { server, .. } = Stage::redis() else {
         unreachable!()
     };
     poll_again_and_again(async {

@@ -1,6 +1,6 @@
 //! The scripts themselves, run with arguments that the library would never send.
 
-use tenure_testkit::{Reply, RespClient};
+use tenure_testkit::{RedisServer, Reply, RespClient};
 
 macro_rules! script {
     ($file:literal) => {
@@ -8,11 +8,32 @@ macro_rules! script {
     };
 }
 
-pub const ACQUIRE: &str = script!("acquire.lua");
-pub const RELEASE: &str = script!("release.lua");
-pub const RENEW: &str = script!("renew.lua");
-pub const ADOPT: &str = script!("adopt.lua");
+pub const ACQUIRE: &str = script!("native/acquire.lua");
+pub const RELEASE: &str = script!("native/release.lua");
+pub const RENEW: &str = script!("native/renew.lua");
+pub const ADOPT: &str = script!("native/adopt.lua");
 pub const RECORD: &str = script!("record.lua");
+
+/// What no span of time looks like.
+const NO_SPANS: [&str; 9] = [
+    "",
+    "x",
+    "0.5",
+    "-1",
+    "nan",
+    "inf",
+    "1e300",
+    "99999999999999999999",
+    "1 000",
+];
+
+/// The same in Redisson's layout.
+pub mod redisson {
+    pub const ACQUIRE: &str = script!("redisson/acquire.lua");
+    pub const RELEASE: &str = script!("redisson/release.lua");
+    pub const RENEW: &str = script!("redisson/renew.lua");
+    pub const ADOPT: &str = script!("redisson/adopt.lua");
+}
 
 /// Runs a script as the library would, with its shared parts put in.
 pub fn eval(
@@ -21,15 +42,48 @@ pub fn eval(
     keys: &[&str],
     args: &[&str],
 ) -> Result<Reply, String> {
-    let code = code
-        .replace("--@include whole.lua", script!("whole.lua"))
-        .replace("--@include offer.lua", script!("offer.lua"))
-        .replace("--@include fence.lua", script!("fence.lua"))
-        .replace("--@include lease_at.lua", script!("lease_at.lua"));
+    let parts = [
+        ("whole.lua", script!("whole.lua")),
+        ("native/lease_at.lua", script!("native/lease_at.lua")),
+        ("native/fence.lua", script!("native/fence.lua")),
+        ("native/offer.lua", script!("native/offer.lua")),
+        ("redisson/lease_at.lua", script!("redisson/lease_at.lua")),
+        ("redisson/holder_at.lua", script!("redisson/holder_at.lua")),
+    ];
+    let mut code = code.to_owned();
+    for (file, part) in parts {
+        code = code.replace(&format!("--@include {file}"), part);
+    }
     assert!(!code.contains("@include"), "a shared part is missing");
     let count = keys.len().to_string();
     let mut words = vec!["EVAL", &code, &count];
     words.extend(keys);
     words.extend(args);
     redis.try_command(&words)
+}
+
+/// Runs a script with each of its numbers wrong in turn: it must refuse and change nothing.
+#[track_caller]
+pub fn check_bad_numbers(
+    code: &str,
+    keys: &[&str],
+    good: &[&str],
+    numbers: &[usize],
+    prepare: &[&str],
+) {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    for &at in numbers {
+        for bad in NO_SPANS {
+            redis.command(&["FLUSHALL"]);
+            redis.command(prepare);
+            let before = redis.command(&["DEBUG", "DIGEST"]);
+            let mut args = good.to_vec();
+            args[at] = bad;
+            let reply = eval(&mut redis, code, keys, &args);
+            assert!(reply.is_err(), "argument {at} = `{bad}`: {reply:?}");
+            let after = redis.command(&["DEBUG", "DIGEST"]);
+            assert_eq!(before, after, "argument {at} = `{bad}` changed something");
+        }
+    }
 }

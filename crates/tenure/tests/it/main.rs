@@ -28,6 +28,8 @@ mod foreign;
 mod hazards;
 /// The scripts themselves, run with arguments that the library would never send.
 mod lua;
+/// The layout of Redisson: its bytes, and a Java process beside ours.
+mod redisson;
 /// What an operation costs the server.
 mod round_trips;
 /// Architecture: who may know whom, and what must be where.

@@ -3,13 +3,18 @@
 
 use std::time::Duration;
 
-use tenure::{Builder, LockName, Tenure};
+use tenure::{Builder, Layout, LeaseId, LockName, Tenure};
 use tenure_testkit::RedisServer;
 
 /// A store for one test.
 pub enum Stage {
-    Memory { name: String },
-    Redis { server: Box<RedisServer> },
+    Memory {
+        name: String,
+    },
+    Redis {
+        server: Box<RedisServer>,
+        layout: Layout,
+    },
 }
 
 impl Stage {
@@ -22,13 +27,21 @@ impl Stage {
     pub fn redis() -> Self {
         Self::Redis {
             server: Box::new(RedisServer::start()),
+            layout: Layout::Native,
+        }
+    }
+
+    pub fn redisson() -> Self {
+        Self::Redis {
+            server: Box::new(RedisServer::start()),
+            layout: Layout::Redisson,
         }
     }
 
     pub fn url(&self) -> String {
         match self {
             Self::Memory { name } => format!("memory://{name}"),
-            Self::Redis { server } => server.url(),
+            Self::Redis { server, layout } => format!("{}?layout={layout}", server.url()),
         }
     }
 
@@ -45,7 +58,7 @@ impl Stage {
     /// to go around, the lease is ended by force.
     pub async fn delete_lock(&self, name: &str) {
         match self {
-            Self::Redis { server } => {
+            Self::Redis { server, .. } => {
                 server.client().command(&["DEL", name]);
             }
             Self::Memory { .. } => {
@@ -57,6 +70,29 @@ impl Stage {
         }
     }
 
+    /// The id of a lease that nobody looks after.
+    pub fn dead_lease(&self, ttl: Duration) -> LeaseId {
+        let ttl_ms = ttl.as_millis();
+        LeaseId::new(match self {
+            Self::Redis {
+                layout: Layout::Redisson,
+                ..
+            } => format!("00000000-0000-8000-8000-000000000007:1{ttl_ms:08}"),
+            _ => format!("tenure:{:032x}:1:{ttl_ms}", 7),
+        })
+    }
+
+    /// The key of the fence counter of the lock `n`.
+    pub fn fence_key(&self) -> &'static str {
+        match self {
+            Self::Redis {
+                layout: Layout::Redisson,
+                ..
+            } => "redisson_lock_token:{n}",
+            _ => "tenure:fence:{n}",
+        }
+    }
+
     /// Whether the store keeps nothing for this name but its fence counter.
     pub async fn is_clean(&self, name: &str) -> bool {
         let admin = self.client().await;
@@ -65,7 +101,7 @@ impl Stage {
         }
         match self {
             Self::Memory { .. } => true,
-            Self::Redis { server } => {
+            Self::Redis { server, .. } => {
                 let name = LockName::new(name).unwrap();
                 let mut redis = server.client();
                 let keys = redis.command(&["KEYS", "*"]);
@@ -75,6 +111,7 @@ impl Stage {
                     .map(|key| key.text())
                     .filter(|key| key.contains(name.as_str()))
                     .filter(|key| !key.starts_with("tenure:fence:"))
+                    .filter(|key| !key.starts_with("redisson_lock_token:"))
                     .collect();
                 left.is_empty()
             }

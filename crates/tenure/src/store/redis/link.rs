@@ -285,7 +285,7 @@ impl Connection {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("INFO");
         pipeline.cmd("TIME");
-        for (_, script) in script::ALL.iter() {
+        for (_, script) in script::all(self.server.target.layout().scripts()) {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
         }
         let asked_at = self.server.clock.now();

@@ -8,10 +8,10 @@ use std::time::Duration;
 use ::redis::{Cmd, PushInfo, PushKind};
 use tokio::sync::mpsc;
 
+use super::layout::Topic;
 use super::link::{Connection, Link};
 use super::server::Server;
 use super::value::Value;
-use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
@@ -30,11 +30,15 @@ pub(super) struct Listener {
     channels: Mutex<HashMap<String, Channel>>,
     pushes: Mutex<Option<mpsc::UnboundedReceiver<PushInfo>>>,
     events: OnceLock<mpsc::UnboundedSender<Event>>,
+    /// The lock of which the last message said that it is free, and who of ours is next. release.lua
+    /// tells Redisson's waiters right behind it.
+    opened: Mutex<Option<LockName>>,
 }
 
 /// A channel, and how many lines of waiters need it.
 struct Channel {
     name: LockName,
+    topic: Topic,
     uses: usize,
 }
 
@@ -48,6 +52,7 @@ impl Listener {
             channels: Mutex::default(),
             pushes: Mutex::new(Some(receiver)),
             events: OnceLock::new(),
+            opened: Mutex::default(),
         })
     }
 
@@ -62,31 +67,49 @@ impl Listener {
     }
 
     pub(super) async fn listen(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
-        let channel = name.neighbour("wake");
         let connection = self.link.connection(limit).await?;
-        // Known before the server confirms: its first message may come right behind.
-        lock(&self.channels)
-            .entry(channel.clone())
-            .or_insert_with(|| Channel {
-                name: name.clone(),
-                uses: 0,
-            })
-            .uses += 1;
-        let confirmed = connection.subscribe(&channel, limit).await;
-        if confirmed.is_err() {
-            self.forget(&channel);
+        let mut heard = Vec::new();
+        for (channel, topic) in self.server.target.layout().channels(name) {
+            // Known before the server confirms: its first message may come right behind.
+            self.know(&channel, name, topic);
+            let confirmed = connection.subscribe(&channel, limit).await;
+            heard.push(channel);
+            if confirmed.is_err() {
+                self.leave(heard, limit).await;
+                return confirmed;
+            }
         }
-        confirmed
+        Ok(())
     }
 
     pub(super) async fn unlisten(&self, name: &LockName, limit: Moment) {
-        let channel = name.neighbour("wake");
-        if self.forget(&channel)
-            && let Some(connection) = self.link.live()
-        {
-            // If it fails, the connection is gone and the subscription with it.
-            let _ = connection.unsubscribe(&channel, limit).await;
+        let channels = self.server.target.layout().channels(name).into_iter();
+        self.leave(channels.map(|(channel, _)| channel).collect(), limit)
+            .await;
+    }
+
+    /// Takes back one use of each channel, the last one first.
+    async fn leave(&self, channels: Vec<String>, limit: Moment) {
+        for channel in channels.iter().rev() {
+            if self.forget(channel)
+                && let Some(connection) = self.link.live()
+            {
+                // If it fails, the connection is gone and the subscription with it.
+                let _ = connection.unsubscribe(channel, limit).await;
+            }
         }
+    }
+
+    /// Adds one use of a channel.
+    fn know(&self, channel: &str, name: &LockName, topic: Topic) {
+        let mut channels = lock(&self.channels);
+        let known = channels.entry(channel.to_owned());
+        let known = known.or_insert_with(|| Channel {
+            name: name.clone(),
+            topic,
+            uses: 0,
+        });
+        known.uses += 1;
     }
 
     /// Takes back one use of a channel; true if that was the last.
@@ -142,12 +165,28 @@ impl Listener {
         let (Some(channel), Some(message)) = (channel.as_str(), message.as_str()) else {
             return;
         };
-        let name = lock(&self.channels)
+        let known = lock(&self.channels)
             .get(channel)
-            .map(|known| known.name.clone());
-        if let Some(name) = name {
-            let offered_to = LeaseId::new(message);
-            self.tell(Event::Wake { name, offered_to });
+            .map(|known| (known.topic, known.name.clone()));
+        let event = known.and_then(|(topic, name)| topic.event(name, message));
+        if let Some(event) = event
+            && !self.is_echo(&event)
+        {
+            self.tell(event);
+        }
+    }
+
+    /// Whether a message only repeats for Redisson's waiters what the one before it told ours: that
+    /// the lock is free, and who of ours is next.
+    fn is_echo(&self, event: &Event) -> bool {
+        let mut opened = lock(&self.opened);
+        match (event, opened.take()) {
+            (Event::Opened { name, next: None }, before) => before.as_ref() == Some(name),
+            (Event::Opened { name, .. }, _) => {
+                *opened = Some(name.clone());
+                false
+            }
+            _ => false,
         }
     }
 

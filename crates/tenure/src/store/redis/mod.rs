@@ -1,4 +1,4 @@
-//! The store on one Redis server, in the native layout: a string at the lock's name.
+//! The store on one Redis server.
 //!
 //! This directory is the only place that knows the Redis client crate.
 
@@ -17,22 +17,25 @@ pub use self::value::Value;
 use self::lane::Lane;
 use self::link::{Connection, Link};
 use self::listener::Listener;
+use self::script::LockScripts;
 use self::server::Server;
 use self::transaction::Transaction;
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::{
-    AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, NotHeld,
-    Record, RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
+    AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Record,
+    RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
 };
 use crate::url::RedisTarget;
 
 mod client;
 mod lane;
+mod layout;
 mod link;
 mod listener;
 mod refusal;
@@ -76,6 +79,14 @@ impl RedisStore {
         })
     }
 
+    fn layout(&self) -> Layout {
+        self.server.target.layout()
+    }
+
+    fn scripts(&self) -> &'static LockScripts {
+        self.layout().scripts()
+    }
+
     /// Connects, so that a wrong address or password is found at once.
     pub(crate) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
         self.commands.connection(limit).await?;
@@ -100,9 +111,10 @@ impl RedisStore {
         let name = &attempt.held.name;
         let arguments =
             |connection: &Connection, latest_us| acquire_arguments(attempt, connection, latest_us);
-        let read = |reply: &Value, sent_at| reply::attempt(name, sent_at, reply);
-        let keys = acquire_keys(attempt);
-        self.in_time(&script::ACQUIRE, &keys, arguments, read, limit)
+        let layout = self.layout();
+        let read = |reply: &Value, sent_at| reply::attempt(layout, name, sent_at, reply);
+        let keys = acquire_keys(layout, attempt);
+        self.in_time(&self.scripts().acquire, &keys, arguments, read, limit)
             .await
     }
 
@@ -114,10 +126,10 @@ impl RedisStore {
         latest_us: u64,
     ) -> Result<Attempted, Failure> {
         let sent_at = self.server.clock.now();
-        let keys = acquire_keys(attempt);
+        let keys = acquire_keys(self.layout(), attempt);
         let arguments = acquire_arguments(attempt, &connection, latest_us);
         let reply = connection
-            .script_here(&script::ACQUIRE, &keys, &arguments, latest_us)
+            .script_here(&self.scripts().acquire, &keys, &arguments, latest_us)
             .await?;
         let sent_at = if bug(Bug::DeadlineFromReply) {
             self.server.clock.now()
@@ -125,11 +137,12 @@ impl RedisStore {
             sent_at
         };
         let name = &attempt.held.name;
-        let attempted = reply::attempt(name, sent_at, &reply)?.map_err(|server_us| {
-            // The engine asks again.
-            connection.set_clock(sent_at, server_us);
-            refusal::silence(&self.server.target, None)
-        })?;
+        let attempted =
+            reply::attempt(self.layout(), name, sent_at, &reply)?.map_err(|server_us| {
+                // The engine asks again.
+                connection.set_clock(sent_at, server_us);
+                refusal::silence(&self.server.target, None)
+            })?;
         connection.known().note(name, &attempted);
         Ok(attempted)
     }
@@ -144,11 +157,14 @@ impl RedisStore {
             let limit = self.command_limit(self.server.clock.now() + SILENCE_LIMIT);
             return release_in_two_steps(&connection, lease, limit).await;
         }
-        let (keys, arguments) = (release_keys(lease), release_arguments(lease, leaving));
+        let (keys, arguments) = (
+            release_keys(lease),
+            self.layout().release_arguments(lease, leaving),
+        );
         let reply = connection
-            .script_here(&script::RELEASE, &keys, &arguments, 0)
+            .script_here(&self.scripts().release, &keys, &arguments, 0)
             .await?;
-        reply::release(&reply)
+        reply::release(self.layout(), &lease.name, &reply)
     }
 
     async fn try_turn(
@@ -162,24 +178,25 @@ impl RedisStore {
         let connection = self.commands.connection(limit).await?;
         let mut keys = vec![
             lease.name.as_str().to_owned(),
-            lease.name.neighbour("fence"),
+            self.layout().fence_key(&lease.name),
             lease.name.neighbour("queue"),
         ];
         if lease.has_meta {
             keys.push(lease.name.neighbour("meta"));
         }
-        let arguments = [
-            lease.id.as_str(),
-            place.map_or("", LeaseId::as_str),
-            &lease.ttl.as_millis().to_string(),
-            &fences.to_string(),
-            &connection.made_us().to_string(),
+        let mut arguments = vec![
+            lease.id.as_str().to_owned(),
+            place.map_or("", LeaseId::as_str).to_owned(),
+            lease.ttl.as_millis().to_string(),
+            fences.to_string(),
+            connection.made_us().to_string(),
         ];
+        arguments.extend(self.layout().turn_arguments(lease));
         let sent_at = self.server.clock.now();
         let reply = connection
-            .script(&script::TURN, &keys, &arguments, limit, 0)
+            .script(&self.scripts().turn, &keys, &arguments, limit, 0)
             .await?;
-        reply::turn(&reply, sent_at)
+        reply::turn(self.layout(), &lease.name, sent_at, &reply)
     }
 
     async fn try_adopt(
@@ -198,7 +215,7 @@ impl RedisStore {
             ]
         };
         let read = |reply: &Value, sent_at| reply::adoption(reply, sent_at);
-        self.in_time(&script::ADOPT, &keys, arguments, read, limit)
+        self.in_time(&self.scripts().adopt, &keys, arguments, read, limit)
             .await
     }
 
@@ -280,7 +297,7 @@ impl RedisStore {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
             let evalsha = pipeline.cmd("EVALSHA");
-            evalsha.arg(script::RENEW.hash()).arg(keys.len());
+            evalsha.arg(self.scripts().renew.hash()).arg(keys.len());
             for part in keys.iter().map(String::as_str).chain(arguments) {
                 evalsha.arg(part);
             }
@@ -292,7 +309,7 @@ impl RedisStore {
         }
         let connection = self.commands.connection(limit).await?;
         let reply = connection
-            .script(&script::RENEW, &keys, &arguments, limit, 0)
+            .script(&self.scripts().renew, &keys, &arguments, limit, 0)
             .await?;
         reply::renewal(&reply, sent_at)
     }
@@ -302,21 +319,14 @@ impl RedisStore {
         let connection = self.listener.link.connection(limit).await?;
         let mut pipeline = Pipeline::new();
         pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-        pipeline.cmd("GET").arg(lease.name.as_str());
+        self.layout().ask_for(lease, &mut pipeline);
         let replies = connection.run_all(&pipeline, limit).await?;
         if let Some(Value::Error(error)) = replies.first() {
             self.tell_of_tracking(error);
         }
-        Ok(match replies.get(1) {
-            Some(Value::Bytes(found)) if found == lease.id.as_str().as_bytes() => Watched::Held,
-            Some(Value::Error(error)) if !error.starts_with("WRONGTYPE") => {
-                let error = Error::new(ErrorKind::Unavailable, error.clone());
-                return Err(Failure::not_sent(error));
-            }
-            found => Watched::NotHeld(NotHeld {
-                taken_by: found.and_then(Value::lossy).map(LeaseId::new),
-            }),
-        })
+        let answers = replies.get(1..).unwrap_or_default();
+        let watched = self.layout().read_answers(lease, answers);
+        watched.map_err(|error| Failure::not_sent(Error::new(ErrorKind::Unavailable, error)))
     }
 
     /// Says once that leases cannot be watched: tracking itself was refused, or `CLIENT CACHING`.
@@ -340,11 +350,14 @@ impl RedisStore {
         if bug(Bug::ReleaseInTwoSteps) {
             return release_in_two_steps(connection, lease, limit).await;
         }
-        let (keys, arguments) = (release_keys(lease), release_arguments(lease, leaving));
+        let (keys, arguments) = (
+            release_keys(lease),
+            self.layout().release_arguments(lease, leaving),
+        );
         let reply = connection
-            .script(&script::RELEASE, &keys, &arguments, limit, 0)
+            .script(&self.scripts().release, &keys, &arguments, limit, 0)
             .await?;
-        reply::release(&reply)
+        reply::release(self.layout(), &lease.name, &reply)
     }
 
     /// Releases, and answers whether that was late enough for the attempt not to land any more.
@@ -383,13 +396,13 @@ impl RedisStore {
         let connection = self.commands.connection(limit).await?;
         let keys = [
             name.as_str().to_owned(),
-            name.neighbour("fence"),
+            self.layout().fence_key(name),
             name.neighbour("meta"),
         ];
         let reply = connection
-            .script(&script::LOOK, &keys, &[""; 0], limit, 0)
+            .script(&self.scripts().look, &keys, &[""; 0], limit, 0)
             .await?;
-        reply::look(name, reply)
+        reply::look(self.layout(), name, reply)
     }
 
     async fn try_write_record(
@@ -477,7 +490,7 @@ impl Store for RedisStore {
 
     fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
         let connection = self.connection_here()?;
-        if connection.known().suits(attempt) {
+        if self.layout() == Layout::Native && connection.known().suits(attempt) {
             let transaction = Transaction::new(&connection, attempt);
             let landing = transaction.landing;
             let asking = async move { transaction.run(&connection, attempt).await };
@@ -599,9 +612,9 @@ impl Store for RedisStore {
 }
 
 /// The keys that acquire.lua touches, all in one slot. Most attempts need two of them.
-fn acquire_keys(attempt: &Attempt) -> Vec<String> {
+fn acquire_keys(layout: Layout, attempt: &Attempt) -> Vec<String> {
     let name = &attempt.held.name;
-    let mut keys = vec![name.as_str().to_owned(), name.neighbour("fence")];
+    let mut keys = vec![name.as_str().to_owned(), layout.fence_key(name)];
     if attempt.queue || attempt.held.has_meta {
         keys.push(name.neighbour("queue"));
     }
@@ -633,12 +646,6 @@ fn release_keys(lease: &Held) -> Vec<String> {
         keys.push(name.neighbour("meta"));
     }
     keys
-}
-
-fn release_arguments<'a>(lease: &'a Held, leaving: Option<&'a LeaseId>) -> Vec<&'a str> {
-    let mut arguments = vec![lease.id.as_str()];
-    arguments.extend(leaving.map(LeaseId::as_str));
-    arguments
 }
 
 fn acquire_arguments(attempt: &Attempt, connection: &Connection, latest_us: u64) -> Vec<String> {

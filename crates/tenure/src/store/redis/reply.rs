@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
 use crate::lease::{Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -12,6 +13,7 @@ use crate::store::{Attempted, Busy, Failure, Found, NotHeld, Release, Renewed, T
 
 /// What acquire.lua says; `Err` with the server's time if the attempt came late.
 pub(super) fn attempt(
+    layout: Layout,
     name: &LockName,
     sent_at: Moment,
     reply: &Value,
@@ -36,7 +38,7 @@ pub(super) fn attempt(
             remaining: time_left(part(2)?),
         })),
         Some("late") => Err(number(1)?),
-        Some("type") => return Err(not_a_lock(name, part(1)?)),
+        Some("type") => return Err(not_a_lock(layout, name, part(1)?)),
         _ => return Err(unexpected()),
     })
 }
@@ -61,12 +63,19 @@ pub(super) fn adoption(reply: &Value, sent_at: Moment) -> Result<Result<Renewed,
     })
 }
 
-pub(super) fn release(reply: &Value) -> Result<Release, Failure> {
+pub(super) fn release(layout: Layout, name: &LockName, reply: &Value) -> Result<Release, Failure> {
     let unexpected = || Failure::refused(reply.unexpected("release.lua"));
     let parts = match reply {
         Value::Array(parts) => parts.as_slice(),
         whole => std::slice::from_ref(whole),
     };
+    if parts.first().and_then(Value::as_str) == Some("type") {
+        return Err(not_a_lock(
+            layout,
+            name,
+            parts.get(1).unwrap_or(&Value::Nil),
+        ));
+    }
     let was_held = parts.first().and_then(Value::as_int);
     Ok(match was_held.ok_or_else(unexpected)? {
         1 => Release::WasHeld {
@@ -76,13 +85,18 @@ pub(super) fn release(reply: &Value) -> Result<Release, Failure> {
     })
 }
 
-pub(super) fn turn(reply: &Value, sent_at: Moment) -> Result<Turn, Failure> {
+pub(super) fn turn(
+    layout: Layout,
+    name: &LockName,
+    sent_at: Moment,
+    reply: &Value,
+) -> Result<Turn, Failure> {
     match reply.as_int().and_then(|fence| u64::try_from(fence).ok()) {
         Some(fence) => {
             let fence = Fence::new(fence);
             Ok(Turn::Again { fence, sent_at })
         }
-        None => release(reply).map(Turn::Passed),
+        None => release(layout, name, reply).map(Turn::Passed),
     }
 }
 
@@ -97,11 +111,19 @@ pub(super) fn renewal(reply: &Value, sent_at: Moment) -> Result<Renewed, Failure
     }
 }
 
-pub(super) fn look(name: &LockName, reply: Value) -> Result<Option<Found>, Failure> {
+pub(super) fn look(
+    layout: Layout,
+    name: &LockName,
+    reply: Value,
+) -> Result<Option<Found>, Failure> {
     let parts = reply.into_array("look.lua").map_err(Failure::refused)?;
     match parts.first().and_then(Value::as_str) {
         Some("free") => Ok(None),
-        Some("type") => Err(not_a_lock(name, parts.get(1).unwrap_or(&Value::Nil))),
+        Some("type") => Err(not_a_lock(
+            layout,
+            name,
+            parts.get(1).unwrap_or(&Value::Nil),
+        )),
         _ => {
             let part = |i: usize| parts.get(i).unwrap_or(&Value::Nil);
             let fence = part(3).as_int().and_then(|fence| u64::try_from(fence).ok());
@@ -137,14 +159,25 @@ fn time_left(pttl: &Value) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-fn not_a_lock(name: &LockName, found: &Value) -> Failure {
-    let (found, remedy) = match found.as_str() {
-        Some("hash") => (
+/// What the scripts find at the name instead of a lock, and what to do about it.
+fn not_a_lock(layout: Layout, name: &LockName, found: &Value) -> Failure {
+    let (found, remedy) = match (found.as_str(), layout) {
+        (Some("hash"), Layout::Native) => (
             "a hash, perhaps a lock of Redisson",
             "use the layout `redisson`, or another name",
         ),
-        Some(other) => (other, "it is not a lock: use another name"),
-        None => ("something", "it is not a lock: use another name"),
+        (Some("string"), Layout::Redisson) => (
+            "a string, perhaps a lock of another library than Redisson",
+            "use the layout `native`, or another name",
+        ),
+        (Some("rwlock"), _) => (
+            "a read-write lock of Redisson",
+            "a plain lock would not exclude it: use another name",
+        ),
+        (found, _) => (
+            found.unwrap_or("something"),
+            "it is not a lock: use another name",
+        ),
     };
     Failure::refused(Error::new(
         ErrorKind::NotALock,

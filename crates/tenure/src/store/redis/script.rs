@@ -32,41 +32,81 @@ impl Script {
     }
 }
 
-macro_rules! scripts {
-    ($($name:ident = $file:literal;)*) => {
-        $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| {
-                let code = assemble(include_str!(concat!("scripts/", $file)));
-                Script::new(seeded::script($file, code))
-            });)*
+macro_rules! script {
+    ($($file:literal),*) => {{
+        let code = assemble(include_str!(concat!("scripts/", $($file),*)));
+        Script::new(seeded::script(concat!($($file),*), code))
+    }};
+}
 
-        /// All scripts of the native layout, with their files.
-        pub(super) static ALL: LazyLock<Vec<(&'static str, &'static Script)>> =
-            LazyLock::new(|| vec![$(($file, &*$name)),*]);
+pub(super) static RECORD: LazyLock<Script> = LazyLock::new(|| script!("record.lua"));
+pub(super) static CLIENTS: LazyLock<Script> = LazyLock::new(|| script!("clients.lua"));
+
+/// The scripts of a lock in one layout. Keys, arguments and replies are the same in all of them, but
+/// for what release.lua must know of other libraries' channels.
+pub(super) struct LockScripts {
+    pub(super) acquire: Script,
+    pub(super) release: Script,
+    pub(super) turn: Script,
+    pub(super) renew: Script,
+    pub(super) adopt: Script,
+    pub(super) look: Script,
+}
+
+macro_rules! lock_scripts {
+    ($folder:literal) => {
+        LazyLock::new(|| LockScripts {
+            acquire: script!($folder, "/acquire.lua"),
+            release: script!($folder, "/release.lua"),
+            turn: script!($folder, "/turn.lua"),
+            renew: script!($folder, "/renew.lua"),
+            adopt: script!($folder, "/adopt.lua"),
+            look: script!($folder, "/look.lua"),
+        })
     };
 }
 
-scripts! {
-    ACQUIRE = "acquire.lua";
-    RELEASE = "release.lua";
-    TURN = "turn.lua";
-    RENEW = "renew.lua";
-    ADOPT = "adopt.lua";
-    LOOK = "look.lua";
-    RECORD = "record.lua";
-    CLIENTS = "clients.lua";
+pub(super) static NATIVE: LazyLock<LockScripts> = lock_scripts!("native");
+pub(super) static REDISSON: LazyLock<LockScripts> = lock_scripts!("redisson");
+
+/// All that a client with these scripts may send, with their files.
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 8] {
+    [
+        ("acquire.lua", &scripts.acquire),
+        ("release.lua", &scripts.release),
+        ("turn.lua", &scripts.turn),
+        ("renew.lua", &scripts.renew),
+        ("adopt.lua", &scripts.adopt),
+        ("look.lua", &scripts.look),
+        ("record.lua", &RECORD),
+        ("clients.lua", &CLIENTS),
+    ]
+}
+
+macro_rules! parts {
+    ($($file:literal),* $(,)?) => {
+        /// What scripts share, with its files.
+        const PARTS: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/", $file)))),*];
+    };
+}
+
+parts! {
+    "whole.lua",
+    "native/lease_at.lua",
+    "native/fence.lua",
+    "native/offer.lua",
+    "redisson/lease_at.lua",
+    "redisson/holder_at.lua",
 }
 
 /// Puts the shared parts where a script asks for them. Redis wants the `#!lua` line first, so they
 /// cannot simply be put in front.
 fn assemble(code: &str) -> String {
-    code.replace("--@include whole.lua", include_str!("scripts/whole.lua"))
-        .replace("--@include offer.lua", include_str!("scripts/offer.lua"))
-        .replace("--@include fence.lua", include_str!("scripts/fence.lua"))
-        .replace(
-            "--@include lease_at.lua",
-            include_str!("scripts/lease_at.lua"),
-        )
+    let mut code = code.to_owned();
+    for (file, part) in PARTS {
+        code = code.replace(&format!("--@include {file}"), part);
+    }
+    code
 }
 
 #[cfg(test)]
@@ -77,7 +117,9 @@ mod tests {
     #[test]
     fn every_seeded_bug_finds_its_place() {
         for (bug, file, good, _) in seeded::IN_SCRIPTS {
-            let (_, script) = ALL.iter().find(|(known, _)| known == file).unwrap();
+            let name = file.strip_prefix("native/").unwrap();
+            let scripts = all(&NATIVE);
+            let (_, script) = scripts.iter().find(|(known, _)| *known == name).unwrap();
             let places = script.code().matches(good).count();
             assert_eq!(places, 1, "{bug:?}: `{good}` in {file}");
         }
@@ -85,7 +127,7 @@ mod tests {
 
     #[test]
     fn every_script_begins_with_its_shebang_and_says_what_it_is() {
-        for (file, script) in ALL.iter() {
+        for (file, script) in all(&NATIVE).into_iter().chain(all(&REDISSON)) {
             let mut lines = script.code().lines();
             assert!(lines.next().unwrap().starts_with("#!lua"), "{file}");
             assert!(

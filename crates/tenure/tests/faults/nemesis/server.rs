@@ -5,13 +5,17 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use rand::rngs::StdRng;
+use tenure::Layout;
 use tenure_testkit::history::{Outcome, now_ns};
-use tenure_testkit::{ClientKind, ClockShim, Recorder, RespClient, eventually};
+use tenure_testkit::{ClientKind, ClockShim, Recorder, Redisson, RespClient, eventually};
 
 use super::{Kind, Lane, random_time};
 use crate::client::{COLD, COLD_COUNT, HOT};
+use crate::layout;
 
 const NOTICE_LIMIT: Duration = Duration::from_millis(500);
+/// How long a Java process waits for a lock before it gives up.
+const JAVA_WAIT: Duration = Duration::from_millis(800);
 /// The numbers of foreign clients begin here.
 const FOREIGN: u64 = 1_000_000;
 const COMPARE_AND_DELETE: &str =
@@ -49,6 +53,7 @@ impl Lane<'_> {
             }
             Kind::KillConnections => server.kill_clients(ClientKind::Normal) > 0,
             Kind::KillSubscribers => server.kill_clients(ClientKind::Pubsub) > 0,
+            Kind::ForeignHolder if self.fleet.layout == Layout::Redisson => self.hold_as_java(rng),
             Kind::ForeignHolder => self.hold_as_a_stranger(rng),
             Kind::FlushAll => {
                 let mut client = server.client();
@@ -57,7 +62,10 @@ impl Lane<'_> {
                 keys > 0
             }
             Kind::DeleteLock => deleted(&mut server.client(), HOT),
-            Kind::DeleteFence => deleted(&mut server.client(), &format!("tenure:fence:{{{HOT}}}")),
+            Kind::DeleteFence => {
+                let key = layout::hot_fence_key(self.fleet.layout);
+                deleted(&mut server.client(), &key)
+            }
             Kind::ClockForward => self.turn_clock(ClockShim::step_forward, rng),
             Kind::ClockBack => self.turn_clock(ClockShim::step_back, rng),
             other => unreachable!("`{}` is not done to the server", other.name()),
@@ -98,12 +106,7 @@ impl Lane<'_> {
         let client = FOREIGN + rng.random_range(0..1_000_000_000);
         let recorder = Recorder::create(self.dir, client);
         let ttl_ms = rng.random_range(100..400);
-        let hot = rng.random_bool(0.5);
-        let name = if hot {
-            HOT.to_owned()
-        } else {
-            format!("{COLD}{}", rng.random_range(0..COLD_COUNT))
-        };
+        let name = random_lock(rng);
         let (token, ttl) = (format!("stranger-{client}"), ttl_ms.to_string());
         let mut connection = self.fleet.server.client();
         let end = Instant::now() + Duration::from_millis(400);
@@ -130,6 +133,48 @@ impl Lane<'_> {
             return true;
         }
         false
+    }
+
+    /// Waits for a lock as a Java process would, enters it once or twice, and leaves it properly or
+    /// not. Its token must fit into the growth of our fences.
+    fn hold_as_java(&self, rng: &mut StdRng) -> bool {
+        let client = FOREIGN + rng.random_range(0..1_000_000_000);
+        let recorder = Recorder::create(self.dir, client);
+        let lease_ms = rng.random_range(100..400);
+        let name = random_lock(rng);
+        let lease = Duration::from_millis(lease_ms);
+        let mut java = Redisson::connect(self.fleet.server.addr()).lease(lease);
+        let call = recorder.acquire(self.number, &name);
+        if !java.lock_within(&name, JAVA_WAIT) {
+            call.end(Outcome::Busy);
+            return false;
+        }
+        let sent_ns = now_ns();
+        let Some(token) = java.try_lock_and_get_token(&name) else {
+            call.end(Outcome::Busy);
+            return false;
+        };
+        // Two milliseconds for the rounding of both sides.
+        let until_ns = sent_ns + (lease_ms - 2) * 1_000_000;
+        let hold = call.granted(Some(token), until_ns);
+        let held_ms = rng.random_range(0..lease_ms * 2);
+        thread::sleep(Duration::from_millis(held_ms.min(lease_ms)));
+        if held_ms < lease_ms {
+            let call = recorder.release(self.number, &name, hold, until_ns);
+            while java.unlock(&name) == Some(false) {}
+            call.end(Outcome::Released);
+        } else {
+            recorder.lost(self.number, &name, hold);
+        }
+        true
+    }
+}
+
+fn random_lock(rng: &mut StdRng) -> String {
+    if rng.random_bool(0.5) {
+        HOT.to_owned()
+    } else {
+        format!("{COLD}{}", rng.random_range(0..COLD_COUNT))
     }
 }
 

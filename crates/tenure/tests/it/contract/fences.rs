@@ -42,11 +42,9 @@ async fn fences_grow_when_the_counter_is_deleted(stage: Stage) {
         assert!(guard.fence().get() > last);
         last = guard.fence().get();
         guard.release().await.unwrap();
-        if let Stage::Redis { server } = &stage {
-            assert_eq!(
-                server.client().command(&["DEL", "tenure:fence:{n}"]).int(),
-                1
-            );
+        if let Stage::Redis { server, .. } = &stage {
+            let deleted = server.client().command(&["DEL", stage.fence_key()]);
+            assert_eq!(deleted.int(), 1);
         }
     }
 }

@@ -24,6 +24,13 @@ macro_rules! contract {
                 super::$case($crate::stage::Stage::redis()).await;
             })*
         }
+
+        mod redisson {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case($crate::stage::Stage::redisson()).await;
+            })*
+        }
     };
 }
 

@@ -166,10 +166,10 @@ async fn a_dead_waiter_costs_no_more_than_its_lease_would(stage: Stage) {
 /// Puts somebody into the queue who never takes up an offer. In the memory store nobody dies but
 /// with the process.
 fn dead_waiter(stage: &Stage, ttl: Duration) {
-    if let Stage::Redis { server } = stage {
-        let dead = format!("tenure:{:032x}:1:{}", 7, ttl.as_millis());
+    if let Stage::Redis { server, .. } = stage {
+        let dead = stage.dead_lease(ttl);
         let mut redis = server.client();
-        redis.command(&["ZADD", "tenure:queue:{n}", "1", &dead]);
+        redis.command(&["ZADD", "tenure:queue:{n}", "1", dead.as_str()]);
     }
 }
 

@@ -82,7 +82,7 @@ async fn a_bad_url_names_what_is_wrong() {
         ("redis://h/zero", "the database `zero`"),
         ("redis://h?colour=red", "the parameter `colour`"),
         ("redis-cluster://h", "not supported yet"),
-        ("redis://h?layout=redisson", "not supported yet"),
+        ("redis://h?layout=java", "is not `native` or `redisson`"),
         ("unix://relative", "is not absolute"),
     ] {
         let error = refused(Tenure::connect(url).await);

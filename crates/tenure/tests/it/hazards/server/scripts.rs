@@ -3,7 +3,7 @@
 use tenure::{ErrorKind, Tenure};
 use tenure_testkit::{RedisServer, RespClient};
 
-use crate::lua::{ACQUIRE, ADOPT, RECORD, RELEASE, RENEW, eval};
+use crate::lua::{ACQUIRE, ADOPT, RECORD, RELEASE, RENEW, check_bad_numbers, eval};
 use crate::stage::ms;
 use crate::verdict::{check_nothing_left, check_refused, check_usable, refused};
 
@@ -13,46 +13,8 @@ const LOCK_KEYS: [&str; 4] = [
     "tenure:queue:{n}",
     "tenure:meta:{n}",
 ];
-/// What no span of time looks like.
-const NO_SPANS: [&str; 9] = [
-    "",
-    "x",
-    "0.5",
-    "-1",
-    "nan",
-    "inf",
-    "1e300",
-    "99999999999999999999",
-    "1 000",
-];
 /// The last fence that Lua and JSON can tell from its neighbours is below 2^53.
 const FENCE_MAX: u64 = 9_007_199_254_740_990;
-
-/// Runs a script with each of its numbers wrong in turn: it must refuse and change nothing.
-#[track_caller]
-fn check_bad_numbers(
-    code: &str,
-    keys: &[&str],
-    good: &[&str],
-    numbers: &[usize],
-    prepare: &[&str],
-) {
-    let server = RedisServer::start();
-    let mut redis = server.client();
-    for &at in numbers {
-        for bad in NO_SPANS {
-            redis.command(&["FLUSHALL"]);
-            redis.command(prepare);
-            let before = redis.command(&["DEBUG", "DIGEST"]);
-            let mut args = good.to_vec();
-            args[at] = bad;
-            let reply = eval(&mut redis, code, keys, &args);
-            assert!(reply.is_err(), "argument {at} = `{bad}`: {reply:?}");
-            let after = redis.command(&["DEBUG", "DIGEST"]);
-            assert_eq!(before, after, "argument {at} = `{bad}` changed something");
-        }
-    }
-}
 
 #[test]
 fn h22_adopt_refuses_every_number_that_is_none() {

@@ -53,7 +53,7 @@ if not was_free then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 
---@include fence.lua
+--@include native/fence.lua
 
 if ARGV[6] == 'queue' then
   -- By pcall: the lock is taken already, and a key there that is no queue must not hide that.

@@ -7,14 +7,14 @@
 --       {0, lease id}   not held by this lease; by whom it is, or nil
 
 --@include whole.lua
---@include lease_at.lua
+--@include redisson/lease_at.lua
 
 local ttl = whole(ARGV[2])
 if not ttl or ttl < 1 then
   return redis.error_reply('ERR tenure: renew got a ttl that is none')
 end
 
-local found, refusal = lease_at(KEYS[1])
+local found, refusal = lease_at(KEYS[1], ARGV[1])
 if refusal then
   return refusal
 end
@@ -27,6 +27,6 @@ if KEYS[2] then
 end
 if ARGV[3] == '1' then
   -- PEXPIRE made the server forget that this connection tracks the key: read it again.
-  redis.call('GET', KEYS[1])
+  redis.call('HGET', KEYS[1], ARGV[1])
 end
 return {1}

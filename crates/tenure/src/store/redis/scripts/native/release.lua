@@ -33,5 +33,5 @@ if not waiter then
   redis.call('DEL', KEYS[1])
   return 1
 end
---@include offer.lua
+--@include native/offer.lua
 return {1, waiter}

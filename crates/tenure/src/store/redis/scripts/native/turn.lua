@@ -11,7 +11,7 @@
 --       {1, lease id}   it was held and is offered to this waiter
 --       {0, lease id}   it was not held; by whom it is, or nil
 --@include whole.lua
---@include lease_at.lua
+--@include native/lease_at.lua
 
 local ttl, fences, connected = whole(ARGV[3]), whole(ARGV[4]), whole(ARGV[5])
 if not (ttl and fences and connected) or ttl < 1 or fences < 1 or fences > 1000000 then
@@ -32,13 +32,13 @@ if waiter and waiter ~= ARGV[2] then
     redis.call('DEL', KEYS[4])
   end
   redis.call('ZREM', KEYS[3], waiter)
-  --@include offer.lua
+  --@include native/offer.lua
   return {1, waiter}
 end
 
 local clock, was_free = redis.call('TIME'), false
 local now = clock[1] * 1000000 + clock[2]
---@include fence.lua
+--@include native/fence.lua
 if waiter then -- this was its turn: the next time it is last
   redis.call('ZADD', KEYS[3], 'XX', now, waiter)
 end

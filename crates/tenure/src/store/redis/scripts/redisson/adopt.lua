@@ -10,7 +10,7 @@
 --
 -- Repeating it finds the new id. The fence stays that of the old lease.
 --@include whole.lua
---@include lease_at.lua
+--@include redisson/lease_at.lua
 
 local ttl, latest = whole(ARGV[3]), whole(ARGV[4])
 if not (ttl and latest) or ttl < 1 then
@@ -22,14 +22,21 @@ if now > latest then
   return {'late', string.format('%.0f', now)}
 end
 
-local found, refusal = lease_at(KEYS[1])
+local found, refusal = lease_at(KEYS[1], ARGV[1])
+if found ~= ARGV[1] and not refusal then
+  found, refusal = lease_at(KEYS[1], ARGV[2])
+end
 if refusal then
   return refusal
 end
 if found ~= ARGV[1] and found ~= ARGV[2] then
   return {'gone', found}
 end
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ttl)
+if found ~= ARGV[2] then
+  redis.call('HSET', KEYS[1], ARGV[2], 1)
+  redis.call('HDEL', KEYS[1], found)
+end
+redis.call('PEXPIRE', KEYS[1], ttl)
 if redis.pcall('HGET', KEYS[2], 'lease') == found then
   redis.call('HSET', KEYS[2], 'lease', ARGV[2])
   redis.call('PEXPIRE', KEYS[2], ttl)

@@ -1,0 +1,162 @@
+//! The bytes of each layout: the keys and channels of a lock, and the scripts that know them.
+
+use ::redis::Pipeline;
+
+use super::script::{self, LockScripts};
+use super::value::Value;
+use crate::layout::Layout;
+use crate::lease::LeaseId;
+use crate::name::LockName;
+use crate::store::{Event, Held, NotHeld, Watched};
+
+/// What begins a message for the one that holds back, before its lease id.
+const OPEN: &str = "open ";
+/// What Redisson says when a lock was released. It has other messages for other objects.
+const UNLOCKED: &str = "0";
+
+/// What is said on a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Topic {
+    /// Ours: whose turn it is.
+    Turn,
+    /// Redisson's: the lock is free.
+    Free,
+}
+
+impl Layout {
+    pub(super) fn scripts(self) -> &'static LockScripts {
+        match self {
+            Self::Native => &script::NATIVE,
+            Self::Redisson => &script::REDISSON,
+        }
+    }
+
+    /// The key of a lock's fence counter.
+    pub(super) fn fence_key(self, name: &LockName) -> String {
+        match self {
+            Self::Native => name.neighbour("fence"),
+            Self::Redisson => redisson_key("redisson_lock_token", name),
+        }
+    }
+
+    /// The channels on which waiters of a lock hear. Ours comes first: release.lua takes whoever
+    /// hears Redisson's alone for one of Redisson's waiters.
+    pub(super) fn channels(self, name: &LockName) -> Vec<(String, Topic)> {
+        let mut channels = vec![(name.neighbour("wake"), Topic::Turn)];
+        if self == Self::Redisson {
+            channels.push((redisson_channel(name), Topic::Free));
+        }
+        channels
+    }
+
+    pub(super) fn release_arguments(self, lease: &Held, leaving: Option<&LeaseId>) -> Vec<String> {
+        let mut arguments = vec![lease.id.as_str().to_owned()];
+        if self == Self::Redisson {
+            let foreign = !lease.id.is_tenure();
+            arguments.push(redisson_channel(&lease.name));
+            arguments.push(if foreign { "foreign" } else { "" }.to_owned());
+        }
+        arguments.extend(leaving.map(|leaving| leaving.as_str().to_owned()));
+        arguments
+    }
+
+    /// What turn.lua must know beside what is the same in all layouts.
+    pub(super) fn turn_arguments(self, lease: &Held) -> Option<String> {
+        (self == Self::Redisson).then(|| redisson_channel(&lease.name))
+    }
+
+    /// Asks whether the lease is still there, by commands that a connection can track.
+    pub(super) fn ask_for(self, lease: &Held, pipeline: &mut Pipeline) {
+        let name = lease.name.as_str();
+        match self {
+            Self::Native => {
+                pipeline.cmd("GET").arg(name);
+            }
+            Self::Redisson => {
+                pipeline.cmd("HGET").arg(name).arg(lease.id.as_str());
+                pipeline.cmd("HRANDFIELD").arg(name);
+            }
+        }
+    }
+
+    /// What the answers to [`ask_for`](Layout::ask_for) mean; `Err` if one is an error that says
+    /// nothing of the lease.
+    pub(super) fn read_answers(self, lease: &Held, answers: &[Value]) -> Result<Watched, String> {
+        let first = answers.first().unwrap_or(&Value::Nil);
+        if let Value::Error(error) = first
+            && !error.starts_with("WRONGTYPE")
+        {
+            return Err(error.clone());
+        }
+        let (is_held, holder) = match self {
+            Self::Native => (first.lossy().as_deref() == Some(lease.id.as_str()), first),
+            Self::Redisson => (first.lossy().is_some(), answers.get(1).unwrap_or(first)),
+        };
+        Ok(if is_held {
+            Watched::Held
+        } else {
+            Watched::NotHeld(NotHeld {
+                taken_by: holder.lossy().map(LeaseId::new),
+            })
+        })
+    }
+}
+
+impl Topic {
+    /// What a message means, if anything.
+    pub(super) fn event(self, name: LockName, message: &str) -> Option<Event> {
+        match (self, message.strip_prefix(OPEN)) {
+            (Self::Turn, Some(next)) => Some(Event::Opened {
+                name,
+                next: Some(LeaseId::new(next)),
+            }),
+            (Self::Turn, None) => Some(Event::Wake {
+                name,
+                offered_to: LeaseId::new(message),
+            }),
+            (Self::Free, _) if message == UNLOCKED => Some(Event::Opened { name, next: None }),
+            (Self::Free, _) => None,
+        }
+    }
+}
+
+fn redisson_channel(name: &LockName) -> String {
+    redisson_key("redisson_lock__channel", name)
+}
+
+/// By Redisson's rule, which asks for a `{` where ours asks for a whole hash tag.
+fn redisson_key(prefix: &str, name: &LockName) -> String {
+    if name.as_str().contains('{') {
+        format!("{prefix}:{name}")
+    } else {
+        format!("{prefix}:{{{name}}}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redissons_keys_are_named_by_redissons_rule() {
+        for (name, key) in [
+            ("orders", "redisson_lock_token:{orders}"),
+            ("a{b}c", "redisson_lock_token:a{b}c"),
+            ("{x}", "redisson_lock_token:{x}"),
+            ("a name: é", "redisson_lock_token:{a name: é}"),
+            ("x{y", "redisson_lock_token:x{y"),
+        ] {
+            let name = LockName::new(name).unwrap();
+            assert_eq!(Layout::Redisson.fence_key(&name), key);
+        }
+    }
+
+    #[test]
+    fn only_the_message_of_a_lock_says_that_it_is_free() {
+        let heard = |message| Topic::Free.event(LockName::new("n").unwrap(), message);
+        assert!(matches!(heard("0"), Some(Event::Opened { next: None, .. })));
+        for other in ["1", "00", "-1", "", "x", "open 0"] {
+            assert!(heard(other).is_none(), "{other}");
+        }
+    }
+}

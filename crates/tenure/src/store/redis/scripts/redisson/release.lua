@@ -1,0 +1,72 @@
+#!lua flags=allow-oom
+-- release.lua: end a lease if it is still this one, and see to it that the next gets the lock.
+--
+-- KEYS  1 lock   2 queue of waiters   [3 metadata]
+-- ARGV  1 lease id   2 Redisson's channel of this lock
+--       [3 `foreign` if the lease is not Tenure's, or ``]
+--       [4 lease id of a waiter who leaves the queue as well]
+-- Reply 1               it was held and is free now
+--       {1, lease id}   it was held and is offered to this waiter
+--       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up
+--       {'type', type}  the lease is a part of something that is no plain lock: `rwlock`
+--
+-- Our waiters stand in our queue, Redisson's only listen. So there are three ways to go on:
+--   nobody in the queue      the lock is free, and `0` tells Redisson's waiters
+--   no waiter of Redisson's  the lock is offered to the first in the queue: it holds the lock for two
+--                            seconds, or its own ttl if that is shorter, and takes it up by
+--                            acquire.lua. So nobody can slip in between
+--   both wait                about every fourth time it is Redisson's turn: the lock is free, `open` and
+--                            a lease id tell the first in the queue to hold back for a moment, and `0`
+--                            right behind it tells Redisson's waiters. Otherwise as above
+
+local lock, queue, lease, reply, waiter = KEYS[1], KEYS[2], ARGV[1], 1, nil
+if ARGV[4] then
+  redis.pcall('ZREM', queue, ARGV[4])
+end
+if ARGV[3] == 'foreign' and redis.pcall('HEXISTS', lock, 'mode') == 1 then
+  return {'type', 'rwlock'}
+end
+local was_held = redis.pcall('HDEL', lock, lease)
+if was_held == 1 then
+  if KEYS[3] then
+    redis.call('DEL', KEYS[3])
+  end
+  if redis.call('EXISTS', queue) == 1 then
+    -- By pcall: a key there that is no queue must not keep the lock from being released.
+    waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+  end
+  if waiter then
+    -- Ours listen to both channels, Redisson's to one. If that may not be asked, there may be some.
+    local wake = 'tenure:wake' .. string.sub(queue, 13)
+    local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[2])
+    local alone = not listeners.err and listeners[4] <= listeners[2]
+    if alone or redis.call('TIME')[2] % 4 ~= 0 then
+      local ttl = tonumber(string.sub(waiter, -8)) or 2000 -- the last eight digits of its id
+      redis.call('ZREM', queue, waiter)
+      redis.call('HSET', lock, waiter, '1')
+      redis.call('PEXPIRE', lock, math.max(1, math.min(ttl, 2000)))
+      -- A channel that this user may not publish to delays a waiter, it must not fail the release.
+      redis.pcall('PUBLISH', wake, waiter)
+      return {1, waiter}
+    end
+  end
+else
+  local found = false
+  if type(was_held) ~= 'table' then
+    found = redis.call('HRANDFIELD', lock)
+  elseif string.sub(was_held.err, 1, 9) ~= 'WRONGTYPE' then
+    return was_held -- a right that is missing does not mean that the lease is
+  end
+  reply = {0, found}
+  if redis.pcall('ZREM', queue, lease) ~= 1 or found then
+    return reply
+  end
+  -- Perhaps it was the one to hold back: then the next one is.
+  waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+end
+
+if waiter then
+  redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(queue, 13), 'open ' .. waiter)
+end
+redis.pcall('PUBLISH', ARGV[2], '0')
+return reply

@@ -1,0 +1,76 @@
+#!lua flags=allow-oom
+-- turn.lua: whose turn is it after this lease? Another waiter's: then the lock is offered to it. Or
+-- that of the lease's own process again: then the lease goes on, with further fences. Where waiters of
+-- Redisson's wait too, it is theirs about every fourth time, as in release.lua.
+--
+-- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
+-- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
+--       3 ttl in ms   4 how many fences to reserve
+--       5 the server's time in us when this connection was made   6 Redisson's channel of this lock
+-- Reply fence           the lease is held for ttl ms from now, and this fence and those that follow
+--                       it are its own
+--       {1}             it was held and is free now
+--       {1, lease id}   it was held and is offered to this waiter
+--       {0, lease id}   it was not held; by whom it is, or nil
+--@include whole.lua
+--@include redisson/lease_at.lua
+
+local lock, queue, lease = KEYS[1], KEYS[3], ARGV[1]
+local ttl, fences, connected = whole(ARGV[3]), whole(ARGV[4]), whole(ARGV[5])
+if not (ttl and fences and connected) or ttl < 1 or fences < 1 or fences > 1000000 then
+  return redis.error_reply('ERR tenure: turn got a number that is none')
+end
+local found, refusal = lease_at(lock, lease)
+if refusal then
+  return refusal
+end
+if found ~= lease then
+  return {0, found}
+end
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+-- By pcall: a key there that is no queue is none.
+local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+-- Ours listen to both channels, Redisson's to one. If that may not be asked, there may be some.
+local wake = 'tenure:wake' .. string.sub(queue, 13)
+local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[6])
+local alone = not listeners.err and listeners[4] <= listeners[2]
+local open = not alone and clock[2] % 4 == 0
+if open or waiter and waiter ~= ARGV[2] then
+  redis.call('HDEL', lock, lease)
+  if KEYS[4] then
+    redis.call('DEL', KEYS[4])
+  end
+  if open then
+    if waiter then
+      redis.pcall('PUBLISH', wake, 'open ' .. waiter)
+    end
+    redis.pcall('PUBLISH', ARGV[6], '0')
+    return {1}
+  end
+  local waiter_ttl = tonumber(string.sub(waiter, -8)) or 2000 -- the last eight digits of its id
+  redis.call('ZREM', queue, waiter)
+  redis.call('HSET', lock, waiter, '1')
+  redis.call('PEXPIRE', lock, math.max(1, math.min(waiter_ttl, 2000)))
+  redis.pcall('PUBLISH', wake, waiter)
+  return {1, waiter}
+end
+
+-- As in acquire.lua. If no fence can be had, the lease is released instead.
+local last = redis.call('INCRBY', KEYS[2], ARGV[4])
+if last - fences < connected then
+  last = math.max(now, connected) + fences - 1
+  redis.call('SET', KEYS[2], string.format('%.0f', last))
+end
+if last > 9007199254740990 then
+  return redis.error_reply('ERR tenure: the fence counter `' .. KEYS[2] .. '` is used up')
+end
+if waiter then -- this was its turn: the next time it is last
+  redis.call('ZADD', queue, 'XX', string.format('%.0f', now), waiter)
+end
+redis.call('PEXPIRE', lock, ttl)
+if KEYS[4] then
+  redis.call('PEXPIRE', KEYS[4], ttl)
+end
+return last - fences + 1
