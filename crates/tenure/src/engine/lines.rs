@@ -142,6 +142,12 @@ impl Lines {
         self.tell(name, Message::Offered(offered_to));
     }
 
+    /// The line's place in the store's queue was given up. Told afterwards: whoever joined meanwhile
+    /// may have taken up that place again before it was given up.
+    pub(crate) fn place_left(&self, name: &LockName) {
+        self.tell(name, Message::PlaceLeft);
+    }
+
     /// The waiters of an owner who just got the lock have it too.
     pub(crate) fn share(&self, name: &LockName, owner: &Arc<Holds>) {
         self.tell(name, Message::Share(Arc::clone(owner)));

@@ -3,6 +3,7 @@
 mod acquire;
 mod fences;
 mod guards;
+mod hand_off;
 mod lifecycle;
 mod owners;
 mod records;
