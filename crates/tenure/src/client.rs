@@ -262,6 +262,7 @@ impl Builder {
     /// As for [`Tenure::connect`], and if a setting is out of its limits.
     pub async fn connect(self) -> Result<Tenure> {
         check_ttl("ttl", self.settings.ttl)?;
+        self.settings.hand_off.check()?;
         let target = Target::parse(&self.url)?;
         let engine = Engine::start()?;
         let stats = Arc::new(Stats::default());

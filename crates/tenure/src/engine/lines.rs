@@ -112,11 +112,11 @@ impl Lines {
         let queue = Arc::clone(Self::queue_for(&mut names.queues, core, &waiter));
         let mut waiting = queue.waiting();
         let owner = waiter.owner.as_ref();
-        let shared = owner.and_then(|owner| owner.reenter(&waiter.wish).transpose());
-        if let Some(result) = shared {
+        if let Some(hold) = owner.and_then(|owner| owner.held(&waiter.wish.name)) {
             drop(waiting);
             drop(names);
-            let _ = waiter.reply.send(result);
+            // Only now: should the hold be refused and end here, its release comes back to us.
+            let _ = waiter.reply.send(hold.reenter(&waiter.wish));
         } else {
             let tell = waiting.join(number, waiter);
             drop(waiting);
