@@ -9,7 +9,7 @@ use tenure_testkit::check::{self, Violation};
 use tenure_testkit::history::{Outcome, until_ns};
 use tenure_testkit::{Access, History, Recorder, RedisServer, RespClient};
 
-use crate::client::{COLD, COLD_COUNT, HOT, LONG, TTL_MAX_MS};
+use crate::client::{BRISK, COLD, COLD_COUNT, HOT, LONG, TTL_MAX_MS};
 use crate::fleet::Finished;
 
 /// The number of the client that looks whether every lock can be had.
@@ -39,7 +39,7 @@ pub fn leftovers(server: &RedisServer, finished: &Finished) -> Vec<Violation> {
         !owner.is_some_and(|owner| finished.tidy.contains(owner))
     };
     let holder = |client: &mut RespClient, key: &str| {
-        let lock = key == HOT || key.starts_with(COLD) || key.starts_with(LONG);
+        let lock = key == HOT || key == BRISK || key.starts_with(COLD) || key.starts_with(LONG);
         let reply = lock.then(|| client.command(&["GET", key]))?;
         (!reply.is_nil()).then(|| reply.text().to_owned())
     };
@@ -74,7 +74,7 @@ pub fn take_every_lock(server: &RedisServer, dir: &Path) {
         let tenure = Tenure::connect(server.url()).await.unwrap();
         let names = (0..COLD_COUNT).map(|number| format!("{COLD}{number}"));
         let tasks: Vec<_> = names
-            .chain([HOT.to_owned()])
+            .chain([HOT.to_owned(), BRISK.to_owned()])
             .map(|name| tokio::spawn(take(tenure.clone(), name, Arc::clone(&recorder))))
             .collect();
         for task in tasks {
