@@ -296,6 +296,7 @@ impl Builder {
     /// As for [`Tenure::connect`], and if a setting is out of its limits.
     pub async fn connect(self) -> Result<Tenure> {
         check_ttl("ttl", self.settings.ttl)?;
+        self.settings.hand_off.check()?;
         let (target, layout) = laid_out(Target::parse(&self.url)?, self.layout)?;
         let engine = Engine::start()?;
         let stats = Arc::new(Stats::default());

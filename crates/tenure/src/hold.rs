@@ -8,7 +8,7 @@ use crate::core::Client;
 use crate::engine::attempt::Wish;
 use crate::engine::hand_off::{self, LetGo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::{LostReason, Released, Standing};
+use crate::guard::{Guard, LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until};
 use crate::moment::Moment;
 use crate::owner::Holds;
@@ -57,13 +57,18 @@ impl Hold {
         self.client.core.clock.now()
     }
 
-    /// Whether a nested acquire that wants this may share the hold.
+    /// A further guard, for a nested acquire that wants this.
     ///
     /// # Errors
     ///
     /// If the lease is lost, which must not be papered over by a fresh one in the middle of the
     /// outer section, or if the wish differs from what the lock is held with.
-    pub(crate) fn check_reentry(&self, wish: &Wish) -> Result<()> {
+    pub(crate) fn reenter(self: Arc<Self>, wish: &Wish) -> Result<Guard> {
+        self.check_reentry(wish)?;
+        Ok(Guard::new(self))
+    }
+
+    fn check_reentry(&self, wish: &Wish) -> Result<()> {
         let belief = &self.belief;
         let name = &belief.held.name;
         if belief.standing(self.now()) == Standing::Lost && !bug(Bug::ReentryIntoLost) {

@@ -72,12 +72,15 @@ impl fmt::Debug for Owner {
 impl Holds {
     /// A further guard, if this owner holds the lock already.
     pub(crate) fn reenter(&self, wish: &Wish) -> Result<Option<Guard>> {
-        let hold = self.by_name().get(&wish.name).and_then(Weak::upgrade);
-        let Some(hold) = hold.filter(|_| !bug(Bug::ReentryForgotten)) else {
-            return Ok(None);
-        };
-        hold.check_reentry(wish)?;
-        Ok(Some(Guard::new(hold)))
+        self.held(&wish.name)
+            .map(|hold| hold.reenter(wish))
+            .transpose()
+    }
+
+    /// What this owner holds under a name. Whoever has it may be the last to let it go.
+    pub(crate) fn held(&self, name: &LockName) -> Option<Arc<Hold>> {
+        let hold = self.by_name().get(name).and_then(Weak::upgrade);
+        hold.filter(|_| !bug(Bug::ReentryForgotten))
     }
 
     /// Remembers a hold of this owner.

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 
 /// How long a lease lasts without renewal, unless a lock says otherwise.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a call waits for a server that cannot be reached.
 pub(crate) const UNREACHABLE_AFTER_DEFAULT: Duration = Duration::from_secs(5);
+/// How often a lock may be handed off in a row. Each turn needs a fence, and those that are reserved
+/// and not used up make fences run ahead of the clock.
+const HAND_OFF_TURNS_MAX: u32 = 10_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -35,6 +39,18 @@ pub(crate) struct HandOff {
 }
 
 impl HandOff {
+    /// # Errors
+    ///
+    /// If a bound is out of its limits.
+    pub(crate) fn check(self) -> Result<()> {
+        if self.turns > HAND_OFF_TURNS_MAX {
+            let turns = self.turns.to_string();
+            let cause = "at most 10000 are allowed, or other processes would never get their turn";
+            return Err(Error::invalid_setting("hand_off_turns", turns, cause));
+        }
+        Ok(())
+    }
+
     /// How many fences a grant reserves: one for its holder, one for each further turn.
     pub(crate) fn fences(self) -> u32 {
         if self.on { self.turns + 1 } else { 1 }

@@ -63,7 +63,11 @@ pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Released> 
     let (ends_before, mut unknown) = (*ends_before, parting.unknown);
     let mut pause = PAUSE_MIN;
     loop {
-        let failure = match core.store.release(lease, leaving, ends_before).await {
+        let answer = core.store.release(lease, leaving, ends_before).await;
+        if answer.is_ok() && leaving.is_some() {
+            core.lines.place_left(&lease.name);
+        }
+        let failure = match answer {
             Ok(Release::NotHeld) if unknown => return Ok(Released::Unknown),
             Ok(release) => return Ok(released(core, lease, release)),
             Err(failure) => failure,

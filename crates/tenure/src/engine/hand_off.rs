@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use super::cleaner::{self, Parting};
 use super::line::take_first_for;
-use super::lines::Message;
 use super::pending::PendingOne;
 use super::waiting::{Queue, Waiter};
 use crate::belief::Belief;
@@ -50,9 +49,6 @@ pub(crate) fn let_go(client: &Arc<Client>, belief: &Arc<Belief>) -> LetGo {
         }
         Next::Nobody { leaving } => {
             core.dismiss(belief);
-            if leaving.is_some() {
-                queue.tell(Message::PlaceLeft);
-            }
             LetGo::Release { leaving }
         }
     }

@@ -99,7 +99,12 @@ pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Result<Rel
     let asking = core.store.release_here(lease, parting.leaving.as_ref());
     let asking = asking.filter(|_| core.settings.unreachable_after >= SILENCE_LIMIT);
     match asking.ok_or(false)?.await {
-        Ok(release) => Ok(Ok(cleaner::released(core, lease, release))),
+        Ok(release) => {
+            if parting.leaving.is_some() {
+                core.lines.place_left(&lease.name);
+            }
+            Ok(Ok(cleaner::released(core, lease, release)))
+        }
         Err(Failure {
             error,
             transient: false,

@@ -114,11 +114,11 @@ impl Lines {
         let queue = Arc::clone(Self::queue_for(&mut names.queues, core, &waiter));
         let mut waiting = queue.waiting();
         let owner = waiter.owner.as_ref();
-        let shared = owner.and_then(|owner| owner.reenter(&waiter.wish).transpose());
-        if let Some(result) = shared {
+        if let Some(hold) = owner.and_then(|owner| owner.held(&waiter.wish.name)) {
             drop(waiting);
             drop(names);
-            let _ = waiter.reply.send(result);
+            // Only now: should the hold be refused and end here, its release comes back to us.
+            let _ = waiter.reply.send(hold.reenter(&waiter.wish));
         } else {
             let tell = waiting.join(number, waiter);
             drop(waiting);
@@ -146,6 +146,12 @@ impl Lines {
 
     pub(crate) fn opened(&self, name: &LockName, next: Option<LeaseId>) {
         self.tell(name, Message::Opened(next));
+    }
+
+    /// The line's place in the store's queue was given up. Told afterwards: whoever joined meanwhile
+    /// may have taken up that place again before it was given up.
+    pub(crate) fn place_left(&self, name: &LockName) {
+        self.tell(name, Message::PlaceLeft);
     }
 
     /// The waiters of an owner who just got the lock have it too.

@@ -90,12 +90,7 @@ impl Watchdog {
     pub(crate) fn look_after(&self, belief: &Arc<Belief>) {
         let mut roster = self.roster();
         roster.enter(Care::new(Arc::clone(belief)));
-        let next = roster.next();
-        let sooner = roster.asleep_until.is_none_or(|until| next < Some(until));
-        drop(roster);
-        if sooner {
-            self.sooner.notify_one();
-        }
+        self.wake_if_sooner(&roster);
     }
 
     /// Ends the care for a lease that its holder lets go.
@@ -117,6 +112,8 @@ impl Watchdog {
         if cared_for {
             // Nobody waits for a renewal of what is let go.
             let _ = roster.update(from.number, |care| care.belief = Arc::clone(to));
+            // Since the last holder let go it may have been taken for over.
+            self.wake_if_sooner(&roster);
         }
         cared_for
     }
@@ -194,6 +191,13 @@ impl Watchdog {
         // They are woken by being dropped: after the roster is unlocked.
         drop(answered);
         self.sooner.notify_one();
+    }
+
+    fn wake_if_sooner(&self, roster: &Roster) {
+        let next = roster.next();
+        if roster.asleep_until.is_none_or(|until| next < Some(until)) {
+            self.sooner.notify_one();
+        }
     }
 
     fn roster(&self) -> MutexGuard<'_, Roster> {
@@ -469,5 +473,103 @@ impl Care {
     fn look_again(&mut self) {
         self.watched = false;
         self.look.due = Some(AT_ONCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::belief::Grant;
+    use crate::lease::{ClientId, Fence, LeaseId};
+    use crate::settings::HandOff;
+    use crate::store::Held;
+
+    /// So short that its renewal comes before anybody looks at it.
+    const TTL: Duration = Duration::from_secs(2);
+    const START: Moment = Moment::from_nanos(1_000);
+
+    fn belief() -> Arc<Belief> {
+        Arc::new(Belief::new(Grant {
+            number: 1,
+            held: Held {
+                name: LockName::new("n").unwrap(),
+                id: LeaseId::fresh(crate::layout::Layout::Native, &ClientId::fresh(), 1, TTL),
+                ttl: TTL,
+                has_meta: false,
+            },
+            fence: Fence::new(1),
+            fences: 3,
+            sent_at: START,
+            renewed: true,
+            max_hold: None,
+            meta: Arc::default(),
+            landing: None,
+        }))
+    }
+
+    fn next_turn(belief: &Belief) -> Arc<Belief> {
+        let next = belief.next_turn(&HandOff::default(), START);
+        Arc::new(next.unwrap())
+    }
+
+    /// What the watchdog's task does before it sleeps.
+    fn falls_asleep(watchdog: &Watchdog) -> Option<Moment> {
+        let mut roster = watchdog.roster();
+        roster.asleep_until = roster.next();
+        roster.asleep_until
+    }
+
+    #[test]
+    fn a_lease_goes_on_being_renewed_when_it_is_handed_over() {
+        let (watchdog, first) = (Watchdog::default(), belief());
+        watchdog.look_after(&first);
+        let renews_at = falls_asleep(&watchdog);
+        assert_eq!(renews_at, Some(START + TTL / 3));
+        let second = next_turn(&first);
+        assert!(first.end());
+        assert!(watchdog.hand_over(&first, &second));
+        assert_eq!(falls_asleep(&watchdog), renews_at);
+    }
+
+    /// The watchdog may look just between the two, and see that the first has let go.
+    #[test]
+    fn the_watchdog_is_woken_if_it_had_given_up_the_lease() {
+        let (watchdog, first) = (Watchdog::default(), belief());
+        watchdog.look_after(&first);
+        let second = next_turn(&first);
+        assert!(first.end());
+        watchdog.change(vec![1], |_| {});
+        assert_eq!(falls_asleep(&watchdog), None);
+        assert!(is_woken(&watchdog), "by the change");
+        assert!(watchdog.hand_over(&first, &second));
+        assert!(
+            is_woken(&watchdog),
+            "it sleeps, and nobody renews the lease"
+        );
+        assert_eq!(falls_asleep(&watchdog), Some(START + TTL / 3));
+    }
+
+    /// Whether somebody has woken the watchdog since.
+    fn is_woken(watchdog: &Watchdog) -> bool {
+        let woken = std::pin::pin!(watchdog.sooner.notified());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        woken.poll(&mut context).is_ready()
+    }
+
+    #[test]
+    fn a_lost_lease_is_not_handed_over() {
+        let (watchdog, first) = (Watchdog::default(), belief());
+        watchdog.look_after(&first);
+        let second = next_turn(&first);
+        assert!(watchdog.lost(1).is_some());
+        assert!(first.end());
+        assert!(!watchdog.hand_over(&first, &second));
+    }
+
+    #[test]
+    fn a_lease_that_is_no_longer_looked_after_is_not_handed_over() {
+        let (watchdog, first) = (Watchdog::default(), belief());
+        let second = next_turn(&first);
+        assert!(!watchdog.hand_over(&first, &second));
     }
 }

@@ -35,6 +35,10 @@ const LONG_TTL: Duration = Duration::from_secs(30);
 /// Short, so that leases really end.
 const TTL_MIN_MS: u64 = 150;
 pub const TTL_MAX_MS: u64 = 600;
+/// A lock that everybody wants with the same lease and for a moment only, so that it is handed on
+/// inside a process again and again.
+pub const BRISK: &str = "brisk";
+const BRISK_TTL: Duration = Duration::from_millis(300);
 /// How long a client that ends may take to give back what it holds.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 /// How long that takes when all is healed: an attempt may still be under way for a second.
@@ -122,6 +126,7 @@ pub fn run(order: &Order) {
     });
     let builder = Tenure::builder(&order.url)
         .unreachable_after(context.unreachable_after)
+        .hand_off_time(hand_off_time(&mut seed.rng()))
         .name(format!("client-{}", order.number));
     if order.blocking {
         threads::run(&context, &builder);
@@ -129,6 +134,11 @@ pub fn run(order: &Order) {
         tasks::run(&context, &builder);
     }
     context.tally.tell();
+}
+
+/// By default a chain lasts too short a time to be hit by anything.
+fn hand_off_time(rng: &mut StdRng) -> Duration {
+    Duration::from_millis([10, 100, 1_000][rng.random_range(0..3)])
 }
 
 /// Connects, however often that fails: the client may have been started amid a fault.
@@ -163,6 +173,14 @@ struct Wish {
     end: End,
 }
 
+/// Which kind of lock a worker wants.
+#[derive(Clone, Copy)]
+enum Eager {
+    No,
+    Hot,
+    Brisk,
+}
+
 enum Way {
     Try,
     Within(Duration),
@@ -179,6 +197,14 @@ enum End {
 }
 
 impl Wish {
+    fn for_one(eager: Eager, rng: &mut StdRng) -> Self {
+        match eager {
+            Eager::No => Self::random(rng, false),
+            Eager::Hot => Self::random(rng, true),
+            Eager::Brisk => Self::brisk(rng),
+        }
+    }
+
     fn random(rng: &mut StdRng, hot: bool) -> Self {
         if !hot && rng.random_bool(0.1) {
             return Self::long(rng);
@@ -208,6 +234,19 @@ impl Wish {
                 70..97 => End::Drop,
                 _ => End::ReleaseCancelled,
             },
+        }
+    }
+
+    /// Mostly the shortest hold there is, and now and then one that loses its lease.
+    fn brisk(rng: &mut StdRng) -> Self {
+        let held = if rng.random_bool(0.01) { 2.0 } else { 0.0 };
+        Self {
+            lock: BRISK.into(),
+            ttl: BRISK_TTL,
+            fixed: false,
+            hold: BRISK_TTL.mul_f64(held * rng.random_range(0.0..1.0)),
+            changes_register: false,
+            ..Self::random(rng, true)
         }
     }
 

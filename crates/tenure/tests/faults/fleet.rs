@@ -41,6 +41,7 @@ pub struct Running {
     pub process: ClientProcess,
     /// The last counts it told.
     counts: BTreeMap<String, u64>,
+    handed_off: u64,
     id: Option<String>,
 }
 
@@ -48,6 +49,7 @@ pub struct Running {
 #[derive(Default)]
 struct Said {
     counts: BTreeMap<String, u64>,
+    handed_off: u64,
     complaints: Vec<String>,
 }
 
@@ -56,6 +58,8 @@ struct Said {
 pub struct Finished {
     pub clients: u64,
     pub operations: BTreeMap<String, u64>,
+    /// Locks that were handed off inside a process.
+    pub handed_off: u64,
     /// Calls that took too long, errors that no fault explains, leases that were left.
     pub complaints: Vec<String>,
     /// Panics, bad ends, and clients that did not end.
@@ -144,6 +148,7 @@ impl<'a> Fleet<'a> {
         let said = self.said.into_inner().unwrap();
         finished.clients = self.numbers.into_inner();
         finished.operations = said.counts;
+        finished.handed_off = said.handed_off;
         let (crashes, complaints) = said
             .complaints
             .into_iter()
@@ -166,6 +171,7 @@ impl<'a> Fleet<'a> {
             number,
             process: ClientProcess::spawn(&order.command()),
             counts: BTreeMap::new(),
+            handed_off: 0,
             id: None,
         }
     }
@@ -175,6 +181,10 @@ impl<'a> Fleet<'a> {
         while let Some(line) = running.process.read_line(Duration::ZERO) {
             match line.split_once(' ') {
                 Some(("counts", counts)) => running.counts = parse_counts(counts),
+                Some(("handed_off", count)) => {
+                    // A process that is killed may leave half a line.
+                    running.handed_off = count.parse().unwrap_or(running.handed_off);
+                }
                 Some(("id", id)) => running.id = Some(id.to_owned()),
                 _ => {
                     let complaint = format!("client {}: {line}", running.number);
@@ -187,6 +197,7 @@ impl<'a> Fleet<'a> {
     /// Adds what a process has done and said to what all did.
     fn bury(&self, running: &Running) {
         let mut said = lock(&self.said);
+        said.handed_off += running.handed_off;
         for (kind, count) in &running.counts {
             *said.counts.entry(kind.clone()).or_default() += count;
         }

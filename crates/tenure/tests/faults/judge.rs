@@ -9,7 +9,7 @@ use tenure_testkit::check::{self, Violation};
 use tenure_testkit::history::{Outcome, until_ns};
 use tenure_testkit::{Access, History, Recorder, RedisServer, RespClient};
 
-use crate::client::{COLD, COLD_COUNT, HOT, LONG, TTL_MAX_MS};
+use crate::client::{BRISK, COLD, COLD_COUNT, HOT, LONG, TTL_MAX_MS};
 use crate::fleet::Finished;
 use crate::layout;
 
@@ -38,7 +38,7 @@ pub fn leftovers(server: &RedisServer, layout: Layout, finished: &Finished) -> V
         !client.is_some_and(|client| finished.tidy.contains(&client))
     };
     let holder = |client: &mut RespClient, key: &str| {
-        let lock = key == HOT || key.starts_with(COLD) || key.starts_with(LONG);
+        let lock = key == HOT || key == BRISK || key.starts_with(COLD) || key.starts_with(LONG);
         lock.then(|| layout::holder(client, layout, key))?
     };
     let mut violations = check::orphans(&mut client, "*", holder, is_gone);
@@ -74,7 +74,7 @@ pub fn take_every_lock(server: &RedisServer, layout: Layout, dir: &Path) {
             .unwrap();
         let names = (0..COLD_COUNT).map(|number| format!("{COLD}{number}"));
         let tasks: Vec<_> = names
-            .chain([HOT.to_owned()])
+            .chain([HOT.to_owned(), BRISK.to_owned()])
             .map(|name| tokio::spawn(take(tenure.clone(), name, Arc::clone(&recorder))))
             .collect();
         for task in tasks {

@@ -56,15 +56,16 @@ kinds! {
     FlushAll = "flush-all",
     DeleteLock = "delete-lock",
     DeleteFence = "delete-fence",
+    ForceRelease = "force-release",
     ClockForward = "clock-forward",
     ClockBack = "clock-back",
 }
 
 use Kind::{
     BlackHole, BusyScript, ClockBack, ClockForward, CutRequest, Delay, DeleteFence, DeleteLock,
-    Dribble, DropReplies, DropRequests, FlushAll, ForeignHolder, HoldReplies, HoldRequests,
-    KillClient, KillConnections, KillServer, KillSubscribers, OutOfMemory, PauseClient,
-    PauseServer, Refuse, Reset, ResetAfterRequest, RestartEmpty, ScriptFlush,
+    Dribble, DropReplies, DropRequests, FlushAll, ForceRelease, ForeignHolder, HoldReplies,
+    HoldRequests, KillClient, KillConnections, KillServer, KillSubscribers, OutOfMemory,
+    PauseClient, PauseServer, Refuse, Reset, ResetAfterRequest, RestartEmpty, ScriptFlush,
 };
 
 pub const OF_SERVER: &[Kind] = &[
@@ -98,6 +99,9 @@ pub const OF_DATA: &[Kind] = &[
     DeleteLock,
     DeleteLock,
     DeleteFence,
+    ForceRelease,
+    ForceRelease,
+    ForceRelease,
     PauseServer,
     ScriptFlush,
 ];

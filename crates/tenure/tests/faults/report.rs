@@ -18,6 +18,7 @@ const SHOWN_MAX: usize = 3;
 const OPERATIONS_MIN: u64 = 100_000;
 const FAULTS_MIN: u64 = 100;
 const KINDS_MIN: u64 = 12;
+const HANDED_OFF_MIN: u64 = 1_000;
 
 pub struct Report {
     pub seed: Seed,
@@ -36,6 +37,7 @@ pub struct Outcome {
     took: Duration,
     clients: u64,
     operations: BTreeMap<String, u64>,
+    handed_off: u64,
     grants: usize,
     losses: usize,
     /// Those that took effect, and all.
@@ -52,6 +54,7 @@ impl Outcome {
             took: Duration::ZERO,
             clients: 0,
             operations: BTreeMap::new(),
+            handed_off: 0,
             grants: 0,
             losses: 0,
             faults: BTreeMap::new(),
@@ -80,6 +83,7 @@ impl Outcome {
             took,
             clients: finished.clients,
             operations: finished.operations.clone(),
+            handed_off: finished.handed_off,
             grants: history.count(Op::Acquire, Result::Granted),
             losses: history.count(Op::Lost, Result::Done),
             faults,
@@ -111,6 +115,10 @@ impl Report {
         counts.flat_map(|outcome| outcome.operations.values()).sum()
     }
 
+    fn handed_off(&self) -> u64 {
+        self.outcomes.iter().map(|outcome| outcome.handed_off).sum()
+    }
+
     fn faults(&self) -> u64 {
         let faults = self.outcomes.iter().flat_map(|outcome| &outcome.faults);
         faults.map(|(_, (effective, _))| effective).sum()
@@ -130,6 +138,7 @@ impl Report {
         }
         let counts = [
             ("operations", self.operations(), OPERATIONS_MIN),
+            ("locks handed off", self.handed_off(), HANDED_OFF_MIN),
             ("faults that took effect", self.faults(), FAULTS_MIN),
             ("kinds of faults", self.kinds(), KINDS_MIN),
         ];
@@ -147,6 +156,7 @@ impl fmt::Display for Report {
         }
         writeln!(f)?;
         row(f, "operations", self.operations())?;
+        row(f, "locks handed off", self.handed_off())?;
         row(f, "faults that took effect", self.faults())?;
         row(f, "kinds of faults", self.kinds())?;
         row(f, "violations", self.violations())?;
@@ -177,6 +187,7 @@ impl fmt::Display for Outcome {
             row(f, kind, count)?;
         }
         row(f, "grants", self.grants)?;
+        row(f, "handed off", self.handed_off)?;
         row(f, "losses noticed", self.losses)?;
         for (kind, (effective, all)) in &self.faults {
             row(f, &format!("fault {kind}"), format!("{effective} of {all}"))?;

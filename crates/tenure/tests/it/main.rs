@@ -16,6 +16,8 @@ mod verdict;
 
 /// How to connect: TLS, sockets, users, databases.
 mod connect;
+/// The first question, asked by the caller's own task.
+mod direct;
 /// Dropped guards and programs that end.
 mod drops;
 /// The examples run, and print what their headers say.
@@ -24,6 +26,8 @@ mod examples;
 mod executors;
 /// Locks of other libraries, and keys that are none.
 mod foreign;
+/// Handing off, where a real server counts, stops, or is out of reach.
+mod hand_off;
 /// One test for each hazard of docs/testing.md that exists on one node, carrying its number.
 mod hazards;
 /// The scripts themselves, run with arguments that the library would never send.

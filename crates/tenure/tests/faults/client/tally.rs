@@ -40,6 +40,8 @@ pub struct Tally {
     counts: Vec<AtomicU64>,
     /// For how long, in total, this process wanted to run and could not: paused or crowded out.
     stalled_ns: Arc<AtomicU64>,
+    /// Locks that were handed off inside this process. No operation of its own.
+    handed_off: AtomicU64,
 }
 
 /// A call that is being timed.
@@ -68,7 +70,12 @@ impl Tally {
         Self {
             counts: NAMES.iter().map(|_| AtomicU64::new(0)).collect(),
             stalled_ns,
+            handed_off: AtomicU64::new(0),
         }
+    }
+
+    pub fn note_handed_off(&self, so_far: u64) {
+        self.handed_off.fetch_max(so_far, Ordering::Relaxed);
     }
 
     pub fn begin(&self, kind: Kind) -> Timed<'_> {
@@ -92,6 +99,7 @@ impl Tally {
             .map(|(name, count)| format!("{name}={}", count.load(Ordering::Relaxed)))
             .collect();
         println!("counts {}", counts.join(";"));
+        println!("handed_off {}", self.handed_off.load(Ordering::Relaxed));
     }
 }
 

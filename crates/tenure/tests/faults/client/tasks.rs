@@ -12,9 +12,11 @@ use tenure_testkit::history::{Outcome, now_ns};
 
 use super::tally::Kind;
 use super::track::{Track, complain_if_wrong, outcome, settle};
-use super::{Context, End, SHUTDOWN_LIMIT, SHUTDOWN_USUAL, Way, Wish, connect};
+use super::{Context, Eager, End, SHUTDOWN_LIMIT, SHUTDOWN_USUAL, Way, Wish, connect};
 
 const HOT_TASKS: u64 = 2;
+/// So many that there is mostly one to hand the lock on to.
+const BRISK_TASKS: u64 = 4;
 const COLD_TASKS: u64 = 7;
 const AFTER_FAILURE: Duration = Duration::from_millis(3);
 /// How often a holder looks at what it believes.
@@ -33,7 +35,7 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
     });
     let Some(tenure) = connected else { return };
     println!("id {}", tenure.id());
-    let tasks: Vec<_> = (0..HOT_TASKS + COLD_TASKS)
+    let tasks: Vec<_> = (0..HOT_TASKS + BRISK_TASKS + COLD_TASKS)
         .map(|number| {
             let worker = Worker {
                 context: Arc::clone(context),
@@ -42,7 +44,12 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
                 tenure: tenure.clone(),
                 rng: context.seed.part(number).rng(),
             };
-            runtime.spawn(worker.run(number < HOT_TASKS))
+            let eager = match number {
+                0..HOT_TASKS => Eager::Hot,
+                HOT_TASKS.. if number < HOT_TASKS + BRISK_TASKS => Eager::Brisk,
+                _ => Eager::No,
+            };
+            runtime.spawn(worker.run(eager))
         })
         .collect();
     runtime.block_on(async {
@@ -72,11 +79,15 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
 
 /// Callers that wait when the client is shut down: they must not stay in the store's queue.
 fn wait_to_the_end(tenure: &Tenure) -> Vec<tokio::task::JoinHandle<tenure::Result<()>>> {
-    let waiter = |_| {
-        let lock = tenure.lock(super::HOT);
+    let waiter = |number| {
+        let lock = tenure.lock(if number == 0 {
+            super::HOT
+        } else {
+            super::BRISK
+        });
         tokio::spawn(async move { lock.acquire().await.map(drop) })
     };
-    (0..3).map(waiter).collect()
+    (0..4).map(waiter).collect()
 }
 
 struct Worker {
@@ -88,9 +99,11 @@ struct Worker {
 }
 
 impl Worker {
-    async fn run(mut self, hot: bool) {
+    async fn run(mut self, eager: Eager) {
         while !self.context.finish.is_cancelled() {
-            let wish = Wish::random(&mut self.rng, hot);
+            let handed_off = self.tenure.stats().handed_off;
+            self.context.tally.note_handed_off(handed_off);
+            let wish = Wish::for_one(eager, &mut self.rng);
             // A lock of the owner would wait for an earlier hold of this task to be released.
             let lock = if wish.nested > 0 {
                 self.owner.lock(&wish.lock)

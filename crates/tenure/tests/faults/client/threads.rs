@@ -11,10 +11,10 @@ use tenure_testkit::history::Outcome;
 
 use super::tally::Kind;
 use super::track::{Track, complain_if_wrong, outcome, settle};
-use super::{Context, End, SHUTDOWN_LIMIT, SHUTDOWN_USUAL, Way, Wish, connect};
+use super::{Context, Eager, End, SHUTDOWN_LIMIT, SHUTDOWN_USUAL, Way, Wish, connect};
 
-/// One of them wants the hot lock.
-const THREADS: u64 = 5;
+/// One of them wants the hot lock, two the brisk one.
+const THREADS: u64 = 7;
 const AFTER_FAILURE: Duration = Duration::from_millis(3);
 /// How often a holder looks at what it believes.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -33,7 +33,12 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
                 tenure: tenure.clone(),
                 rng: context.seed.part(number).rng(),
             };
-            thread::spawn(move || worker.run(number == 0))
+            let eager = match number {
+                0 => Eager::Hot,
+                1 | 2 => Eager::Brisk,
+                _ => Eager::No,
+            };
+            thread::spawn(move || worker.run(eager))
         })
         .collect();
     for thread in threads {
@@ -55,9 +60,11 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, hot: bool) {
+    fn run(mut self, eager: Eager) {
         while !self.context.finish.is_cancelled() {
-            let wish = Wish::random(&mut self.rng, hot);
+            let handed_off = self.tenure.stats().handed_off;
+            self.context.tally.note_handed_off(handed_off);
+            let wish = Wish::for_one(eager, &mut self.rng);
             let lock = self.tenure.lock(&wish.lock);
             let lock = if wish.fixed {
                 lock.fixed(wish.ttl)

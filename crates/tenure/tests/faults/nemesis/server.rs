@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use tenure::Layout;
+use tenure::blocking::Tenure;
+use tenure::{Layout, Released};
 use tenure_testkit::history::{Outcome, now_ns};
 use tenure_testkit::{ClientKind, ClockShim, Recorder, Redisson, RespClient, eventually};
 
 use super::{Kind, Lane, random_time};
-use crate::client::{COLD, COLD_COUNT, HOT};
+use crate::client::{BRISK, COLD, COLD_COUNT, HOT};
 use crate::layout;
 
 const NOTICE_LIMIT: Duration = Duration::from_millis(500);
@@ -61,11 +62,12 @@ impl Lane<'_> {
                 client.command(&["FLUSHALL"]);
                 keys > 0
             }
-            Kind::DeleteLock => deleted(&mut server.client(), HOT),
+            Kind::DeleteLock => deleted(&mut server.client(), contended(rng)),
             Kind::DeleteFence => {
                 let key = layout::hot_fence_key(self.fleet.layout);
                 deleted(&mut server.client(), &key)
             }
+            Kind::ForceRelease => self.release_by_force(rng),
             Kind::ClockForward => self.turn_clock(ClockShim::step_forward, rng),
             Kind::ClockBack => self.turn_clock(ClockShim::step_back, rng),
             other => unreachable!("`{}` is not done to the server", other.name()),
@@ -99,6 +101,21 @@ impl Lane<'_> {
         turn(clock, Duration::from_secs_f64(seconds));
         // Somebody asks the server within that time.
         self.while_clients_send(|| thread::sleep(random_time(rng)))
+    }
+
+    /// Ends a lease, whoever of its process holds that now. It must really have been held: what is
+    /// released meanwhile does not count.
+    fn release_by_force(&self, rng: &mut StdRng) -> bool {
+        let name = contended(rng);
+        let url = layout::url(&self.fleet.server.url(), self.fleet.layout);
+        let Ok(tenure) = Tenure::connect(url) else {
+            return false;
+        };
+        eventually(NOTICE_LIMIT, || {
+            let holder = tenure.lock(name).holder().ok().flatten();
+            let forced = holder.map(|holder| tenure.force_release(name, &holder.lease));
+            matches!(forced, Some(Ok(Released::WasHeld)))
+        })
     }
 
     /// Takes a lock as any other library does, by `SET NX PX`, and leaves it properly or not.
@@ -176,6 +193,11 @@ fn random_lock(rng: &mut StdRng) -> String {
     } else {
         format!("{COLD}{}", rng.random_range(0..COLD_COUNT))
     }
+}
+
+/// One of the locks that are hardly ever free.
+fn contended(rng: &mut StdRng) -> &'static str {
+    if rng.random_bool(0.5) { HOT } else { BRISK }
 }
 
 fn deleted(client: &mut RespClient, key: &str) -> bool {

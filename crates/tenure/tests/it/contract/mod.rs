@@ -3,10 +3,11 @@
 mod acquire;
 mod fences;
 mod guards;
+mod hand_off;
 mod lifecycle;
 mod owners;
 mod records;
-mod waiting;
+pub mod waiting;
 
 /// Runs each case on every store: `contract! { case, case, ... }`.
 macro_rules! contract {

@@ -189,7 +189,7 @@ async fn limits_hold_also_behind_the_head_of_the_line(stage: Stage) {
 }
 
 /// A future that has been polled once, so that it stands in the line already.
-fn begun<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
+pub fn begun<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
     let mut future = Box::pin(future);
     let mut context = Context::from_waker(Waker::noop());
     assert!(future.as_mut().poll(&mut context).is_pending());

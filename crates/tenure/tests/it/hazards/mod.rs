@@ -3,7 +3,7 @@
 /// Drops, renewals, reentrancy.
 mod lifecycle;
 /// A client in a process of its own, to be paused.
-mod program;
+pub mod program;
 /// Lost replies, retries, cancellation.
 mod replies;
 /// Scripts, types, names, states of the server.
@@ -13,4 +13,4 @@ mod time;
 /// Messages, herds, dead holders.
 mod waiting;
 /// A server behind a proxy, where the faults are.
-mod wire;
+pub mod wire;

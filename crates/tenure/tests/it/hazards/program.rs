@@ -1,6 +1,7 @@
 //! A client in a process of its own, to be paused or to live by another clock. It is this test
 //! binary, asked to be a client instead.
 
+use std::collections::VecDeque;
 use std::env;
 use std::io::{self, BufRead};
 use std::process::Command;
@@ -8,7 +9,9 @@ use std::time::Duration;
 
 use tenure::{Guard, Tenure};
 use tenure_testkit::{ClientProcess, ClockShim};
+use tokio::task::JoinHandle;
 
+use crate::contract::waiting::begun;
 use crate::stage::ms;
 
 const URL: &str = "TENURE_TEST_CLIENT_URL";
@@ -70,10 +73,13 @@ fn client_program() {
     let Ok(url) = env::var(URL) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
+        let builder = Tenure::builder(&url);
         let mut client = Client {
-            tenure: Tenure::connect(&url).await.unwrap(),
+            // However slow the machine, only what a test is about shall end a chain.
+            tenure: builder.hand_off_time(ms(600_000)).connect().await.unwrap(),
             other: Tenure::connect(&url).await.unwrap(),
             guard: None,
+            line: VecDeque::new(),
         };
         say("connected");
         for line in io::stdin().lock().lines() {
@@ -89,6 +95,8 @@ struct Client {
     tenure: Tenure,
     other: Tenure,
     guard: Option<Guard>,
+    /// Those who wait for the first client's lock, in their order.
+    line: VecDeque<JoinHandle<Guard>>,
 }
 
 impl Client {
@@ -103,6 +111,23 @@ impl Client {
                         format!("granted {fence}")
                     }
                     Err(error) => format!("error {:?}", error.kind()),
+                }
+            }
+            (["line", "up", name, ttl_ms], _) => {
+                let lock = self.tenure.lock(name).ttl(ms(ttl_ms.parse().unwrap()));
+                let waiting = begun(async move { lock.acquire().await.unwrap() });
+                self.line.push_back(tokio::spawn(waiting));
+                "in line".to_owned()
+            }
+            (["next"], _) => {
+                let next = self.line.front_mut().unwrap();
+                match tokio::time::timeout(ms(500), next).await {
+                    Ok(guard) => {
+                        self.line.pop_front();
+                        let guard = self.guard.insert(guard.unwrap());
+                        format!("granted {}", guard.fence())
+                    }
+                    Err(_) => "not yet".to_owned(),
                 }
             }
             (["other", "tries", name], _) => match self.other.lock(name).try_acquire().await {

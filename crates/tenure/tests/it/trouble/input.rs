@@ -99,3 +99,26 @@ async fn a_host_that_does_not_exist_is_unavailable_in_time() {
     check_refused(builder.connect().await, ErrorKind::Unavailable, &parts);
     crate::verdict::check_within(begun, ms(5_000));
 }
+
+#[tokio::test]
+async fn more_turns_than_allowed_are_refused() {
+    for turns in [10_001, u32::MAX] {
+        let builder = Tenure::builder("memory://").hand_off_turns(turns);
+        let parts = ["hand_off_turns", &turns.to_string(), "10000"];
+        let connected = builder.connect().await;
+        check_refused(connected, ErrorKind::InvalidSetting, &parts);
+    }
+    let most = Tenure::builder("memory://").hand_off_turns(10_000);
+    let tenure = most.hand_off_time(Duration::MAX).connect().await.unwrap();
+    let guard = tenure.lock("n").acquire().await.unwrap();
+    let waiting = [(); 3].map(|()| {
+        let lock = tenure.lock("n");
+        tokio::spawn(async move { lock.acquire().await.map(drop) })
+    });
+    tokio::time::sleep(ms(50)).await;
+    drop(guard);
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    assert!(tenure.stats().handed_off > 0);
+}
