@@ -42,8 +42,10 @@ pub struct ClientRecord {
     pub name: Option<String>,
     /// The version of Tenure it uses.
     pub version: String,
-    /// The leases it has held for half a second or longer.
+    /// The leases it has held for half a second or longer: the oldest thousand.
     pub leases: Vec<LeaseRecord>,
+    /// How many more it holds.
+    pub more_leases: u64,
     /// How many callers wait, by lock.
     pub waiting: BTreeMap<String, u64>,
 }

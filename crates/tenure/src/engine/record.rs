@@ -20,6 +20,8 @@ const PACE: Duration = Duration::from_millis(500);
 const RECORD_TTL: Duration = Duration::from_secs(30);
 /// How often a record is written though nothing changed.
 const REFRESH: Duration = Duration::from_secs(10);
+/// How many leases a record lists: the oldest. A client that holds more says how many more.
+const LISTED_MAX: usize = 1_000;
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
 
 type Fields = BTreeMap<String, String>;
@@ -132,7 +134,12 @@ fn introduce(core: &Core) -> Fields {
 fn describe(core: &Core, now: Moment) -> Fields {
     let now_ms = core.clock.wall_micros() / 1_000;
     let mut fields = Fields::new();
-    for belief in core.watchdog.all() {
+    let (oldest, count) = core.watchdog.oldest(LISTED_MAX);
+    if count > LISTED_MAX {
+        let more = count - LISTED_MAX;
+        fields.insert("more".to_owned(), more.to_string());
+    }
+    for belief in oldest {
         let age = now.saturating_since(belief.acquired_at);
         if age < PACE || belief.standing(now) == Standing::Lost {
             continue;
@@ -165,6 +172,7 @@ fn parse(id: ClientId, fields: &Fields, now_ms: u64) -> ClientRecord {
         name: text("name"),
         version: text("version").unwrap_or_default(),
         leases: Vec::new(),
+        more_leases: text("more").and_then(|more| more.parse().ok()).unwrap_or(0),
         waiting: BTreeMap::new(),
     };
     for (field, value) in fields {

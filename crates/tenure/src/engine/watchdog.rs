@@ -3,11 +3,11 @@
 //! One task for all leases of a client. It sleeps until the next lease needs something: a renewal
 //! at a third of its ttl, a look whether it is still there, its deadline, its longest hold.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::belief::Belief;
 use crate::core::Core;
@@ -26,19 +26,38 @@ const RETRY_MAX: Duration = Duration::from_millis(500);
 /// A moment that has always passed.
 const AT_ONCE: Moment = Moment::from_nanos(0);
 
+/// How many leases are asked for in one piece.
+const BATCH: usize = 128;
+/// How many such pieces are under way at once.
+const BATCHES: usize = 8;
+
 /// All leases of a client that a guard holds.
-#[derive(Default)]
 pub(crate) struct Watchdog {
     /// A std mutex: nothing is awaited, and nobody is woken, while it is held.
     roster: Mutex<Roster>,
     /// The first thing to do has changed.
     sooner: Notify,
+    /// Whose turn it is to ask.
+    renewals: Semaphore,
+    looks: Semaphore,
+}
+
+impl Default for Watchdog {
+    fn default() -> Self {
+        Self {
+            roster: Mutex::default(),
+            sooner: Notify::new(),
+            renewals: Semaphore::new(BATCHES),
+            looks: Semaphore::new(BATCHES),
+        }
+    }
 }
 
 /// What each lease needs, and when.
 #[derive(Default)]
 struct Roster {
-    leases: HashMap<u64, Care>,
+    /// By number, which only grows: so the oldest are first.
+    leases: BTreeMap<u64, Care>,
     /// Which leases have a name. Mostly one: a second while the guard of a lost one still lives.
     by_name: HashMap<LockName, Vec<u64>>,
     /// When each lease needs something next, the earliest first.
@@ -144,6 +163,13 @@ impl Watchdog {
         beliefs.collect()
     }
 
+    /// The oldest leases, at most so many, and how many there are.
+    pub(crate) fn oldest(&self, most: usize) -> (Vec<Arc<Belief>>, usize) {
+        let roster = self.roster();
+        let beliefs = roster.leases.values().map(|care| Arc::clone(&care.belief));
+        (beliefs.take(most).collect(), roster.leases.len())
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.roster().leases.is_empty()
     }
@@ -181,6 +207,25 @@ impl Watchdog {
         let _ = tried.await;
     }
 
+    fn renewals_tried(&self, due: Vec<(u64, Option<Moment>)>) {
+        let mut roster = self.roster();
+        let mut answered = Vec::new();
+        for (number, renew_at) in due {
+            answered.extend(roster.update(number, |care| {
+                care.renewal.under_way = false;
+                // Whoever asked meanwhile wants a renewal that is newer than this one.
+                if care.renewal.due.is_none() {
+                    care.renewal.due = renew_at;
+                    care.renewal_tried = true;
+                }
+            }));
+        }
+        self.wake_if_sooner(&roster);
+        drop(roster);
+        // They are woken by being dropped: after the roster is unlocked.
+        drop(answered);
+    }
+
     fn change(&self, numbers: Vec<u64>, mut change: impl FnMut(&mut Care)) {
         let mut roster = self.roster();
         let mut answered = Vec::new();
@@ -215,9 +260,7 @@ pub(crate) async fn run(core: Arc<Core>) {
             roster.asleep_until = roster.next();
             (due, roster.asleep_until)
         };
-        for task in due.tasks {
-            perform(&core, task);
-        }
+        perform(&core, due.tasks);
         drop(due.answered);
         let sleep = async {
             match next {
@@ -232,35 +275,96 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// A task of its own for every question: an answer that does not come must not hold up the other
-/// leases. They share the connection, and so the writes.
-fn perform(core: &Arc<Core>, task: Task) {
-    let core = Arc::clone(core);
-    match task {
-        Task::Lose(..) if bug(Bug::LossNotTold) => {}
-        Task::Lose(belief, reason) => lose(&core, &belief, reason),
-        Task::Renew { belief, watched } => {
-            tokio::spawn(async move {
-                let limit = belief.deadline();
-                let result = core.store.renew(&belief.held, watched, limit).await;
-                renewed(&core, &belief, result);
-            });
+/// Asks in batches, and not in too many at once: each question has a limit that begins when it is
+/// sent, and a client that is short of time must not let its questions grow old in a queue of its
+/// own. The earliest are first.
+fn perform(core: &Arc<Core>, tasks: Vec<Task>) {
+    let (mut plain, mut tracked, mut looks) = (Vec::new(), Vec::new(), Vec::new());
+    for task in tasks {
+        match task {
+            Task::Lose(..) if bug(Bug::LossNotTold) => {}
+            Task::Lose(belief, reason) => lose(core, &belief, reason),
+            Task::Renew { belief, watched } if watched => tracked.push(belief),
+            Task::Renew { belief, .. } => plain.push(belief),
+            Task::Look(belief) => looks.push(belief),
         }
-        Task::Look(belief) => {
-            tokio::spawn(async move {
-                let limit = belief.deadline();
-                let result = core.store.watch(&belief.held, limit).await;
-                looked(&core, &belief, &result);
-            });
+    }
+    for (renewals, watched) in [(plain, false), (tracked, true)] {
+        for batch in renewals.chunks(BATCH) {
+            tokio::spawn(renew(Arc::clone(core), batch.to_vec(), watched));
         }
+    }
+    for batch in looks.chunks(BATCH) {
+        tokio::spawn(look(Arc::clone(core), batch.to_vec()));
     }
 }
 
-fn renewed(core: &Core, belief: &Arc<Belief>, result: Result<Renewed, Failure>) {
+async fn renew(core: Arc<Core>, batch: Vec<Arc<Belief>>, watched: bool) {
+    let _turn = core.watchdog.renewals.acquire().await;
+    let mut alone = batch;
+    if alone.len() > 1 {
+        alone = renew_together(&core, alone, watched).await;
+    }
+    for belief in alone {
+        let limit = belief.deadline();
+        let result = core.store.renew(&belief.held, watched, limit).await;
+        renewed(&core, vec![(belief, result)]);
+    }
+}
+
+/// Renews a batch in one piece, and returns those that must be asked for by themselves.
+async fn renew_together(core: &Core, batch: Vec<Arc<Belief>>, watched: bool) -> Vec<Arc<Belief>> {
+    let leases = batch.iter().map(|belief| &belief.held).collect();
+    let latest = batch.iter().map(|belief| belief.deadline()).max();
+    let limit = latest.unwrap_or(core.clock.now());
+    let answers = core.store.renew_all(leases, watched, limit).await;
+    let (mut results, mut alone) = (Vec::with_capacity(batch.len()), Vec::new());
+    match answers {
+        Ok(mut answers) => {
+            answers.resize_with(batch.len(), || None);
+            for (belief, answer) in batch.into_iter().zip(answers) {
+                match answer {
+                    Some(answer) => results.push((belief, Ok(answer))),
+                    None => alone.push(belief),
+                }
+            }
+        }
+        Err(failure) => {
+            results.extend(
+                batch
+                    .into_iter()
+                    .map(|belief| (belief, Err(failure.share()))),
+            );
+        }
+    }
+    renewed(core, results);
+    alone
+}
+
+async fn look(core: Arc<Core>, batch: Vec<Arc<Belief>>) {
+    let _turn = core.watchdog.looks.acquire().await;
+    for belief in batch {
+        let limit = belief.deadline();
+        let result = core.store.watch(&belief.held, limit).await;
+        looked(&core, &belief, &result);
+    }
+}
+
+/// Takes note of what renewals came to, and when they are due again.
+fn renewed(core: &Core, results: Vec<(Arc<Belief>, Result<Renewed, Failure>)>) {
+    let mut due = Vec::with_capacity(results.len());
+    for (belief, result) in results {
+        due.push((belief.number, renew_at(core, &belief, result)));
+    }
+    core.watchdog.renewals_tried(due);
+}
+
+/// When a lease is to be renewed next, after this.
+fn renew_at(core: &Core, belief: &Arc<Belief>, result: Result<Renewed, Failure>) -> Option<Moment> {
     let now = core.clock.now();
     // It may have been handed off meanwhile.
     let belief = core.watchdog.present(belief);
-    let renew_at = match result {
+    match result {
         Ok(Renewed::Until { sent_at }) => {
             core.stats.renewed();
             belief.extend(sent_at, now);
@@ -281,15 +385,7 @@ fn renewed(core: &Core, belief: &Arc<Belief>, result: Result<Renewed, Failure>) 
             }
             Some(now + (left / 10).clamp(RETRY_MIN, RETRY_MAX))
         }
-    };
-    core.watchdog.change(vec![belief.number], |care| {
-        care.renewal.under_way = false;
-        // Whoever asked meanwhile wants a renewal that is newer than this one.
-        if care.renewal.due.is_none() {
-            care.renewal.due = renew_at;
-            care.renewal_tried = true;
-        }
-    });
+    }
 }
 
 fn looked(core: &Core, belief: &Belief, result: &Result<Watched, Failure>) {

@@ -66,6 +66,15 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Renewed, Failure>>;
 
+    /// Renews several leases in one piece, each as [`renew`](Store::renew) does. `None` for one
+    /// that must be asked for by itself.
+    fn renew_all<'a>(
+        &'a self,
+        leases: Vec<&'a Held>,
+        watched: bool,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>>;
+
     /// Goes on with the lease `from` under the id of `lease`, with a full ttl. Repeating it finds
     /// its own id.
     fn adopt<'a>(
@@ -304,6 +313,14 @@ impl Failure {
             error,
             transient: false,
             landing: None,
+        }
+    }
+
+    /// The same, for another call that it ended.
+    pub(crate) fn share(&self) -> Self {
+        Self {
+            error: self.error.share(),
+            ..*self
         }
     }
 

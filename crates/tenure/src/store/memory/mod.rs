@@ -134,6 +134,21 @@ impl Store for MemoryStore {
         done(Ok(renewed(answer, sent_at)))
     }
 
+    fn renew_all<'a>(
+        &'a self,
+        leases: Vec<&'a Held>,
+        _watched: bool,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>> {
+        let sent_at = self.clock.now();
+        let mut state = self.state();
+        let mut renew = |lease| state.machine.renew(self.now_us(), lease);
+        let renewals = leases
+            .into_iter()
+            .map(|lease| renewed(renew(lease), sent_at));
+        done(Ok(renewals.map(Some).collect()))
+    }
+
     fn adopt<'a>(
         &'a self,
         from: &'a LeaseId,

@@ -161,10 +161,9 @@ impl Link {
     /// shortly before that trying again would only make noise.
     fn recent_failure(&self, asked_at: Moment) -> Option<Failure> {
         match &*self.shared.state.borrow() {
-            State::Failed { at, failure } if *at + CONNECT_PAUSE > asked_at => Some(Failure {
-                error: failure.error.share(),
-                ..*failure
-            }),
+            State::Failed { at, failure } if *at + CONNECT_PAUSE > asked_at => {
+                Some(failure.share())
+            }
             _ => None,
         }
     }

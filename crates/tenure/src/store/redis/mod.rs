@@ -289,18 +289,13 @@ impl RedisStore {
         if lease.has_meta {
             keys.push(lease.name.neighbour("meta"));
         }
-        let again = if tracked { "1" } else { "0" };
-        let arguments = [lease.id.as_str(), &lease.ttl.as_millis().to_string(), again];
+        let arguments = [lease.id.as_str(), &lease.ttl.as_millis().to_string(), "0"];
         let sent_at = self.server.clock.now();
         if tracked {
             // `CLIENT CACHING` is about the command that follows it: both go out in one piece.
             let mut pipeline = Pipeline::new();
             pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-            let evalsha = pipeline.cmd("EVALSHA");
-            evalsha.arg(self.scripts().renew.hash()).arg(keys.len());
-            for part in keys.iter().map(String::as_str).chain(arguments) {
-                evalsha.arg(part);
-            }
+            self.add_renewal(&mut pipeline, lease, tracked);
             let replies = connection.run_all(&pipeline, limit).await?;
             // Anything else: the script is not known there, for example. Ask the plain way.
             if let Some(reply @ Value::Array(_)) = replies.get(1) {
@@ -312,6 +307,44 @@ impl RedisStore {
             .script(&self.scripts().renew, &keys, &arguments, limit, 0)
             .await?;
         reply::renewal(&reply, sent_at)
+    }
+
+    /// Renews several leases in one piece. An answer that is none says nothing of the others.
+    async fn try_renew_all(
+        &self,
+        leases: Vec<&Held>,
+        watched: bool,
+        limit: Moment,
+    ) -> Result<Vec<Option<Renewed>>, Failure> {
+        let limit = self.command_limit(limit);
+        let (connection, tracked) = self.renewing(watched, limit).await?;
+        let mut pipeline = Pipeline::with_capacity(leases.len() * 2);
+        for lease in &leases {
+            if tracked {
+                pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+            }
+            self.add_renewal(&mut pipeline, lease, tracked);
+        }
+        let sent_at = self.server.clock.now();
+        let replies = connection.run_all(&pipeline, limit).await?;
+        let replies = replies.chunks(if tracked { 2 } else { 1 });
+        let read = |replies: &[Value]| match replies.last() {
+            Some(reply @ Value::Array(_)) => reply::renewal(reply, sent_at).ok(),
+            _ => None,
+        };
+        Ok(replies.map(read).collect())
+    }
+
+    fn add_renewal(&self, pipeline: &mut Pipeline, lease: &Held, tracked: bool) {
+        let evalsha = pipeline.cmd("EVALSHA").arg(self.scripts().renew.hash());
+        evalsha.arg(1 + usize::from(lease.has_meta));
+        evalsha.arg(lease.name.as_str());
+        if lease.has_meta {
+            evalsha.arg(lease.name.neighbour("meta"));
+        }
+        let ttl_ms = u64::try_from(lease.ttl.as_millis()).unwrap_or(u64::MAX);
+        evalsha.arg(lease.id.as_str()).arg(ttl_ms);
+        evalsha.arg(u8::from(tracked));
     }
 
     async fn try_watch(&self, lease: &Held, limit: Moment) -> Result<Watched, Failure> {
@@ -509,6 +542,15 @@ impl Store for RedisStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Renewed, Failure>> {
         Box::pin(self.try_renew(lease, watched, limit))
+    }
+
+    fn renew_all<'a>(
+        &'a self,
+        leases: Vec<&'a Held>,
+        watched: bool,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>> {
+        Box::pin(self.try_renew_all(leases, watched, limit))
     }
 
     fn adopt<'a>(
