@@ -480,27 +480,32 @@ async fn a_thread_is_handed_the_lock_and_may_re_enter_it(stage: Stage) {
 }
 
 async fn a_shutdown_inside_a_chain_leaves_nothing(stage: Stage) {
-    for _ in 0..20 {
+    // Now amid many hand-offs, now while one holds what it was handed.
+    for round in 0..20 {
         let a = patient(&stage).await;
         let before = a.lock("n").acquire().await.unwrap();
         let holders: Vec<_> = (0..30)
-            .map(|_| {
+            .map(|number| {
                 let lock = a.lock("n");
                 tokio::spawn(begun(async move {
-                    if let Ok(guard) = lock.acquire().await {
-                        tokio::task::yield_now().await;
-                        let _ = guard.release().await;
+                    let Ok(guard) = lock.acquire().await else {
+                        return;
+                    };
+                    if round % 2 == 0 && number == 10 {
+                        assert_eq!(guard.lost().await, LostReason::Shutdown);
                     }
+                    let _ = guard.release().await;
                 }))
             })
             .collect();
         before.release().await.unwrap();
-        assert!(soon(async || a.stats().handed_off > 3).await);
+        let held = if round % 2 == 0 { 10 } else { 3 };
+        assert!(soon(async || a.stats().handed_off >= held).await);
         assert_eq!(a.shutdown(ms(5_000)).await, vec![]);
+        assert!(stage.is_clean("n").await, "after the shutdown");
         for holder in holders {
             holder.await.unwrap();
         }
-        assert!(stage.is_clean("n").await, "after the shutdown");
     }
 }
 
