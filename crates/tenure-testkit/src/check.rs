@@ -21,7 +21,7 @@ mod resource;
 use std::fmt;
 
 pub use exclusion::{exclusion, permits};
-pub use fences::fences;
+pub use fences::{FENCE_WENT_BACK, fences};
 pub use holds::{Hold, holds};
 pub use liveness::{immortal_keys, liveness, orphans};
 pub use loss::loss;

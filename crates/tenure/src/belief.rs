@@ -115,15 +115,20 @@ impl Belief {
     /// The belief of the next holder, who is handed this lease at this moment. None if it may not
     /// be handed off: its fences or its time among us are used up, or too little of it is left.
     pub(crate) fn next_turn(&self, bounds: &HandOff, now: Moment) -> Option<Self> {
-        let left = self.turns.left.checked_sub(1)?;
+        let unbounded = bug(Bug::HandOffUnbounded);
+        let left = self.turns.left.checked_sub(1);
+        let left = left.or_else(|| unbounded.then_some(0))?;
         let ample = self.deadline().saturating_since(now) >= self.held.ttl / 2;
-        if !self.renewed || !ample || now >= self.turns.since + bounds.time {
+        let ample = ample || bug(Bug::HandOffLate);
+        let in_time = now < self.turns.since + bounds.time || unbounded;
+        if !self.renewed || !ample || !in_time {
             return None;
         }
+        let step = u64::from(!bug(Bug::HandOffSameFence));
         Some(Self {
             number: self.number,
             held: self.held.clone(),
-            fence: Fence::new(self.fence.get() + 1),
+            fence: Fence::new(self.fence.get() + step),
             acquired_at: now,
             renewed: self.renewed,
             max_hold: self.max_hold,

@@ -95,6 +95,22 @@ bugs! {
     DropBlocks = "drop-blocks",
     /// nobody tells the holder that its deadline has passed
     LossNotTold = "loss-not-told",
+    /// a lease with little time left is handed on
+    HandOffLate = "hand-off-late",
+    /// a lock is handed on with the fence of its last holder
+    HandOffSameFence = "hand-off-same-fence",
+    /// a lost lease is handed on
+    HandOffLost = "hand-off-lost",
+    /// a lock is handed on for as long as somebody waits
+    HandOffUnbounded = "hand-off-unbounded",
+    /// a lock is handed on to one who wants another lease
+    HandOffAnyWish = "hand-off-any-wish",
+    /// a lease that was handed on is no longer renewed
+    HandOffNotRenewed = "hand-off-not-renewed",
+    /// the last in line leaves the line's place in the queue behind
+    PlaceNotLeft = "place-not-left",
+    /// the line does not hear that its place was given up
+    PlaceLeftUntold = "place-left-untold",
     /// errors quote the password
     PasswordInError = "password-in-error",
 }

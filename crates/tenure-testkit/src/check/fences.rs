@@ -6,6 +6,9 @@ use super::Violation;
 use super::holds::{by_lock, is_grant};
 use crate::history::{Event, History, Op, Outcome};
 
+/// The rule that a later grant has a greater fence.
+pub const FENCE_WENT_BACK: &str = "fence went back";
+
 /// Fences of one lock are unique; a grant that was asked for after another had returned has a
 /// greater one; re-entering and renewing keep the hold's.
 ///
@@ -52,7 +55,7 @@ fn growing(lock: &str, by_call: &[&Event], violations: &mut Vec<Violation>) {
         // Equal ones are reported as not unique.
         if let Some(greatest) = greatest.filter(|greatest| greatest.fence > grant.fence) {
             let evidence: [&dyn std::fmt::Display; 2] = [greatest, grant];
-            violations.push(Violation::new("fence went back", lock, &evidence));
+            violations.push(Violation::new(FENCE_WENT_BACK, lock, &evidence));
         }
     }
 }

@@ -190,7 +190,8 @@ impl Line {
             let first = self.first()?;
             self.listen(&first).await;
             if bug(Bug::NoLookAfterListening) {
-                self.sleep(&first).await;
+                self.rest(self.now() + Duration::from_secs(10), &first)
+                    .await;
             }
         }
         loop {

@@ -127,8 +127,9 @@ impl Watchdog {
     pub(crate) fn hand_over(&self, from: &Arc<Belief>, to: &Arc<Belief>) -> bool {
         let mut roster = self.roster();
         let care = roster.leases.get(&from.number);
-        let cared_for = care.is_some_and(|care| !care.lost && Arc::ptr_eq(&care.belief, from));
-        if cared_for {
+        let is_lost = |care: &Care| care.lost && !bug(Bug::HandOffLost);
+        let cared_for = care.is_some_and(|care| !is_lost(care) && Arc::ptr_eq(&care.belief, from));
+        if cared_for && !bug(Bug::HandOffNotRenewed) {
             // Nobody waits for a renewal of what is let go.
             let _ = roster.update(from.number, |care| care.belief = Arc::clone(to));
             // Since the last holder let go it may have been taken for over.

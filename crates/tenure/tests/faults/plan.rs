@@ -136,7 +136,9 @@ impl Phase {
         leftovers.extend(judge::immortals(&server));
         let history = History::load(&dir);
         let journal = FencedRegister::open(&dir).journal();
-        let verdicts = judge::verdicts(&history, &journal, healed_ns, leftovers, &finished);
+        let verdicts = judge::verdicts(
+            &history, &journal, healed_ns, leftovers, &finished, self.sound,
+        );
         Outcome::new(
             *self,
             layout,

@@ -85,8 +85,7 @@ async fn take_turns(tenure: &Tenure, count: usize, end: fn(Guard) -> JoinHandle<
     for holder in holders {
         holder.await.unwrap();
     }
-    let turns = turns.lock().await.clone();
-    turns
+    Arc::into_inner(turns).unwrap().into_inner()
 }
 
 fn release(guard: Guard) -> JoinHandle<()> {
@@ -373,11 +372,11 @@ async fn max_hold_counts_anew_for_each_holder(stage: Stage) {
 
 async fn a_holder_in_a_chain_is_told_of_a_forced_release(stage: Stage) {
     let (a, admin) = (patient(&stage).await, stage.client().await);
-    let guard = handed(&a, Duration::ZERO, || a.lock("n").ttl(ms(1_500))).await;
-    let next = waiting(a.lock("n").ttl(ms(1_500)));
+    let guard = handed(&a, Duration::ZERO, || a.lock("n").ttl(ms(6_000))).await;
+    let next = waiting(a.lock("n").ttl(ms(6_000)));
     let forced = admin.force_release("n", guard.lease_id()).await.unwrap();
     assert_eq!(forced, Released::WasHeld);
-    let told = tokio::time::timeout(ms(5_000), guard.lost()).await;
+    let told = tokio::time::timeout(ms(20_000), guard.lost()).await;
     let reason = told.expect("the holder was not told");
     // Its own process is the next in the queue.
     assert!(
@@ -394,10 +393,10 @@ async fn a_holder_in_a_chain_is_told_of_a_forced_release(stage: Stage) {
 
 async fn a_lease_that_was_lost_is_not_handed_on(stage: Stage) {
     let (a, b) = (patient(&stage).await, stage.client().await);
-    let guard = handed(&a, Duration::ZERO, || a.lock("n").ttl(ms(1_500))).await;
-    let next = waiting(a.lock("n").ttl(ms(1_500)));
+    let guard = handed(&a, Duration::ZERO, || a.lock("n").ttl(ms(6_000))).await;
+    let next = waiting(a.lock("n").ttl(ms(6_000)));
     stage.delete_lock("n").await;
-    let told = tokio::time::timeout(ms(5_000), guard.lost()).await;
+    let told = tokio::time::timeout(ms(20_000), guard.lost()).await;
     told.expect("the holder was not told");
     let (turn, handed_off) = (Turn::of(1, &guard), a.stats().handed_off);
     assert_eq!(guard.release().await.unwrap(), Released::AlreadyGone);
@@ -481,27 +480,32 @@ async fn a_thread_is_handed_the_lock_and_may_re_enter_it(stage: Stage) {
 }
 
 async fn a_shutdown_inside_a_chain_leaves_nothing(stage: Stage) {
-    for _ in 0..20 {
+    // Now amid many hand-offs, now while one holds what it was handed.
+    for round in 0..20 {
         let a = patient(&stage).await;
         let before = a.lock("n").acquire().await.unwrap();
         let holders: Vec<_> = (0..30)
-            .map(|_| {
+            .map(|number| {
                 let lock = a.lock("n");
                 tokio::spawn(begun(async move {
-                    if let Ok(guard) = lock.acquire().await {
-                        tokio::task::yield_now().await;
-                        let _ = guard.release().await;
+                    let Ok(guard) = lock.acquire().await else {
+                        return;
+                    };
+                    if round % 2 == 0 && number == 10 {
+                        assert_eq!(guard.lost().await, LostReason::Shutdown);
                     }
+                    let _ = guard.release().await;
                 }))
             })
             .collect();
         before.release().await.unwrap();
-        assert!(soon(async || a.stats().handed_off > 3).await);
+        let held = if round % 2 == 0 { 10 } else { 3 };
+        assert!(soon(async || a.stats().handed_off >= held).await);
         assert_eq!(a.shutdown(ms(5_000)).await, vec![]);
+        assert!(stage.is_clean("n").await, "after the shutdown");
         for holder in holders {
             holder.await.unwrap();
         }
-        assert!(stage.is_clean("n").await, "after the shutdown");
     }
 }
 
@@ -581,13 +585,17 @@ async fn a_waiter_that_leaves_at_the_moment_of_its_turn_holds_up_nobody(stage: S
 /// moment may stand in the same place.
 async fn one_that_joins_while_the_last_one_leaves_is_not_forgotten(stage: Stage) {
     let a = patient(&stage).await;
-    let tasks: Vec<_> = (0..3_u64)
+    let tasks: Vec<_> = (0..4_u64)
         .map(|task| {
             let a = a.clone();
             tokio::spawn(async move {
                 for round in 0..400_u64 {
-                    // With so little patience it stands in line at once and asks nobody.
-                    let guard = a.lock("n").acquire_within(ms(900)).await;
+                    // With so little patience it stands in line at once and asks nobody; without any
+                    // limit nobody tells the line that it came.
+                    let lock = a.lock("n").wait(ms(900));
+                    let lock = if task == 0 { lock } else { a.lock("n") };
+                    let guard = tokio::time::timeout(ms(5_000), lock.acquire()).await;
+                    let guard = guard.unwrap_or_else(|_| panic!("round {round}: forgotten"));
                     let guard = guard.unwrap_or_else(|error| panic!("round {round}: {error}"));
                     if (round + task) % 2 == 0 {
                         drop(guard);
