@@ -1,6 +1,7 @@
 //! Tenure itself, through its public API, as a program would use it.
 
 use tenure::{Guard, Released, Tenure};
+use tokio::runtime::Handle;
 
 use crate::contender::{Contender, TTL};
 
@@ -34,9 +35,17 @@ impl HandOff {
 }
 
 impl Ours {
+    /// A client whose connection the present runtime drives, as the floor's is.
     pub async fn connect(url: &str, hand_off: HandOff) -> Self {
         let builder = Tenure::builder(url).ttl(TTL);
         let builder = builder.hand_off(hand_off == HandOff::On);
+        let builder = builder.runtime(Handle::current());
+        Self(builder.connect().await.expect("tenure could not connect"))
+    }
+
+    /// A client with all settings as they are by default: its own thread drives the connection.
+    pub async fn connect_by_default(url: &str) -> Self {
+        let builder = Tenure::builder(url).ttl(TTL);
         Self(builder.connect().await.expect("tenure could not connect"))
     }
 }

@@ -18,7 +18,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Adds a command. Its reply must be one line that begins with `reply`.
+    /// Adds a command. The first line of its reply must begin with `reply`.
     pub fn push(&mut self, words: &[&str], reply: &'static str) {
         self.bytes
             .extend(format!("*{}\r\n", words.len()).into_bytes());
@@ -28,6 +28,11 @@ impl Batch {
                 .extend(format!("${length}\r\n{word}\r\n").into_bytes());
         }
         self.replies.push(reply);
+    }
+
+    /// Adds a further line of the last reply, by its beginning.
+    pub fn expect(&mut self, line: &'static str) {
+        self.replies.push(line);
     }
 }
 

@@ -61,12 +61,19 @@ fn show(tasks: usize, results: &Results<f64>, aims: &Aims) -> Vec<Row> {
         let its = named(reference);
         Row::ratio(&what, (&ours, Unit::PerSecond), (reference, &its), aim)
     };
+    let by_default = format!("{what}, settings by default");
     let on_one_thread = format!("{what}, caller on `current_thread`");
     vec![
         row("floor", aims.floor),
         row("floor with Nagle", Target::None),
         row("rslock", aims.rslock),
         row("rlock", Target::None),
+        Row::ratio(
+            &by_default,
+            (&named("ours by default"), Unit::PerSecond),
+            ("floor", &named("floor")),
+            Target::None,
+        ),
         Row::ratio(
             &on_one_thread,
             (&alone, Unit::PerSecond),
@@ -80,6 +87,9 @@ fn entries<'a>(two: &'a Field, one: &'a Field, tasks: usize) -> Vec<Entry<'a, f6
     vec![
         Entry::new("floor", move || two.rate(&two.floor, tasks)),
         Entry::new("ours", move || two.rate(&two.ours, tasks)),
+        Entry::new("ours by default", move || {
+            two.rate(&two.ours_by_default, tasks)
+        }),
         Entry::new("floor with Nagle", move || {
             two.rate(&two.floor_with_nagle, tasks)
         }),
@@ -95,6 +105,7 @@ struct Field {
     floor: Floor,
     floor_with_nagle: Floor,
     ours: Ours,
+    ours_by_default: Ours,
     rslock: Rslock,
     rlock: Rlock,
     runtime: Runtime,
@@ -106,6 +117,7 @@ impl Field {
             floor: runtime.block_on(Floor::connect(url, Nagle::Off)),
             floor_with_nagle: runtime.block_on(Floor::connect(url, Nagle::On)),
             ours: runtime.block_on(Ours::connect(url, HandOff::On)),
+            ours_by_default: runtime.block_on(Ours::connect_by_default(url)),
             rslock: Rslock::connect(url),
             rlock: runtime.block_on(Rlock::connect(url)),
             runtime,
@@ -113,6 +125,7 @@ impl Field {
         field.run(&field.floor, MANY, WARM_UP);
         field.run(&field.floor_with_nagle, MANY, WARM_UP);
         field.run(&field.ours, MANY, WARM_UP);
+        field.run(&field.ours_by_default, MANY, WARM_UP);
         field.run(&field.rslock, MANY, WARM_UP);
         field.run(&field.rlock, MANY, WARM_UP);
         field
