@@ -255,7 +255,7 @@ impl Builder {
         self
     }
 
-    /// How often in a row a lock may be handed off inside this process: 100 times by default, and
+    /// How often in a row a lock may be handed off inside this process: 256 times by default, and
     /// at most 10 000. Fewer: other processes wait less. More: fewer questions to the store.
     pub fn hand_off_turns(mut self, turns: u32) -> Self {
         self.settings.hand_off.turns = turns;

@@ -279,7 +279,8 @@ impl Lock {
         let number = core.lines.arrive();
         let free = patient && !core.watchdog.cares_for(&wish.name);
         let (begun, found_busy) = if free && let Some(_asking) = core.lines.ask(&wish.name) {
-            match here::ask(&self.client, self.owner.as_ref(), wish.clone()).await? {
+            // Boxed: what is only needed for asking must not be kept by those who wait.
+            match Box::pin(here::ask(&self.client, self.owner.as_ref(), wish.clone())).await? {
                 Asked::Granted(guard) => return Ok(guard),
                 Asked::Busy(acquisition) => (Some(acquisition), true),
                 Asked::NotAnswered(acquisition) => (Some(acquisition), false),

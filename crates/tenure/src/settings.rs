@@ -61,7 +61,7 @@ impl Default for HandOff {
     fn default() -> Self {
         Self {
             on: true,
-            turns: 100,
+            turns: 256,
             time: Duration::from_millis(10),
         }
     }

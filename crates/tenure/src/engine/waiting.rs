@@ -35,7 +35,7 @@ pub(crate) struct Waiter {
 /// behind.
 pub(crate) struct Begun {
     client: Arc<Client>,
-    acquisition: Option<Acquisition>,
+    acquisition: Option<Box<Acquisition>>,
     /// Whether the store said that the lock is busy.
     pub(super) found_busy: bool,
 }
@@ -66,7 +66,7 @@ impl Begun {
     ) -> Self {
         Self {
             client: Arc::clone(client),
-            acquisition,
+            acquisition: acquisition.map(Box::new),
             found_busy,
         }
     }
@@ -168,7 +168,8 @@ impl Waiting {
 
     /// What a waiter has asked for already: the line goes on with it.
     pub(super) fn take_begun(&mut self, number: u64) -> Option<Acquisition> {
-        self.by_number.get_mut(&number)?.begun.acquisition.take()
+        let begun = self.by_number.get_mut(&number)?.begun.acquisition.take();
+        begun.map(|acquisition| *acquisition)
     }
 
     /// When the next limit passes, but for the one that is being served.
