@@ -17,7 +17,8 @@ pub struct Holder {
     /// How long the lease lasts if nobody renews it; `None` if it has no end and is perhaps not
     /// a lock at all.
     pub remaining: Option<Duration>,
-    /// The fence it was granted with, where Tenure granted it.
+    /// The greatest fence that was reserved for this lease, where Tenure granted it: the holder has
+    /// this one, or a lower one while the lease may still be handed off.
     pub fence: Option<Fence>,
     /// What the holder wrote about this lease.
     pub meta: BTreeMap<String, String>,

@@ -74,7 +74,11 @@ impl LockName {
 
     /// A key of Tenure's that lives in the same slot as the lock itself.
     pub(crate) fn neighbour(&self, role: &str) -> String {
-        if hash_tag(&self.0).is_some() {
+        // `{n}` must not share its neighbours with `n`.
+        let is_all_tag = hash_tag(&self.0).is_some_and(|tag| tag.len() + 2 == self.0.len());
+        if is_all_tag {
+            format!("tenure:{role}=:{}", self.0)
+        } else if hash_tag(&self.0).is_some() {
             format!("tenure:{role}:{}", self.0)
         } else {
             format!("tenure:{role}:{{{}}}", self.0)
@@ -134,6 +138,14 @@ mod tests {
                 prop_assert_ne!(a.neighbour("fence"), b.neighbour("fence"));
             }
         }
+    }
+
+    #[test]
+    fn h27_a_name_that_is_all_tag_has_neighbours_of_its_own() {
+        let neighbour = |name: &str| LockName::new(name).unwrap().neighbour("fence");
+        assert_eq!(neighbour("n"), "tenure:fence:{n}");
+        assert_eq!(neighbour("{n}"), "tenure:fence=:{n}");
+        assert_eq!(neighbour("{n}:"), "tenure:fence:{n}:");
     }
 
     #[test]

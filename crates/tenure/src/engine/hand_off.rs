@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use super::cleaner::{self, Parting};
 use super::line::take_first_for;
+use super::lines::Message;
 use super::pending::PendingOne;
 use super::waiting::{Queue, Waiter};
 use crate::belief::Belief;
 use crate::core::{Client, Core};
-use crate::guard::Guard;
+use crate::guard::{Guard, Released};
 use crate::hold::Hold;
 use crate::lease::{LeaseId, believed_until};
 use crate::seeded::{Bug, bug};
@@ -133,7 +134,10 @@ async fn ask_whose_turn(
             }
         }
         Ok(Turn::Passed(released)) => {
-            cleaner::released(core, &belief.held, released);
+            if cleaner::released(core, &belief.held, released) == Released::AlreadyGone {
+                // Nobody else tells the line that the lock may be free.
+                queue.tell(Message::LookAgain);
+            }
         }
         Err(failure) => release(core, &belief, failure.landing.is_some(), pending).await,
     }
