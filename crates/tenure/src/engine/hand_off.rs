@@ -57,7 +57,6 @@ pub(crate) fn let_go(client: &Arc<Client>, belief: &Arc<Belief>) -> LetGo {
 }
 
 /// Who has a lease next.
-#[expect(clippy::large_enum_variant, reason = "moved once, and on the hot path")]
 enum Next {
     Turn(Waiter, Arc<Belief>),
     AskTheStore,

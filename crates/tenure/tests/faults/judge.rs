@@ -23,7 +23,7 @@ const LIVE_LIMIT: Duration = Duration::from_millis(TTL_MAX_MS + 1_000);
 const NOTICE_TOLERANCE: Duration = Duration::from_millis(2_500);
 
 /// How far the fences of one lease may lie apart: as often as it may be handed on.
-const HAND_OFF_TURNS: u64 = 100;
+const HAND_OFF_TURNS: u64 = 256;
 
 /// What one checker found.
 pub struct Verdict {
@@ -174,7 +174,7 @@ fn granted_by_the_server(history: &History) -> Vec<Event> {
             let apart = grant
                 .fence
                 .zip(last.fence)
-                .map(|(fence, last)| fence - last);
+                .map(|(fence, last)| fence.saturating_sub(last));
             let same = (last.client, &last.lock) == (grant.client, &grant.lock);
             same && apart.is_some_and(|apart| apart <= HAND_OFF_TURNS)
         });
