@@ -395,8 +395,8 @@ async fn a_lease_that_was_lost_is_not_handed_on(stage: Stage) {
     let (a, b) = (patient(&stage).await, stage.client().await);
     let guard = handed(&a, Duration::ZERO, || a.lock("n").ttl(ms(6_000))).await;
     let next = waiting(a.lock("n").ttl(ms(6_000)));
-    // Until its line stands in the store's queue: then nobody tells it that the lock is free.
-    tokio::time::sleep(ms(300)).await;
+    // Until the lease is watched and the line sleeps: then the holder is told first.
+    tokio::time::sleep(ms(1_200)).await;
     stage.delete_lock("n").await;
     let told = tokio::time::timeout(ms(20_000), guard.lost()).await;
     told.expect("the holder was not told");
