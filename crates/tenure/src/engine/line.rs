@@ -175,10 +175,13 @@ impl Line {
         let begun = self.queue.waiting().take_begun(first.number);
         let mut acquisition = begun.unwrap_or_else(|| Acquisition::new(&self.core, first.wish));
         let granted = self.pursue(&mut acquisition).await;
+        if granted.is_none() {
+            acquisition.give_up(&self.core).await;
+        }
+        // Not sooner: whoever releases meanwhile must know that the line still stands in the queue.
         self.queue.waiting().place = None;
-        match granted {
-            Some(belief) => self.deliver(belief),
-            None => acquisition.give_up(&self.core).await,
+        if let Some(belief) = granted {
+            self.deliver(belief);
         }
     }
 

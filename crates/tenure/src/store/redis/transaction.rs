@@ -136,6 +136,14 @@ impl Transaction {
         })
     }
 
+    /// The moment from which the lease has a whole ttl. It was carried out after it was sent, when
+    /// the server's clock showed this; so it lasts at least for what is left until its end, counted
+    /// from when it was sent, whatever the clock did before.
+    fn counts_from(&self, ttl: Duration, server_us: u64) -> Moment {
+        let left = Duration::from_micros(self.landing.latest_us.saturating_sub(server_us));
+        self.sent_at.before(ttl.saturating_sub(left))
+    }
+
     fn read(
         &self,
         connection: &Connection,
@@ -175,7 +183,7 @@ impl Transaction {
         let fence = fence.ok_or_else(|| strange("its fence counter was lost or is used up"))?;
         Ok(Attempted::Granted {
             fence: Fence::new(fence),
-            sent_at: self.sent_at,
+            sent_at: self.counts_from(attempt.held.ttl, server_us),
         })
     }
 }
