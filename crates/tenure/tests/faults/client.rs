@@ -39,10 +39,9 @@ pub const TTL_MAX_MS: u64 = 600;
 /// inside a process again and again.
 pub const BRISK: &str = "brisk";
 const BRISK_TTL: Duration = Duration::from_millis(300);
-/// How long a client that ends may take to give back what it holds.
+/// How long a client that ends may take to give back what it holds. An attempt whose answer was lost
+/// is watched until it can no longer land, which a clock that was set makes longer.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
-/// How long that takes when all is healed: an attempt may still be under way for a second.
-const SHUTDOWN_USUAL: Duration = Duration::from_secs(2);
 /// How often a client tells what it has done; what it did since is lost when it is killed.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 

@@ -12,7 +12,7 @@ use tenure_testkit::history::{Outcome, now_ns};
 
 use super::tally::Kind;
 use super::track::{Track, complain_if_wrong, outcome, settle};
-use super::{Context, Eager, End, SHUTDOWN_LIMIT, SHUTDOWN_USUAL, Way, Wish, connect};
+use super::{Context, Eager, End, SHUTDOWN_LIMIT, Way, Wish, connect};
 
 const HOT_TASKS: u64 = 2;
 /// So many that there is mostly one to hand the lock on to.
@@ -66,7 +66,7 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
         for lease in tenure.shutdown(SHUTDOWN_LIMIT).await {
             println!("left {lease:?}");
         }
-        timed.end(SHUTDOWN_USUAL);
+        timed.end(SHUTDOWN_LIMIT);
         for waiter in waiting {
             if let Ok(Err(error)) = waiter.await
                 && error.kind() != ErrorKind::Closed

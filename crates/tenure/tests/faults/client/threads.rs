@@ -11,7 +11,7 @@ use tenure_testkit::history::Outcome;
 
 use super::tally::Kind;
 use super::track::{Track, complain_if_wrong, outcome, settle};
-use super::{Context, Eager, End, SHUTDOWN_LIMIT, SHUTDOWN_USUAL, Way, Wish, connect};
+use super::{Context, Eager, End, SHUTDOWN_LIMIT, Way, Wish, connect};
 
 /// One of them wants the hot lock, two the brisk one.
 const THREADS: u64 = 7;
@@ -49,7 +49,7 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
     for lease in tenure.shutdown(SHUTDOWN_LIMIT) {
         println!("left {lease:?}");
     }
-    timed.end(SHUTDOWN_USUAL);
+    timed.end(SHUTDOWN_LIMIT);
 }
 
 struct Worker {
