@@ -16,6 +16,7 @@ use crate::core::{Client, Core};
 use crate::guard::{Guard, Released};
 use crate::hold::Hold;
 use crate::lease::{LeaseId, believed_until};
+use crate::owner::Holds;
 use crate::seeded::{Bug, bug};
 use crate::store::Turn;
 
@@ -39,7 +40,8 @@ pub(crate) fn let_go(client: &Arc<Client>, belief: &Arc<Belief>) -> LetGo {
     };
     match next_turn(core, &queue, belief) {
         Next::Turn(waiter, next) => {
-            deliver_handed(core, waiter, next);
+            core.stats.handed_off();
+            deliver(core, waiter, next, Hold::hand_on);
             LetGo::PassedOn
         }
         Next::AskTheStore => {
@@ -96,12 +98,17 @@ fn next_turn(core: &Core, queue: &Queue, belief: &Arc<Belief>) -> Next {
     }
 }
 
-fn deliver_handed(core: &Core, waiter: Waiter, belief: Arc<Belief>) {
+/// Gives a waiter its guard, for a lease that is in care already or has yet to be.
+fn deliver(
+    core: &Core,
+    waiter: Waiter,
+    belief: Arc<Belief>,
+    hold: impl FnOnce(Arc<Client>, Option<Arc<Holds>>, Arc<Belief>) -> Arc<Hold>,
+) {
     core.stats.acquired();
-    core.stats.handed_off();
     core.record_changed.notify_one();
     let name = belief.held.name.clone();
-    let hold = Hold::hand_on(waiter.client, waiter.owner.clone(), belief);
+    let hold = hold(waiter.client, waiter.owner.clone(), belief);
     // If the caller leaves at this moment, the guard is dropped here and passes it on.
     let _ = waiter.reply.send(Ok(Guard::new(hold)));
     if let Some(owner) = waiter.owner {
@@ -128,7 +135,7 @@ async fn ask_whose_turn(
             let believable = core.clock.now() < believed_until(sent_at, ttl);
             let usable = believable && !core.is_closed();
             match usable.then(|| take_first_for(&queue, &next)).flatten() {
-                Some(waiter) => deliver_granted(core, waiter, next),
+                Some(waiter) => deliver(core, waiter, next, Hold::take_up),
                 None => release(core, &next, false, pending).await,
             }
         }
@@ -139,17 +146,6 @@ async fn ask_whose_turn(
             }
         }
         Err(failure) => release(core, &belief, failure.landing.is_some(), pending).await,
-    }
-}
-
-fn deliver_granted(core: &Core, waiter: Waiter, belief: Arc<Belief>) {
-    core.stats.acquired();
-    core.record_changed.notify_one();
-    let name = belief.held.name.clone();
-    let hold = Hold::take_up(waiter.client, waiter.owner.clone(), belief);
-    let _ = waiter.reply.send(Ok(Guard::new(hold)));
-    if let Some(owner) = waiter.owner {
-        core.lines.share(&name, &owner);
     }
 }
 
