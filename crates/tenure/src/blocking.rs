@@ -107,7 +107,7 @@ impl Tenure {
         }
     }
 
-    /// Takes up a detached lease. See [`tenure::Tenure::adopt`](crate::Tenure::adopt).
+    /// Takes up a detached lease. See [`tenure::Locks::adopt`](crate::Locks::adopt).
     pub fn adopt(&self, lease: Lease) -> Result<Guard> {
         let holds = holds_of_this_thread(&self.handle);
         let guard = block_on(self.handle.tenure.adopt_as(Some(holds), lease))?;
@@ -118,18 +118,18 @@ impl Tenure {
     }
 
     /// Ends somebody else's lease. See
-    /// [`tenure::Tenure::force_release`](crate::Tenure::force_release).
+    /// [`tenure::Locks::force_release`](crate::Locks::force_release).
     pub fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
         block_on(self.handle.tenure.force_release(name, id))
     }
 
     /// What the clients of this store say of themselves. See
-    /// [`tenure::Tenure::clients`](crate::Tenure::clients).
+    /// [`tenure::Locks::clients`](crate::Locks::clients).
     pub fn clients(&self) -> Result<Vec<ClientRecord>> {
         block_on(self.handle.tenure.clients())
     }
 
-    /// Releases everything held. See [`tenure::Tenure::shutdown`](crate::Tenure::shutdown).
+    /// Releases everything held. See [`tenure::Locks::shutdown`](crate::Locks::shutdown).
     pub fn shutdown(&self, limit: Duration) -> Vec<Lease> {
         block_on(self.handle.tenure.shutdown(limit))
     }

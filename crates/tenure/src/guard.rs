@@ -24,7 +24,7 @@ use crate::seeded::{Bug, bug};
 /// Dropping a guard hands the release to the client's background thread: it never blocks, panics
 /// or needs a runtime, and it cannot tell whether it worked. A program that ends right afterwards
 /// may be faster than the release; the lease then ends by itself. Use [`release`](Guard::release)
-/// or [`Tenure::shutdown`](crate::Tenure::shutdown) to be sure.
+/// or [`Locks::shutdown`](crate::Locks::shutdown) to be sure.
 #[must_use = "if unused, the lock is released at once"]
 pub struct Guard {
     hold: Arc<Hold>,
@@ -175,7 +175,7 @@ impl Guard {
         self.hold.release().await
     }
 
-    /// Gives the lease away, unrenewed: whoever gets it may [`adopt`](crate::Tenure::adopt) it
+    /// Gives the lease away, unrenewed: whoever gets it may [`adopt`](crate::Locks::adopt) it
     /// before it ends, in this or in another process.
     ///
     /// # Errors

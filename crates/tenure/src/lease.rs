@@ -191,7 +191,7 @@ impl fmt::Debug for ClientId {
 }
 
 /// A lease that no guard looks after: what [`Guard::detach`](crate::Guard::detach) gives away and
-/// [`Tenure::adopt`](crate::Tenure::adopt) takes up again.
+/// [`Locks::adopt`](crate::Locks::adopt) takes up again.
 ///
 /// It prints as one line of text that parses back, so that it can travel to another process.
 #[must_use = "the lock stays held until the lease ends, unless somebody adopts it"]

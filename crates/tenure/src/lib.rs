@@ -4,6 +4,7 @@
 
 mod belief;
 pub mod blocking;
+mod builder;
 mod client;
 mod core;
 mod engine;
@@ -14,6 +15,7 @@ mod holder;
 mod layout;
 mod lease;
 mod lock;
+mod locks;
 mod moment;
 mod name;
 mod owner;
@@ -25,13 +27,15 @@ mod url;
 
 pub use tokio_util::sync::CancellationToken;
 
-pub use crate::client::{Builder, Tenure};
+pub use crate::builder::Builder;
+pub use crate::client::Tenure;
 pub use crate::error::{Advice, Error, ErrorKind, Result};
 pub use crate::guard::{Guard, LostReason, Released, Standing};
 pub use crate::holder::{ClientRecord, Holder, LeaseRecord};
 pub use crate::layout::Layout;
 pub use crate::lease::{ClientId, Fence, Lease, LeaseId, TTL_MAX, TTL_MIN};
 pub use crate::lock::Lock;
+pub use crate::locks::Locks;
 pub use crate::moment::{ManualClock, Moment};
 pub use crate::name::{LockName, NAME_BYTES_MAX};
 pub use crate::owner::Owner;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! stats {
     ($($(#[$doc:meta])* $field:ident by $count:ident;)*) => {
-        /// Counters of one client since it was connected, as [`Tenure::stats`](crate::Tenure::stats)
+        /// Counters of one client since it was connected, as [`Locks::stats`](crate::Locks::stats)
         /// reads them.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]

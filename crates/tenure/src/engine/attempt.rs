@@ -11,7 +11,7 @@ use crate::lease::{LeaseId, believed_until};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing};
+use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing, NotYet};
 
 /// How long a caller whose time is over waits for what it leaves behind to be cleaned up. It is
 /// cleaned up in any case.
@@ -56,6 +56,7 @@ pub(crate) struct Acquisition {
 pub(crate) enum Outcome {
     Granted(Arc<Belief>),
     Busy(Busy),
+    NotYet(NotYet),
 }
 
 impl Acquisition {
@@ -110,6 +111,7 @@ impl Acquisition {
                 core.stats.found_busy();
                 Ok(Outcome::Busy(busy))
             }
+            Ok(Attempted::NotYet(not_yet)) => Ok(Outcome::NotYet(not_yet)),
             Ok(Attempted::Granted { fence, sent_at }) => {
                 let ended = core.clock.now() >= believed_until(sent_at, self.wish.ttl);
                 if ended && !bug(Bug::EndedGrantTakenUp) {

@@ -60,6 +60,7 @@ pub(crate) async fn ask(
     match acquisition.settle(&client.core, attempt, answer) {
         Ok(Outcome::Granted(belief)) => take_up(client, owner, belief).map(Asked::Granted),
         Ok(Outcome::Busy(_)) => Ok(Asked::Busy(acquisition)),
+        Ok(Outcome::NotYet(_)) => Ok(Asked::NotAnswered(acquisition)),
         Err(Failure {
             error,
             transient: false,

@@ -32,6 +32,8 @@ use crate::store::{Failure, offer_to};
 pub(super) const ASK_MIN: Duration = Duration::from_millis(100);
 /// How often to look where the server refuses the channel that would wake us.
 const LOOK_WITHOUT_MESSAGES: Duration = Duration::from_millis(100);
+/// How often to ask a store that may not grant yet: what it waits for may end sooner.
+const LOOK_WHETHER_YET: Duration = Duration::from_secs(1);
 /// How long to wait before asking a server again that could not answer.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
@@ -53,6 +55,8 @@ pub(super) struct Line {
     messages: Messages,
     news: News,
     obstacle: Option<Obstacle>,
+    /// Why the store may not grant, though nobody holds the lock.
+    not_yet: Option<Error>,
     unreachable: Option<Unreachable>,
     closed: bool,
 }
@@ -107,6 +111,7 @@ impl Line {
             messages: Messages::NotAsked,
             news: News::default(),
             obstacle: None,
+            not_yet: None,
             unreachable: None,
             closed: false,
         }
@@ -219,10 +224,18 @@ impl Line {
             match answer.await {
                 Ok(Outcome::Granted(belief)) => {
                     self.unreachable = None;
+                    self.not_yet = None;
                     return Some(belief);
+                }
+                Ok(Outcome::NotYet(not_yet)) => {
+                    self.unreachable = None;
+                    self.not_yet = Some(not_yet.error);
+                    let look_at = not_yet.until.min(self.now() + LOOK_WHETHER_YET);
+                    self.rest(look_at, &first).await;
                 }
                 Ok(Outcome::Busy(busy)) => {
                     self.unreachable = None;
+                    self.not_yet = None;
                     pause = PAUSE_MIN;
                     Obstacle::update(&mut self.obstacle, busy, self.core.clock.now());
                     if self.messages == Messages::NotAsked {
@@ -280,6 +293,9 @@ impl Line {
     fn too_late(&self, joined: Moment, now: Moment) -> Error {
         if let Some(unreachable) = &self.unreachable {
             return unreachable.error.share();
+        }
+        if let Some(not_yet) = &self.not_yet {
+            return not_yet.share();
         }
         let waited = now.saturating_since(joined);
         let obstacle = self.obstacle.as_ref();

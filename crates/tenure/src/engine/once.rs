@@ -61,6 +61,7 @@ async fn attempt(
         match acquisition.attempt(core, false, limit).await {
             Ok(Outcome::Granted(belief)) => return Ok(Some(belief)),
             Ok(Outcome::Busy(_)) => break Ok(None),
+            Ok(Outcome::NotYet(not_yet)) => break Err(not_yet.error),
             Err(failure) if failure.transient && core.clock.now() + PAUSE < limit => {
                 core.clock.sleep_until(core.clock.now() + PAUSE).await;
                 said = failure.landing.is_none().then_some(failure.error).or(said);

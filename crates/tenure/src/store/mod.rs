@@ -191,6 +191,16 @@ pub(crate) enum Attempted {
         sent_at: Moment,
     },
     Busy(Busy),
+    NotYet(NotYet),
+}
+
+/// A store that answers, but may not grant before some moment: what it granted earlier may have
+/// been forgotten, and must have ended first.
+#[derive(Debug)]
+pub(crate) struct NotYet {
+    pub(crate) until: Moment,
+    /// What a caller is told who does not wait for it.
+    pub(crate) error: Error,
 }
 
 /// Who was in the way, and for how long if nothing changes. Without expiry: `None`.

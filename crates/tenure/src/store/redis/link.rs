@@ -358,6 +358,22 @@ impl Connection {
             .store(theirs.saturating_sub(ours), Ordering::Relaxed);
     }
 
+    /// The failure of a question that was carried out too late, and so changed nothing.
+    pub(super) fn too_late(&self) -> Failure {
+        refusal::silence(&self.server.target, None)
+    }
+
+    /// The failure of a question that came too late again and again.
+    pub(super) fn clock_runs_away(&self) -> Failure {
+        Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "the clock of `{}` runs too fast to be followed",
+                self.server.target
+            ),
+        ))
+    }
+
     /// Sends one command and waits for its answer.
     pub(crate) async fn run(
         &self,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::Answer;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
@@ -15,9 +16,9 @@ use crate::store::{Attempted, Busy, Failure, Found, NotHeld, Release, Renewed, T
 pub(super) fn attempt(
     layout: Layout,
     name: &LockName,
-    sent_at: Moment,
-    reply: &Value,
+    answer: &Answer,
 ) -> Result<Result<Attempted, u64>, Failure> {
+    let (reply, sent_at) = (&answer.reply, answer.sent_at);
     let unexpected = || Failure::refused(reply.unexpected("acquire.lua"));
     if let Some(fence) = reply.as_int() {
         let fence = u64::try_from(fence).map_err(|_| unexpected())?;
@@ -44,7 +45,8 @@ pub(super) fn attempt(
 }
 
 /// What adopt.lua says; `Err` with the server's time if it came late.
-pub(super) fn adoption(reply: &Value, sent_at: Moment) -> Result<Result<Renewed, u64>, Failure> {
+pub(super) fn adoption(answer: &Answer) -> Result<Result<Renewed, u64>, Failure> {
+    let (reply, sent_at) = (&answer.reply, answer.sent_at);
     let unexpected = || Failure::refused(reply.unexpected("adopt.lua"));
     let parts = reply.as_array().ok_or_else(unexpected)?;
     let what = parts.first().and_then(Value::as_str);

@@ -21,11 +21,14 @@ use crate::url::{Address, RedisTarget, Tls};
 /// The oldest server whose scripts do what ours need.
 const VERSION_MIN: u32 = 7;
 
+/// How many connections were made by this process: so that no two have the same id, whichever
+/// servers they lead to.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+
 pub(crate) struct Server {
     pub(crate) target: RedisTarget,
     pub(crate) clock: Clock,
     stats: Arc<Stats>,
-    connections: AtomicU64,
     warned_of_eviction: AtomicBool,
 }
 
@@ -35,14 +38,13 @@ impl Server {
             target,
             clock: Clock::Boot,
             stats,
-            connections: AtomicU64::new(0),
             warned_of_eviction: AtomicBool::new(false),
         })
     }
 
     pub(super) fn next_connection_id(&self) -> u64 {
         self.stats.connected();
-        self.connections.fetch_add(1, Ordering::Relaxed)
+        CONNECTIONS.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The client crate's idea of this server. Made for every connection: certificates may have

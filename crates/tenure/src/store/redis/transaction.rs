@@ -65,7 +65,7 @@ impl Known {
                 names.insert(name.clone());
             }
             // A lock that is busy is asked for by the script, which then writes nothing.
-            Attempted::Busy(_) => {
+            Attempted::Busy(_) | Attempted::NotYet(_) => {
                 names.remove(name);
             }
         }

@@ -1,0 +1,176 @@
+//! What every deployment can do: locks, owners, and who holds what.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::{Client, Core};
+use crate::engine::cleaner::{self, Parting};
+use crate::engine::{adoption, record};
+use crate::error::Result;
+use crate::guard::{Guard, Released};
+use crate::holder::ClientRecord;
+use crate::lease::{ClientId, Lease, LeaseId};
+use crate::lock::Lock;
+use crate::name::LockName;
+use crate::owner::{Holds, Owner};
+use crate::stats::StatsSnapshot;
+use crate::store::Held;
+
+/// What [`Tenure`](crate::Tenure) and [`Redlock`](crate::Redlock) have in common, for code that
+/// works on either: both are used as a `&Locks` wherever one is asked for. Cheap to clone; all
+/// clones are the same client.
+///
+/// ```
+/// use tenure::{Locks, Tenure};
+///
+/// async fn nightly(locks: &Locks) -> Result<(), tenure::Error> {
+///     let guard = locks.lock("nightly").acquire().await?;
+///     guard.release().await?;
+///     Ok(())
+/// }
+///
+/// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
+/// let tenure = Tenure::connect("memory://").await?;
+/// nightly(&tenure).await
+/// # }) }
+/// ```
+#[derive(Clone)]
+pub struct Locks {
+    client: Arc<Client>,
+}
+
+impl Locks {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self { client }
+    }
+
+    /// A lock of this name. Each acquisition is on its own: taking a lock that this very program
+    /// holds already waits for that guard, for ever if the waiting task holds it itself. To re-enter
+    /// a lock, take it through an [`owner`](Locks::owner).
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(Arc::clone(&self.client), name.as_ref(), None)
+    }
+
+    /// Somebody new, who may re-enter the locks it holds.
+    pub fn owner(&self) -> Owner {
+        Owner::new(Arc::clone(&self.client))
+    }
+
+    /// Takes up a lease that was [detached](Guard::detach), in this or in another process. From
+    /// then on it is renewed, whatever it was before, and goes by another id: nobody else can take
+    /// it up as well.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if it has ended meanwhile, or somebody else has
+    /// taken it up.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the lease up: if it was adopted already, it is released.
+    pub async fn adopt(&self, lease: Lease) -> Result<Guard> {
+        self.adopt_as(None, lease).await
+    }
+
+    pub(crate) async fn adopt_as(&self, owner: Option<Arc<Holds>>, lease: Lease) -> Result<Guard> {
+        // Before looking whether the client is open: a shutdown either waits for this or is seen.
+        let pending = self.client.core.pending.begin();
+        self.client.check_open()?;
+        let client = Arc::clone(&self.client);
+        let adopting = async move { adoption::adopt(client, owner, lease, pending).await };
+        self.client.engine.run(adopting).await?
+    }
+
+    /// Ends a lease that somebody else holds: for administrators. The holder learns of it at once
+    /// if it has held the lock for a second, otherwise at its next renewal.
+    ///
+    /// Needs the lease's id, as [`Lock::holder`] shows it, so that it cannot hit a later holder.
+    ///
+    /// # Errors
+    ///
+    /// If the store refuses it. That another lease is there is no error: [`Released::AlreadyGone`]
+    /// says so, and nothing was touched. Nor is a server that cannot be reached:
+    /// [`Released::Unknown`] says that, and nothing is tried any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// The release goes on in the background.
+    pub async fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
+        let held = Held {
+            name: LockName::new(name)?,
+            id: id.clone(),
+            ttl: id.ttl().unwrap_or(self.client.core.settings.ttl),
+            has_meta: true,
+        };
+        self.client.check_open()?;
+        let core = Arc::clone(&self.client.core);
+        let until = core.clock.now() + core.settings.unreachable_after;
+        let pending = core.pending.begin();
+        let releasing = async move {
+            let _pending = pending;
+            cleaner::release(&core, &Parting::of(held, until)).await
+        };
+        self.client.engine.run(releasing).await?
+    }
+
+    /// Lists who holds what: what the clients of this store say of themselves, what they hold and
+    /// who waits.
+    ///
+    /// Listed are leases held for half a second or longer. Locks taken by other libraries are
+    /// not: ask for those by name, with [`Lock::holder`].
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the store from answering.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    #[doc(alias = "holders")]
+    #[doc(alias = "list")]
+    pub async fn clients(&self) -> Result<Vec<ClientRecord>> {
+        self.client.check_open()?;
+        let core = Arc::clone(&self.client.core);
+        let limit = core.clock.now() + core.settings.unreachable_after;
+        let reading = async move { record::read(&core, None, limit).await };
+        let records = self.client.engine.run(reading).await?;
+        records.map_err(|failure| failure.error)
+    }
+
+    /// Releases everything this client holds, ends all waiting, and returns the leases that could
+    /// not be released within `limit`. Guards are lost with
+    /// [`LostReason::Shutdown`](crate::LostReason::Shutdown), and further calls fail with
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed).
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the shutdown goes on in the background.
+    pub async fn shutdown(&self, limit: Duration) -> Vec<Lease> {
+        let core = Arc::clone(&self.client.core);
+        let closing = async move { core.shut_down(limit).await };
+        self.client.engine.run(closing).await.unwrap_or_default()
+    }
+
+    /// What this client has counted since it was connected.
+    pub fn stats(&self) -> StatsSnapshot {
+        self.client.core.stats.snapshot()
+    }
+
+    /// The identity of this client, which its leases and its record carry.
+    pub fn id(&self) -> ClientId {
+        self.client.core.id
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.client.core
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
