@@ -213,6 +213,7 @@ impl Both {
         let redis = match self.store.acquire(&attempt, soon()).await.unwrap() {
             Attempted::Granted { fence, .. } => self.granted(name, 1, fence.get()),
             Attempted::Busy(busy) => Said::Busy(busy.holder.to_string()),
+            Attempted::NotYet(not_yet) => panic!("{}", not_yet.error),
         };
         (machine, redis)
     }
