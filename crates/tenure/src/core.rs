@@ -277,6 +277,7 @@ async fn pass_on(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
             Event::Wake { name, offered_to } => core.lines.wake(&name, offered_to),
             Event::Opened { name, next } => core.lines.opened(&name, next),
             Event::Changed { name } => core.watchdog.changed(&name),
+            Event::MissedOf { name } => core.lines.look_again(&name),
             Event::Missed => {
                 core.lines.wake_all();
                 core.watchdog.missed();

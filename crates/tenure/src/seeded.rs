@@ -111,6 +111,12 @@ bugs! {
     PlaceNotLeft = "place-not-left",
     /// the line does not hear that its place was given up
     PlaceLeftUntold = "place-left-untold",
+    /// a lock that has moved to another node is not followed
+    MovedNotFollowed = "moved-not-followed",
+    /// a lock on its way to another node is asked for as if it were there
+    AskWithoutAsking = "ask-without-asking",
+    /// a channel whose slot has moved is not heard elsewhere
+    SunsubscribeIgnored = "sunsubscribe-ignored",
     /// errors quote the password
     PasswordInError = "password-in-error",
 }

@@ -132,6 +132,16 @@ fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
             false,
             say("it has no database of that number"),
         ),
+        "MOVED" | "ASK" => (
+            ErrorKind::InvalidUrl,
+            false,
+            say("it is one node of a cluster, and the key is on another one: use `redis-cluster://`"),
+        ),
+        "ERR" if detail.contains("cluster support disabled") => (
+            ErrorKind::InvalidUrl,
+            false,
+            say("it is not a cluster: use `redis://`"),
+        ),
         "READONLY" => (
             ErrorKind::ReadOnly,
             false,

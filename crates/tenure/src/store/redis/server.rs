@@ -12,6 +12,7 @@ use ::redis::{
 };
 
 use super::refusal;
+use super::script::LockScripts;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
 use crate::stats::Stats;
@@ -28,15 +29,22 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Server {
     pub(crate) target: RedisTarget,
     pub(crate) clock: Clock,
+    /// Whether the scripts speak to one shard of a cluster only.
+    pub(super) sharded: bool,
     stats: Arc<Stats>,
     warned_of_eviction: AtomicBool,
 }
 
 impl Server {
     pub(crate) fn new(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
+        Self::in_cluster(target, stats, false)
+    }
+
+    pub(super) fn in_cluster(target: RedisTarget, stats: Arc<Stats>, sharded: bool) -> Arc<Self> {
         Arc::new(Self {
             target,
             clock: Clock::Boot,
+            sharded,
             stats,
             warned_of_eviction: AtomicBool::new(false),
         })
@@ -90,6 +98,11 @@ impl Server {
             );
         }
         Ok(())
+    }
+
+    /// The scripts of a lock, as this server is to run them.
+    pub(super) fn scripts(&self) -> &'static LockScripts {
+        self.target.layout().scripts(self.sharded)
     }
 
     fn address(&self) -> ConnectionAddr {
