@@ -110,6 +110,8 @@ impl Builder {
 fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, Layout)> {
     let said = match &target {
         Target::Redis(server) => server.layout,
+        Target::Sentinel(target) => target.server.layout,
+        Target::Cluster(target) => target.nodes.first().and_then(|node| node.layout),
         Target::Memory { .. } => None,
     };
     let layout = said.or(asked_for).unwrap_or_default();
@@ -125,6 +127,16 @@ fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, La
             server.layout = Some(layout);
             Ok((target, layout))
         }
+        Target::Sentinel(sentinel) => {
+            sentinel.server.layout = Some(layout);
+            Ok((target, layout))
+        }
+        Target::Cluster(cluster) => {
+            for node in &mut cluster.nodes {
+                node.layout = Some(layout);
+            }
+            Ok((target, layout))
+        }
         Target::Memory { .. } => Ok((target, layout)),
     }
 }
@@ -136,6 +148,10 @@ async fn open(
     stats: &Arc<Stats>,
 ) -> Result<Arc<dyn Store>> {
     match target {
+        Target::Sentinel(_) | Target::Cluster(_) => Err(Error::new(
+            crate::error::ErrorKind::InvalidUrl,
+            format!("cannot connect to `{target:?}`: this version does not know how"),
+        )),
         Target::Memory { name: None } => Ok(MemoryStore::private(clock.clone())),
         Target::Memory { name: Some(name) } => Ok(MemoryStore::shared(&name, clock.clone())?),
         Target::Redis(target) => {
