@@ -148,32 +148,52 @@ async fn open(
     stats: &Arc<Stats>,
 ) -> Result<Arc<dyn Store>> {
     match target {
-        Target::Sentinel(_) | Target::Cluster(_) => Err(Error::new(
+        Target::Cluster(_) => Err(Error::new(
             crate::error::ErrorKind::InvalidUrl,
             format!("cannot connect to `{target:?}`: this version does not know how"),
         )),
         Target::Memory { name: None } => Ok(MemoryStore::private(clock.clone())),
         Target::Memory { name: Some(name) } => Ok(MemoryStore::shared(&name, clock.clone())?),
         Target::Redis(target) => {
-            if matches!(clock, Clock::Manual(_)) {
-                return Err(Error::invalid_setting(
-                    "the clock",
-                    "manual",
-                    "a server has a clock of its own: use `memory://`",
-                ));
-            }
-            let limit = clock.now() + settings.unreachable_after;
+            check_clock(clock)?;
             let store = RedisStore::new(target, Arc::clone(stats), settings.runtime.clone());
-            loop {
-                match store.reach(limit).await {
-                    Ok(()) => return Ok(store),
-                    // Not with the last breath: its error would only say that time was short.
-                    Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
-                        clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
-                    }
-                    Err(failure) => return Err(failure.error),
-                }
+            reached(store, settings, clock).await
+        }
+        Target::Sentinel(target) => {
+            check_clock(clock)?;
+            let runtime = settings.runtime.clone();
+            let store = RedisStore::by_sentinels(target, Arc::clone(stats), runtime);
+            reached(store, settings, clock).await
+        }
+    }
+}
+
+fn check_clock(clock: &Clock) -> Result<()> {
+    if matches!(clock, Clock::Manual(_)) {
+        return Err(Error::invalid_setting(
+            "the clock",
+            "manual",
+            "a server has a clock of its own: use `memory://`",
+        ));
+    }
+    Ok(())
+}
+
+/// The store, once it has answered.
+async fn reached(
+    store: Arc<RedisStore>,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<Arc<dyn Store>> {
+    let limit = clock.now() + settings.unreachable_after;
+    loop {
+        match store.reach(limit).await {
+            Ok(()) => return Ok(store),
+            // Not with the last breath: its error would only say that time was short.
+            Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
+                clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
             }
+            Err(failure) => return Err(failure.error),
         }
     }
 }

@@ -111,6 +111,8 @@ bugs! {
     PlaceNotLeft = "place-not-left",
     /// the line does not hear that its place was given up
     PlaceLeftUntold = "place-left-untold",
+    /// a client stays with the master that was deposed
+    StaysWithOldMaster = "stays-with-old-master",
     /// errors quote the password
     PasswordInError = "password-in-error",
 }

@@ -30,7 +30,7 @@ use crate::store::{
     AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Record,
     RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
 };
-use crate::url::RedisTarget;
+use crate::url::{RedisTarget, SentinelTarget};
 
 mod client;
 mod lane;
@@ -38,12 +38,14 @@ mod layout;
 mod link;
 mod listener;
 mod node;
+mod place;
 mod records;
 mod refusal;
 mod renewal;
 mod reply;
 mod routes;
 mod script;
+mod sentinel;
 mod server;
 mod silence;
 mod socket;
@@ -75,8 +77,22 @@ impl RedisStore {
         stats: Arc<Stats>,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
-        let layout = target.layout();
         let server = Server::new(target, Arc::clone(&stats));
+        Self::on(server, stats, runtime)
+    }
+
+    /// On whichever server the sentinels call the master. Must be called on the engine.
+    pub(crate) fn by_sentinels(
+        target: SentinelTarget,
+        stats: Arc<Stats>,
+        runtime: Option<Handle>,
+    ) -> Arc<Self> {
+        let server = Server::master_of(target, Arc::clone(&stats));
+        Self::on(server, stats, runtime)
+    }
+
+    fn on(server: Arc<Server>, stats: Arc<Stats>, runtime: Option<Handle>) -> Arc<Self> {
+        let layout = server.target.layout();
         let routes = Routes::One(Node::new(server, runtime));
         Arc::new(Self {
             routes,

@@ -110,7 +110,7 @@ impl RedisStore {
         if !self.told_of_tracking.swap(true, Ordering::Relaxed) {
             self.stats.tracking_refused();
             tracing::warn!(
-                server = %node.server.target, error,
+                server = %node.server, error,
                 "redis.tracking_refused: a forced release will be noticed at the next renewal only"
             );
         }
