@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use crate::locks::Locks;
 use crate::moment::{Clock, ManualClock};
 use crate::settings::Settings;
+use crate::sharded::Sharded;
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
@@ -81,6 +82,13 @@ impl Builder {
         self
     }
 
+    /// How the waiters of a Cluster are woken: [`Sharded::Auto`] by default. The URL can say it too,
+    /// as in `?sharded=off`. Only for a Cluster: elsewhere there are no shards.
+    pub fn sharded(mut self, sharded: Sharded) -> Self {
+        self.settings.sharded = Some(sharded);
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -90,6 +98,7 @@ impl Builder {
         self.check()?;
         let url = self.urls.first().map_or("", String::as_str);
         let (target, layout) = laid_out(Target::parse(url)?, self.layout)?;
+        check_sharded(&target, self.settings.sharded)?;
         let engine = Engine::start()?;
         let stats = Arc::new(Stats::default());
         let (mut settings, clock) = (self.settings, self.clock);
@@ -110,6 +119,8 @@ impl Builder {
 fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, Layout)> {
     let said = match &target {
         Target::Redis(server) => server.layout,
+        Target::Sentinel(target) => target.server.layout,
+        Target::Cluster(target) => target.nodes.first().and_then(|node| node.layout),
         Target::Memory { .. } => None,
     };
     let layout = said.or(asked_for).unwrap_or_default();
@@ -123,6 +134,16 @@ fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, La
         }
         Target::Redis(server) => {
             server.layout = Some(layout);
+            Ok((target, layout))
+        }
+        Target::Sentinel(sentinel) => {
+            sentinel.server.layout = Some(layout);
+            Ok((target, layout))
+        }
+        Target::Cluster(cluster) => {
+            for node in &mut cluster.nodes {
+                node.layout = Some(layout);
+            }
             Ok((target, layout))
         }
         Target::Memory { .. } => Ok((target, layout)),
@@ -139,25 +160,67 @@ async fn open(
         Target::Memory { name: None } => Ok(MemoryStore::private(clock.clone())),
         Target::Memory { name: Some(name) } => Ok(MemoryStore::shared(&name, clock.clone())?),
         Target::Redis(target) => {
-            if matches!(clock, Clock::Manual(_)) {
-                return Err(Error::invalid_setting(
-                    "the clock",
-                    "manual",
-                    "a server has a clock of its own: use `memory://`",
-                ));
-            }
-            let limit = clock.now() + settings.unreachable_after;
+            check_clock(clock)?;
             let store = RedisStore::new(target, Arc::clone(stats), settings.runtime.clone());
-            loop {
-                match store.reach(limit).await {
-                    Ok(()) => return Ok(store),
-                    // Not with the last breath: its error would only say that time was short.
-                    Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
-                        clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
-                    }
-                    Err(failure) => return Err(failure.error),
-                }
+            reached(store, settings, clock).await
+        }
+        Target::Sentinel(target) => {
+            check_clock(clock)?;
+            let runtime = settings.runtime.clone();
+            let store = RedisStore::by_sentinels(target, Arc::clone(stats), runtime);
+            reached(store, settings, clock).await
+        }
+        Target::Cluster(target) => {
+            check_clock(clock)?;
+            let sharded = target.sharded.or(settings.sharded).unwrap_or_default();
+            // All servers that we connect to know sharded messages.
+            let sharded = sharded != Sharded::Off;
+            let runtime = settings.runtime.clone();
+            let store = RedisStore::in_cluster(target.nodes, sharded, Arc::clone(stats), runtime);
+            reached(store, settings, clock).await
+        }
+    }
+}
+
+/// Refuses shards where there are none, and a URL and a builder that say each another thing.
+fn check_sharded(target: &Target, asked_for: Option<Sharded>) -> Result<()> {
+    let Some(asked_for) = asked_for else {
+        return Ok(());
+    };
+    let refused = |cause: &str| Err(Error::invalid_setting("sharded", asked_for, cause));
+    match target {
+        Target::Cluster(cluster) if cluster.sharded.is_none_or(|said| said == asked_for) => Ok(()),
+        Target::Cluster(_) => refused("the URL says another one: leave one of them out"),
+        _ => refused("only a Cluster has shards: use it with `redis-cluster://`"),
+    }
+}
+
+fn check_clock(clock: &Clock) -> Result<()> {
+    if matches!(clock, Clock::Manual(_)) {
+        return Err(Error::invalid_setting(
+            "the clock",
+            "manual",
+            "a server has a clock of its own: use `memory://`",
+        ));
+    }
+    Ok(())
+}
+
+/// The store, once it has answered.
+async fn reached(
+    store: Arc<RedisStore>,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<Arc<dyn Store>> {
+    let limit = clock.now() + settings.unreachable_after;
+    loop {
+        match store.reach(limit).await {
+            Ok(()) => return Ok(store),
+            // Not with the last breath: its error would only say that time was short.
+            Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
+                clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
             }
+            Err(failure) => return Err(failure.error),
         }
     }
 }

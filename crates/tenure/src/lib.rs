@@ -21,6 +21,7 @@ mod name;
 mod owner;
 mod seeded;
 mod settings;
+mod sharded;
 mod stats;
 mod store;
 mod url;
@@ -39,6 +40,7 @@ pub use crate::locks::Locks;
 pub use crate::moment::{ManualClock, Moment};
 pub use crate::name::{LockName, NAME_BYTES_MAX};
 pub use crate::owner::Owner;
+pub use crate::sharded::Sharded;
 pub use crate::stats::StatsSnapshot;
 pub use crate::url::masked_url;
 

@@ -117,6 +117,8 @@ bugs! {
     AskWithoutAsking = "ask-without-asking",
     /// a channel whose slot has moved is not heard elsewhere
     SunsubscribeIgnored = "sunsubscribe-ignored",
+    /// a client stays with the master that was deposed
+    StaysWithOldMaster = "stays-with-old-master",
     /// errors quote the password
     PasswordInError = "password-in-error",
 }

@@ -32,7 +32,7 @@ use crate::store::{
     AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Record,
     RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
 };
-use crate::url::RedisTarget;
+use crate::url::{RedisTarget, SentinelTarget};
 
 mod channels;
 mod client;
@@ -42,12 +42,14 @@ mod layout;
 mod link;
 mod listener;
 mod node;
+mod place;
 mod records;
 mod refusal;
 mod renewal;
 mod reply;
 mod routes;
 mod script;
+mod sentinel;
 mod server;
 mod silence;
 mod socket;
@@ -83,26 +85,39 @@ impl RedisStore {
         stats: Arc<Stats>,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
-        let layout = target.layout();
         let server = Server::new(target, Arc::clone(&stats));
-        let channels = Arc::new(Channels::default());
-        let routes = Routes::One(Node::new(server, runtime, &channels));
-        Arc::new(Self::on(routes, channels, layout, false, stats))
+        Self::on_one(server, stats, runtime)
     }
 
-    /// The store on the cluster that these nodes belong to. Must be called on the engine.
+    /// On whichever server the sentinels call the master. Must be called on the engine.
+    pub(crate) fn by_sentinels(
+        target: SentinelTarget,
+        stats: Arc<Stats>,
+        runtime: Option<Handle>,
+    ) -> Arc<Self> {
+        let server = Server::master_of(target, Arc::clone(&stats));
+        Self::on_one(server, stats, runtime)
+    }
+
+    /// On the cluster that these nodes belong to. Must be called on the engine.
     pub(crate) fn in_cluster(
-        seeds: Vec<RedisTarget>,
+        nodes: Vec<RedisTarget>,
         sharded: bool,
         stats: Arc<Stats>,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
-        let layout = seeds.first().map(RedisTarget::layout).unwrap_or_default();
+        let layout = nodes.first().map(RedisTarget::layout).unwrap_or_default();
         let channels = Arc::new(Channels::default());
         let (for_nodes, heard) = (Arc::clone(&stats), Arc::clone(&channels));
-        let cluster = Cluster::new(seeds, sharded, for_nodes, runtime, heard);
-        let routes = Routes::Cluster(cluster);
-        Arc::new(Self::on(routes, channels, layout, sharded, stats))
+        let cluster = Cluster::new(nodes, sharded, for_nodes, runtime, heard);
+        Self::on(Routes::Cluster(cluster), channels, layout, sharded, stats)
+    }
+
+    fn on_one(server: Arc<Server>, stats: Arc<Stats>, runtime: Option<Handle>) -> Arc<Self> {
+        let layout = server.target.layout();
+        let channels = Arc::new(Channels::default());
+        let routes = Routes::One(Node::new(server, runtime, &channels));
+        Self::on(routes, channels, layout, false, stats)
     }
 
     fn on(
@@ -111,8 +126,8 @@ impl RedisStore {
         layout: Layout,
         sharded: bool,
         stats: Arc<Stats>,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        Arc::new(Self {
             routes,
             channels,
             layout,
@@ -120,7 +135,7 @@ impl RedisStore {
             clock: Clock::Boot,
             stats,
             told_of_tracking: AtomicBool::new(false),
-        }
+        })
     }
 
     fn scripts(&self) -> &'static LockScripts {
@@ -150,9 +165,7 @@ impl RedisStore {
         failure: Failure,
         limit: Moment,
     ) -> Result<Way, Failure> {
-        self.routes
-            .onward(name.as_str(), way, failure, limit)
-            .await
+        self.routes.onward(name.as_str(), way, failure, limit).await
     }
 
     /// No command waits longer than a silent connection is believed in.
@@ -380,7 +393,9 @@ impl RedisStore {
         if let Some((node, connection)) = same.and_then(|id| self.routes.connection_with_id(id)) {
             // Behind the attempt, on the same connection. If its runtime does not drive it any
             // more, the next time it is broken.
-            let released = self.try_release(&connection, false, lease, None, limit).await;
+            let released = self
+                .try_release(&connection, false, lease, None, limit)
+                .await;
             return match released {
                 Ok(_) => Ok(None),
                 // Any answer shows that the attempt has been served. Either it was refused as this

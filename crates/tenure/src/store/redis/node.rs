@@ -76,7 +76,11 @@ impl Node {
     /// The connection with this id, if it is there: what is sent on it later arrives later.
     pub(super) fn connection_with_id(&self, id: u64) -> Option<Arc<Connection>> {
         let lane = self.lane.as_ref().and_then(|lane| lane.with_id(id));
-        lane.or_else(|| self.commands.live().filter(|connection| connection.id == id))
+        lane.or_else(|| {
+            self.commands
+                .live()
+                .filter(|connection| connection.id == id)
+        })
     }
 
     /// The connection to renew on if it tracks, as it does for a lease that is watched: its own

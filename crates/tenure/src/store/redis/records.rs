@@ -81,7 +81,9 @@ impl RedisStore {
         let mut groups: Vec<(Arc<Node>, Vec<ClientId>)> = Vec::new();
         for client in clients {
             let node = self.routes.way(&record_key(client))?.node;
-            let known = groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &node));
+            let known = groups
+                .iter_mut()
+                .find(|(known, _)| Arc::ptr_eq(known, &node));
             match known {
                 Some((_, clients)) => clients.push(client),
                 None => groups.push((node, vec![client])),

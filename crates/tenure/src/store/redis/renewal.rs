@@ -129,7 +129,10 @@ impl RedisStore {
         if way.asking {
             // `ASKING` and `CLIENT CACHING` cannot both be about one command. The lease is looked at
             // again soon, and its slot is at one place by then.
-            let error = Error::new(ErrorKind::Unavailable, "the lock is on its way to another node");
+            let error = Error::new(
+                ErrorKind::Unavailable,
+                "the lock is on its way to another node",
+            );
             return Err(Failure::not_sent(error));
         }
         let connection = way.node.listener.link.connection(limit).await?;
@@ -153,7 +156,7 @@ impl RedisStore {
         if !self.told_of_tracking.swap(true, Ordering::Relaxed) {
             self.stats.tracking_refused();
             tracing::warn!(
-                server = %node.server.target, error,
+                server = %node.server, error,
                 "redis.tracking_refused: a forced release will be noticed at the next renewal only"
             );
         }

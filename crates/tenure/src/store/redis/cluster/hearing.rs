@@ -66,8 +66,12 @@ impl Cluster {
         };
         match self.channels.heard(channel, node.wakes.number()) {
             Some((name, before)) => {
-                self.hear_no_more(before.filter(|it| *it != node.wakes.number()), channel, limit)
-                    .await;
+                self.hear_no_more(
+                    before.filter(|it| *it != node.wakes.number()),
+                    channel,
+                    limit,
+                )
+                .await;
                 if let Some(events) = self.events.get() {
                     // Nobody hears it when the client is closing.
                     let _ = events.send(Event::MissedOf { name });

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::redirect::Place;
+use super::redirect::Whereabouts;
 use super::slots::{SLOTS, Slot};
 use crate::store::redis::node::Node;
 use crate::store::redis::value::Value;
@@ -21,7 +21,7 @@ pub(super) struct Map {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Share {
     slots: RangeInclusive<u16>,
-    place: Place,
+    place: Whereabouts,
 }
 
 impl Map {
@@ -110,7 +110,7 @@ fn read_share(share: &Value) -> Option<Share> {
     };
     Some(Share {
         slots: slot(first)?..=slot(last)?,
-        place: Place::new(host.as_str(), u16::try_from(port.as_int()?).ok()?),
+        place: Whereabouts::new(host.as_str(), u16::try_from(port.as_int()?).ok()?),
     })
 }
 
@@ -123,7 +123,12 @@ mod tests {
     }
 
     fn share(first: i64, last: i64, host: Value) -> Value {
-        let master = Value::Array(vec![host, Value::Int(7000), text("id"), Value::Array(vec![])]);
+        let master = Value::Array(vec![
+            host,
+            Value::Int(7000),
+            text("id"),
+            Value::Array(vec![]),
+        ]);
         let replica = Value::Array(vec![text("h"), Value::Int(7003), text("id")]);
         Value::Array(vec![Value::Int(first), Value::Int(last), master, replica])
     }
@@ -133,7 +138,7 @@ mod tests {
         let reply = Value::Array(vec![share(0, 5, text("h")), share(6, 6, Value::Nil)]);
         let told = |slots, host| Share {
             slots,
-            place: Place::new(host, 7000),
+            place: Whereabouts::new(host, 7000),
         };
         assert_eq!(
             read(&reply),
@@ -144,7 +149,11 @@ mod tests {
     #[test]
     fn what_is_no_map_is_none() {
         let wrong = share(0, 16_384, text("h"));
-        for reply in [Value::Int(1), Value::Array(vec![Value::Int(1)]), Value::Array(vec![wrong])] {
+        for reply in [
+            Value::Int(1),
+            Value::Array(vec![Value::Int(1)]),
+            Value::Array(vec![wrong]),
+        ] {
             assert_eq!(read(&reply), None, "{reply}");
         }
     }

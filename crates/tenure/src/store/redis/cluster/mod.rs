@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
 use self::map::Map;
-use self::redirect::{Place, Redirect};
+use self::redirect::{Redirect, Whereabouts};
 pub(super) use self::slots::Slot;
 use super::channels::Channels;
 use super::node::Node;
@@ -144,7 +144,10 @@ impl Cluster {
             && let Some(events) = self.events.get()
         {
             // Later ones are started as they are made.
-            self.map().nodes().iter().for_each(|node| node.start(events));
+            self.map()
+                .nodes()
+                .iter()
+                .for_each(|node| node.start(events));
         }
     }
 
@@ -239,7 +242,7 @@ impl Cluster {
     }
 
     /// Takes note of whose a slot is by now.
-    fn learn(&self, slot: Slot, to: &Place, told_by: &Node) -> Arc<Node> {
+    fn learn(&self, slot: Slot, to: &Whereabouts, told_by: &Node) -> Arc<Node> {
         let node = self.node_at(to, told_by);
         self.map
             .write()
@@ -253,7 +256,7 @@ impl Cluster {
     }
 
     /// The node at this place, made if it is not known.
-    fn node_at(&self, place: &Place, told_by: &Node) -> Arc<Node> {
+    fn node_at(&self, place: &Whereabouts, told_by: &Node) -> Arc<Node> {
         let target = place.beside(&told_by.server.target);
         let known = self.map().node_at(&target.address).cloned();
         known.unwrap_or_else(|| self.make(target))
@@ -261,7 +264,7 @@ impl Cluster {
 
     fn make(&self, target: RedisTarget) -> Arc<Node> {
         let _engine = self.engine.enter();
-        let server = Server::in_cluster(target, Arc::clone(&self.stats), self.sharded);
+        let server = Server::in_cluster(target, self.sharded, Arc::clone(&self.stats));
         let node = Node::new(server, self.runtime.clone(), &self.channels);
         if let Some(events) = self.events.get() {
             node.start(events);

@@ -9,9 +9,9 @@ use crate::url::{Address, RedisTarget};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
     /// The slot is another node's.
-    Moved { slot: Slot, to: Place },
+    Moved { slot: Slot, to: Whereabouts },
     /// The slot is on its way to another node, and these keys are there already.
-    Ask { to: Place },
+    Ask { to: Whereabouts },
     /// The slot is on its way to another node, and some of these keys are there already.
     TryAgain,
     /// The cluster does not serve the slot at all.
@@ -22,7 +22,7 @@ pub(super) enum Redirect {
 
 /// Where a node says that another one is. Without a host: where it is itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Whereabouts {
     host: Option<String>,
     port: u16,
 }
@@ -41,10 +41,10 @@ impl Redirect {
         match words.next()? {
             "MOVED" => Some(Self::Moved {
                 slot: Slot::numbered(words.next()?.parse().ok()?)?,
-                to: Place::read(words.next()?)?,
+                to: Whereabouts::read(words.next()?)?,
             }),
             "ASK" => Some(Self::Ask {
-                to: Place::read(words.nth(1)?)?,
+                to: Whereabouts::read(words.nth(1)?)?,
             }),
             "TRYAGAIN" => Some(Self::TryAgain),
             "CLUSTERDOWN" => Some(Self::Down),
@@ -54,7 +54,7 @@ impl Redirect {
     }
 }
 
-impl Place {
+impl Whereabouts {
     /// A node without a host, or with one that it does not know, is where the one is that was asked.
     pub(super) fn new(host: Option<&str>, port: u16) -> Self {
         let host = host.filter(|host| !host.is_empty() && *host != "?");
@@ -98,8 +98,8 @@ impl Place {
 mod tests {
     use super::*;
 
-    fn place(host: Option<&str>) -> Place {
-        Place::new(host, 6381)
+    fn place(host: Option<&str>) -> Whereabouts {
+        Whereabouts::new(host, 6381)
     }
 
     #[test]
@@ -107,7 +107,10 @@ mod tests {
         let slot = Slot::numbered(3999).unwrap();
         for (text, to) in [
             ("MOVED 3999 127.0.0.1:6381", place(Some("127.0.0.1"))),
-            ("MOVED 3999 redis-2.local:6381", place(Some("redis-2.local"))),
+            (
+                "MOVED 3999 redis-2.local:6381",
+                place(Some("redis-2.local")),
+            ),
             ("MOVED 3999 ::1:6381", place(Some("::1"))),
             ("MOVED 3999 :6381", place(None)),
             ("MOVED 3999 ?:6381", place(None)),
@@ -117,7 +120,14 @@ mod tests {
         }
         let to = place(Some("h"));
         assert_eq!(Redirect::read("ASK 1 h:6381"), Some(Redirect::Ask { to }));
-        for no in ["", "ERR no", "MOVED", "MOVED 16384 h:1", "MOVED 1 h", "MOVED x h:1"] {
+        for no in [
+            "",
+            "ERR no",
+            "MOVED",
+            "MOVED 16384 h:1",
+            "MOVED 1 h",
+            "MOVED x h:1",
+        ] {
             assert_eq!(Redirect::read(no), None, "{no}");
         }
     }

@@ -81,7 +81,9 @@ impl Cluster {
     fn adopt(&self, shares: &[Share], asked: &Arc<Node>) {
         let mut known = self.nodes();
         known.push(Arc::clone(asked));
-        let new = Map::of(shares, &asked.server.target, &known, |target| self.make(target));
+        let new = Map::of(shares, &asked.server.target, &known, |target| {
+            self.make(target)
+        });
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         let changed = !map.agrees_with(&new);
         let old = std::mem::replace(&mut *map, new);
@@ -111,8 +113,8 @@ async fn ask(node: &Node, limit: Moment) -> Result<Vec<Share>, Failure> {
     let mut command = ::redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = connection.run(&command, limit, 0).await?;
-    let shares = map::read(&reply)
-        .ok_or_else(|| Failure::refused(reply.unexpected("`CLUSTER SLOTS`")))?;
+    let shares =
+        map::read(&reply).ok_or_else(|| Failure::refused(reply.unexpected("`CLUSTER SLOTS`")))?;
     if shares.is_empty() {
         return Err(Failure::not_sent(Error::new(
             ErrorKind::Unavailable,

@@ -83,7 +83,17 @@ mod tests {
             .start();
         let mut redis = server.client();
         for key in [
-            "n", "", "a name: é", "{x}", "{x}y", "a{b}c{d}", "a{}b", "{}{x}", "x{y", "x}y{z}", "{{x}}",
+            "n",
+            "",
+            "a name: é",
+            "{x}",
+            "{x}y",
+            "a{b}c{d}",
+            "a{}b",
+            "{}{x}",
+            "x{y",
+            "x}y{z}",
+            "{{x}}",
         ] {
             let slot = redis.command(&["CLUSTER", "KEYSLOT", key]).int();
             assert_eq!(i64::from(Slot::of(key.as_bytes()).0), slot, "{key}");
