@@ -1,8 +1,7 @@
-//! Taking, holding and releasing locks on all nodes.
-
-use crate::stage::ms;
+//! Taking, holding and releasing locks on all nodes; what clients say of themselves.
 
 use super::{client, fresh_name};
+use crate::stage::{ms, soon};
 
 #[tokio::test]
 async fn locks_are_taken_and_released_wherever_they_are() {
@@ -28,6 +27,40 @@ async fn a_waiter_is_woken_by_a_message() {
     tokio::time::sleep(ms(200)).await;
     guard.release().await.unwrap();
     let woken = tokio::time::timeout(ms(200), waiting).await;
-    woken.expect("nobody woke it").unwrap().unwrap();
+    drop(woken.expect("nobody woke it").unwrap().unwrap());
     assert_eq!(other.stats().woken_by_message, 1);
+}
+
+/// Records are wherever their keys are, and are all found.
+#[tokio::test]
+async fn all_clients_are_listed_wherever_their_records_are() {
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        let tenure = client().await;
+        let guard = tenure.lock(fresh_name()).acquire().await.unwrap();
+        clients.push((tenure, guard));
+    }
+    let admin = client().await;
+    let all_listed = async || {
+        let listed = admin.clients().await.unwrap();
+        clients.iter().all(|(tenure, guard)| {
+            let record = listed.iter().find(|record| record.id == tenure.id());
+            record.is_some_and(|record| record.leases.iter().any(|it| it.name == *guard.name()))
+        })
+    };
+    assert!(soon(all_listed).await, "{:?}", admin.clients().await);
+    let (tenure, guard) = clients.pop().unwrap();
+    let holder = admin.lock(guard.name()).holder().await.unwrap().unwrap();
+    assert_eq!(holder.client.unwrap().id, tenure.id());
+}
+
+#[tokio::test]
+async fn a_lock_is_adopted_and_force_released_wherever_it_is() {
+    let (one, other) = (client().await, client().await);
+    let name = fresh_name();
+    let lease = one.lock(&name).acquire().await.unwrap().detach();
+    let guard = other.adopt(lease.unwrap()).await.unwrap();
+    let id = guard.lease_id().clone();
+    one.force_release(&name, &id).await.unwrap();
+    assert!(!one.lock(&name).is_locked().await.unwrap());
 }

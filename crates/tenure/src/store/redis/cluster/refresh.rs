@@ -61,7 +61,10 @@ impl Cluster {
                 Err(failure) => failed.push(failure),
             }
         }
-        Err(no_node("no node tells what the cluster is", &failed))
+        Err(match failed.as_slice() {
+            [only] => only.share(),
+            failed => no_node("no node tells what the cluster is", failed),
+        })
     }
 
     /// Whom to ask, whoever is likely to know and to answer first.
@@ -132,10 +135,7 @@ fn no_node(what: &str, failed: &[Failure]) -> Failure {
     let reasons: Vec<String> = failed.iter().map(|it| it.error.to_string()).collect();
     let transient = failed.iter().find(|failure| failure.transient);
     let kind = transient.or(failed.first()).map(|it| it.error.kind());
-    let message = match reasons.as_slice() {
-        [reason] => reason.clone(),
-        reasons => format!("{what}: {}", reasons.join("; ")),
-    };
+    let message = format!("{what}: {}", reasons.join("; "));
     Failure {
         error: Error::new(kind.unwrap_or(ErrorKind::Unavailable), message),
         transient: transient.is_some(),
