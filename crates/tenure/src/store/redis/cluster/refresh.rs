@@ -70,14 +70,16 @@ impl Cluster {
     /// Whom to ask, whoever is likely to know and to answer first.
     fn informants(&self) -> Vec<Arc<Node>> {
         let mut nodes: Vec<Arc<Node>> = lock(&self.informant).take().into_iter().collect();
-        let mut known = self.nodes();
-        known.sort_by_key(|node| node.commands.live().is_none());
-        nodes.extend(known);
+        let is_live = |node: &Arc<Node>| node.commands.live().is_some();
+        let (live, silent): (Vec<_>, Vec<_>) = self.nodes().into_iter().partition(is_live);
+        nodes.extend(live);
         for seed in &self.seeds {
-            if !nodes.iter().any(|node| node.is_at(&seed.address)) {
+            let mut known = nodes.iter().chain(&silent);
+            if !known.any(|node| node.is_at(&seed.address)) {
                 nodes.push(self.make(seed.clone()));
             }
         }
+        nodes.extend(silent);
         nodes
     }
 
