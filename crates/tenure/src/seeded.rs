@@ -117,6 +117,10 @@ bugs! {
     AskWithoutAsking = "ask-without-asking",
     /// a channel whose slot has moved is not heard elsewhere
     SunsubscribeIgnored = "sunsubscribe-ignored",
+    /// waiters listen in a shard, and are told everywhere else
+    ShardNotTold = "shard-not-told",
+    /// a node that hangs keeps the leases on others from being renewed
+    PlacesRenewedTogether = "places-renewed-together",
     /// a client stays with the master that was deposed
     StaysWithOldMaster = "stays-with-old-master",
     /// errors quote the password

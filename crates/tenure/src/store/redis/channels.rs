@@ -42,15 +42,15 @@ impl Channels {
         channel.heard_by = Some(listener);
     }
 
-    /// Takes back one use of a channel. If that was the last, `Some` with who hears it.
-    pub(super) fn forget(&self, channel: &str) -> Option<Option<u64>> {
+    /// Takes back one use of a channel. If that was the last, answers who hears it still.
+    pub(super) fn forget(&self, channel: &str) -> Option<u64> {
         let mut known = self.known();
         let uses = &mut known.get_mut(channel)?.uses;
         *uses -= 1;
         if *uses > 0 {
             return None;
         }
-        known.remove(channel).map(|channel| channel.heard_by)
+        known.remove(channel)?.heard_by
     }
 
     /// What a message on a channel means, if anything.

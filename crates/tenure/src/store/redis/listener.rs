@@ -118,7 +118,7 @@ impl Listener {
     /// Takes back one use of each channel, the last one first.
     async fn leave(&self, channels: Vec<String>, limit: Moment) {
         for channel in channels.iter().rev() {
-            if self.channels.forget(channel) == Some(Some(self.number)) {
+            if self.channels.forget(channel) == Some(self.number) {
                 self.hear_no_more(channel, limit).await;
             }
         }

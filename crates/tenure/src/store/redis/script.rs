@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::seeded;
+use crate::seeded::{self, Bug};
 
 /// A Lua script for [`Client::script`](super::Client::script).
 ///
@@ -58,6 +58,9 @@ impl LockScripts {
     /// Scripts of their own: an argument would cost every release on every server.
     fn sharded(&self) -> Self {
         let sharded = |script: &Script| {
+            if seeded::bug(Bug::ShardNotTold) {
+                return script.clone();
+            }
             let code = script.code().replace("'PUBLISH'", "'SPUBLISH'");
             Script::new(code.replace("'NUMSUB'", "'SHARDNUMSUB'"))
         };

@@ -2,11 +2,12 @@
 //!
 //! One cluster for most tests of this process: they use names of their own, and so slots of their own.
 
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use tenure::{Builder, Tenure};
 use tenure_testkit::{Cluster, RedisServer};
+use tokio::sync::{Mutex, MutexGuard};
 
 /// Taking, holding and releasing locks on all nodes; what clients say of themselves.
 mod basics;
@@ -32,8 +33,8 @@ static QUIET: LazyLock<Mutex<Cluster>> = LazyLock::new(|| {
     Mutex::new(nodes.node_timeout(Duration::from_secs(60)).start())
 });
 
-fn quiet() -> MutexGuard<'static, Cluster> {
-    QUIET.lock().unwrap_or_else(PoisonError::into_inner)
+async fn quiet() -> MutexGuard<'static, Cluster> {
+    QUIET.lock().await
 }
 
 fn builder() -> Builder {

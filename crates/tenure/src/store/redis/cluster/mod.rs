@@ -184,7 +184,7 @@ impl Cluster {
         let now = self.clock.now();
         if now >= limit || way.redirects >= REDIRECTS_MAX {
             self.look_around();
-            return Err(on_the_move(key, failure));
+            return Err(on_the_move(key, &failure));
         }
         match redirect {
             Redirect::Moved { slot, to } => {
@@ -206,8 +206,8 @@ impl Cluster {
                     ..self.way(key)?
                 })
             }
-            Redirect::TryAgain => Err(on_the_move(key, failure)),
-            Redirect::Down => Err(self.down(key, failure)),
+            Redirect::TryAgain => Err(on_the_move(key, &failure)),
+            Redirect::Down => Err(self.down(key, &failure)),
             Redirect::ReadOnly => Err(self.noted(&way.node, failure)),
         }
     }
@@ -290,10 +290,10 @@ impl Cluster {
     }
 
     /// The cluster says that it serves this key to nobody.
-    fn down(&self, key: &str, failure: Failure) -> Failure {
+    fn down(&self, key: &str, failure: &Failure) -> Failure {
         self.look_around();
         let slot = Slot::of(key.as_bytes());
-        let said = super::link::reply_of(&failure).unwrap_or_default();
+        let said = super::link::reply_of(failure).unwrap_or_default();
         Failure::not_sent(
             Error::new(
                 ErrorKind::Unavailable,
@@ -308,9 +308,9 @@ impl Cluster {
 }
 
 /// The slot is being moved, and that takes longer than this question may.
-fn on_the_move(key: &str, failure: Failure) -> Failure {
+fn on_the_move(key: &str, failure: &Failure) -> Failure {
     let slot = Slot::of(key.as_bytes());
-    let said = super::link::reply_of(&failure).unwrap_or_default();
+    let said = super::link::reply_of(failure).unwrap_or_default();
     Failure::not_sent(
         Error::new(
             ErrorKind::Unavailable,

@@ -35,10 +35,9 @@ impl fmt::Display for Slot {
 /// What each byte adds, reckoned once.
 const STEPS: [u16; 256] = {
     let mut steps = [0; 256];
-    let mut byte = 0;
+    let (mut byte, mut shifted) = (0, 0);
     while byte < 256 {
-        let mut crc = (byte as u16) << 8;
-        let mut bit = 0;
+        let (mut crc, mut bit): (u16, _) = (shifted, 0);
         while bit < 8 {
             let carry = crc & 0x8000 != 0;
             crc <<= 1;
@@ -49,6 +48,7 @@ const STEPS: [u16; 256] = {
         }
         steps[byte] = crc;
         byte += 1;
+        shifted = shifted.wrapping_add(1 << 8);
     }
     steps
 };
