@@ -41,6 +41,7 @@ impl Tenure {
     /// | `redis://user:password@host:6379/0` | one Redis server, 7.0 or newer |
     /// | `rediss://host?ca=/ca.pem&cert=/client.pem&key=/client.key` | the same over TLS |
     /// | `unix:///run/redis.sock?db=0&user=me&pass=secret` | the same over a socket |
+    /// | `redis-cluster://user:password@host1,host2:6380?sharded=off` | a Redis Cluster, by some of its nodes; over TLS with `rediss-cluster://`; [`Sharded`] says how waiters are woken |
     /// | `redis://host?layout=redisson` | locks in the bytes of Java's Redisson: [`Layout`] |
     /// | `memory://` | a store of this client alone |
     /// | `memory://name` | a store shared by all clients of this process that name it |
