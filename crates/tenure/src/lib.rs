@@ -19,6 +19,8 @@ mod locks;
 mod moment;
 mod name;
 mod owner;
+mod pending;
+mod redlock;
 mod seeded;
 mod settings;
 mod stats;
@@ -39,6 +41,7 @@ pub use crate::locks::Locks;
 pub use crate::moment::{ManualClock, Moment};
 pub use crate::name::{LockName, NAME_BYTES_MAX};
 pub use crate::owner::Owner;
+pub use crate::redlock::Redlock;
 pub use crate::stats::StatsSnapshot;
 pub use crate::url::masked_url;
 

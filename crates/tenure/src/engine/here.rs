@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::attempt::{Acquisition, Outcome, Wish};
 use super::cleaner::{self, Parting};
-use super::pending::PendingOne;
 use crate::belief::Belief;
 use crate::core::{Client, Core};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Released};
 use crate::hold::Hold;
 use crate::owner::Holds;
+use crate::pending::PendingOne;
 use crate::store::{Failure, Landing, SILENCE_LIMIT};
 
 /// What came of asking here.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use ::redis::io::tcp::TcpSettings;
 use ::redis::{
@@ -126,6 +127,8 @@ pub(crate) struct ServerInfo {
     pub(crate) run_id: Option<String>,
     eviction_policy: Option<String>,
     memory_max: u64,
+    pub(super) uptime: Duration,
+    pub(super) has_aof: bool,
 }
 
 impl ServerInfo {
@@ -138,6 +141,10 @@ impl ServerInfo {
                 "redis_version" => info.version = Some(value.to_owned()),
                 "run_id" => info.run_id = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
+                "uptime_in_seconds" => {
+                    info.uptime = Duration::from_secs(value.parse().unwrap_or(0));
+                }
+                "aof_enabled" => info.has_aof = value == "1",
                 "maxmemory" => info.memory_max = value.parse().unwrap_or(0),
                 _ => {}
             }
