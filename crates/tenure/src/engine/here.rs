@@ -60,13 +60,12 @@ pub(crate) async fn ask(
     match acquisition.settle(&client.core, attempt, answer) {
         Ok(Outcome::Granted(belief)) => take_up(client, owner, belief).map(Asked::Granted),
         Ok(Outcome::Busy(_)) => Ok(Asked::Busy(acquisition)),
-        Ok(Outcome::NotYet(_)) => Ok(Asked::NotAnswered(acquisition)),
         Err(Failure {
             error,
             transient: false,
             landing: None,
         }) => Err(error),
-        Err(_) => Ok(Asked::NotAnswered(acquisition)),
+        Ok(Outcome::NotYet(_)) | Err(_) => Ok(Asked::NotAnswered(acquisition)),
     }
 }
 

@@ -54,14 +54,13 @@ pub(super) async fn run(voter: Arc<Voter>) {
         let mut leftovers = leftovers.into_iter();
         for leftover in leftovers.by_ref() {
             match take_back(&voter, &clock, &leftover).await {
-                Ok(true) => {}
                 Ok(false) => rest.push(leftover),
                 Err(failure) if failure.transient => {
                     rest.push(leftover);
                     break;
                 }
-                // The node will not have it.
-                Err(_) => {}
+                // It is done, or the node will not have it.
+                Ok(true) | Err(_) => {}
             }
         }
         rest.extend(leftovers);
