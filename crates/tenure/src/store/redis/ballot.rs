@@ -62,10 +62,7 @@ pub(crate) struct Vitals {
 /// What came of taking a lease back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakenBack {
-    /// It was there; so many heard that it no longer is.
-    WasHeld {
-        listeners: u64,
-    },
+    WasHeld,
     NotHeld,
 }
 
@@ -189,6 +186,19 @@ impl RedisStore {
                 .await?;
             reply::taken_back(&reply)
         }
+    }
+
+    /// How many processes hear on this node when the lock is free.
+    pub(crate) async fn listeners(&self, name: &LockName, limit: Moment) -> Result<u64, Failure> {
+        let limit = self.command_limit(limit);
+        let connection = self.connection(limit).await?;
+        let mut command = ::redis::cmd("PUBSUB");
+        command.arg("NUMSUB").arg(name.neighbour("wake"));
+        let reply = connection.run(&command, limit, 0).await?;
+        let count = reply.as_array().and_then(|pair| pair.get(1)?.as_int());
+        Ok(count
+            .and_then(|count| u64::try_from(count).ok())
+            .unwrap_or(0))
     }
 
     /// The server's clock, in microseconds.

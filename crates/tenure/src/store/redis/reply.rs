@@ -82,11 +82,8 @@ pub(super) fn vote(
 /// What a Redlock's release.lua says.
 pub(super) fn taken_back(reply: &Value) -> Result<TakenBack, Failure> {
     let parts = reply.as_array().unwrap_or_default();
-    let number = |i: usize| parts.get(i).and_then(Value::as_int);
-    match number(0) {
-        Some(1) => Ok(TakenBack::WasHeld {
-            listeners: number(1).and_then(|it| u64::try_from(it).ok()).unwrap_or(0),
-        }),
+    match parts.first().and_then(Value::as_int) {
+        Some(1) => Ok(TakenBack::WasHeld),
         Some(_) => Ok(TakenBack::NotHeld),
         None => Err(Failure::refused(reply.unexpected("release.lua"))),
     }

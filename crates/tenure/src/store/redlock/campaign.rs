@@ -62,6 +62,22 @@ pub(super) async fn acquire(
     }
 }
 
+/// Asks once more for a lease that this client holds.
+pub(super) async fn once(
+    shared: &Arc<Shared>,
+    attempt: &Attempt,
+    limit: Moment,
+) -> Result<Attempted, Failure> {
+    let Voters::Enough(voters) = gather(shared, limit).await? else {
+        return Err(undecided());
+    };
+    let mut campaign = Campaign::begin(shared, attempt, voters);
+    match campaign.decide_in_time().await {
+        Verdict::Won => Ok(campaign.win()),
+        _ => Err(undecided()),
+    }
+}
+
 /// Asks once, on the caller's own task, if enough nodes can be asked at once.
 pub(super) fn acquire_here<'a>(
     shared: &'a Arc<Shared>,
@@ -151,6 +167,9 @@ impl<'a> Campaign<'a> {
     ) -> Self {
         let begun = shared.clock.now();
         let ballot = propose(shared, attempt, &voters, begun);
+        // No two rounds of this client propose the same, so that what one gives back is its own.
+        let name = &attempt.held.name;
+        shared.grants.saw_fence(name, ballot.last());
         let tally = Tally::new(shared.voters.len(), voters.len());
         let (mut sent, mut questions) = (Vec::new(), Vec::new());
         for (node, connection) in voters {
@@ -233,7 +252,6 @@ impl<'a> Campaign<'a> {
         let held = &self.attempt.held;
         let grants = &self.shared.grants;
         grants.note(&held.id, self.ballot, std::mem::take(&mut self.sent));
-        grants.saw_fence(&held.name, self.ballot.last());
         if let Some(rest) = self.round.take() {
             let shared = Arc::clone(self.shared);
             self.shared

@@ -34,12 +34,14 @@ pub(super) struct Grant {
 
 impl Grants {
     pub(super) fn note(&self, lease: &LeaseId, ballot: Ballot, sent: Vec<(usize, Sent)>) {
-        let grant = Grant {
-            last_fence: Some(ballot.last()),
-            sent,
-            ..Grant::default()
-        };
-        lock(&self.leases).insert(lease.clone(), grant);
+        let mut leases = lock(&self.leases);
+        let grant = leases.entry(lease.clone()).or_default();
+        grant.last_fence = Some(ballot.last());
+        // Nodes that voted before and could not be asked now may still have it.
+        grant
+            .sent
+            .retain(|(node, _)| sent.iter().all(|(new, _)| new != node));
+        grant.sent.extend(sent);
     }
 
     /// Takes note of a lease that came from elsewhere.

@@ -37,7 +37,13 @@ mod messages;
 mod parting;
 mod round;
 mod tally;
+mod turn;
 mod voter;
+
+/// How long a shutdown waits for what is still under way to a node.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// How long the rest of the nodes is waited for when a majority has been reached.
+const GRACE_MIN: Duration = Duration::from_millis(200);
 
 pub(crate) struct RedlockStore {
     shared: Arc<Shared>,
@@ -133,12 +139,16 @@ impl Shared {
         self.runtime.spawn(work);
     }
 
-    /// The same, and a shutdown waits for it.
+    /// The same, and a shutdown waits for it, but not for a node that hangs.
     fn spawn_pending(&self, work: impl Future<Output = ()> + Send + 'static) {
         let pending = self.pending.get().map(Pending::begin);
         self.runtime.spawn(async move {
-            work.await;
+            tokio::pin!(work);
+            let in_time = tokio::time::timeout(FAREWELL, &mut work).await;
             drop(pending);
+            if in_time.is_err() {
+                work.await;
+            }
         });
     }
 
@@ -162,13 +172,25 @@ impl Shared {
             count: 0,
             failed: Vec::new(),
         };
-        while let Some((node, prepared)) = round.next().await {
-            match prepared {
-                Ok(()) => reached.count += 1,
-                Err(failure) => reached.failed.push((node, failure)),
+        let begun = self.clock.now();
+        loop {
+            let next = if reached.count < self.majority {
+                Ok(round.next().await)
+            } else {
+                let taken = self.clock.now().saturating_since(begun);
+                tokio::time::timeout((taken * 3).max(GRACE_MIN), round.next()).await
+            };
+            match next {
+                Ok(Some((_, Ok(())))) => reached.count += 1,
+                Ok(Some((node, Err(failure)))) => reached.failed.push((node, failure)),
+                Ok(None) => return reached,
+                Err(_) => {
+                    // The others come later, or not at all.
+                    self.spawn(async move { while round.next().await.is_some() {} });
+                    return reached;
+                }
             }
         }
-        reached
     }
 
     /// Connects until enough nodes may be asked, or all have failed.
@@ -339,18 +361,15 @@ impl Store for RedlockStore {
         parting::release_here(&self.shared, lease)
     }
 
-    /// There is no queue over several nodes: whoever waits may take it.
+    /// There is no queue over several nodes: if anybody else listens, whoever is first may take it.
     fn turn<'a>(
         &'a self,
         lease: &'a Held,
-        _fences: u32,
+        fences: u32,
         _place: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Turn, Failure>> {
-        Box::pin(async move {
-            let released = parting::pass_on(&self.shared, lease, limit).await?;
-            Ok(Turn::Passed(released))
-        })
+        Box::pin(turn::turn(&self.shared, lease, fences, limit))
     }
 
     fn cancel<'a>(

@@ -1,7 +1,6 @@
 //! Letting go: a release on all nodes, told when a majority has answered.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Shared;
 use super::grants::Grant;
@@ -12,9 +11,6 @@ use crate::moment::Moment;
 use crate::store::redis::TakenBack;
 use crate::store::{BoxFuture, Failure, Held, Landing, Release, SILENCE_LIMIT};
 
-/// For how long a process that has had its turns leaves the lock to others who wait for it.
-const HEAD_START: Duration = Duration::from_millis(10);
-
 type Answer = Result<TakenBack, Failure>;
 
 /// Releases on all nodes that may have it.
@@ -24,23 +20,7 @@ pub(super) async fn release(
     limit: Moment,
 ) -> Result<Release, Failure> {
     let parting = begin(shared, lease, limit);
-    Ok(finish(shared, lease, parting, limit).await?.0)
-}
-
-/// Releases after this process has had its turns. If others wait, they come first.
-pub(super) async fn pass_on(
-    shared: &Arc<Shared>,
-    lease: &Held,
-    limit: Moment,
-) -> Result<Release, Failure> {
-    let parting = begin(shared, lease, limit);
-    let (release, listeners) = finish(shared, lease, parting, limit).await?;
-    // One of them is this process itself.
-    if listeners > 1 {
-        let until = shared.clock.now() + HEAD_START;
-        shared.set_hold_back(&lease.name, until);
-    }
-    Ok(release)
+    finish(shared, lease, parting).await
 }
 
 /// Releases on the caller's own task, if nothing but its votes was ever sent about the lease, and
@@ -60,8 +40,7 @@ pub(super) fn release_here<'a>(
     }
     Some(Box::pin(async move {
         let parting = behind_votes(shared, lease, grant);
-        let limit = shared.clock.now() + lease.ttl;
-        Ok(finish(shared, lease, parting, limit).await?.0)
+        finish(shared, lease, parting).await
     }))
 }
 
@@ -136,21 +115,20 @@ fn parting<'a>(shared: &'a Arc<Shared>, lease: &'a Held, round: Round<Answer>) -
     }
 }
 
-/// Hears the nodes until they decide. Also says how many heard of it on one node at most.
+/// Hears the nodes until they decide.
 async fn finish(
     shared: &Arc<Shared>,
     lease: &Held,
     mut parting: Parting<'_>,
-    _limit: Moment,
-) -> Result<(Release, u64), Failure> {
-    let (mut held, mut gone, mut most, mut failure) = (0, 0, 0, None);
+) -> Result<Release, Failure> {
+    let (mut held, mut gone, mut failure) = (0, 0, None);
     let nodes = shared.voters.len();
     loop {
         if held >= shared.majority {
-            return Ok((Release::WasHeld { offered_to: None }, most));
+            return Ok(Release::WasHeld { offered_to: None });
         }
         if gone > nodes - shared.majority {
-            return Ok((Release::NotHeld, most));
+            return Ok(Release::NotHeld);
         }
         let next = match &mut parting.round {
             Some(round) => round.next().await,
@@ -158,10 +136,7 @@ async fn finish(
         };
         match next {
             None => break,
-            Some((_, Ok(TakenBack::WasHeld { listeners }))) => {
-                held += 1;
-                most = most.max(listeners);
-            }
+            Some((_, Ok(TakenBack::WasHeld))) => held += 1,
             Some((_, Ok(TakenBack::NotHeld))) => gone += 1,
             Some((node, Err(failed))) => {
                 if failed.transient || failed.landing.is_some() {

@@ -4,8 +4,8 @@
 -- KEYS  1 lock   2 fence   3 metadata
 -- ARGV  1 lease id   2 last fence of the vote that is taken back, or empty: whatever the vote was
 --       3 channel to tell, or empty: nobody   [4 Redisson's channel]
--- Reply {1, listeners}   it was held; how many heard of it
---       {0, lease id}    it was not held, or by another vote; by whom it is, or nil
+-- Reply {1}             it was held
+--       {0, lease id}   it was not held, or by another vote; by whom it is, or nil
 --@include whole.lua
 --@include redlock/stored_fence.lua
 --@include LAYOUT/lock.lua
@@ -31,13 +31,11 @@ if ARGV[2] ~= '' then
 end
 
 redis.call('DEL', KEYS[1], KEYS[3])
-local listeners = 0
 if ARGV[3] ~= '' then
   -- A channel that this user may not publish to delays a waiter, it must not fail the release.
-  local heard = redis.pcall('PUBLISH', ARGV[3], 'free ' .. ARGV[1])
-  listeners = type(heard) == 'number' and heard or 0
+  redis.pcall('PUBLISH', ARGV[3], 'free ' .. ARGV[1])
   if ARGV[4] then
     redis.pcall('PUBLISH', ARGV[4], '0')
   end
 end
-return {1, listeners}
+return {1}
