@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_testkit::{Cluster, FailoverKind, Fsync, RedisServer, RespClient};
+use tenure_testkit::{ClockShim, Cluster, FailoverKind, Fsync, RedisServer, RespClient};
 
 use crate::SOON;
 
@@ -154,6 +154,10 @@ fn a_killed_master_is_replaced_and_comes_back_as_a_replica() {
     assert!(cluster.wait_until_ok(FAILOVER_LIMIT));
     assert_eq!(old.info("role"), "slave");
     assert_eq!(cluster.master_of_slot(slot).port(), new.port());
+
+    old.restart_empty();
+    let info = old.client().command(&["CLUSTER", "INFO"]);
+    assert!(info.text().contains("cluster_known_nodes:1\r\n"));
 }
 
 #[test]
@@ -201,6 +205,24 @@ fn an_uncovered_slot_stops_itself_or_all() {
     whole.cover_slot(slot, owner);
     assert!(whole.wait_until_ok(FAILOVER_LIMIT));
     client.command(&["GET", "b"]);
+}
+
+#[test]
+fn one_node_lives_by_another_clock() {
+    let Some(clock) = ClockShim::compile() else {
+        return;
+    };
+    let builder = Cluster::builder().masters(2).replicas(0);
+    let cluster = builder.clock(1, clock.clone()).start();
+    let ttl_ms = |index: usize| {
+        let key = ["b", "a"][index];
+        let mut client = cluster.servers()[index].client();
+        client.command(&["SET", key, "v", "PX", "30000"]);
+        clock.step_forward(Duration::from_secs(10));
+        client.command(&["PTTL", key]).int()
+    };
+    assert!(ttl_ms(0) > 20_000);
+    assert!(ttl_ms(1) <= 20_000);
 }
 
 #[test]

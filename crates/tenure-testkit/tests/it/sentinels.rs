@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use tenure_testkit::{ClockShim, Fsync, RedisServer, RespClient, Sentinels};
+use tenure_testkit::{ClockShim, Fsync, RedisServer, RespClient, Sentinels, eventually};
 
 use crate::{A_WHILE, SOON};
 
@@ -133,6 +133,19 @@ fn a_cut_link_stays_proxied_and_can_be_healed() {
     sentinels.heal_replication(1);
     assert!(sentinels.wait_for_sync(SOON));
     assert_eq!(value(&sentinels.servers()[1], "k").as_deref(), Some("v"));
+}
+
+#[test]
+fn a_master_that_restarts_empty_before_anybody_notices_empties_its_replicas() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let master = sentinels.master();
+    master.client().command(&["SET", "k", "v"]);
+    assert!(sentinels.wait_for_sync(SOON));
+    master.restart();
+    let replica = &sentinels.servers()[1];
+    assert!(eventually(SOON, || value(replica, "k").is_none()));
+    assert!(sentinels.wait_until_settled(SOON));
+    assert_eq!(sentinels.master().port(), master.port());
 }
 
 #[test]
