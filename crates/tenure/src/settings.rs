@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) unreachable_after: Duration,
     pub(crate) hand_off: HandOff,
+    /// The longest ttl that a lock may ask for, where that must be known.
+    pub(crate) longest_ttl: Option<Duration>,
     /// The runtime whose callers drive a connection themselves.
     pub(crate) runtime: Option<Handle>,
     /// In which form leases have their ids, as the bytes in the store demand.
@@ -76,6 +78,7 @@ impl Default for Settings {
             ttl: TTL_DEFAULT,
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
             hand_off: HandOff::default(),
+            longest_ttl: None,
             runtime: None,
             layout: Layout::Native,
             sharded: None,

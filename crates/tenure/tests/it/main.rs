@@ -36,6 +36,7 @@ mod hazards;
 mod lua;
 /// The layout of Redisson: its bytes, and a Java process beside ours.
 mod redisson;
+mod redlock;
 /// What an operation costs the server.
 mod round_trips;
 /// Architecture: who may know whom, and what must be where.

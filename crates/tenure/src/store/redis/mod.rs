@@ -9,13 +9,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+pub(crate) use self::ballot::{Ballot, Sent, TakenBack, Vote};
 pub use self::client::{Client, Command, Dedicated};
 pub use self::script::Script;
 pub use self::value::Value;
 
 use self::channels::Channels;
 use self::cluster::{Cluster, Way};
-use self::link::Connection;
+pub(crate) use self::link::Connection;
 use self::node::Node;
 use self::routes::Routes;
 use self::script::LockScripts;
@@ -26,6 +27,7 @@ use crate::layout::Layout;
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
+use crate::pending::Pending;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::{
@@ -34,6 +36,7 @@ use crate::store::{
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
+mod ballot;
 mod channels;
 mod client;
 mod cluster;
@@ -501,7 +504,7 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn start(&self, _client: ClientId, events: mpsc::UnboundedSender<Event>) {
+    fn start(&self, _: ClientId, events: mpsc::UnboundedSender<Event>, _: Pending) {
         self.routes.start(events);
     }
 

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use super::cluster::{Cluster, Way};
 use super::link::Connection;
 use super::node::Node;
+use crate::error::{Error, ErrorKind};
 use crate::moment::{Clock, Moment};
 use crate::store::{Event, Failure};
 
@@ -68,6 +69,17 @@ impl Routes {
     pub(super) fn overhear(&self, node: &Arc<Node>, reply: &str) {
         if let Self::Cluster(cluster) = self {
             cluster.overhear(node, reply);
+        }
+    }
+
+    /// The only node. A cluster has none that is.
+    pub(super) fn any(&self) -> Result<Arc<Node>, Failure> {
+        match self {
+            Self::One(node) => Ok(Arc::clone(node)),
+            Self::Cluster(_) => Err(Failure::refused(Error::new(
+                ErrorKind::Unsupported,
+                "a cluster has many servers, and this needs a single one: use `redis://`",
+            ))),
         }
     }
 

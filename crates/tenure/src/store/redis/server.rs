@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use ::redis::io::tcp::TcpSettings;
 use ::redis::{
@@ -202,6 +203,8 @@ pub(crate) struct ServerInfo {
     pub(super) role: Option<String>,
     eviction_policy: Option<String>,
     memory_max: u64,
+    pub(super) uptime: Duration,
+    pub(super) has_aof: bool,
 }
 
 impl ServerInfo {
@@ -215,6 +218,10 @@ impl ServerInfo {
                 "run_id" => info.run_id = Some(value.to_owned()),
                 "role" => info.role = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
+                "uptime_in_seconds" => {
+                    info.uptime = Duration::from_secs(value.parse().unwrap_or(0));
+                }
+                "aof_enabled" => info.has_aof = value == "1",
                 "maxmemory" => info.memory_max = value.parse().unwrap_or(0),
                 _ => {}
             }
