@@ -79,27 +79,33 @@
 
 pub mod check;
 mod clock_shim;
+mod cluster;
 pub mod history;
 mod mutex;
 mod process;
 mod proxy;
 mod redisson;
+mod redlock_nodes;
 mod resource;
 mod resp;
 mod seed;
+mod sentinels;
 mod server;
 mod spawn;
 mod tls;
 mod wait;
 
 pub use clock_shim::ClockShim;
+pub use cluster::{Cluster, ClusterBuilder, FailoverKind, Migration};
 pub use history::{History, Nemesis, Recorder};
 pub use process::ClientProcess;
 pub use proxy::{Counts, Proxy};
 pub use redisson::Redisson;
+pub use redlock_nodes::{RedlockNodes, RedlockNodesBuilder};
 pub use resource::{Access, AccessKind, FencedRegister, Stale};
 pub use resp::{Message, Reply, RespClient};
 pub use seed::Seed;
+pub use sentinels::{Sentinels, SentinelsBuilder};
 pub use server::{BusyScript, ClientKind, Fsync, RedisServer, ServerBuilder};
 pub use tls::TlsFiles;
 pub use wait::eventually;

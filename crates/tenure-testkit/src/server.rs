@@ -16,8 +16,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use builder::Mode;
 pub use builder::{Fsync, ServerBuilder};
 pub use faults::{BusyScript, ClientKind};
+pub(crate) use stats::field_of;
 
 use crate::mutex::lock;
 use crate::resp::RespClient;
@@ -32,8 +34,8 @@ const PORT_MAX: u16 = 55_535;
 /// Lines of the server's log that a panic shows.
 const LOG_TAIL_LINES: usize = 20;
 /// The kit's own user: its faults work whatever passwords and users a test sets up.
-const ADMIN_USER: &str = "testkit";
-const ADMIN_PASSWORD: &str = "testkit-secret";
+pub(crate) const ADMIN_USER: &str = "testkit";
+pub(crate) const ADMIN_PASSWORD: &str = "testkit-secret";
 
 /// A `redis-server` on a free port of `127.0.0.1`, killed when dropped.
 ///
@@ -63,7 +65,13 @@ impl RedisServer {
 
     /// `redis://127.0.0.1:PORT/`, with the password if there is one.
     pub fn url(&self) -> String {
-        format!("redis://{}{}/", self.credentials(), self.addr())
+        self.url_by_way_of(self.addr())
+    }
+
+    /// As [`url`](Self::url), for those who reach the server at `addr`, where a
+    /// [`Proxy`](crate::Proxy) stands.
+    pub fn url_by_way_of(&self, addr: SocketAddr) -> String {
+        format!("redis://{}{addr}/", self.credentials())
     }
 
     /// `rediss://` with the TLS port and `?ca=PATH`; with client authentication also
@@ -139,13 +147,17 @@ impl RedisServer {
         self.files.log()
     }
 
-    fn try_client(&self) -> Result<RespClient, String> {
-        let mut client = RespClient::try_connect(self.addr()).map_err(|error| error.to_string())?;
-        client.try_command(&["AUTH", ADMIN_USER, ADMIN_PASSWORD])?;
-        Ok(client)
+    /// Whether both are the same one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.port == other.port
     }
 
-    fn credentials(&self) -> String {
+    pub(crate) fn try_client(&self) -> Result<RespClient, String> {
+        connect_as_admin(self.port)
+    }
+
+    /// `:PASSWORD@`, or nothing.
+    pub(crate) fn credentials(&self) -> String {
         let password = self.setup.password.as_ref();
         password.map_or_else(String::new, |password| format!(":{password}@"))
     }
@@ -248,6 +260,31 @@ fn start(mut setup: ServerBuilder) -> RedisServer {
     panic!("found no free port in `{PORT_TRIES}` tries");
 }
 
+/// Starts several servers at once.
+pub(crate) fn start_all(setups: Vec<ServerBuilder>) -> Vec<RedisServer> {
+    thread::scope(|scope| {
+        let starting: Vec<_> = setups
+            .into_iter()
+            .map(|setup| scope.spawn(|| setup.start()))
+            .collect();
+        let started = starting.into_iter().map(|thread| match thread.join() {
+            Ok(server) => server,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        started.collect()
+    })
+}
+
+/// The ends of the logs of several servers, for the message of a panic.
+pub(crate) fn log_tails<'a>(servers: impl IntoIterator<Item = &'a RedisServer>) -> String {
+    let mut tails = String::new();
+    for server in servers {
+        let (addr, tail) = (server.addr(), server.files.log_tail());
+        let _ = writeln!(tails, "at `{addr}` {tail}");
+    }
+    tails
+}
+
 enum StartFailure {
     PortTaken,
     Other(String),
@@ -262,12 +299,16 @@ fn launch(setup: &ServerBuilder, files: &Files, port: u16) -> Result<Child, Star
         .stdin(Stdio::null())
         .stdout(files.open_log())
         .stderr(files.open_log());
+    if setup.mode == Mode::Sentinel {
+        command.arg("--sentinel");
+    }
     if let Some(clock) = &setup.clock {
         clock.apply(&mut command);
     }
     let mut process = spawn::spawn(command)
         .map_err(|error| StartFailure::Other(format!("failed to start redis-server: {error}")))?;
-    let ready = wait_until_ready(&mut process, files, log_start, port);
+    let ready = wait_until_ready(setup, &mut process, files, log_start, port)
+        .and_then(|()| setup.greet(port).map_err(StartFailure::Other));
     if ready.is_err() {
         spawn::kill_and_wait(&mut process);
     }
@@ -280,6 +321,7 @@ fn program() -> OsString {
 }
 
 fn wait_until_ready(
+    setup: &ServerBuilder,
     process: &mut Child,
     files: &Files,
     log_start: usize,
@@ -289,7 +331,7 @@ fn wait_until_ready(
     while Instant::now() < end {
         let log = files.log().split_off(log_start);
         // An answer alone could come from a stranger on the same port; the log is our server's.
-        if log.contains("eady to accept connections") && answers_ping(port) {
+        if log.contains(setup.ready_words()) && answers_ping(port) {
             return Ok(());
         }
         if let Ok(Some(status)) = process.try_wait() {
@@ -304,6 +346,13 @@ fn wait_until_ready(
     }
     let text = format!("redis-server was not ready within `{START_LIMIT:?}`");
     Err(StartFailure::Other(text))
+}
+
+fn connect_as_admin(port: u16) -> Result<RespClient, String> {
+    let addr = (Ipv4Addr::LOCALHOST, port).into();
+    let mut client = RespClient::try_connect(addr).map_err(|error| error.to_string())?;
+    client.try_command(&["AUTH", ADMIN_USER, ADMIN_PASSWORD])?;
+    Ok(client)
 }
 
 fn answers_ping(port: u16) -> bool {

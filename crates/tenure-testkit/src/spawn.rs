@@ -66,15 +66,20 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
 /// Stops the child and returns once the kernel has stopped it.
 pub(crate) fn stop(child: &Child) {
     signal(child, Signal::SIGSTOP);
-    let stopped = eventually(SIGNAL_LIMIT, || state(child) == Some('T'));
+    let stopped = eventually(SIGNAL_LIMIT, || is_stopped(child));
     assert!(stopped, "process `{}` did not stop", child.id());
 }
 
 /// Lets a stopped child run again.
 pub(crate) fn cont(child: &Child) {
     signal(child, Signal::SIGCONT);
-    let running = eventually(SIGNAL_LIMIT, || state(child) != Some('T'));
+    let running = eventually(SIGNAL_LIMIT, || !is_stopped(child));
     assert!(running, "process `{}` did not continue", child.id());
+}
+
+/// Whether the child stands.
+pub(crate) fn is_stopped(child: &Child) -> bool {
+    state(child) == Some('T')
 }
 
 /// Kills the child, stopped or not, and waits for its end. Does nothing if it has ended already.

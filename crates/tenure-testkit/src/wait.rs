@@ -3,6 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// A question to many processes costs them something.
+const PAUSE_BETWEEN_QUESTIONS: Duration = Duration::from_millis(20);
+
 /// Asks `condition` until it holds; `false` if it did not within `limit`.
 ///
 /// It is asked at least once, also with a limit of zero.
@@ -16,6 +19,21 @@ pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool 
             return false;
         }
         thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Asks many processes until the answer is `Ok`; the last `Err` if none was within `limit`.
+pub(crate) fn until_ok<T>(
+    limit: Duration,
+    mut ask: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
+    let end = Instant::now() + limit;
+    loop {
+        let answer = ask();
+        if answer.is_ok() || Instant::now() >= end {
+            return answer;
+        }
+        thread::sleep(PAUSE_BETWEEN_QUESTIONS);
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::{ADMIN_PASSWORD, ADMIN_USER, Files, RedisServer, start};
+use super::{ADMIN_PASSWORD, ADMIN_USER, Files, RedisServer, connect_as_admin, start};
 use crate::{ClockShim, TlsFiles};
 
 /// Settings of a server to be started; see [`RedisServer::builder`].
@@ -16,7 +16,18 @@ pub struct ServerBuilder {
     pub(super) auth_clients: bool,
     pub(super) unix_socket: bool,
     pub(super) clock: Option<ClockShim>,
+    pub(super) mode: Mode,
     make_tls: bool,
+    greetings: Vec<Vec<String>>,
+}
+
+/// What `redis-server` is started as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Mode {
+    /// A server that keeps data.
+    #[default]
+    Data,
+    Sentinel,
 }
 
 /// When the append-only file reaches the disk.
@@ -113,9 +124,45 @@ impl ServerBuilder {
         self.config("replicaof", format!("{} {}", addr.ip(), addr.port()))
     }
 
-    /// Starts the server (`$REDIS_SERVER`, else the `redis-server` of the path) and returns when it answers; panics with its log if it does not.
+    /// Starts the server (`$REDIS_SERVER`, else the `redis-server` of the path) and returns when it
+    /// answers; panics with its log if it does not.
     pub fn start(self) -> RedisServer {
         start(self)
+    }
+
+    /// Starts a sentinel instead of a server that keeps data.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.mode = Mode::Sentinel;
+        self
+    }
+
+    /// A command for each start and restart, for what no directive can set.
+    pub(crate) fn greeting(mut self, words: &[&str]) -> Self {
+        self.greetings
+            .push(words.iter().map(ToString::to_string).collect());
+        self
+    }
+
+    /// What the log says when the server is ready.
+    pub(super) fn ready_words(&self) -> &'static str {
+        match self.mode {
+            Mode::Data => "eady to accept connections",
+            Mode::Sentinel => "Sentinel ID is",
+        }
+    }
+
+    /// Says to a server that has just started what it must be told each time.
+    pub(super) fn greet(&self, port: u16) -> Result<(), String> {
+        if self.greetings.is_empty() {
+            return Ok(());
+        }
+        let mut client = connect_as_admin(port)?;
+        for words in &self.greetings {
+            client
+                .try_command(words)
+                .map_err(|error| format!("`{}`: {error}", words.join(" ")))?;
+        }
+        Ok(())
     }
 
     /// Makes what must lie in the server's directory before it starts.

@@ -77,6 +77,12 @@ impl RedisServer {
         matches!(self.process().try_wait(), Ok(None))
     }
 
+    /// Whether the process exists and is not paused.
+    pub(crate) fn is_awake(&self) -> bool {
+        let mut process = self.process();
+        matches!(process.try_wait(), Ok(None)) && !spawn::is_stopped(&process)
+    }
+
     /// Ends all connections of a kind; returns how many.
     #[track_caller]
     pub fn kill_clients(&self, kind: ClientKind) -> u64 {
@@ -147,11 +153,16 @@ impl RedisServer {
 
     /// Runs one command on a new connection, with the server's log if it fails.
     #[track_caller]
-    pub(super) fn run(&self, words: &[&str]) -> Reply {
-        match self.client().try_command(words) {
+    pub(crate) fn run(&self, words: &[&str]) -> Reply {
+        match self.try_run(words) {
             Ok(reply) => reply,
             Err(error) => self.fail(&format!("`{}`: {error}", words.join(" "))),
         }
+    }
+
+    /// Runs one command on a new connection, or tells why it could not.
+    pub(crate) fn try_run(&self, words: &[&str]) -> Result<Reply, String> {
+        self.try_client()?.try_command(words)
     }
 }
 

@@ -56,10 +56,14 @@ impl RedisServer {
     #[track_caller]
     fn find_info(&self, field: &str) -> Option<String> {
         let info = self.run(&["INFO", "everything"]);
-        let lines = info.text().lines();
-        lines
-            .filter_map(|line| line.split_once(':'))
-            .find(|(name, _)| *name == field)
-            .map(|(_, value)| value.to_string())
+        field_of(info.text(), field).map(ToString::to_string)
     }
+}
+
+/// The value of `field` in lines of the form `field:value`, as `INFO` has them.
+pub(crate) fn field_of<'a>(info: &'a str, field: &str) -> Option<&'a str> {
+    info.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| *name == field)
+        .map(|(_, value)| value)
 }

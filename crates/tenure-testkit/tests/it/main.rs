@@ -2,10 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "these are tests throughout")]
 
 mod clock_shim;
+mod cluster;
 mod history;
 mod process;
 mod proxy;
+mod redlock_nodes;
 mod resp;
+mod sentinels;
 mod server;
 
 use std::time::Duration;

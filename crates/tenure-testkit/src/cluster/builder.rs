@@ -1,0 +1,119 @@
+//! How a cluster is set up.
+
+use std::time::Duration;
+
+use super::Cluster;
+use crate::server::start_all;
+use crate::{ClockShim, Fsync, RedisServer, ServerBuilder};
+
+/// Settings of a cluster to be started; see [`Cluster::builder`].
+#[derive(Debug, Clone)]
+pub struct ClusterBuilder {
+    masters: usize,
+    replicas: usize,
+    node_timeout: Duration,
+    server: ServerBuilder,
+    clocks: Vec<(usize, ClockShim)>,
+}
+
+impl Default for ClusterBuilder {
+    fn default() -> Self {
+        Self {
+            masters: 3,
+            replicas: 1,
+            node_timeout: Duration::from_secs(1),
+            server: RedisServer::builder(),
+            clocks: Vec::new(),
+        }
+    }
+}
+
+impl ClusterBuilder {
+    /// How many masters, at least one; three by default. With fewer than three nobody has the
+    /// majority to replace one that dies.
+    #[must_use]
+    pub fn masters(mut self, masters: usize) -> Self {
+        assert!(masters > 0, "a cluster has a master");
+        self.masters = masters;
+        self
+    }
+
+    /// How many replicas each master has; one by default.
+    #[must_use]
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// How long a node may be silent before others think that it is down; a second by default.
+    #[must_use]
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = timeout;
+        self
+    }
+
+    /// Lets nodes serve their own slots also while nobody serves some other slot. By default the
+    /// whole cluster stops then.
+    #[must_use]
+    pub fn partial_coverage(self) -> Self {
+        self.config("cluster-require-full-coverage", "no")
+    }
+
+    /// Demands a password of the default user of all nodes.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.server = self.server.password(password);
+        self
+    }
+
+    /// Keeps an append-only file at each node.
+    #[must_use]
+    pub fn aof(mut self, fsync: Fsync) -> Self {
+        self.server = self.server.aof(fsync);
+        self
+    }
+
+    /// A directive of `redis.conf` for all nodes.
+    #[must_use]
+    pub fn config(mut self, directive: impl Into<String>, value: impl Into<String>) -> Self {
+        self.server = self.server.config(directive, value);
+        self
+    }
+
+    /// Lets one node live by a clock that the test turns (keep a clone of it).
+    #[must_use]
+    pub fn clock(mut self, index: usize, clock: ClockShim) -> Self {
+        self.clocks.push((index, clock));
+        self
+    }
+
+    /// Starts the nodes, lets them form a cluster and returns when it is
+    /// [ok](Cluster::wait_until_ok). It takes more than two seconds: for so long a master that has
+    /// just started refuses to work.
+    #[track_caller]
+    pub fn start(self) -> Cluster {
+        let nodes = self.masters * (1 + self.replicas);
+        let servers = start_all((0..nodes).map(|index| self.node(index)).collect());
+        let cluster = Cluster {
+            servers,
+            masters: self.masters,
+        };
+        cluster.form();
+        cluster
+    }
+
+    fn node(&self, index: usize) -> ServerBuilder {
+        let timeout = self.node_timeout.as_millis().to_string();
+        let mut setup = self
+            .server
+            .clone()
+            .config("cluster-enabled", "yes")
+            .config("cluster-node-timeout", timeout)
+            // Replicas stay with their shard, so that a test knows who succeeds whom.
+            .config("cluster-allow-replica-migration", "no");
+        for (_, clock) in self.clocks.iter().filter(|(at, _)| *at == index) {
+            setup = setup.clock(clock.clone());
+        }
+        setup
+    }
+}

@@ -1,0 +1,79 @@
+//! A replica becomes the master of its shard.
+
+use std::time::Duration;
+
+use super::Cluster;
+use super::view::View;
+use crate::RedisServer;
+use crate::wait::until_ok;
+
+/// How a replica is told to become master; see [`Cluster::failover`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailoverKind {
+    /// With its master's help: nothing is lost.
+    Orderly,
+    /// Without asking its master, but by a vote of the others.
+    Force,
+    /// Without asking anybody.
+    Takeover,
+}
+
+impl Cluster {
+    /// Makes a replica the master of its shard, and returns when all nodes know. The old master
+    /// becomes its replica if it runs.
+    #[track_caller]
+    pub fn failover(&self, replica: &RedisServer, kind: FailoverKind) {
+        let words: &[&str] = match kind {
+            FailoverKind::Orderly => &["CLUSTER", "FAILOVER"],
+            FailoverKind::Force => &["CLUSTER", "FAILOVER", "FORCE"],
+            FailoverKind::Takeover => &["CLUSTER", "FAILOVER", "TAKEOVER"],
+        };
+        replica.run(words);
+        self.expect(|cluster| {
+            let master = cluster.serving_in_shard_of(replica)?;
+            if !master.is(replica) {
+                return Err(format!("`{}` did not become master", replica.addr()));
+            }
+            cluster.is_ok()
+        });
+    }
+
+    /// Kills the master of a slot and returns it. See
+    /// [`wait_for_failover`](Self::wait_for_failover).
+    #[track_caller]
+    pub fn kill_master_of(&self, slot: u16) -> &RedisServer {
+        let master = self.master_of_slot(slot);
+        master.kill();
+        master
+    }
+
+    /// Waits until a replica has taken the place of the master `from` in the eyes of all nodes that
+    /// run, and returns it; panics with the logs if it has not within `limit`.
+    #[track_caller]
+    pub fn wait_for_failover(&self, from: &RedisServer, limit: Duration) -> &RedisServer {
+        let promoted = until_ok(limit, || {
+            let master = self.serving_in_shard_of(from)?;
+            if master.is(from) {
+                return Err(format!("`{}` is still the master", from.addr()));
+            }
+            self.is_ok().map(|()| master)
+        });
+        promoted.unwrap_or_else(|error| {
+            self.fail(&format!("no failover within `{limit:?}`: {error}"));
+        })
+    }
+
+    /// The one of this shard that has slots in the eyes of all nodes that run.
+    fn serving_in_shard_of(&self, server: &RedisServer) -> Result<&RedisServer, String> {
+        let views: Result<Vec<View>, String> = self.awake().map(View::of).collect();
+        let views = views?;
+        let serves = |view: &View, server: &RedisServer| {
+            let node = view.node(server);
+            node.is_some_and(|node| node.is_master() && node.has_slots())
+        };
+        let mut shard = self.shard_of(server).into_iter();
+        shard
+            .find(|server| views.iter().all(|view| serves(view, server)))
+            .ok_or_else(|| "not all agree on the master of the shard".into())
+    }
+}

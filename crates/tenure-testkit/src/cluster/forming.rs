@@ -1,0 +1,52 @@
+//! How nodes that know nobody become a cluster.
+
+use super::Cluster;
+use super::slot::SLOTS;
+
+impl Cluster {
+    /// Shares the slots, introduces all nodes to each other and gives each replica its master.
+    #[track_caller]
+    pub(super) fn form(&self) {
+        self.share_slots();
+        self.introduce_all();
+        self.expect(Self::have_met);
+        self.assign_replicas();
+        self.expect(Self::is_ok);
+    }
+
+    #[track_caller]
+    fn share_slots(&self) {
+        let first = |index: usize| index * usize::from(SLOTS) / self.masters;
+        for (index, server) in self.servers.iter().enumerate() {
+            // Nodes of equal epochs would have to quarrel about them later.
+            let epoch = (index + 1).to_string();
+            server.run(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
+            if index < self.masters {
+                let (first, last) = (first(index), first(index + 1) - 1);
+                let (first, last) = (first.to_string(), last.to_string());
+                server.run(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            }
+        }
+    }
+
+    /// Each to each: left to themselves they would spread the news for seconds.
+    #[track_caller]
+    fn introduce_all(&self) {
+        for (index, server) in self.servers.iter().enumerate() {
+            let mut client = server.client();
+            for other in &self.servers[index + 1..] {
+                let port = other.port().to_string();
+                client.command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn assign_replicas(&self) {
+        for (index, server) in self.servers.iter().enumerate().skip(self.masters) {
+            let master = &self.servers[index % self.masters];
+            let id = master.run(&["CLUSTER", "MYID"]);
+            server.run(&["CLUSTER", "REPLICATE", id.text()]);
+        }
+    }
+}

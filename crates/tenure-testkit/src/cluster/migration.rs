@@ -1,0 +1,129 @@
+//! A slot moves from one master to another, as slowly as a test likes.
+
+use super::Cluster;
+use crate::RedisServer;
+use crate::server::{ADMIN_PASSWORD, ADMIN_USER};
+
+/// Keys that one `MIGRATE` moves.
+const KEYS_PER_STEP: &str = "100";
+const MIGRATE_LIMIT_MS: &str = "5000";
+
+/// A slot on the move; see [`Cluster::begin_migration`].
+///
+/// Meanwhile the source answers `ASK` for keys that it does not have, moved ones and new ones, and
+/// the target takes them after `ASKING` only. Commands on several keys of which some are missing
+/// get `TRYAGAIN` from both. Dropped, it leaves the slot as it is.
+#[derive(Debug)]
+#[must_use = "the slot stays on the move until `finish`"]
+pub struct Migration<'a> {
+    cluster: &'a Cluster,
+    slot: u16,
+    source: &'a RedisServer,
+    target: &'a RedisServer,
+}
+
+impl Cluster {
+    /// Begins to move a slot to the master `to`; no key has moved yet.
+    #[track_caller]
+    pub fn begin_migration<'a>(&'a self, slot: u16, to: &RedisServer) -> Migration<'a> {
+        let migration = Migration {
+            cluster: self,
+            slot,
+            source: self.master_of_slot(slot),
+            target: self.server_at(to.port()),
+        };
+        // The target first: nobody may be sent to one that does not know yet.
+        migration.set_slot(migration.target, "IMPORTING", migration.source);
+        migration.set_slot(migration.source, "MIGRATING", migration.target);
+        migration
+    }
+
+    /// Moves a slot with all its keys to the master `to`, and returns when all nodes know.
+    #[track_caller]
+    pub fn migrate_slot(&self, slot: u16, to: &RedisServer) {
+        self.begin_migration(slot, to).finish();
+    }
+}
+
+impl<'a> Migration<'a> {
+    /// The master that has the slot so far.
+    pub fn source(&self) -> &'a RedisServer {
+        self.source
+    }
+
+    /// The master that will have it.
+    pub fn target(&self) -> &'a RedisServer {
+        self.target
+    }
+
+    /// Moves one key; `false` if the source does not have it.
+    #[track_caller]
+    pub fn move_key(&self, key: &str) -> bool {
+        self.migrate(&[key]) == "OK"
+    }
+
+    /// Moves all keys that the source still has, in steps, and tells how many.
+    #[track_caller]
+    pub fn move_keys(&self) -> usize {
+        let slot = self.slot.to_string();
+        let mut moved = 0;
+        loop {
+            let words = ["CLUSTER", "GETKEYSINSLOT", &slot, KEYS_PER_STEP];
+            let reply = self.source.run(&words);
+            let keys: Vec<&str> = reply.array().iter().map(|key| key.text()).collect();
+            if keys.is_empty() {
+                return moved;
+            }
+            self.migrate(&keys);
+            moved += keys.len();
+        }
+    }
+
+    /// Moves the keys that are left and makes the target the slot's master everywhere.
+    #[track_caller]
+    pub fn finish(self) {
+        self.move_keys();
+        // The target first: if it alone knew, it would win; if the source alone knew, nobody would
+        // serve the slot.
+        self.set_slot(self.target, "NODE", self.target);
+        self.set_slot(self.source, "NODE", self.target);
+        for server in self.cluster.awake() {
+            // The others would hear of it anyway; replicas must, they cannot be told.
+            let _ = self.try_set_slot(server, "NODE", self.target);
+        }
+        self.cluster
+            .expect(|cluster| cluster.all_see(self.slot, Some(self.target)));
+    }
+
+    #[track_caller]
+    fn migrate(&self, keys: &[&str]) -> String {
+        let port = self.target.port().to_string();
+        let head = ["MIGRATE", "127.0.0.1", &port, "", "0", MIGRATE_LIMIT_MS];
+        let login = ["AUTH2", ADMIN_USER, ADMIN_PASSWORD, "KEYS"];
+        let words = [&head[..], &login, keys].concat();
+        self.source.run(&words).text().into()
+    }
+
+    #[track_caller]
+    fn set_slot(&self, at: &RedisServer, state: &str, node: &RedisServer) {
+        if let Err(error) = self.try_set_slot(at, state, node) {
+            panic!(
+                "slot `{}`: `{state}` at `{}`: {error}",
+                self.slot,
+                at.addr()
+            );
+        }
+    }
+
+    fn try_set_slot(
+        &self,
+        at: &RedisServer,
+        state: &str,
+        node: &RedisServer,
+    ) -> Result<(), String> {
+        let id = node.try_run(&["CLUSTER", "MYID"])?;
+        let slot = self.slot.to_string();
+        at.try_run(&["CLUSTER", "SETSLOT", &slot, state, id.text()])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! Independent servers, as Redlock votes on them.
+
+use crate::server::start_all;
+use crate::{ClockShim, Fsync, Proxy, RedisServer, ServerBuilder};
+
+/// Servers that know nothing of each other, killed when dropped.
+///
+/// By default three, each with an append-only file that is synced before each reply: a node that
+/// forgets its votes in a crash is a fault to be asked for, by
+/// [`restart_empty`](RedisServer::restart_empty) or [`without_aof`](RedlockNodesBuilder::without_aof).
+#[derive(Debug)]
+pub struct RedlockNodes {
+    /// Before the servers, so that nobody is passed on to a server that has gone.
+    proxies: Vec<Proxy>,
+    servers: Vec<RedisServer>,
+}
+
+/// Settings of nodes to be started; see [`RedlockNodes::builder`].
+#[derive(Debug, Clone)]
+pub struct RedlockNodesBuilder {
+    nodes: usize,
+    fsync: Option<Fsync>,
+    proxied: bool,
+    directives: Vec<(String, String)>,
+    clocks: Vec<(usize, ClockShim)>,
+    passwords: Vec<(usize, String)>,
+}
+
+impl RedlockNodes {
+    /// Starts three nodes.
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// Nodes with settings of one's own.
+    pub fn builder() -> RedlockNodesBuilder {
+        RedlockNodesBuilder {
+            nodes: 3,
+            fsync: Some(Fsync::Always),
+            proxied: false,
+            directives: Vec::new(),
+            clocks: Vec::new(),
+            passwords: Vec::new(),
+        }
+    }
+
+    /// The URL of each node, with its password if it has one and by way of its proxy if it has one.
+    pub fn urls(&self) -> Vec<String> {
+        let servers = self.servers.iter().enumerate();
+        let url = |(index, server): (usize, &RedisServer)| match self.proxies.get(index) {
+            Some(proxy) => server.url_by_way_of(proxy.addr()),
+            None => server.url(),
+        };
+        servers.map(url).collect()
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// One node, counted from zero.
+    #[track_caller]
+    pub fn node(&self, index: usize) -> &RedisServer {
+        &self.servers[index]
+    }
+
+    /// The proxy before a node. Panics if the nodes were built without.
+    #[track_caller]
+    pub fn proxy(&self, index: usize) -> &Proxy {
+        let proxy = self.proxies.get(index);
+        proxy.unwrap_or_else(|| panic!("node `{index}` has no proxy"))
+    }
+}
+
+impl RedlockNodesBuilder {
+    /// How many nodes.
+    #[must_use]
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// When the append-only files reach the disk; before each reply by default.
+    #[must_use]
+    pub fn aof(mut self, fsync: Fsync) -> Self {
+        self.fsync = Some(fsync);
+        self
+    }
+
+    /// No persistence: a node that is restarted has forgotten its votes.
+    #[must_use]
+    pub fn without_aof(mut self) -> Self {
+        self.fsync = None;
+        self
+    }
+
+    /// Puts a [`Proxy`] before each node, and its address into the URL.
+    #[must_use]
+    pub fn proxied(mut self) -> Self {
+        self.proxied = true;
+        self
+    }
+
+    /// A directive of `redis.conf` for all nodes.
+    #[must_use]
+    pub fn config(mut self, directive: impl Into<String>, value: impl Into<String>) -> Self {
+        self.directives.push((directive.into(), value.into()));
+        self
+    }
+
+    /// Lets one node live by a clock that the test turns (keep a clone of it).
+    #[must_use]
+    pub fn clock(mut self, index: usize, clock: ClockShim) -> Self {
+        self.clocks.push((index, clock));
+        self
+    }
+
+    /// Demands a password at one node.
+    #[must_use]
+    pub fn password(mut self, index: usize, password: impl Into<String>) -> Self {
+        self.passwords.push((index, password.into()));
+        self
+    }
+
+    /// Starts the nodes and returns when all of them answer.
+    pub fn start(self) -> RedlockNodes {
+        let servers = start_all((0..self.nodes).map(|index| self.node(index)).collect());
+        let proxies = if self.proxied {
+            servers
+                .iter()
+                .map(|server| Proxy::start(server.addr()))
+                .collect()
+        } else {
+            Vec::new()
+        };
+        RedlockNodes { proxies, servers }
+    }
+
+    fn node(&self, index: usize) -> ServerBuilder {
+        let mut setup = RedisServer::builder();
+        if let Some(fsync) = self.fsync {
+            setup = setup.aof(fsync);
+        }
+        for (directive, value) in &self.directives {
+            setup = setup.config(directive, value);
+        }
+        for (_, clock) in self.clocks.iter().filter(|(at, _)| *at == index) {
+            setup = setup.clock(clock.clone());
+        }
+        for (_, password) in self.passwords.iter().filter(|(at, _)| *at == index) {
+            setup = setup.password(password);
+        }
+        setup
+    }
+}

@@ -1,0 +1,258 @@
+//! How a deployment with sentinels is set up.
+
+use std::time::Duration;
+
+use super::{MASTER_NAME, Sentinels};
+use crate::server::{ADMIN_PASSWORD, ADMIN_USER, start_all};
+use crate::{ClockShim, Fsync, Proxy, RedisServer, ServerBuilder};
+
+const SENTINELS: usize = 3;
+const QUORUM: usize = 2;
+/// A server that says it is master without being it is made a replica after four such periods.
+/// A promoted one must not be taken for such, and the sentinel that promotes it looks only once a
+/// second whether it has obeyed and tells the others then.
+const HELLO_PERIOD: Duration = Duration::from_millis(500);
+/// While nobody is promoted sentinels may talk more often, and find each other sooner.
+const FIRST_HELLO_PERIOD: Duration = Duration::from_millis(50);
+/// A sentinel looks at its servers this often.
+const LOOK_PERIOD_MS: &str = "200";
+/// A lost connection is made anew after this time, which must be less than the time after which
+/// a server is thought to be down: otherwise the new master would be, to whom all connect anew.
+/// Five times this long a sentinel trusts what it has seen of a replica, and while it fails over it
+/// looks only once a second.
+const PING_PERIOD_MS: &str = "300";
+/// A failover is tried again after twice this time. A sentinel takes up to a second to see that
+/// a promotion was obeyed, and gives up if it does not see it within this time.
+const FAILOVER_TIMEOUT: Duration = Duration::from_secs(2);
+/// After this time a sentinel leads a replica that follows a strange address back to its master.
+/// A proxy is such an address, so this must not come while a test runs.
+const FAILOVER_TIMEOUT_PROXIED: Duration = Duration::from_secs(3600);
+
+/// Settings of a deployment to be started; see [`Sentinels::builder`].
+#[derive(Debug, Clone)]
+pub struct SentinelsBuilder {
+    replicas: usize,
+    down_after: Duration,
+    failover_timeout: Duration,
+    hello_period: Duration,
+    proxied: bool,
+    server: ServerBuilder,
+    sentinel: ServerBuilder,
+    sentinel_password: Option<String>,
+    clocks: Vec<(usize, ClockShim)>,
+    priorities: Vec<(usize, u32)>,
+}
+
+impl Default for SentinelsBuilder {
+    fn default() -> Self {
+        Self {
+            replicas: 2,
+            down_after: Duration::from_millis(500),
+            failover_timeout: FAILOVER_TIMEOUT,
+            hello_period: HELLO_PERIOD,
+            proxied: false,
+            server: RedisServer::builder(),
+            sentinel: RedisServer::builder().sentinel(),
+            sentinel_password: None,
+            clocks: Vec::new(),
+            priorities: Vec::new(),
+        }
+    }
+}
+
+impl SentinelsBuilder {
+    /// How many replicas; two by default.
+    #[must_use]
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// How long a server may be silent before a sentinel thinks that it is down; half a second by
+    /// default. Much below that a new master may be thought to be down as soon as it is promoted,
+    /// because a sentinel takes 300 ms to connect to it (in production a second).
+    #[must_use]
+    pub fn down_after(mut self, down_after: Duration) -> Self {
+        self.down_after = down_after;
+        self
+    }
+
+    /// A failover that came to nothing is tried again after twice this time; two seconds by
+    /// default. Below 1.5 seconds sentinels give up on promotions that succeed.
+    #[must_use]
+    pub fn failover_timeout(mut self, timeout: Duration) -> Self {
+        self.failover_timeout = timeout;
+        self
+    }
+
+    /// How often sentinels tell each other what they know; every 500 ms by default, in production
+    /// every 2 s.
+    ///
+    /// Four such periods pass before a master that has come back after its failover is told that it
+    /// is a replica now. Much less than the default would have freshly promoted masters told so.
+    #[must_use]
+    pub fn hello_period(mut self, period: Duration) -> Self {
+        self.hello_period = period;
+        self
+    }
+
+    /// Demands a password of the default user of the data servers.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.server = self.server.password(password);
+        self
+    }
+
+    /// Demands a password of the default user of the sentinels.
+    #[must_use]
+    pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
+        let password = password.into();
+        self.sentinel = self.sentinel.password(&password);
+        self.sentinel_password = Some(password);
+        self
+    }
+
+    /// Adds a user to the sentinels, such as `("alice", "on >secret &* +@all")`.
+    #[must_use]
+    pub fn sentinel_user(mut self, name: &str, rules: &str) -> Self {
+        self.sentinel = self.sentinel.user(name, rules);
+        self
+    }
+
+    /// Keeps an append-only file at each data server.
+    #[must_use]
+    pub fn aof(mut self, fsync: Fsync) -> Self {
+        self.server = self.server.aof(fsync);
+        self
+    }
+
+    /// A directive of `redis.conf` for all data servers.
+    #[must_use]
+    pub fn config(mut self, directive: impl Into<String>, value: impl Into<String>) -> Self {
+        self.server = self.server.config(directive, value);
+        self
+    }
+
+    /// Lets one data server live by a clock that the test turns (keep a clone of it). The first
+    /// master is server zero.
+    #[must_use]
+    pub fn clock(mut self, index: usize, clock: ClockShim) -> Self {
+        self.clocks.push((index, clock));
+        self
+    }
+
+    /// The `replica-priority` of one data server: of those that can be promoted the *lowest* number
+    /// is, whatever the others have that it lacks; 100 by default, and zero is never promoted.
+    #[must_use]
+    pub fn priority(mut self, index: usize, priority: u32) -> Self {
+        self.priorities.push((index, priority));
+        self
+    }
+
+    /// Lets each replica replicate through a [`Proxy`] of its own, so that
+    /// [`cut_replication`](Sentinels::cut_replication) can cut it.
+    ///
+    /// Only until the first failover: Sentinel then tells the replicas the new master's own
+    /// address. It would do so without a failover too, after its `failover-timeout`, which is
+    /// therefore an hour until [`kill_master`](Sentinels::kill_master) or
+    /// [`wait_for_failover`](Sentinels::wait_for_failover) is called.
+    #[must_use]
+    pub fn proxied_replication(mut self) -> Self {
+        self.proxied = true;
+        self
+    }
+
+    /// Starts all and returns when they know each other and the replicas are in sync.
+    #[track_caller]
+    pub fn start(self) -> Sentinels {
+        let master = self.server(0).start();
+        let links: Vec<Option<Proxy>> = (0..=self.replicas)
+            .map(|index| (self.proxied && index > 0).then(|| Proxy::start(master.addr())))
+            .collect();
+        let replicas = links[1..].iter().enumerate().map(|(index, link)| {
+            let master_addr = link.as_ref().map_or(master.addr(), Proxy::addr);
+            self.server(index + 1).replica_of_addr(master_addr)
+        });
+        let sentinels = (0..SENTINELS).map(|_| self.sentinel(&master));
+        let mut started = start_all(replicas.chain(sentinels).collect());
+
+        let watchers = started.split_off(self.replicas);
+        let mut servers = vec![master];
+        servers.extend(started);
+        let deployment = Sentinels {
+            watchers,
+            servers,
+            links,
+            sentinel_password: self.sentinel_password,
+            failover_timeout: self.failover_timeout,
+        };
+        deployment.introduce_sentinels(self.hello_period);
+        deployment
+    }
+
+    fn server(&self, index: usize) -> ServerBuilder {
+        let mut setup = self.server.clone();
+        for (_, clock) in self.clocks.iter().filter(|(at, _)| *at == index) {
+            setup = setup.clock(clock.clone());
+        }
+        for (_, priority) in self.priorities.iter().filter(|(at, _)| *at == index) {
+            setup = setup.config("replica-priority", priority.to_string());
+        }
+        setup
+    }
+
+    fn sentinel(&self, master: &RedisServer) -> ServerBuilder {
+        let timeout = if self.proxied {
+            FAILOVER_TIMEOUT_PROXIED
+        } else {
+            self.failover_timeout
+        };
+        let directives = [
+            format!("monitor {MASTER_NAME} 127.0.0.1 {} {QUORUM}", master.port()),
+            format!("auth-user {MASTER_NAME} {ADMIN_USER}"),
+            format!("auth-pass {MASTER_NAME} {ADMIN_PASSWORD}"),
+            format!("sentinel-user {ADMIN_USER}"),
+            format!("sentinel-pass {ADMIN_PASSWORD}"),
+            format!(
+                "down-after-milliseconds {MASTER_NAME} {}",
+                self.down_after.as_millis()
+            ),
+            format!("failover-timeout {MASTER_NAME} {}", timeout.as_millis()),
+            format!("parallel-syncs {MASTER_NAME} 1"),
+        ];
+        let setup = self.sentinel.clone();
+        let setup = directives.iter().fold(setup, |setup, directive| {
+            setup.config("sentinel", directive)
+        });
+        self.hurry(setup)
+    }
+
+    /// What no directive can set: a sentinel's own pace.
+    fn hurry(&self, setup: ServerBuilder) -> ServerBuilder {
+        let hello_ms = self.hello_period.as_millis().to_string();
+        setup
+            .greeting(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", &hello_ms])
+            .greeting(&["SENTINEL", "DEBUG", "INFO-PERIOD", LOOK_PERIOD_MS])
+            .greeting(&["SENTINEL", "DEBUG", "PING-PERIOD", PING_PERIOD_MS])
+            // For so long a sentinel does nothing after it was paused.
+            .greeting(&["SENTINEL", "DEBUG", "TILT-PERIOD", "1000"])
+    }
+}
+
+impl Sentinels {
+    /// Lets the sentinels find each other, and returns when all is settled.
+    #[track_caller]
+    fn introduce_sentinels(&self, hello_period: Duration) {
+        self.set_hello_period(FIRST_HELLO_PERIOD.min(hello_period));
+        self.expect_settled();
+        self.set_hello_period(hello_period);
+    }
+
+    #[track_caller]
+    fn set_hello_period(&self, period: Duration) {
+        let period_ms = period.as_millis().to_string();
+        for sentinel in &self.watchers {
+            sentinel.run(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", &period_ms]);
+        }
+    }
+}

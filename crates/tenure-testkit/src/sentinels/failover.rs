@@ -1,0 +1,99 @@
+//! Another server becomes the master.
+
+use std::time::Duration;
+
+use super::report::find;
+use super::{MASTER_NAME, SETTLE_LIMIT, Sentinels};
+use crate::RedisServer;
+use crate::wait::until_ok;
+
+impl Sentinels {
+    /// Lets a sentinel promote a replica though nothing is wrong with the master, and returns the
+    /// new master when all is [settled](Self::wait_until_settled), the old master a replica.
+    #[track_caller]
+    pub fn failover(&self) -> &RedisServer {
+        let old = self.begin_failover();
+        let new = self.wait_for_failover(old, SETTLE_LIMIT);
+        self.expect_settled();
+        new
+    }
+
+    /// As [`failover`](Self::failover), but returns the old master at once. It goes on serving for
+    /// seconds, also while there is a new master, and forgets what was written meanwhile.
+    #[track_caller]
+    pub fn begin_failover(&self) -> &RedisServer {
+        let old = self.master();
+        // `INPROG` while an earlier one is not over, `NOGOODSLAVE` while the sentinel has not
+        // looked at the replicas for some hundred milliseconds.
+        let begun = until_ok(SETTLE_LIMIT, || {
+            let sentinel = self.awake_sentinels().next().ok_or("no sentinel runs")?;
+            sentinel.try_run(&["SENTINEL", "FAILOVER", MASTER_NAME])
+        });
+        if let Err(refusal) = begun {
+            self.fail(&format!("no failover: {refusal}"));
+        }
+        old
+    }
+
+    /// Kills the master and returns it. See [`wait_for_failover`](Self::wait_for_failover).
+    #[track_caller]
+    pub fn kill_master(&self) -> &RedisServer {
+        let master = self.master();
+        master.kill();
+        self.allow_retries();
+        master
+    }
+
+    /// Waits until all sentinels name another master than `from`, and returns it; panics with their
+    /// logs if they do not within `limit`. The other replicas may not follow it yet: see
+    /// [`wait_until_settled`](Self::wait_until_settled).
+    #[track_caller]
+    pub fn wait_for_failover(&self, from: &RedisServer, limit: Duration) -> &RedisServer {
+        if !from.is_awake() {
+            self.allow_retries();
+        }
+        let promoted = until_ok(limit, || {
+            let master = self.agreed_master()?;
+            let role = master.try_run(&["ROLE"])?;
+            if master.is(from) || role.array()[0].text() != "master" {
+                return Err(format!("`{}` is still the master", from.addr()));
+            }
+            Ok(master)
+        });
+        promoted.unwrap_or_else(|error| {
+            self.fail(&format!("no failover within `{limit:?}`: {error}"));
+        })
+    }
+
+    /// Changes the `replica-priority` of a server and returns when all sentinels know it: of those
+    /// that can be promoted the *lowest* number is, however far it lags behind; zero never is.
+    #[track_caller]
+    pub fn set_priority(&self, index: usize, priority: u32) {
+        let server = &self.servers[index];
+        let priority = priority.to_string();
+        server.set_config("replica-priority", &priority);
+        let known = until_ok(SETTLE_LIMIT, || {
+            for sentinel in self.awake_sentinels() {
+                let reports = Self::replica_reports(sentinel)?;
+                let known = &find(&reports, server)?["slave-priority"];
+                if *known != priority {
+                    return Err(format!("`{}` knows `{known}`", sentinel.addr()));
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = known {
+            self.fail(&format!("priority of server `{index}`: {error}"));
+        }
+    }
+
+    /// Sentinels whose votes were split try again after twice the `failover-timeout`, which proxied
+    /// links have made long. While the master is down a short one does those links no harm.
+    fn allow_retries(&self) {
+        let millis = self.failover_timeout.as_millis().to_string();
+        for sentinel in self.awake_sentinels() {
+            let words = ["SENTINEL", "SET", MASTER_NAME, "failover-timeout", &millis];
+            sentinel.run(&words);
+        }
+    }
+}
