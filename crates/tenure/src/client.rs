@@ -81,6 +81,13 @@ impl Builder {
         self
     }
 
+    /// How many replicas must confirm each lock of this client that does not say otherwise: see
+    /// [`Lock::replicas`](crate::Lock::replicas). None by default.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.settings.replicas = replicas;
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -94,6 +101,8 @@ impl Builder {
         let stats = Arc::new(Stats::default());
         let (mut settings, clock) = (self.settings, self.clock);
         settings.layout = layout;
+        settings.replicates = !matches!(target, Target::Memory { .. });
+        settings.check_replicas(settings.replicas)?;
         let on_engine = engine.clone();
         let connecting = async move {
             let store = open(target, &settings, &clock, &stats).await?;

@@ -113,6 +113,10 @@ bugs! {
     PlaceLeftUntold = "place-left-untold",
     /// a client stays with the master that was deposed
     StaysWithOldMaster = "stays-with-old-master",
+    /// replicas are asked on another connection than the one that wrote
+    WaitOnOtherConnection = "wait-on-other-connection",
+    /// one replica is enough, however many are asked for
+    WaitOneIsEnough = "wait-one-is-enough",
     /// errors quote the password
     PasswordInError = "password-in-error",
 }

@@ -20,6 +20,10 @@ pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) unreachable_after: Duration,
     pub(crate) hand_off: HandOff,
+    /// How many replicas must confirm a lock that does not say otherwise.
+    pub(crate) replicas: u32,
+    /// Whether the store has replicas that can be asked.
+    pub(crate) replicates: bool,
     /// The runtime whose callers drive a connection themselves.
     pub(crate) runtime: Option<Handle>,
     /// In which form leases have their ids, as the bytes in the store demand.
@@ -36,6 +40,20 @@ pub(crate) struct HandOff {
     pub(crate) turns: u32,
     /// For how long since the store granted it.
     pub(crate) time: Duration,
+}
+
+impl Settings {
+    /// # Errors
+    ///
+    /// If replicas are to confirm a lock where there are none.
+    pub(crate) fn check_replicas(&self, replicas: u32) -> Result<()> {
+        if replicas == 0 || self.replicates {
+            return Ok(());
+        }
+        let cause = "there are none to ask: `memory://` has no servers, and those of Redlock are \
+                     independent of each other";
+        Err(Error::invalid_setting("the number of replicas", replicas, cause))
+    }
 }
 
 impl HandOff {
@@ -73,6 +91,8 @@ impl Default for Settings {
             ttl: TTL_DEFAULT,
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
             hand_off: HandOff::default(),
+            replicas: 0,
+            replicates: false,
             runtime: None,
             layout: Layout::Native,
             name: None,

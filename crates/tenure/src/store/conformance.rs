@@ -200,6 +200,7 @@ impl Both {
         let attempt = Attempt {
             held: Held {
                 has_meta: !meta.is_empty(),
+                replicas: 0,
                 ..self.held(name, lease)
             },
             meta: Arc::new(meta),
@@ -291,6 +292,7 @@ impl Both {
             ttl: TTL,
             // Asking to clean up what is not there does no harm.
             has_meta: true,
+            replicas: 0,
         }
     }
 }

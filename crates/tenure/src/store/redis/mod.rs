@@ -14,7 +14,7 @@ pub use self::script::Script;
 pub use self::value::Value;
 
 use self::link::Connection;
-use self::node::Node;
+use self::node::{Line, Node};
 use self::routes::Routes;
 use self::script::LockScripts;
 use self::server::Server;
@@ -33,6 +33,8 @@ use crate::store::{
 use crate::url::{RedisTarget, SentinelTarget};
 
 mod client;
+mod confirmation;
+mod exclusive;
 mod lane;
 mod layout;
 mod link;
@@ -63,11 +65,33 @@ pub(crate) struct RedisStore {
     told_of_tracking: AtomicBool,
 }
 
+/// A script to be run where a lock is.
+struct Question<'a> {
+    name: &'a LockName,
+    /// How many replicas will have to confirm what it writes.
+    replicas: u32,
+    script: &'a Script,
+    keys: &'a [String],
+}
+
+impl<'a> Question<'a> {
+    fn about(lease: &'a Held, script: &'a Script, keys: &'a [String]) -> Self {
+        Self {
+            name: &lease.name,
+            replicas: lease.replicas,
+            script,
+            keys,
+        }
+    }
+}
+
 /// What a script said, when it was asked, and on which connection.
 struct Answer {
     reply: Value,
     sent_at: Moment,
-    connection: Arc<Connection>,
+    /// The latest moment by the server's clock that the question carried.
+    latest_us: u64,
+    connection: Line,
 }
 
 impl RedisStore {
@@ -124,24 +148,24 @@ impl RedisStore {
     /// latest moment by the server's clock at which an answer is still waited for.
     async fn ask(
         &self,
-        name: &LockName,
-        script: &Script,
-        keys: &[String],
+        question: &Question<'_>,
         arguments: impl Fn(&Connection, u64) -> Vec<String>,
         limit: Moment,
     ) -> Result<Answer, Failure> {
-        let node = self.routes.node(name)?;
-        let connection = node.commands.connection(limit).await?;
+        let node = self.routes.node(question.name)?;
+        let connection = node.line(question.replicas, limit).await?;
         let sent_at = self.clock.now();
         let limit = self.command_limit(limit);
         let latest_us = connection.server_us(limit);
         let arguments = arguments(&connection, latest_us);
+        let Question { script, keys, .. } = question;
         let reply = connection
             .script(script, keys, &arguments, limit, latest_us)
             .await?;
         Ok(Answer {
             reply,
             sent_at: self.sent_at(sent_at),
+            latest_us,
             connection,
         })
     }
@@ -159,7 +183,13 @@ impl RedisStore {
             |connection: &Connection, latest_us| acquire_arguments(attempt, connection, latest_us);
         let read = |answer: &Answer| reply::attempt(self.layout, name, answer);
         let keys = acquire_keys(self.layout, attempt);
-        self.in_time(name, &self.scripts().acquire, &keys, arguments, read, limit)
+        let question = Question::about(&attempt.held, &self.scripts().acquire, &keys);
+        let (attempted, answer) = self.in_time(&question, arguments, read, limit).await?;
+        if !matches!(attempted, Attempted::Granted { .. }) {
+            return Ok(attempted);
+        }
+        let (connection, latest_us) = (&answer.connection, answer.latest_us);
+        self.confirm_grant(connection, &attempt.held, attempted, latest_us, limit)
             .await
     }
 
@@ -179,7 +209,8 @@ impl RedisStore {
         let answer = Answer {
             reply,
             sent_at: self.sent_at(sent_at),
-            connection,
+            latest_us,
+            connection: Line::Shared(connection),
         };
         let name = &attempt.held.name;
         let attempted = reply::attempt(self.layout, name, &answer)?.map_err(|server_us| {
@@ -237,9 +268,15 @@ impl RedisStore {
             arguments.extend(self.layout.turn_arguments(lease));
             arguments
         };
-        let turn = &self.scripts().turn;
-        let answer = self.ask(&lease.name, turn, &keys, arguments, limit).await?;
-        reply::turn(self.layout, &lease.name, answer.sent_at, &answer.reply)
+        let question = Question::about(lease, &self.scripts().turn, &keys);
+        let answer = self.ask(&question, arguments, limit).await?;
+        let turn = reply::turn(self.layout, &lease.name, answer.sent_at, &answer.reply)?;
+        if matches!(turn, Turn::Again { .. }) {
+            // Otherwise it is released: it has not gone to anybody else.
+            let (connection, latest_us) = (&answer.connection, answer.latest_us);
+            self.confirm(connection, lease, latest_us, limit).await?;
+        }
+        Ok(turn)
     }
 
     async fn try_adopt(
@@ -257,27 +294,36 @@ impl RedisStore {
                 latest_us.to_string(),
             ]
         };
-        let (name, adopt) = (&lease.name, &self.scripts().adopt);
-        self.in_time(name, adopt, &keys, arguments, reply::adoption, limit)
-            .await
+        let question = Question::about(lease, &self.scripts().adopt, &keys);
+        let adopting = self.in_time(&question, arguments, reply::adoption, limit);
+        let (renewed, answer) = adopting.await?;
+        if matches!(renewed, Renewed::Until { .. }) {
+            let (connection, latest_us) = (&answer.connection, answer.latest_us);
+            let confirmed = self.confirm(connection, lease, latest_us, limit).await;
+            // It goes by our id by now: whoever gives up must give it back.
+            let landing = Some(connection.landing(latest_us));
+            confirmed.map_err(|unconfirmed| Failure {
+                landing,
+                ..unconfirmed.into()
+            })?;
+        }
+        Ok(renewed)
     }
 
     /// Runs a script that carries its latest moment: if it runs later, it changes nothing, and
     /// says so by an inner `Err` with the server's time.
     async fn in_time<T>(
         &self,
-        name: &LockName,
-        script: &Script,
-        keys: &[String],
+        question: &Question<'_>,
         arguments: impl Fn(&Connection, u64) -> Vec<String>,
         read: impl Fn(&Answer) -> Result<Result<T, u64>, Failure>,
         limit: Moment,
-    ) -> Result<T, Failure> {
+    ) -> Result<(T, Answer), Failure> {
         let mut tries = 0;
         loop {
-            let answer = self.ask(name, script, keys, &arguments, limit).await?;
+            let answer = self.ask(question, &arguments, limit).await?;
             match read(&answer)? {
-                Ok(answer) => return Ok(answer),
+                Ok(read) => return Ok((read, answer)),
                 // The server's clock was set forward since we asked for it.
                 Err(server_us) => answer.connection.set_clock(answer.sent_at, server_us),
             }
@@ -349,9 +395,13 @@ impl RedisStore {
             name.neighbour("meta"),
         ];
         let look = &self.scripts().look;
-        let answer = self
-            .ask(name, look, &keys, |_, _| Vec::new(), limit)
-            .await?;
+        let question = Question {
+            name,
+            replicas: 0,
+            script: look,
+            keys: &keys,
+        };
+        let answer = self.ask(&question, |_, _| Vec::new(), limit).await?;
         reply::look(self.layout, name, answer.reply)
     }
 }
@@ -372,6 +422,10 @@ impl Store for RedisStore {
     }
 
     fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+        if attempt.held.replicas > 0 {
+            // The caller's own connection is shared, and replicas take their time.
+            return None;
+        }
         let connection = self
             .routes
             .node(&attempt.held.name)
