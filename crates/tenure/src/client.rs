@@ -88,6 +88,37 @@ impl Builder {
         self
     }
 
+    /// How long a new master gives no new locks: at least the longest ttl in use. Off by default.
+    ///
+    /// A replica that is promoted may not have heard of the last locks of its master, and a server
+    /// that restarts may have forgotten them. With this they are not granted a second time before
+    /// the first lease has ended. Renewals and releases go on.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// use std::time::Duration;
+    /// use tenure::Tenure;
+    ///
+    /// let tenure = Tenure::builder("redis-sentinel://s1,s2,s3/mymaster")
+    ///     .ttl(Duration::from_secs(10))
+    ///     .after_failover(Duration::from_secs(10))
+    ///     .connect()
+    ///     .await?;
+    /// # drop(tenure);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Meanwhile [`acquire`](crate::Lock::acquire) waits within its limit, and
+    /// [`try_acquire`](crate::Lock::try_acquire) fails with
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable). The pause begins when the first
+    /// client that asks for it meets the new master, and is kept in Redis, so that it holds for all
+    /// of them. All clients that share a lock must ask for it, and the user needs the right to
+    /// `INFO`. A lock with a longer ttl than this is refused.
+    pub fn after_failover(mut self, wait: Duration) -> Self {
+        self.settings.after_failover = Some(wait);
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -103,6 +134,7 @@ impl Builder {
         settings.layout = layout;
         settings.replicates = !matches!(target, Target::Memory { .. });
         settings.check_replicas(settings.replicas)?;
+        settings.check_pause(settings.ttl)?;
         let on_engine = engine.clone();
         let connecting = async move {
             let store = open(target, &settings, &clock, &stats).await?;
@@ -194,6 +226,9 @@ async fn reached(
     settings: &Settings,
     clock: &Clock,
 ) -> Result<Arc<dyn Store>> {
+    if let Some(wait) = settings.after_failover {
+        store.pause_after_failover(wait);
+    }
     let limit = clock.now() + settings.unreachable_after;
     loop {
         match store.reach(limit).await {

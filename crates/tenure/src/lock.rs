@@ -364,6 +364,7 @@ impl Lock {
         let settings = &self.client.core.settings;
         let replicas = self.replicas.unwrap_or(settings.replicas);
         settings.check_replicas(replicas)?;
+        settings.check_pause(ttl)?;
         self.check_meta()?;
         Ok(Wish {
             name,

@@ -117,6 +117,8 @@ bugs! {
     WaitOnOtherConnection = "wait-on-other-connection",
     /// one replica is enough, however many are asked for
     WaitOneIsEnough = "wait-one-is-enough",
+    /// a master that has just begun to reign gives new locks
+    ReignIgnored = "reign-ignored",
     /// errors quote the password
     PasswordInError = "password-in-error",
 }

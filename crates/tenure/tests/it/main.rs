@@ -36,6 +36,8 @@ mod lua;
 mod redisson;
 /// What an operation costs the server.
 mod round_trips;
+/// Sentinel: failovers, replicas, a master that has just begun.
+mod sentinel;
 /// Architecture: who may know whom, and what must be where.
 mod tidy;
 /// Bad input and servers in trouble: the error, its text, and what remains.

@@ -47,7 +47,11 @@ impl RedisStore {
         };
         let unexpected = || Failure::refused(reply.unexpected("WAIT"));
         let confirmed = reply.as_int().ok_or_else(unexpected)?;
-        let enough = if bug(Bug::WaitOneIsEnough) { 1 } else { lease.replicas.into() };
+        let enough = if bug(Bug::WaitOneIsEnough) {
+            1
+        } else {
+            lease.replicas.into()
+        };
         if confirmed >= enough {
             return Ok(());
         }
@@ -121,5 +125,7 @@ fn too_few(name: &LockName, confirmed: i64, wanted: u32, patience: Duration) -> 
 
 /// Rounded up: `WAIT 0` would wait for ever.
 fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+    u64::try_from(time.as_millis())
+        .unwrap_or(u64::MAX)
+        .saturating_add(1)
 }

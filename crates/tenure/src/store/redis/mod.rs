@@ -2,8 +2,8 @@
 //!
 //! This directory is the only place that knows the Redis client crate.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -15,6 +15,7 @@ pub use self::value::Value;
 
 use self::link::Connection;
 use self::node::{Line, Node};
+use self::reign::TooYoung;
 use self::routes::Routes;
 use self::script::LockScripts;
 use self::server::Server;
@@ -43,6 +44,7 @@ mod node;
 mod place;
 mod records;
 mod refusal;
+mod reign;
 mod renewal;
 mod reply;
 mod routes;
@@ -63,6 +65,8 @@ pub(crate) struct RedisStore {
     clock: Clock,
     stats: Arc<Stats>,
     told_of_tracking: AtomicBool,
+    /// How long a new master gives no new locks.
+    after_failover: OnceLock<Duration>,
 }
 
 /// A script to be run where a lock is.
@@ -70,6 +74,8 @@ struct Question<'a> {
     name: &'a LockName,
     /// How many replicas will have to confirm what it writes.
     replicas: u32,
+    /// Set if it asks for a new lock, which a master that is too young does not give.
+    grants: Option<&'a TooYoung>,
     script: &'a Script,
     keys: &'a [String],
 }
@@ -79,8 +85,16 @@ impl<'a> Question<'a> {
         Self {
             name: &lease.name,
             replicas: lease.replicas,
+            grants: None,
             script,
             keys,
+        }
+    }
+
+    fn for_new(self, too_young: &'a TooYoung) -> Self {
+        Self {
+            grants: Some(too_young),
+            ..self
         }
     }
 }
@@ -124,6 +138,7 @@ impl RedisStore {
             clock: Clock::Boot,
             stats,
             told_of_tracking: AtomicBool::new(false),
+            after_failover: OnceLock::new(),
         })
     }
 
@@ -154,6 +169,7 @@ impl RedisStore {
     ) -> Result<Answer, Failure> {
         let node = self.routes.node(question.name)?;
         let connection = node.line(question.replicas, limit).await?;
+        self.check_reign(question, &connection, limit).await?;
         let sent_at = self.clock.now();
         let limit = self.command_limit(limit);
         let latest_us = connection.server_us(limit);
@@ -183,8 +199,13 @@ impl RedisStore {
             |connection: &Connection, latest_us| acquire_arguments(attempt, connection, latest_us);
         let read = |answer: &Answer| reply::attempt(self.layout, name, answer);
         let keys = acquire_keys(self.layout, attempt);
+        let too_young = TooYoung::default();
         let question = Question::about(&attempt.held, &self.scripts().acquire, &keys);
-        let (attempted, answer) = self.in_time(&question, arguments, read, limit).await?;
+        let question = question.for_new(&too_young);
+        let (attempted, answer) = match self.in_time(&question, arguments, read, limit).await {
+            Ok(answered) => answered,
+            Err(failure) => return too_young.take().map(Attempted::NotYet).ok_or(failure),
+        };
         if !matches!(attempted, Attempted::Granted { .. }) {
             return Ok(attempted);
         }
@@ -294,7 +315,9 @@ impl RedisStore {
                 latest_us.to_string(),
             ]
         };
-        let question = Question::about(lease, &self.scripts().adopt, &keys);
+        // Somebody else may have adopted it, and this master not have heard of that.
+        let too_young = TooYoung::default();
+        let question = Question::about(lease, &self.scripts().adopt, &keys).for_new(&too_young);
         let adopting = self.in_time(&question, arguments, reply::adoption, limit);
         let (renewed, answer) = adopting.await?;
         if matches!(renewed, Renewed::Until { .. }) {
@@ -398,6 +421,7 @@ impl RedisStore {
         let question = Question {
             name,
             replicas: 0,
+            grants: None,
             script: look,
             keys: &keys,
         };
@@ -431,6 +455,9 @@ impl Store for RedisStore {
             .node(&attempt.held.name)
             .ok()?
             .connection_here()?;
+        if !self.may_grant(&connection) {
+            return None;
+        }
         if self.layout == Layout::Native && connection.known().suits(attempt) {
             let transaction = Transaction::new(&connection, attempt);
             let landing = transaction.landing;

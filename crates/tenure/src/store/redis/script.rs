@@ -40,6 +40,7 @@ macro_rules! script {
 }
 
 pub(super) static RECORD: LazyLock<Script> = LazyLock::new(|| script!("record.lua"));
+pub(super) static REIGN: LazyLock<Script> = LazyLock::new(|| script!("reign.lua"));
 pub(super) static CLIENTS: LazyLock<Script> = LazyLock::new(|| script!("clients.lua"));
 
 /// The scripts of a lock in one layout. Keys, arguments and replies are the same in all of them, but
@@ -70,7 +71,7 @@ pub(super) static NATIVE: LazyLock<LockScripts> = lock_scripts!("native");
 pub(super) static REDISSON: LazyLock<LockScripts> = lock_scripts!("redisson");
 
 /// All that a client with these scripts may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 8] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 9] {
     [
         ("acquire.lua", &scripts.acquire),
         ("release.lua", &scripts.release),
@@ -80,6 +81,7 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 8] {
         ("look.lua", &scripts.look),
         ("record.lua", &RECORD),
         ("clients.lua", &CLIENTS),
+        ("reign.lua", &REIGN),
     ]
 }
 

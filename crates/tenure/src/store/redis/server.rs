@@ -14,6 +14,7 @@ use ::redis::{
 
 use super::place::Place;
 use super::refusal;
+use super::reign::Settled;
 use super::sentinel::Sentinels;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
@@ -33,6 +34,8 @@ pub(crate) struct Server {
     pub(crate) target: RedisTarget,
     pub(crate) clock: Clock,
     found: Found,
+    /// The master there that may give new locks.
+    pub(super) settled: Settled,
     stats: Arc<Stats>,
     warned_of_eviction: AtomicBool,
 }
@@ -70,6 +73,7 @@ impl Server {
             target,
             clock: Clock::Boot,
             found,
+            settled: Settled::default(),
             stats,
             warned_of_eviction: AtomicBool::new(false),
         })
@@ -185,6 +189,10 @@ pub(crate) struct ServerInfo {
     pub(crate) run_id: Option<String>,
     /// `master` or `slave`.
     pub(super) role: Option<String>,
+    /// Changes with each promotion; what it was before.
+    pub(super) replication_id: Option<String>,
+    pub(super) predecessor_id: Option<String>,
+    pub(super) uptime_s: Option<u64>,
     eviction_policy: Option<String>,
     memory_max: u64,
 }
@@ -199,6 +207,9 @@ impl ServerInfo {
                 "redis_version" => info.version = Some(value.to_owned()),
                 "run_id" => info.run_id = Some(value.to_owned()),
                 "role" => info.role = Some(value.to_owned()),
+                "master_replid" => info.replication_id = Some(value.to_owned()),
+                "master_replid2" => info.predecessor_id = Some(value.to_owned()),
+                "uptime_in_seconds" => info.uptime_s = value.parse().ok(),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
                 "maxmemory" => info.memory_max = value.parse().unwrap_or(0),
                 _ => {}
