@@ -33,7 +33,7 @@ pub struct Tenure {
 
 impl Tenure {
     /// Connects to the store that `url` names: `redis://`, `rediss://`, `valkey://`, `valkeys://`,
-    /// `unix://`, a bare `host` or `host:port`, or `memory://`.
+    /// `unix://`, a bare `host` or `host:port`, `redis-sentinel://`, or `memory://`.
     ///
     /// | URL | is |
     /// |---|---|
@@ -41,8 +41,25 @@ impl Tenure {
     /// | `rediss://host?ca=/ca.pem&cert=/client.pem&key=/client.key` | the same over TLS |
     /// | `unix:///run/redis.sock?db=0&user=me&pass=secret` | the same over a socket |
     /// | `redis://host?layout=redisson` | locks in the bytes of Java's Redisson: [`Layout`] |
+    /// | `redis-sentinel://user:password@s1,s2:26379,s3/mymaster/0` | the master that these sentinels name; user, password and database are the servers' |
+    /// | `redis-sentinel://s1,s2/?master=mymaster&sentinel_username=me&sentinel_password=secret` | the same, with a user of the sentinels' own |
+    /// | `rediss-sentinel://s1,s2,s3/mymaster?ca=/ca.pem` | the same over TLS, sentinels and servers |
     /// | `memory://` | a store of this client alone |
     /// | `memory://name` | a store shared by all clients of this process that name it |
+    ///
+    /// A client of sentinels follows the master: when it is replaced, all connections to the old one
+    /// are given up, held locks are renewed at the new one, and those that it does not have are
+    /// lost. See [`Lock::replicas`](crate::Lock::replicas) and [`Builder::after_failover`] for how to
+    /// lose none.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// use tenure::Tenure;
+    ///
+    /// let tenure = Tenure::connect("redis-sentinel://s1,s2,s3/mymaster").await?;
+    /// # drop(tenure);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///

@@ -647,10 +647,14 @@ impl Connection {
     /// What an error means. A master that has become a replica is not asked again.
     fn refused(&self, error: &RedisError, landing: Option<Landing>) -> Failure {
         let failure = refusal::failure(&self.target, error, landing);
-        if failure.error.kind() != ErrorKind::ReadOnly || !self.server.moves() {
+        if failure.error.kind() != ErrorKind::ReadOnly {
             return failure;
         }
+        // Should it be promoted again, it is another master.
         self.give_up();
+        if !self.server.moves() {
+            return failure;
+        }
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(

@@ -98,6 +98,26 @@ async fn a_killed_master_is_replaced() {
     );
 }
 
+/// The connection that the caller's own runtime drives is given up with the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_of_the_callers_own_runtime_follows_too() {
+    let sentinels = Sentinels::start();
+    let runtime = tokio::runtime::Handle::current();
+    let tenure = builder(&sentinels)
+        .runtime(runtime)
+        .connect()
+        .await
+        .unwrap();
+    check_usable(&tenure, "n").await;
+    let new = meanwhile(|| sentinels.failover());
+    let guard = tenure.lock("n").acquire().await.unwrap();
+    assert_eq!(
+        value_at(new, "n").as_deref(),
+        Some(guard.lease_id().as_str())
+    );
+    assert!(guard.is_valid());
+}
+
 /// A sentinel that was asleep still names the old master.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sentinel_that_missed_a_failover_is_not_believed() {

@@ -5,18 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tenure::{Builder, Released};
+use tenure::{Builder, Released, Tenure};
 use tenure_testkit::history::{Op, Outcome, now_ns, until_ns};
 use tenure_testkit::{History, Recorder, Sentinels, check};
 
-use super::{FAILOVER_LIMIT, builder, kill_unheard, meanwhile};
+use super::{FAILOVER_LIMIT, builder, fragile, kill_unheard, meanwhile};
 use crate::stage::ms;
 
 const CLIENTS: u64 = 4;
 const TASKS: u64 = 2;
 const NAMES: [&str; 2] = ["hot", "warm"];
-/// Short, so that what a deposed master forgot to release is soon free again.
-const TTL: Duration = ms(2_000);
+/// A lock that is held for long by whoever has it, so that somebody does when the master dies.
+const SLOW: &str = "slow";
+/// Longer than a failover takes, and not by much: what a deposed master forgot is soon free again.
+const TTL: Duration = ms(4_000);
 
 /// Clients that take and release locks until they are told to stop.
 struct Load {
@@ -43,10 +45,16 @@ impl Load {
                     while !stop.load(Ordering::Relaxed) {
                         turn += 1;
                         let name = NAMES[usize::try_from(turn).unwrap() % NAMES.len()];
-                        take(&tenure, &recorder, task, name).await;
+                        take(&tenure, &recorder, task, name, ms(10)).await;
                     }
                 }));
             }
+            let stop = Arc::clone(&stop);
+            tasks.push(tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    take(&tenure, &recorder, 0, SLOW, ms(2_500)).await;
+                }
+            }));
         }
         Self {
             stop,
@@ -64,7 +72,7 @@ impl Load {
     }
 }
 
-async fn take(tenure: &tenure::Tenure, recorder: &Recorder, task: u64, name: &str) {
+async fn take(tenure: &Tenure, recorder: &Recorder, task: u64, name: &str, work: Duration) {
     let call = recorder.acquire(task, name);
     let guard = match tenure.lock(name).acquire_within(ms(1_000)).await {
         Ok(guard) => guard,
@@ -72,7 +80,10 @@ async fn take(tenure: &tenure::Tenure, recorder: &Recorder, task: u64, name: &st
         Err(_) => return call.end(Outcome::Failed),
     };
     let hold = call.granted(Some(guard.fence().get()), until_ns(|| guard.remaining()));
-    tokio::time::sleep(ms(10)).await;
+    tokio::select! {
+        () = tokio::time::sleep(work) => {}
+        _ = guard.lost() => return recorder.lost(task, name, hold),
+    }
     let call = recorder.release(task, name, hold, until_ns(|| guard.remaining()));
     call.end(match guard.release().await {
         Ok(Released::WasHeld) => Outcome::Released,
@@ -110,12 +121,16 @@ async fn h51_confirmed_locks_are_held_once_through_a_failover_under_load() {
     judge(&load.end().await, "replicas(2), planned failover");
 }
 
-/// Nobody confirms anything, and the new master waits until what it cannot know has ended.
+/// No replica hears anything any more when the master is killed, and the new one waits until what it cannot know has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn h50_a_pause_keeps_locks_held_once_when_a_master_is_killed_under_load() {
-    let sentinels = Sentinels::start();
+    let sentinels = fragile();
     let load = Load::begin(&builder(&sentinels).ttl(TTL).after_failover(TTL)).await;
-    tokio::time::sleep(TTL + ms(1_500)).await;
+    // Until the first master may give locks.
+    tokio::time::sleep(TTL + ms(500)).await;
+    sentinels.cut_replication(1);
+    sentinels.cut_replication(2);
+    tokio::time::sleep(ms(3_000)).await;
     let killed = Instant::now();
     kill_unheard(&sentinels);
     println!("the next master was there {:?} later", killed.elapsed());

@@ -108,6 +108,8 @@ async fn h52_what_another_connection_wrote_is_not_confirmed() {
     let (master, link, _replica) = pair();
     let tenure = Tenure::connect(master.url()).await.unwrap();
     drop(tenure.lock("warm").replicas(1).acquire().await.unwrap());
+    // Replicas confirm once a second unasked: by now all that other connections wrote.
+    tokio::time::sleep(ms(2_500)).await;
     link.black_hole();
     let error = refused(tenure.lock("n").replicas(1).try_acquire().await);
     check_error(&error, ErrorKind::NotReplicated, &["needs `1`", "`0` have"]);
