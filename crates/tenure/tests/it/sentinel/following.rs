@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tenure::Tenure;
+use tenure::{ErrorKind, Tenure};
 use tenure_testkit::{RedisServer, Sentinels};
 
 use super::{FAILOVER_LIMIT, builder, client, meanwhile, value_at};
-use crate::stage::ms;
-use crate::verdict::check_usable;
+use crate::stage::{ms, soon};
+use crate::verdict::{check_refused, check_usable, check_within};
 
 /// Takes one lock after the other until told to stop; returns when each was granted, and its name.
 async fn take_many(tenure: Tenure, stop: Arc<AtomicBool>) -> Vec<(Instant, String)> {
@@ -150,7 +150,58 @@ async fn a_sentinel_that_missed_a_failover_is_not_believed() {
     }
 }
 
-/// What a sentinel calls the master may have become a replica just now.
+/// What all sentinels call the master has become a replica, and they have not seen it yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_is_a_replica_is_not_connected_to() {
+    let sentinels = Sentinels::builder().down_after(ms(60_000)).start();
+    let (old, new) = (&sentinels.servers()[0], &sentinels.servers()[1]);
+    new.client().command(&["REPLICAOF", "NO", "ONE"]);
+    let port = new.port().to_string();
+    old.client().command(&["REPLICAOF", "127.0.0.1", &port]);
+    let connected = builder(&sentinels)
+        .unreachable_after(ms(300))
+        .connect()
+        .await;
+    let parts = [
+        "is a replica, though the sentinels of",
+        "call it the master",
+    ];
+    check_refused(connected, ErrorKind::Unavailable, &parts);
+}
+
+/// The listener hears the new master as soon as the old one is left, though that one still answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_hear_the_new_master_at_once() {
+    let sentinels = Sentinels::start();
+    let (holder, other) = (client(&sentinels).await, client(&sentinels).await);
+    let guard = holder.lock("n").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = other.lock("n");
+        async move { lock.acquire().await }
+    });
+    assert!(soon(async || other.stats().busy >= 2).await);
+    let new = meanwhile(|| {
+        let old = sentinels.begin_failover();
+        sentinels.wait_for_failover(old, FAILOVER_LIMIT)
+    });
+    let begun = Instant::now();
+    let hears = || {
+        let reply = new
+            .client()
+            .command(&["PUBSUB", "NUMSUB", "tenure:wake:{n}"]);
+        reply.array()[1].int() == 1
+    };
+    assert!(soon(async || hears()).await);
+    println!(
+        "the waiter hears the new master {:?} after all sentinels named it",
+        begun.elapsed()
+    );
+    check_within(begun, ms(700));
+    drop(guard);
+    drop(waiting.await.unwrap().unwrap());
+}
+
+/// A master that has become a replica says so itself, while nobody can say who is the next.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_is_never_taken_for_the_master() {
     let sentinels = Sentinels::start();
@@ -167,11 +218,7 @@ async fn a_replica_is_never_taken_for_the_master() {
     old.client()
         .command(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
     let refused = tenure.lock("n").try_acquire().await.unwrap_err();
-    assert_eq!(
-        refused.kind(),
-        tenure::ErrorKind::Unavailable,
-        "{refused:?}"
-    );
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
     assert_eq!(value_at(new, "n"), None);
     for sentinel in sentinels.sentinels() {
         sentinel.resume();

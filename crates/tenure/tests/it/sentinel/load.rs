@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tenure::{Builder, Released, Tenure};
+use tenure::{Builder, Lock, Released};
 use tenure_testkit::history::{Op, Outcome, now_ns, until_ns};
 use tenure_testkit::{History, Recorder, Sentinels, check};
 
@@ -15,8 +15,9 @@ use crate::stage::ms;
 const CLIENTS: u64 = 4;
 const TASKS: u64 = 2;
 const NAMES: [&str; 2] = ["hot", "warm"];
-/// A lock that is held for long by whoever has it, so that somebody does when the master dies.
-const SLOW: &str = "slow";
+/// Locks that are held for long and never renewed: whoever has one when its master dies learns late
+/// that it is gone.
+const SLOW: [&str; 3] = ["slow-1", "slow-2", "slow-3"];
 /// Longer than a failover takes, and not by much: what a deposed master forgot is soon free again.
 const TTL: Duration = ms(4_000);
 
@@ -45,14 +46,19 @@ impl Load {
                     while !stop.load(Ordering::Relaxed) {
                         turn += 1;
                         let name = NAMES[usize::try_from(turn).unwrap() % NAMES.len()];
-                        take(&tenure, &recorder, task, name, ms(10)).await;
+                        let lock = tenure.lock(name);
+                        take(&lock, &recorder, task, ms(10)).await;
                     }
                 }));
             }
             let stop = Arc::clone(&stop);
             tasks.push(tokio::spawn(async move {
+                let mut turn = client;
                 while !stop.load(Ordering::Relaxed) {
-                    take(&tenure, &recorder, 0, SLOW, ms(2_500)).await;
+                    turn += 1;
+                    let name = SLOW[usize::try_from(turn).unwrap() % SLOW.len()];
+                    let lock = tenure.lock(name).fixed(TTL);
+                    take(&lock, &recorder, 0, TTL - ms(500)).await;
                 }
             }));
         }
@@ -72,9 +78,10 @@ impl Load {
     }
 }
 
-async fn take(tenure: &Tenure, recorder: &Recorder, task: u64, name: &str, work: Duration) {
+async fn take(lock: &Lock, recorder: &Recorder, task: u64, work: Duration) {
+    let name = lock.name();
     let call = recorder.acquire(task, name);
-    let guard = match tenure.lock(name).acquire_within(ms(1_000)).await {
+    let guard = match lock.acquire_within(ms(1_000)).await {
         Ok(guard) => guard,
         Err(error) if error.kind() == tenure::ErrorKind::Busy => return call.end(Outcome::Busy),
         Err(_) => return call.end(Outcome::Failed),
