@@ -34,7 +34,7 @@ pub struct Tenure {
 
 impl Tenure {
     /// Connects to the store that `url` names: `redis://`, `rediss://`, `valkey://`, `valkeys://`,
-    /// `unix://`, a bare `host` or `host:port`, or `memory://`.
+    /// `unix://`, a bare `host` or `host:port`, `redis-sentinel://`, or `memory://`.
     ///
     /// | URL | is |
     /// |---|---|
@@ -43,8 +43,25 @@ impl Tenure {
     /// | `unix:///run/redis.sock?db=0&user=me&pass=secret` | the same over a socket |
     /// | `redis-cluster://user:password@host1,host2:6380?sharded=off` | a Redis Cluster, by some of its nodes; over TLS with `rediss-cluster://`; [`Sharded`] says how waiters are woken |
     /// | `redis://host?layout=redisson` | locks in the bytes of Java's Redisson: [`Layout`] |
+    /// | `redis-sentinel://user:password@s1,s2:26379,s3/mymaster/0` | the master that these sentinels name; user, password and database are the servers' |
+    /// | `redis-sentinel://s1,s2/?master=mymaster&sentinel_username=me&sentinel_password=secret` | the same, with a user of the sentinels' own |
+    /// | `rediss-sentinel://s1,s2,s3/mymaster?ca=/ca.pem` | the same over TLS, sentinels and servers |
     /// | `memory://` | a store of this client alone |
     /// | `memory://name` | a store shared by all clients of this process that name it |
+    ///
+    /// A client of sentinels follows the master: when it is replaced, all connections to the old one
+    /// are given up, held locks are renewed at the new one, and those that it does not have are
+    /// lost. See [`Lock::replicas`](crate::Lock::replicas) and [`Builder::after_failover`] for how to
+    /// lose none.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// use tenure::Tenure;
+    ///
+    /// let tenure = Tenure::connect("redis-sentinel://s1,s2,s3/mymaster").await?;
+    /// # drop(tenure);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -90,6 +107,44 @@ impl Builder {
         self
     }
 
+    /// How many replicas must confirm each lock of this client that does not say otherwise: see
+    /// [`Lock::replicas`](crate::Lock::replicas). None by default.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.settings.replicas = replicas;
+        self
+    }
+
+    /// How long a new master gives no new locks: at least the longest ttl in use. Off by default.
+    ///
+    /// A replica that is promoted may not have heard of the last locks of its master, and a server
+    /// that restarts may have forgotten them. With this they are not granted a second time before
+    /// the first lease has ended. Renewals and releases go on.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// use std::time::Duration;
+    /// use tenure::Tenure;
+    ///
+    /// let tenure = Tenure::builder("redis-sentinel://s1,s2,s3/mymaster")
+    ///     .ttl(Duration::from_secs(10))
+    ///     .after_failover(Duration::from_secs(10))
+    ///     .connect()
+    ///     .await?;
+    /// # drop(tenure);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Meanwhile [`acquire`](crate::Lock::acquire) waits within its limit, and
+    /// [`try_acquire`](crate::Lock::try_acquire) fails with
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable). The pause begins when the first
+    /// client that asks for it meets the new master, and is kept in Redis, so that it holds for all
+    /// of them. All clients that share a lock must ask for it, and the user needs the right to
+    /// `INFO`. A lock with a longer ttl than this is refused.
+    pub fn after_failover(mut self, wait: Duration) -> Self {
+        self.settings.after_failover = Some(wait);
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -104,6 +159,9 @@ impl Builder {
         let stats = Arc::new(Stats::default());
         let (mut settings, clock) = (self.settings, self.clock);
         settings.layout = layout;
+        settings.replicates = !matches!(target, Target::Memory { .. });
+        settings.check_replicas(settings.replicas)?;
+        settings.check_pause(settings.ttl)?;
         let on_engine = engine.clone();
         let connecting = async move {
             let store = open(target, &settings, &clock, &stats).await?;
@@ -213,6 +271,9 @@ async fn reached(
     settings: &Settings,
     clock: &Clock,
 ) -> Result<Arc<dyn Store>> {
+    if let Some(wait) = settings.after_failover {
+        store.pause_after_failover(wait);
+    }
     let limit = clock.now() + settings.unreachable_after;
     loop {
         match store.reach(limit).await {

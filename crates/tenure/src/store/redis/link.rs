@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::place::Place;
 use super::refusal;
+use super::reign::{Reign, Settled};
 use super::script::{self, Script};
 use super::server::{self, Server, ServerInfo};
 use super::silence;
@@ -72,6 +73,7 @@ pub(crate) struct Connection {
     given_up: CancellationToken,
     silence: Silence,
     known: Known,
+    reign: Reign,
     /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
     owes_since: AtomicU64,
     /// The server's clock less ours, in microseconds.
@@ -278,6 +280,7 @@ impl Connection {
             given_up: place.left.child_token(),
             silence: Silence::default(),
             known: Known::default(),
+            reign: Reign::default(),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
             made_us: AtomicU64::new(0),
@@ -317,6 +320,7 @@ impl Connection {
         self.server.admit(&info)?;
         let time = replies.next().map(Value::of);
         self.note_clock(asked_at, time.as_ref().and_then(micros));
+        self.reign.note(&info, self.made_us());
         if self.server.moves() {
             self.check_role(&info, replies.next().map(Value::of))?;
         }
@@ -379,6 +383,21 @@ impl Connection {
     /// What is known of locks that can be taken without a script.
     pub(super) fn known(&self) -> &Known {
         &self.known
+    }
+
+    /// What is known of the reign of the master that it leads to.
+    pub(super) fn reign(&self) -> &Reign {
+        &self.reign
+    }
+
+    /// The same for all connections to this server.
+    pub(super) fn settled(&self) -> &Settled {
+        &self.server.settled
+    }
+
+    /// Whether its master is known to have reigned for long enough to give new locks.
+    pub(super) fn may_grant(&self) -> bool {
+        self.reign.is_settled(&self.server.settled)
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -698,10 +717,14 @@ impl Connection {
     /// What an error means. A master that has become a replica is not asked again.
     fn refused(&self, error: &RedisError, landing: Option<Landing>) -> Failure {
         let failure = refusal::failure(&self.target, error, landing);
-        if failure.error.kind() != ErrorKind::ReadOnly || !self.server.moves() {
+        if failure.error.kind() != ErrorKind::ReadOnly {
             return failure;
         }
+        // Should it be promoted again, it is another master.
         self.give_up();
+        if !self.server.moves() {
+            return failure;
+        }
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(

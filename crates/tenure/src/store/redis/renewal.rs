@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::cluster::Way;
 use super::node::Node;
 use super::value::Value;
-use super::{RedisStore, reply};
+use super::{Question, RedisStore, reply};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::{Failure, Held, Renewed, Watched};
@@ -19,6 +19,9 @@ impl RedisStore {
         watched: bool,
         limit: Moment,
     ) -> Result<Renewed, Failure> {
+        if lease.replicas > 0 {
+            return self.renew_confirmed(lease, limit).await;
+        }
         let limit = self.command_limit(limit);
         let node = self.way(&lease.name)?.node;
         if let Some(connection) = node.tracking(watched) {
@@ -45,10 +48,8 @@ impl RedisStore {
             let ttl_ms = lease.ttl.as_millis().to_string();
             vec![lease.id.as_str().to_owned(), ttl_ms, "0".to_owned()]
         };
-        let renew = &self.scripts().renew;
-        let answer = self
-            .ask(&lease.name, renew, &keys, arguments, limit)
-            .await?;
+        let question = Question::about(lease, &self.scripts().renew, &keys);
+        let answer = self.ask(&question, arguments, limit).await?;
         reply::renewal(&answer.reply, answer.sent_at)
     }
 
@@ -63,6 +64,9 @@ impl RedisStore {
         let Some(first) = leases.first() else {
             return Ok(Vec::new());
         };
+        if first.replicas > 0 {
+            return self.renew_all_confirmed(&leases, limit).await;
+        }
         let node = self.way(&first.name)?.node;
         let limit = self.command_limit(limit);
         let replies = self.ask_all_at(&node, &leases, watched, limit).await;
@@ -101,6 +105,85 @@ impl RedisStore {
             _ => None,
         };
         Ok(replies.map(read).collect())
+    }
+
+    /// Renews a lease, and lets replicas confirm it. Not on the connection that tracks, which `WAIT`
+    /// would block; that one takes it for news, and looks.
+    async fn renew_confirmed(&self, lease: &Held, limit: Moment) -> Result<Renewed, Failure> {
+        let mut way = self.way(&lease.name)?;
+        loop {
+            let answer = self.renew_confirmed_at(&way, lease, limit).await;
+            let Err(failure) = answer else { return answer };
+            way = self.onward(&lease.name, way, failure, limit).await?;
+        }
+    }
+
+    async fn renew_confirmed_at(
+        &self,
+        way: &Way,
+        lease: &Held,
+        limit: Moment,
+    ) -> Result<Renewed, Failure> {
+        let connection = way.node.keeping(limit).await?;
+        let mut keys = vec![lease.name.as_str().to_owned()];
+        if lease.has_meta {
+            keys.push(lease.name.neighbour("meta"));
+        }
+        let ttl_ms = lease.ttl.as_millis().to_string();
+        let arguments = [lease.id.as_str(), &ttl_ms, "0"];
+        let (renew, sent_at) = (&self.scripts().renew, self.clock.now());
+        let answer_by = self.command_limit(limit);
+        let reply = connection.script_by(way.asking, renew, &keys, &arguments, answer_by, 0);
+        let renewed = reply::renewal(&reply.await?, sent_at)?;
+        if matches!(renewed, Renewed::Until { .. }) {
+            self.confirm(&connection, lease, 0, limit).await?;
+        }
+        Ok(renewed)
+    }
+
+    /// The same for several, which as many replicas must confirm: those are asked once for all.
+    async fn renew_all_confirmed(
+        &self,
+        leases: &[&Held],
+        limit: Moment,
+    ) -> Result<Vec<Option<Renewed>>, Failure> {
+        let Some(first) = leases.first() else {
+            return Ok(Vec::new());
+        };
+        let node = self.way(&first.name)?.node;
+        let answers = self.renew_all_confirmed_at(&node, first, leases, limit);
+        let answers = answers.await;
+        answers.map_err(|failure| self.routes.noted(&node, failure))
+    }
+
+    async fn renew_all_confirmed_at(
+        &self,
+        node: &Arc<Node>,
+        first: &Held,
+        leases: &[&Held],
+        limit: Moment,
+    ) -> Result<Vec<Option<Renewed>>, Failure> {
+        let connection = node.keeping(limit).await?;
+        let mut pipeline = Pipeline::with_capacity(leases.len());
+        for lease in leases {
+            self.add_renewal(&mut pipeline, lease, false);
+        }
+        let sent_at = self.clock.now();
+        let answer_by = self.command_limit(limit);
+        let replies = connection.run_all(&pipeline, answer_by).await?;
+        let confirmed = self.confirm(&connection, first, 0, limit).await;
+        let failure = confirmed.err().map(Failure::from);
+        let read = |reply: &Value| {
+            if let Value::Error(error) = reply {
+                self.routes.overhear(node, error);
+            }
+            let renewed = reply::renewal(reply, sent_at).ok()?;
+            Some(match (&failure, renewed) {
+                (Some(failure), Renewed::Until { .. }) => Renewed::Unconfirmed(failure.share()),
+                (_, renewed) => renewed,
+            })
+        };
+        Ok(replies.iter().map(read).collect())
     }
 
     fn add_renewal(&self, pipeline: &mut Pipeline, lease: &Held, tracked: bool) {

@@ -27,6 +27,15 @@ impl Routes {
         }
     }
 
+    /// The key where a node keeps since when it reigns: one for all its locks, because a name that is
+    /// new has no reign to find.
+    pub(super) fn reign_key(&self, node: &Arc<Node>) -> String {
+        match self {
+            Self::One(_) => "tenure:reign".to_owned(),
+            Self::Cluster(cluster) => cluster.reign_key(node),
+        }
+    }
+
     /// Connects, so that a wrong address or password is found at once.
     pub(super) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
         match self {

@@ -15,6 +15,7 @@ use ::redis::{
 
 use super::place::Place;
 use super::refusal;
+use super::reign::Settled;
 use super::script::LockScripts;
 use super::sentinel::Sentinels;
 use crate::error::{Error, ErrorKind};
@@ -37,6 +38,8 @@ pub(crate) struct Server {
     /// Whether the scripts speak to one shard of a cluster only.
     pub(super) sharded: bool,
     found: Found,
+    /// The master there that may give new locks.
+    pub(super) settled: Settled,
     stats: Arc<Stats>,
     warned_of_eviction: AtomicBool,
 }
@@ -81,6 +84,7 @@ impl Server {
             clock: Clock::Boot,
             found,
             sharded,
+            settled: Settled::default(),
             stats,
             warned_of_eviction: AtomicBool::new(false),
         })
@@ -201,6 +205,10 @@ pub(crate) struct ServerInfo {
     pub(crate) run_id: Option<String>,
     /// `master` or `slave`.
     pub(super) role: Option<String>,
+    /// Changes with each promotion; what it was before.
+    pub(super) replication_id: Option<String>,
+    pub(super) predecessor_id: Option<String>,
+    pub(super) uptime_s: Option<u64>,
     eviction_policy: Option<String>,
     memory_max: u64,
     pub(super) uptime: Duration,
@@ -217,8 +225,11 @@ impl ServerInfo {
                 "redis_version" => info.version = Some(value.to_owned()),
                 "run_id" => info.run_id = Some(value.to_owned()),
                 "role" => info.role = Some(value.to_owned()),
+                "master_replid" => info.replication_id = Some(value.to_owned()),
+                "master_replid2" => info.predecessor_id = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
                 "uptime_in_seconds" => {
+                    info.uptime_s = value.parse().ok();
                     info.uptime = Duration::from_secs(value.parse().unwrap_or(0));
                 }
                 "aof_enabled" => info.has_aof = value == "1",

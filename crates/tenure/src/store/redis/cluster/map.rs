@@ -66,6 +66,12 @@ impl Map {
         self.nodes.iter().find(|node| node.is_at(address))
     }
 
+    /// The lowest slot of this node.
+    pub(super) fn first_slot_of(&self, node: &Arc<Node>) -> Option<Slot> {
+        let mut slots = (0..SLOTS).filter_map(Slot::numbered);
+        slots.find(|slot| self.owner(*slot).is_some_and(|it| Arc::ptr_eq(it, node)))
+    }
+
     /// Takes note that a slot is this node's.
     pub(super) fn give(&mut self, slot: Slot, node: Arc<Node>) {
         let owner = self.place_of(&node.server.target.address);

@@ -164,6 +164,14 @@ impl Cluster {
         }
     }
 
+    /// The key where a node keeps since when it reigns: in its first slot, so that all clients find the
+    /// same. If that slot moves, the reign counts anew, which only makes it longer.
+    pub(super) fn reign_key(&self, node: &Arc<Node>) -> String {
+        let slot = self.map().first_slot_of(node);
+        let tag = slot.map_or(0, Slot::tag);
+        format!("tenure:reign:{{{tag}}}")
+    }
+
     fn owner(&self, slot: Slot) -> Option<Arc<Node>> {
         self.map().owner(slot).cloned()
     }

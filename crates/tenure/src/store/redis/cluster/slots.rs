@@ -21,6 +21,13 @@ impl Slot {
         (number < SLOTS).then_some(Self(number))
     }
 
+    /// The lowest number that is in this slot as a key.
+    pub(super) fn tag(self) -> u32 {
+        let mut tags = 0..u32::MAX;
+        let tag = tags.find(|tag| Self::of(tag.to_string().as_bytes()) == self);
+        tag.unwrap_or(0)
+    }
+
     pub(super) fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -97,6 +104,14 @@ mod tests {
         ] {
             let slot = redis.command(&["CLUSTER", "KEYSLOT", key]).int();
             assert_eq!(i64::from(Slot::of(key.as_bytes()).0), slot, "{key}");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_key() {
+        for number in [0, 1, 5_460, SLOTS - 1] {
+            let slot = Slot::numbered(number).unwrap();
+            assert_eq!(Slot::of(slot.tag().to_string().as_bytes()), slot);
         }
     }
 

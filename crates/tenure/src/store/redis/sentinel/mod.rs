@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::view::{Named, View};
@@ -18,6 +17,7 @@ use super::link::Link;
 use super::place::Place;
 use super::server::Server;
 use crate::error::{Error, ErrorKind};
+use crate::moment::Clock;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::Failure;
@@ -90,19 +90,22 @@ impl Sentinels {
     pub(super) async fn locate(&self) -> Result<Place, Failure> {
         let mut learnt = self.learnt.subscribe();
         let round = self.ask_all();
-        let mut until = Instant::now() + LOCATE_LIMIT;
+        let clock = Clock::Boot;
+        let mut until = clock.now() + LOCATE_LIMIT;
         let mut somebody_knows = false;
         loop {
             learnt.mark_unchanged();
             let heard = self.heard(round);
-            if heard.all || Instant::now() >= until {
+            let now = clock.now();
+            if heard.all || now >= until {
                 return self.conclude(round);
             }
             if heard.named && !somebody_knows {
                 somebody_knows = true;
-                until = until.min(Instant::now() + GRACE);
+                until = until.min(now + GRACE);
             }
-            let _ = tokio::time::timeout_at(until, learnt.changed()).await;
+            let left = until.saturating_since(now);
+            let _ = tokio::time::timeout(left, learnt.changed()).await;
         }
     }
 
