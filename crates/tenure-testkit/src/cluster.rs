@@ -27,7 +27,10 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 ///
 /// The nodes are counted from zero in [`servers`](Self::servers): the first masters in the order of
 /// their slots, then the first master's replica, the second's and so on. They keep their numbers
-/// whoever is master.
+/// whoever is master. Each can be [paused](RedisServer::pause), [killed](RedisServer::kill) and
+/// [restarted](RedisServer::restart) by itself, and remembers the cluster; what it remembers of its
+/// keys is in the [append-only file](ClusterBuilder::aof) if there is one. After
+/// [`restart_empty`](RedisServer::restart_empty) it has forgotten who it was and is a stranger.
 #[derive(Debug)]
 pub struct Cluster {
     servers: Vec<RedisServer>,

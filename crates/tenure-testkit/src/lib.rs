@@ -29,6 +29,11 @@
 //!
 //! - [`RedisServer`]: a `redis-server` on a free port, plain, with TLS, on a Unix socket, as a
 //!   replica; paused, killed, restarted with or without its data, out of memory, busy.
+//! - [`Sentinels`]: a master, its replicas and three sentinels; masters killed and replaced,
+//!   replication cut or delayed, the lagging replica promoted, sentinels killed.
+//! - [`Cluster`]: masters that share the slots, and their replicas; slots moved key by key or left
+//!   uncovered, replicas promoted in every way.
+//! - [`RedlockNodes`]: independent servers, each with a proxy and a clock of its own if wanted.
 //! - [`Proxy`]: between client and server; holds, drops, delays, dribbles, cuts, resets, refuses.
 //! - [`ClockShim`]: the wall clock of a process, set forward or back or made to run fast or slow.
 //! - [`ClientProcess`]: a client program that is paused and killed.

@@ -25,7 +25,12 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 /// down; see [`hello_period`](SentinelsBuilder::hello_period). Everything else is as in production.
 ///
 /// The servers are counted from zero in [`servers`](Self::servers), and keep their numbers whoever
-/// is master.
+/// is master. Each can be [paused](RedisServer::pause), [killed](RedisServer::kill) and
+/// [restarted](RedisServer::restart) by itself. A master that was replaced meanwhile comes back as
+/// a master, until Sentinel tells it after about two seconds; one that comes back so quickly that
+/// nobody noticed stays the master, and without an [append-only file](SentinelsBuilder::aof) makes
+/// its replicas as empty as itself. What Sentinel has told a server is still true after a restart,
+/// for Sentinel lets it rewrite its configuration.
 #[derive(Debug)]
 pub struct Sentinels {
     /// Before the servers, so that no failover is begun while those are taken down.
@@ -117,14 +122,14 @@ impl Sentinels {
         let offset = master.stat("master_repl_offset");
         let replicas = self.servers.iter().filter(|one| one.is_awake());
         let replicas: Vec<_> = replicas.filter(|one| !one.is(master)).collect();
-        let lags = |replica: &RedisServer| {
-            replica.info("master_link_status") != "up" || replica.stat("slave_repl_offset") < offset
-        };
         let synced = until_ok(limit, || {
-            match replicas.iter().find(|replica| lags(replica)) {
-                Some(replica) => Err(format!("`{}` lags", replica.addr())),
-                None => Ok(()),
+            for replica in &replicas {
+                self.has_its_role(replica, master)?;
+                if replica.stat("slave_repl_offset") < offset {
+                    return Err(format!("`{}` lags", replica.addr()));
+                }
             }
+            Ok(())
         });
         synced.is_ok()
     }

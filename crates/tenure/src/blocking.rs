@@ -50,13 +50,25 @@ struct ThreadOwner {
     holds: Arc<Holds>,
 }
 
-/// A client of one store, for programs without an async runtime.
+/// What [`Tenure`] and [`Redlock`] have in common. See [`tenure::Locks`](crate::Locks).
 ///
 /// Cheap to clone. When the last handle and guard are gone, it waits at most a second for releases
 /// that are still on their way, so that a program may drop its guards and end.
 #[derive(Clone)]
-pub struct Tenure {
+pub struct Locks {
     handle: Arc<Handle>,
+}
+
+/// A client of one store, for programs without an async runtime.
+#[derive(Clone)]
+pub struct Tenure {
+    locks: Locks,
+}
+
+/// A client of several independent servers, for programs without an async runtime.
+#[derive(Clone)]
+pub struct Redlock {
+    locks: Locks,
 }
 
 /// A lock of some name, as seen from the thread that asked for it.
@@ -76,12 +88,12 @@ pub struct Guard {
 }
 
 struct Handle {
-    tenure: crate::Tenure,
+    locks: crate::Locks,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.tenure.core().pending.wait_blocking(FAREWELL_MAX);
+        self.locks.core().pending.wait_blocking(FAREWELL_MAX);
     }
 }
 
@@ -95,14 +107,39 @@ impl Tenure {
     pub fn connect_with(builder: crate::Builder) -> Result<Self> {
         let tenure = block_on(builder.connect())?;
         Ok(Self {
-            handle: Arc::new(Handle { tenure }),
+            locks: Locks::new(&tenure),
         })
+    }
+}
+
+impl Redlock {
+    /// Connects. See [`tenure::Redlock::connect`](crate::Redlock::connect).
+    pub fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self> {
+        Self::connect_with(crate::Redlock::builder(urls))
+    }
+
+    /// Connects with other settings than the default ones.
+    pub fn connect_with(builder: crate::Builder<crate::Redlock>) -> Result<Self> {
+        let redlock = block_on(builder.connect())?;
+        Ok(Self {
+            locks: Locks::new(&redlock),
+        })
+    }
+}
+
+impl Locks {
+    fn new(locks: &crate::Locks) -> Self {
+        Self {
+            handle: Arc::new(Handle {
+                locks: locks.clone(),
+            }),
+        }
     }
 
     /// A lock of this name. Whichever thread acquires it may re-enter it.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock {
-            lock: self.handle.tenure.lock(name),
+            lock: self.handle.locks.lock(name),
             handle: Arc::clone(&self.handle),
         }
     }
@@ -110,7 +147,7 @@ impl Tenure {
     /// Takes up a detached lease. See [`tenure::Locks::adopt`](crate::Locks::adopt).
     pub fn adopt(&self, lease: Lease) -> Result<Guard> {
         let holds = holds_of_this_thread(&self.handle);
-        let guard = block_on(self.handle.tenure.adopt_as(Some(holds), lease))?;
+        let guard = block_on(self.handle.locks.adopt_as(Some(holds), lease))?;
         Ok(Guard {
             guard,
             handle: Arc::clone(&self.handle),
@@ -120,28 +157,28 @@ impl Tenure {
     /// Ends somebody else's lease. See
     /// [`tenure::Locks::force_release`](crate::Locks::force_release).
     pub fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
-        block_on(self.handle.tenure.force_release(name, id))
+        block_on(self.handle.locks.force_release(name, id))
     }
 
     /// What the clients of this store say of themselves. See
     /// [`tenure::Locks::clients`](crate::Locks::clients).
     pub fn clients(&self) -> Result<Vec<ClientRecord>> {
-        block_on(self.handle.tenure.clients())
+        block_on(self.handle.locks.clients())
     }
 
     /// Releases everything held. See [`tenure::Locks::shutdown`](crate::Locks::shutdown).
     pub fn shutdown(&self, limit: Duration) -> Vec<Lease> {
-        block_on(self.handle.tenure.shutdown(limit))
+        block_on(self.handle.locks.shutdown(limit))
     }
 
     /// What this client has counted.
     pub fn stats(&self) -> StatsSnapshot {
-        self.handle.tenure.stats()
+        self.handle.locks.stats()
     }
 
     /// The identity of this client, which its leases and its record carry.
     pub fn id(&self) -> ClientId {
-        self.handle.tenure.id()
+        self.handle.locks.id()
     }
 }
 
@@ -278,9 +315,37 @@ impl Deref for Guard {
     }
 }
 
+impl Deref for Tenure {
+    type Target = Locks;
+
+    fn deref(&self) -> &Locks {
+        &self.locks
+    }
+}
+
+impl Deref for Redlock {
+    type Target = Locks;
+
+    fn deref(&self) -> &Locks {
+        &self.locks
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.handle.locks, f)
+    }
+}
+
 impl fmt::Debug for Tenure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.handle.tenure, f)
+        f.debug_tuple("Tenure").field(&self.locks).finish()
+    }
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Redlock").field(&self.locks).finish()
     }
 }
 
@@ -302,7 +367,7 @@ fn holds_of_this_thread(handle: &Arc<Handle>) -> Arc<Holds> {
         let mut owners = owners.borrow_mut();
         // Of clients that are gone: nobody else would take them away.
         owners.retain(|_, owner| owner.handle.strong_count() > 0);
-        let owner = owners.entry(handle.tenure.id());
+        let owner = owners.entry(handle.locks.id());
         let owner = owner.or_insert_with(|| ThreadOwner {
             handle: Arc::downgrade(handle),
             holds: Arc::default(),

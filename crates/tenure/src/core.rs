@@ -11,13 +11,13 @@ use crate::belief::Belief;
 use crate::engine::attempt::Wish;
 use crate::engine::cleaner::{self, Parting};
 use crate::engine::lines::Lines;
-use crate::engine::pending::{Pending, PendingOne};
 use crate::engine::watchdog::{self, Watchdog};
 use crate::engine::{Engine, here, record};
 use crate::error::{Error, Result};
 use crate::guard::{LostReason, Released};
 use crate::lease::{ClientId, Lease, LeaseId};
 use crate::moment::{Clock, Moment};
+use crate::pending::{Pending, PendingOne};
 use crate::seeded::{Bug, bug};
 use crate::settings::Settings;
 use crate::stats::Stats;
@@ -71,7 +71,7 @@ impl Client {
             closed: AtomicBool::new(false),
         });
         let (events, happened) = mpsc::unbounded_channel();
-        core.store.start(core.id, events);
+        core.store.start(core.id, events, core.pending.clone());
         tokio::spawn(pass_on(Arc::clone(&core), happened));
         tokio::spawn(watchdog::run(Arc::clone(&core)));
         tokio::spawn(record::run(Arc::clone(&core)));
@@ -276,6 +276,7 @@ async fn pass_on(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
         match event {
             Event::Wake { name, offered_to } => core.lines.wake(&name, offered_to),
             Event::Opened { name, next } => core.lines.opened(&name, next),
+            Event::Freed { name, .. } => core.lines.opened(&name, None),
             Event::Changed { name } => core.watchdog.changed(&name),
             Event::Missed => {
                 core.lines.wake_all();

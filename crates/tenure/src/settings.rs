@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) after_failover: Option<Duration>,
     /// Whether the store has replicas that can be asked.
     pub(crate) replicates: bool,
+    /// The longest ttl that a lock may ask for, where that must be known.
+    pub(crate) longest_ttl: Option<Duration>,
     /// The runtime whose callers drive a connection themselves.
     pub(crate) runtime: Option<Handle>,
     /// In which form leases have their ids, as the bytes in the store demand.
@@ -123,6 +125,7 @@ impl Default for Settings {
             replicas: 0,
             after_failover: None,
             replicates: false,
+            longest_ttl: None,
             runtime: None,
             layout: Layout::Native,
             name: None,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::Cluster;
 use super::view::View;
+use super::{Cluster, SETTLE_LIMIT};
 use crate::RedisServer;
+use crate::server::ADMIN_PASSWORD;
 use crate::wait::until_ok;
 
 /// How a replica is told to become master; see [`Cluster::failover`].
@@ -61,6 +62,34 @@ impl Cluster {
         promoted.unwrap_or_else(|error| {
             self.fail(&format!("no failover within `{limit:?}`: {error}"));
         })
+    }
+
+    /// Parts a replica from its master for good, which both of them notice: what is written from
+    /// now on is not on this replica. It can still be promoted, by a failover of any kind but an
+    /// [orderly](FailoverKind::Orderly) one.
+    #[track_caller]
+    pub fn cut_replication(&self, replica: &RedisServer) {
+        // Nodes name each other directly, so no proxy can stand between them.
+        replica.set_config("masterauth", "not-the-password");
+        let port = replica.stat("master_port");
+        let port = u16::try_from(port).expect("a port is a small number");
+        let master = self.server_at(port);
+        master.run(&["CLIENT", "KILL", "TYPE", "replica"]);
+        self.expect(|_| match &*replica.info("master_link_status") {
+            "down" => Ok(()),
+            status => Err(format!("the replica's link is `{status}`")),
+        });
+    }
+
+    /// The end of [`cut_replication`](Self::cut_replication); returns when the replica is in sync.
+    #[track_caller]
+    pub fn heal_replication(&self, replica: &RedisServer) {
+        replica.set_config("masterauth", ADMIN_PASSWORD);
+        assert!(
+            replica.wait_for_master(SETTLE_LIMIT),
+            "`{}` does not find its master",
+            replica.addr()
+        );
     }
 
     /// The one of this shard that has slots in the eyes of all nodes that run.

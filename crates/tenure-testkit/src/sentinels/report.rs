@@ -50,6 +50,30 @@ impl Sentinels {
         Ok(())
     }
 
+    /// Whether this server is the master, or follows it and has all of it.
+    pub(super) fn has_its_role(
+        &self,
+        server: &RedisServer,
+        master: &RedisServer,
+    ) -> Result<(), String> {
+        let info = server.try_run(&["INFO", "replication"])?;
+        let field = |name| field_of(info.text(), name).unwrap_or_default();
+        if server.is(master) {
+            return match field("role") {
+                "master" => Ok(()),
+                role => Err(format!("is the master but reports `{role}`")),
+            };
+        }
+        let port = field("master_port").parse();
+        if !port.is_ok_and(|port| self.leads_to(port, server, master)) {
+            return Err("does not follow the master".into());
+        }
+        match field("master_link_status") {
+            "up" => Ok(()),
+            status => Err(format!("its link is `{status}`")),
+        }
+    }
+
     /// What this sentinel says of the servers besides the master.
     pub(super) fn replica_reports(sentinel: &RedisServer) -> Result<Vec<Report>, String> {
         reports(sentinel, "REPLICAS")
@@ -84,25 +108,6 @@ impl Sentinels {
             expect_well(find(&sentinels, other)?)?;
         }
         Ok(())
-    }
-
-    fn has_its_role(&self, server: &RedisServer, master: &RedisServer) -> Result<(), String> {
-        let info = server.try_run(&["INFO", "replication"])?;
-        let field = |name| field_of(info.text(), name).unwrap_or_default();
-        if server.is(master) {
-            return match field("role") {
-                "master" => Ok(()),
-                role => Err(format!("is the master but reports `{role}`")),
-            };
-        }
-        let port = field("master_port").parse();
-        if !port.is_ok_and(|port| self.leads_to(port, server, master)) {
-            return Err("does not follow the master".into());
-        }
-        match field("master_link_status") {
-            "up" => Ok(()),
-            status => Err(format!("its link is `{status}`")),
-        }
     }
 }
 

@@ -1,30 +1,215 @@
 //! Failovers by real sentinels.
 
-use tenure_testkit::{RespClient, Sentinels};
+use std::thread;
+use std::time::Duration;
+
+use tenure_testkit::{ClockShim, Fsync, RedisServer, RespClient, Sentinels, eventually};
+
+use crate::{A_WHILE, SOON};
+
+/// A failover takes two seconds, and four more when the sentinels' votes are split.
+const FAILOVER_LIMIT: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_deployment_starts_with_everybody_known() {
     let sentinels = Sentinels::start();
     let master = sentinels.master();
-    let addrs: Vec<_> = sentinels.sentinels().iter().map(|one| one.addr()).collect();
+    let addrs = sentinels.sentinels().iter().map(RedisServer::addr);
+    let addrs: Vec<_> = addrs.collect();
     let [a, b, c] = addrs[..] else {
         panic!("three sentinels");
     };
-    assert_eq!(
-        sentinels.url(),
-        format!("redis-sentinel://{a},{b},{c}/mymaster")
-    );
+    let expected = format!("redis-sentinel://{a},{b},{c}/mymaster");
+    assert_eq!(sentinels.url(), expected);
     for addr in addrs {
         let mut client = RespClient::connect(addr);
         let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.name()];
-        assert_eq!(
-            client.command(&words).array()[1].int(),
-            i64::from(master.port())
-        );
+        let named = client.command(&words);
+        assert_eq!(named.array()[1].int(), i64::from(master.port()));
         client.command(&["SENTINEL", "CKQUORUM", sentinels.name()]);
     }
     let mut client = master.client();
     client.command(&["SET", "k", "v"]);
     assert_eq!(client.command(&["WAIT", "2", "2000"]).int(), 2);
-    assert_eq!(sentinels.replicas().len(), 2);
+    assert!(sentinels.wait_for_sync(SOON));
+    for replica in sentinels.replicas() {
+        assert_eq!(value(replica, "k").as_deref(), Some("v"));
+    }
+}
+
+#[test]
+fn a_killed_master_is_replaced_and_comes_back_as_a_replica() {
+    let sentinels = Sentinels::builder().aof(Fsync::Always).start();
+    sentinels.master().client().command(&["SET", "k", "v"]);
+    assert!(sentinels.wait_for_sync(SOON));
+
+    let old = sentinels.kill_master();
+    let new = sentinels.wait_for_failover(old, FAILOVER_LIMIT);
+    assert_ne!(new.port(), old.port());
+    let mut client = new.client();
+    assert_eq!(client.command(&["GET", "k"]).text(), "v");
+    client.command(&["SET", "k", "w"]);
+
+    old.restart();
+    // From its file; nobody has told it yet.
+    assert_eq!(old.info("role"), "master");
+    assert_eq!(value(old, "k").as_deref(), Some("v"));
+    assert!(sentinels.wait_until_settled(FAILOVER_LIMIT));
+    assert_eq!(sentinels.master().port(), new.port());
+    assert_eq!(old.info("role"), "slave");
+    assert!(sentinels.wait_for_sync(SOON));
+    assert_eq!(value(old, "k").as_deref(), Some("w"));
+
+    // What it was told is in its configuration.
+    old.restart();
+    assert_eq!(old.info("role"), "slave");
+}
+
+#[test]
+fn a_failover_by_command_leaves_the_old_master_a_replica() {
+    let sentinels = Sentinels::start();
+    let old = sentinels.master();
+    old.client().command(&["SET", "k", "v"]);
+    assert!(sentinels.wait_for_sync(SOON));
+    let new = sentinels.failover();
+    assert_ne!(new.port(), old.port());
+    assert_eq!(sentinels.master().port(), new.port());
+    assert_eq!(value(new, "k").as_deref(), Some("v"));
+    new.client().command(&["SET", "k", "w"]);
+    let error = old.client().try_command(&["SET", "k", "x"]).unwrap_err();
+    assert!(error.starts_with("READONLY"), "{error}");
+}
+
+#[test]
+fn a_write_that_was_not_replicated_is_lost_by_a_failover() {
+    let builder = Sentinels::builder().replicas(1).proxied_replication();
+    let sentinels = builder.start();
+    sentinels.cut_replication(1);
+    let mut client = sentinels.master().client();
+    client.command(&["SET", "k", "v"]);
+    assert_eq!(client.command(&["WAIT", "1", "50"]).int(), 0);
+    let old = sentinels.kill_master();
+    let new = sentinels.wait_for_failover(old, FAILOVER_LIMIT);
+    assert_eq!(sentinels.index_of(new), 1);
+    assert_eq!(value(new, "k"), None);
+}
+
+#[test]
+fn the_lagging_replica_is_promoted_if_it_has_the_better_priority() {
+    let sentinels = Sentinels::builder().proxied_replication().start();
+    sentinels.set_priority(2, 10);
+    sentinels.cut_replication(2);
+    let mut client = sentinels.master().client();
+    client.command(&["SET", "k", "v"]);
+    assert_eq!(client.command(&["WAIT", "1", "2000"]).int(), 1);
+    assert_eq!(value(&sentinels.servers()[1], "k").as_deref(), Some("v"));
+    let old = sentinels.kill_master();
+    let new = sentinels.wait_for_failover(old, FAILOVER_LIMIT);
+    assert_eq!(sentinels.index_of(new), 2);
+    assert_eq!(value(new, "k"), None);
+    // Sentinel has named it directly, so the proxy is out of the way.
+    assert!(sentinels.wait_until_settled(FAILOVER_LIMIT));
+    assert_eq!(value(&sentinels.servers()[1], "k"), None);
+}
+
+#[test]
+fn a_priority_of_zero_is_never_promoted() {
+    let sentinels = Sentinels::builder().priority(1, 0).start();
+    let old = sentinels.kill_master();
+    let new = sentinels.wait_for_failover(old, FAILOVER_LIMIT);
+    assert_eq!(sentinels.index_of(new), 2);
+}
+
+#[test]
+fn a_cut_link_stays_proxied_and_can_be_healed() {
+    let builder = Sentinels::builder().replicas(1).proxied_replication();
+    let sentinels = builder.start();
+    // Longer than a sentinel would bear a strange address otherwise.
+    thread::sleep(Duration::from_secs(3));
+    sentinels.cut_replication(1);
+    sentinels.master().client().command(&["SET", "k", "v"]);
+    assert!(!sentinels.wait_for_sync(A_WHILE));
+    assert_eq!(value(&sentinels.servers()[1], "k"), None);
+    sentinels.heal_replication(1);
+    assert!(sentinels.wait_for_sync(SOON));
+    assert_eq!(value(&sentinels.servers()[1], "k").as_deref(), Some("v"));
+}
+
+#[test]
+fn a_master_that_restarts_empty_before_anybody_notices_empties_its_replicas() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let master = sentinels.master();
+    master.client().command(&["SET", "k", "v"]);
+    assert!(sentinels.wait_for_sync(SOON));
+    master.restart();
+    let replica = &sentinels.servers()[1];
+    assert!(eventually(SOON, || value(replica, "k").is_none()));
+    assert!(sentinels.wait_until_settled(SOON));
+    assert_eq!(sentinels.master().port(), master.port());
+}
+
+#[test]
+fn one_sentinel_alone_promotes_nobody() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let [first, second, _] = sentinels.sentinels() else {
+        panic!("three sentinels");
+    };
+    first.kill();
+    second.pause();
+    let old = sentinels.kill_master();
+    // It finds the master down after half a second.
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(sentinels.master().port(), old.port());
+    assert_eq!(sentinels.servers()[1].info("role"), "slave");
+    first.restart();
+    let new = sentinels.wait_for_failover(old, FAILOVER_LIMIT);
+    assert_eq!(sentinels.index_of(new), 1);
+}
+
+#[test]
+fn servers_and_sentinels_demand_their_passwords() {
+    let builder = Sentinels::builder().replicas(1).password("data");
+    let sentinels = builder
+        .sentinel_password("watch")
+        .sentinel_user("alice", "on >pw &* +@all")
+        .start();
+    let url = sentinels.url();
+    assert!(url.starts_with("redis-sentinel://:data@127.0.0.1:"));
+    assert!(url.ends_with("/mymaster?sentinel_password=watch"));
+
+    let mut client = RespClient::connect(sentinels.sentinels()[0].addr());
+    let words = ["SENTINEL", "MASTERS"];
+    let error = client.try_command(&words).unwrap_err();
+    assert!(error.starts_with("NOAUTH"), "{error}");
+    client.command(&["AUTH", "watch"]);
+    client.command(&words);
+    client.command(&["AUTH", "alice", "pw"]);
+    client.command(&words);
+
+    let mut client = RespClient::connect(sentinels.master().addr());
+    let error = client.try_command(&["GET", "k"]).unwrap_err();
+    assert!(error.starts_with("NOAUTH"), "{error}");
+    client.command(&["AUTH", "data"]);
+    client.command(&["SET", "k", "v"]);
+    assert!(sentinels.wait_for_sync(SOON));
+}
+
+#[test]
+fn one_server_lives_by_another_clock() {
+    let Some(clock) = ClockShim::compile() else {
+        return;
+    };
+    let builder = Sentinels::builder().replicas(1).clock(1, clock.clone());
+    let sentinels = builder.start();
+    let set = ["SET", "k", "v", "PX", "30000"];
+    sentinels.master().client().command(&set);
+    assert!(sentinels.wait_for_sync(SOON));
+    clock.step_forward(Duration::from_mins(1));
+    assert_eq!(value(sentinels.master(), "k").as_deref(), Some("v"));
+    assert_eq!(value(&sentinels.servers()[1], "k"), None);
+}
+
+fn value(server: &RedisServer, key: &str) -> Option<String> {
+    let reply = server.client().command(&["GET", key]);
+    (!reply.is_nil()).then(|| reply.text().into())
 }

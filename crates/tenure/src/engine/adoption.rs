@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::pending::PendingOne;
 use crate::belief::{Belief, Grant};
 use crate::core::{Client, Core};
 use crate::error::{Error, Result};
@@ -11,6 +10,7 @@ use crate::guard::{Guard, LostReason};
 use crate::hold::Hold;
 use crate::lease::{Lease, LeaseId, believed_until};
 use crate::owner::Holds;
+use crate::pending::PendingOne;
 use crate::store::{Held, Landing, Renewed};
 
 /// How long to wait before asking again.

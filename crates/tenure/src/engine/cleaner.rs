@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::pending::PendingOne;
 use crate::core::Core;
 use crate::error::Result;
 use crate::guard::Released;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
+use crate::pending::PendingOne;
 use crate::store::{Held, Landing, Release};
 
 /// How long to wait before trying again, at first and at most.

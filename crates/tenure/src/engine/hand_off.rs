@@ -9,16 +9,16 @@ use std::sync::Arc;
 use super::cleaner::{self, Parting};
 use super::line::take_first_for;
 use super::lines::Message;
-use super::pending::PendingOne;
 use super::waiting::{Queue, Waiter};
 use crate::belief::Belief;
 use crate::core::{Client, Core};
-use crate::guard::{Guard, Released};
+use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::lease::{LeaseId, believed_until};
 use crate::owner::Holds;
+use crate::pending::PendingOne;
 use crate::seeded::{Bug, bug};
-use crate::store::Turn;
+use crate::store::{Release, Turn};
 
 /// What is still to be done for a lease that its holder let go.
 pub(crate) enum LetGo {
@@ -140,7 +140,14 @@ async fn ask_whose_turn(
             }
         }
         Ok(Turn::Passed(released)) => {
-            if cleaner::released(core, &belief.held, released) == Released::AlreadyGone {
+            let offered = matches!(
+                &released,
+                Release::WasHeld {
+                    offered_to: Some(_)
+                }
+            );
+            cleaner::released(core, &belief.held, released);
+            if !offered {
                 // Nobody else tells the line that the lock may be free.
                 queue.tell(Message::LookAgain);
             }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::attempt::{Acquisition, Outcome, Wish};
 use super::cleaner::{self, Parting};
-use super::pending::PendingOne;
 use crate::belief::Belief;
 use crate::core::{Client, Core};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Released};
 use crate::hold::Hold;
 use crate::owner::Holds;
+use crate::pending::PendingOne;
 use crate::store::{Failure, Landing, SILENCE_LIMIT};
 
 /// What came of asking here.
@@ -60,13 +60,12 @@ pub(crate) async fn ask(
     match acquisition.settle(&client.core, attempt, answer) {
         Ok(Outcome::Granted(belief)) => take_up(client, owner, belief).map(Asked::Granted),
         Ok(Outcome::Busy(_)) => Ok(Asked::Busy(acquisition)),
-        Ok(Outcome::NotYet(_)) => Ok(Asked::NotAnswered(acquisition)),
         Err(Failure {
             error,
             transient: false,
             landing: None,
         }) => Err(error),
-        Err(_) => Ok(Asked::NotAnswered(acquisition)),
+        Ok(Outcome::NotYet(_)) | Err(_) => Ok(Asked::NotAnswered(acquisition)),
     }
 }
 

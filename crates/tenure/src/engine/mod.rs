@@ -23,7 +23,6 @@ mod line;
 pub(crate) mod lines;
 mod obstacle;
 pub(crate) mod once;
-pub(crate) mod pending;
 pub(crate) mod record;
 pub(crate) mod waiting;
 pub(crate) mod watchdog;

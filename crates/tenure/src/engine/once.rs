@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::attempt::{Acquisition, Outcome};
-use super::pending::PendingOne;
 use crate::belief::Belief;
 use crate::core::{Client, Core};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::owner::Holds;
+use crate::pending::PendingOne;
 
 /// How long to wait between two questions to a server that could not answer.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -16,6 +16,7 @@ use crate::layout::Layout;
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
+use crate::pending::Pending;
 use crate::stats::Stats;
 use crate::url::Target;
 
@@ -157,7 +158,7 @@ impl Both {
             panic!("not a server")
         };
         let store = RedisStore::new(target, Arc::new(Stats::default()), None);
-        store.start(ClientId::fresh(), events);
+        store.start(ClientId::fresh(), events, Pending::default());
         let names = vec![
             LockName::new("plain").unwrap(),
             LockName::new("{tag}ged").unwrap(),
@@ -228,6 +229,7 @@ impl Both {
         let redis = match self.store.renew(&held, false, soon()).await.unwrap() {
             Renewed::Until { .. } => Said::Yes,
             Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            Renewed::Unconfirmed(failure) => panic!("{:?}", failure.error),
         };
         (machine, redis)
     }
@@ -241,6 +243,7 @@ impl Both {
         let redis = match self.store.adopt(&from, &held, soon()).await.unwrap() {
             Renewed::Until { .. } => Said::Yes,
             Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            Renewed::Unconfirmed(failure) => panic!("{:?}", failure.error),
         };
         (machine, redis)
     }

@@ -13,11 +13,13 @@ use crate::guard::LostReason;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::pending::Pending;
 
 #[cfg(test)]
 mod conformance;
 pub(crate) mod memory;
 pub(crate) mod redis;
+pub(crate) mod redlock;
 
 /// How long a released lock is kept at most for the waiter whose turn it is. Long enough for a
 /// slow process to take it up, short enough that a dead one costs little.
@@ -45,7 +47,8 @@ pub(crate) type AskedHere<'a> = (Option<Landing>, BoxFuture<'a, Result<Attempted
 /// the latest.
 pub(crate) trait Store: Send + Sync + 'static {
     /// Begins to send what happens in the store and concerns this client to `events`.
-    fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>);
+    /// What it goes on with by itself for a moment is counted as `pending`.
+    fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>, pending: Pending);
 
     /// Takes the lock if it is free, in one atomic step. Repeating it finds its own grant.
     fn acquire<'a>(
@@ -303,6 +306,12 @@ pub(crate) enum Event {
     Opened {
         name: LockName,
         next: Option<LeaseId>,
+    },
+    /// One node of several no longer has this lease, and so many processes hear it there.
+    Freed {
+        name: LockName,
+        lease: LeaseId,
+        listeners: u32,
     },
     /// The key of a watched lease changed; look again.
     Changed { name: LockName },

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
+use crate::pending::Pending;
 use crate::store::{
     AskedHere, Attempt, Attempted, BoxFuture, Busy, Event, Failure, Found, Held, Landing, NotHeld,
     Record, RecordChange, RecordWritten, Release, Renewed, Store, Turn, Watched,
@@ -97,7 +98,7 @@ impl State {
 }
 
 impl Store for MemoryStore {
-    fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>) {
+    fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>, _: Pending) {
         let mut state = self.state();
         state.listeners.retain(|_, listener| !listener.is_closed());
         state.listeners.insert(client, events);

@@ -9,11 +9,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+pub(crate) use self::ballot::{Ballot, Sent, TakenBack, Vote};
 pub use self::client::{Client, Command, Dedicated};
 pub use self::script::Script;
 pub use self::value::Value;
 
-use self::link::Connection;
+pub(crate) use self::link::Connection;
 use self::node::{Line, Node};
 use self::reign::TooYoung;
 use self::routes::Routes;
@@ -25,6 +26,7 @@ use crate::layout::Layout;
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
+use crate::pending::Pending;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::{
@@ -33,6 +35,7 @@ use crate::store::{
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
+mod ballot;
 mod client;
 mod confirmation;
 mod exclusive;
@@ -431,7 +434,7 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn start(&self, _client: ClientId, events: mpsc::UnboundedSender<Event>) {
+    fn start(&self, _: ClientId, events: mpsc::UnboundedSender<Event>, _: Pending) {
         for node in self.routes.all() {
             node.listener.start(events.clone());
         }

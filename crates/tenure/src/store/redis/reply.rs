@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Answer;
+use super::ballot::{TakenBack, Vote};
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
@@ -42,6 +43,50 @@ pub(super) fn attempt(
         Some("type") => return Err(not_a_lock(layout, name, part(1)?)),
         _ => return Err(unexpected()),
     })
+}
+
+/// What vote.lua says; `Err` with the server's time if the ballot came late.
+pub(super) fn vote(
+    layout: Layout,
+    name: &LockName,
+    reply: &Value,
+) -> Result<Result<Vote, u64>, Failure> {
+    let unexpected = || Failure::refused(reply.unexpected("vote.lua"));
+    if reply.as_int() == Some(1) {
+        return Ok(Ok(Vote::Granted));
+    }
+    let parts = reply.as_array().ok_or_else(unexpected)?;
+    let part = |i: usize| parts.get(i).ok_or_else(unexpected);
+    let number = |i: usize| {
+        let number = part(i)?.as_int();
+        number
+            .and_then(|number| u64::try_from(number).ok())
+            .ok_or_else(unexpected)
+    };
+    Ok(match part(0)?.as_str() {
+        Some("busy") => {
+            let busy = Busy {
+                holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
+                remaining: time_left(part(2)?),
+            };
+            Ok(Vote::Busy(busy, number(3)?))
+        }
+        Some("stale") => Ok(Vote::Stale(number(1)?)),
+        Some("far") => Ok(Vote::Far),
+        Some("late") => Err(number(1)?),
+        Some("type") => return Err(not_a_lock(layout, name, part(1)?)),
+        _ => return Err(unexpected()),
+    })
+}
+
+/// What a Redlock's release.lua says.
+pub(super) fn taken_back(reply: &Value) -> Result<TakenBack, Failure> {
+    let parts = reply.as_array().unwrap_or_default();
+    match parts.first().and_then(Value::as_int) {
+        Some(1) => Ok(TakenBack::WasHeld),
+        Some(_) => Ok(TakenBack::NotHeld),
+        None => Err(Failure::refused(reply.unexpected("release.lua"))),
+    }
 }
 
 /// What adopt.lua says; `Err` with the server's time if it came late.

@@ -70,6 +70,46 @@ macro_rules! lock_scripts {
 pub(super) static NATIVE: LazyLock<LockScripts> = lock_scripts!("native");
 pub(super) static REDISSON: LazyLock<LockScripts> = lock_scripts!("redisson");
 
+/// The scripts that a node of a Redlock gets instead of acquire.lua and release.lua. One text for
+/// both layouts, which differ in what a lock is.
+pub(super) struct RedlockScripts {
+    pub(super) vote: Script,
+    pub(super) release: Script,
+    pub(super) repair: Script,
+}
+
+macro_rules! redlock_script {
+    ($layout:literal, $file:literal) => {{
+        let code = include_str!(concat!("scripts/redlock/", $file));
+        let code = assemble(&code.replace("LAYOUT", $layout));
+        Script::new(seeded::script(concat!("redlock/", $file), code))
+    }};
+}
+
+macro_rules! redlock_scripts {
+    ($layout:literal) => {
+        LazyLock::new(|| RedlockScripts {
+            vote: redlock_script!($layout, "vote.lua"),
+            release: redlock_script!($layout, "release.lua"),
+            repair: redlock_script!($layout, "repair.lua"),
+        })
+    };
+}
+
+pub(super) static REDLOCK_NATIVE: LazyLock<RedlockScripts> = redlock_scripts!("native");
+pub(super) static REDLOCK_REDISSON: LazyLock<RedlockScripts> = redlock_scripts!("redisson");
+
+impl RedlockScripts {
+    /// All of them, with their files.
+    pub(super) fn all(&self) -> [(&'static str, &Script); 3] {
+        [
+            ("vote.lua", &self.vote),
+            ("release.lua", &self.release),
+            ("repair.lua", &self.repair),
+        ]
+    }
+}
+
 /// All that a client with these scripts may send, with their files.
 pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 9] {
     [
@@ -97,6 +137,10 @@ parts! {
     "native/lease_at.lua",
     "native/fence.lua",
     "native/offer.lua",
+    "native/lock.lua",
+    "redlock/stored_fence.lua",
+    // Before what it includes itself.
+    "redisson/lock.lua",
     "redisson/lease_at.lua",
     "redisson/holder_at.lua",
 }
@@ -129,7 +173,13 @@ mod tests {
 
     #[test]
     fn every_script_begins_with_its_shebang_and_says_what_it_is() {
-        for (file, script) in all(&NATIVE).into_iter().chain(all(&REDISSON)) {
+        let redlock = [&*REDLOCK_NATIVE, &*REDLOCK_REDISSON].map(RedlockScripts::all);
+        let lock = [&*NATIVE, &*REDISSON].map(all);
+        for (file, script) in lock
+            .into_iter()
+            .flatten()
+            .chain(redlock.into_iter().flatten())
+        {
             let mut lines = script.code().lines();
             assert!(lines.next().unwrap().starts_with("#!lua"), "{file}");
             assert!(
@@ -140,6 +190,7 @@ mod tests {
                 assert!(script.code().contains(part), "{file} lacks `{part}`");
             }
             assert!(!script.code().contains("@include"), "{file}");
+            assert!(!script.code().contains("LAYOUT"), "{file}");
         }
     }
 }

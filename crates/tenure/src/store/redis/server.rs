@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use ::redis::io::tcp::TcpSettings;
 use ::redis::{
@@ -192,9 +193,10 @@ pub(crate) struct ServerInfo {
     /// Changes with each promotion; what it was before.
     pub(super) replication_id: Option<String>,
     pub(super) predecessor_id: Option<String>,
-    pub(super) uptime_s: Option<u64>,
     eviction_policy: Option<String>,
     memory_max: u64,
+    pub(super) uptime: Duration,
+    pub(super) has_aof: bool,
 }
 
 impl ServerInfo {
@@ -209,8 +211,11 @@ impl ServerInfo {
                 "role" => info.role = Some(value.to_owned()),
                 "master_replid" => info.replication_id = Some(value.to_owned()),
                 "master_replid2" => info.predecessor_id = Some(value.to_owned()),
-                "uptime_in_seconds" => info.uptime_s = value.parse().ok(),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
+                "uptime_in_seconds" => {
+                    info.uptime = Duration::from_secs(value.parse().unwrap_or(0));
+                }
+                "aof_enabled" => info.has_aof = value == "1",
                 "maxmemory" => info.memory_max = value.parse().unwrap_or(0),
                 _ => {}
             }

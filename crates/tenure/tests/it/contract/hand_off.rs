@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure::{Fence, Guard, LeaseId, Lock, LostReason, Released, Tenure};
+use tenure::{Fence, Guard, LeaseId, Lock, Locks, LostReason, Released};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
@@ -40,7 +40,7 @@ contract! {
 }
 
 /// A client that hands on however long it takes: only what a test is about shall end a chain.
-async fn patient(stage: &Stage) -> Tenure {
+async fn patient(stage: &Stage) -> Locks {
     let builder = stage.builder().hand_off_time(ms(600_000));
     builder.connect().await.unwrap()
 }
@@ -69,7 +69,7 @@ fn waiting(lock: Lock) -> JoinHandle<Guard> {
 }
 
 /// Lets this many take turns behind a first holder; what each of them saw, in order.
-async fn take_turns(tenure: &Tenure, count: usize, end: fn(Guard) -> JoinHandle<()>) -> Vec<Turn> {
+async fn take_turns(tenure: &Locks, count: usize, end: fn(Guard) -> JoinHandle<()>) -> Vec<Turn> {
     let first = tenure.lock("n").acquire().await.unwrap();
     let turns = Arc::new(Mutex::new(vec![Turn::of(0, &first)]));
     let holders = (1..=count).map(|number| {
@@ -304,7 +304,7 @@ async fn another_process_gets_its_turn_after_some_time(stage: Stage) {
 }
 
 /// How many waiters of `a` come before the one of another process that stands in the queue.
-async fn overtaken_by(stage: &Stage, a: &Tenure, hold: Duration) -> usize {
+async fn overtaken_by(stage: &Stage, a: &Locks, hold: Duration) -> usize {
     let b = stage.client().await;
     let before = a.lock("n").acquire().await.unwrap();
     let first = waiting(a.lock("n"));
@@ -333,7 +333,7 @@ async fn overtaken_by(stage: &Stage, a: &Tenure, hold: Duration) -> usize {
 }
 
 /// Two holders of one lease: the second was handed it by the first, who held it for so long.
-async fn handed(a: &Tenure, held: Duration, lock: impl Fn() -> Lock) -> Guard {
+async fn handed(a: &Locks, held: Duration, lock: impl Fn() -> Lock) -> Guard {
     let before = lock().acquire().await.unwrap();
     let (first, second) = (waiting(lock()), waiting(lock()));
     before.release().await.unwrap();
@@ -456,7 +456,7 @@ async fn waiters_of_one_owner_share_what_is_handed_on(stage: Stage) {
 async fn a_thread_is_handed_the_lock_and_may_re_enter_it(stage: Stage) {
     let builder = stage.builder().hand_off_time(ms(600_000));
     let taken = tokio::task::spawn_blocking(|| {
-        let tenure = tenure::blocking::Tenure::connect_with(builder).unwrap();
+        let tenure = builder.connect_blocking().unwrap();
         let before = tenure.lock("n").acquire().unwrap();
         let threads = [(); 3].map(|()| {
             let tenure = tenure.clone();
@@ -542,7 +542,7 @@ async fn the_lock_is_free_as_soon_as_the_last_in_line_lets_go(stage: Stage) {
             .release()
             .await
             .unwrap();
-        if let Stage::Redis { server, .. } = &stage {
+        for server in stage.servers_of("n") {
             let queue = server.client().command(&["EXISTS", "tenure:queue:{n}"]);
             assert_eq!(queue.int(), 0, "round {round}: a place is left");
         }

@@ -9,27 +9,25 @@ mod owners;
 mod records;
 pub mod waiting;
 
-/// Runs each case on every store: `contract! { case, case, ... }`.
+/// Runs each case on every deployment: `contract! { case, case, ... }`. Cases after `queued:` are
+/// about the order of processes that wait, which a Redlock does not keep.
 macro_rules! contract {
-    ($($case:ident),* $(,)?) => {
-        mod memory {
+    ($($case:ident),* $(,)? $(; queued: $($queued:ident),* $(,)?)?) => {
+        $crate::contract::contract!(@on memory: $($case,)* $($($queued,)*)?);
+        $crate::contract::contract!(@on redis: $($case,)* $($($queued,)*)?);
+        $crate::contract::contract!(@on redisson: $($case,)* $($($queued,)*)?);
+        $crate::contract::contract!(@on sentinel: $($case,)* $($($queued,)*)?);
+        $crate::contract::contract!(@on redlock_3: $($case,)*);
+        $crate::contract::contract!(@on redlock_5: $($case,)*);
+        $crate::contract::contract!(@on redlock_3_one_dead: $($case,)*);
+        $crate::contract::contract!(@on redlock_3_one_hung: $($case,)*);
+        $crate::contract::contract!(@on redlock_3_redisson: $($case,)*);
+    };
+    (@on $stage:ident: $($case:ident,)*) => {
+        mod $stage {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case($crate::stage::Stage::memory()).await;
-            })*
-        }
-
-        mod redis {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                super::$case($crate::stage::Stage::redis()).await;
-            })*
-        }
-
-        mod redisson {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                super::$case($crate::stage::Stage::redisson()).await;
+                super::$case($crate::stage::Stage::$stage()).await;
             })*
         }
     };

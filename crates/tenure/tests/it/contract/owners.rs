@@ -115,9 +115,9 @@ async fn an_owner_that_asks_twice_at_once_shares_one_lease(stage: Stage) {
 }
 
 async fn a_thread_re_enters_its_lock(stage: Stage) {
-    let url = stage.url();
+    let builder = stage.builder();
     let thread = std::thread::spawn(move || {
-        let tenure = tenure::blocking::Tenure::connect(url).unwrap();
+        let tenure = builder.connect_blocking().unwrap();
         let outer = tenure.lock("n").acquire().unwrap();
         let inner = tenure.lock("n").acquire().unwrap();
         assert_eq!(outer.fence(), inner.fence());
@@ -139,9 +139,9 @@ async fn a_thread_re_enters_its_lock(stage: Stage) {
 
 /// Naming a lock is not owning it: the thread that acquires is the owner.
 async fn a_lock_that_threads_share_excludes_them(stage: Stage) {
-    let url = stage.url();
+    let builder = stage.builder();
     let threads = move || {
-        let tenure = tenure::blocking::Tenure::connect(url).unwrap();
+        let tenure = builder.connect_blocking().unwrap();
         let lock = tenure.lock("n");
         let guard = lock.acquire().unwrap();
         std::thread::scope(|scope| {
@@ -155,9 +155,9 @@ async fn a_lock_that_threads_share_excludes_them(stage: Stage) {
 }
 
 async fn a_thread_re_enters_what_it_adopted(stage: Stage) {
-    let url = stage.url();
+    let builder = stage.builder();
     let thread = move || {
-        let tenure = tenure::blocking::Tenure::connect(url).unwrap();
+        let tenure = builder.connect_blocking().unwrap();
         let lease = tenure.lock("n").acquire().unwrap().detach().unwrap();
         let guard = tenure.adopt(lease).unwrap();
         let nested = tenure.lock("n").acquire_within(ms(500)).unwrap();

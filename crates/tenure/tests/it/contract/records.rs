@@ -37,7 +37,7 @@ async fn long_holds_and_waiters_are_listed(stage: Stage) {
 async fn callers_that_went_away_are_not_counted(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
     let _guard = a.lock("n").acquire().await.unwrap();
-    let wait = |b: tenure::Tenure| tokio::spawn(async move { b.lock("n").acquire().await });
+    let wait = |b: tenure::Locks| tokio::spawn(async move { b.lock("n").acquire().await });
     let waiting: Vec<_> = (0..5).map(|_| wait(b.clone())).collect();
     let count = async || {
         let clients = a.clients().await.unwrap();

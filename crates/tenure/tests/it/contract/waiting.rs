@@ -13,13 +13,14 @@ use crate::stage::{Stage, ms, soon};
 contract! {
     a_waiter_gets_the_lock_when_it_is_released,
     waiters_of_one_process_are_served_in_order,
-    waiters_of_several_processes_take_turns,
     a_waiter_that_gives_up_leaves_nothing,
     a_dropped_waiter_leaves_nothing_and_passes_its_turn_on,
     a_dead_holder_is_succeeded_when_its_lease_ends,
+    limits_hold_also_behind_the_head_of_the_line;
+    queued:
+    waiters_of_several_processes_take_turns,
     a_dead_waiter_does_not_hold_up_the_others,
     a_dead_waiter_costs_no_more_than_its_lease_would,
-    limits_hold_also_behind_the_head_of_the_line,
 }
 
 async fn a_waiter_gets_the_lock_when_it_is_released(stage: Stage) {
@@ -166,7 +167,7 @@ async fn a_dead_waiter_costs_no_more_than_its_lease_would(stage: Stage) {
 /// Puts somebody into the queue who never takes up an offer. In the memory store nobody dies but
 /// with the process.
 fn dead_waiter(stage: &Stage, ttl: Duration) {
-    if let Stage::Redis { server, .. } = stage {
+    for server in stage.servers_of("n") {
         let dead = stage.dead_lease(ttl);
         let mut redis = server.client();
         redis.command(&["ZADD", "tenure:queue:{n}", "1", dead.as_str()]);

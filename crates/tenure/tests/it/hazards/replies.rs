@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
-use tenure::{ErrorKind, Guard, Released, Tenure};
+use tenure::{ErrorKind, Guard, Locks, Released};
 use tenure_testkit::{Seed, eventually};
 use tokio::task::JoinHandle;
 
@@ -359,29 +359,29 @@ async fn h07_a_release_without_any_answer_says_unknown_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h08_released_at_a_waiters_limit_on_memory_no_grant_is_lost() {
     let stage = Stage::memory();
-    let clients = [stage.client().await, stage.client().await];
-    release_at_the_limit(&clients).await;
+    let (a, b) = (stage.client().await, stage.client().await);
+    release_at_the_limit([&a, &b]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h08_released_at_a_waiters_limit_on_redis_no_grant_is_lost() {
     let wire = Wire::start();
-    let clients = [wire.bystander().await, wire.bystander().await];
-    release_at_the_limit(&clients).await;
+    let (a, b) = (wire.bystander().await, wire.bystander().await);
+    release_at_the_limit([&a, &b]).await;
     for lane in 0..LANES {
         assert!(wire.is_clean_soon(&lane_name(lane)), "lane {lane}");
     }
 }
 
 /// Takes the lock `n`, and can be spawned.
-fn acquire(client: &Tenure) -> impl Future<Output = Guard> + Send + use<> {
+fn acquire(client: &Locks) -> impl Future<Output = Guard> + Send + use<> {
     let lock = client.lock("n");
     async move { lock.acquire().await.unwrap() }
 }
 
 /// Lets a client send an acquire and see its connection die, while the acquire is under way. It
 /// may land within the second after it was sent. Requests are held from here on.
-fn strand_acquire(wire: &Wire, client: &Tenure) -> JoinHandle<Guard> {
+fn strand_acquire(wire: &Wire, client: &Locks) -> JoinHandle<Guard> {
     let mut acquiring = None;
     wire.catch_requests(|| acquiring = Some(tokio::spawn(acquire(client))));
     wire.proxy.strand();
@@ -399,7 +399,7 @@ async fn in_time(scenario: impl AsyncFn() -> bool) {
 }
 
 #[track_caller]
-fn assert_is_the_only_grant(wire: &Wire, client: &Tenure, guard: &Guard, minted: Option<u64>) {
+fn assert_is_the_only_grant(wire: &Wire, client: &Locks, guard: &Guard, minted: Option<u64>) {
     let name = guard.name().as_str();
     assert_eq!(wire.holder(name).as_ref(), Some(guard.lease_id()));
     assert!(wire.fence(name) >= minted, "the fence went back");
@@ -432,7 +432,7 @@ fn rounds(rounds: u32) -> u32 {
 
 /// Lets `a` begin to take the lock and go away, again and again; `b` must get it each time long
 /// before a ttl has passed.
-async fn cancel_at_random(a: &Tenure, b: &Tenure, rounds: u32) {
+async fn cancel_at_random(a: &Locks, b: &Locks, rounds: u32) {
     let mut rng = Seed::from_env_or_random("TENURE_H06_SEED").rng();
     for round in 0..rounds {
         let held = match rng.random_range(0..3) {
@@ -502,11 +502,11 @@ fn lane_name(lane: u32) -> String {
 }
 
 /// Several hundred rounds, in lanes of their own so that the waiting does not add up.
-async fn release_at_the_limit(clients: &[Tenure; 2]) {
+async fn release_at_the_limit(clients: [&Locks; 2]) {
     let seed = Seed::from_env_or_random("TENURE_H08_SEED");
     let mut lanes = Vec::new();
     for lane in 0..LANES {
-        let [a, b] = clients.clone();
+        let [a, b] = clients.map(Locks::clone);
         let mut rng = seed.part(lane.into()).rng();
         lanes.push(tokio::spawn(async move {
             let name = lane_name(lane);
@@ -533,8 +533,8 @@ async fn release_at_the_limit(clients: &[Tenure; 2]) {
 
 /// Whether the waiter got the lock. Either way it is free afterwards.
 async fn release_once_at_the_limit(
-    a: &Tenure,
-    b: &Tenure,
+    a: &Locks,
+    b: &Locks,
     name: &str,
     rng: &mut (impl Rng + Send),
     what: &str,

@@ -21,7 +21,7 @@ async fn take_many(tenure: Tenure, stop: Arc<AtomicBool>) -> Vec<(Instant, Strin
         let lock = tenure.lock(&name).ttl(ms(60_000));
         if let Ok(Some(guard)) = lock.try_acquire().await {
             granted.push((Instant::now(), name));
-            guard.detach().unwrap();
+            let _ = guard.detach().unwrap();
         }
         tokio::time::sleep(ms(10)).await;
     }

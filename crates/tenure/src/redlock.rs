@@ -1,0 +1,234 @@
+//! Locks on several independent servers.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::builder::Builder;
+use crate::core::Client;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::lease::check_ttl;
+use crate::locks::Locks;
+use crate::moment::Clock;
+use crate::settings::Settings;
+use crate::stats::Stats;
+use crate::store::Store;
+use crate::store::redis::RedisStore;
+use crate::store::redlock::RedlockStore;
+use crate::url::{RedisTarget, Target, masked_url};
+
+/// The longest ttl, unless the builder says otherwise.
+const LONGEST_TTL_DEFAULT: Duration = Duration::from_secs(30);
+/// With fewer nodes none may fail.
+const NODES_MIN: usize = 2;
+/// How long to wait before connecting again to nodes that could not be reached.
+const CONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A client of several independent servers: a lock is held by whoever has a majority of them, so
+/// locks can be taken and kept for as long as most servers run.
+///
+/// Use an odd number of masters that share nothing: no replicas of each other, no common disk.
+/// Each with `appendonly yes` and `appendfsync always`, so that none forgets what it granted; a
+/// server without that has no vote after a restart until
+/// [`longest_ttl`](Builder::longest_ttl) has passed.
+///
+/// It hands out the same [`Lock`](crate::Lock) and [`Guard`](crate::Guard) as
+/// [`Tenure`](crate::Tenure) does.
+///
+/// ```no_run
+/// use tenure::Redlock;
+///
+/// # async fn example() -> Result<(), tenure::Error> {
+/// let redlock = Redlock::connect(["redis://a/", "redis://b/", "redis://c/"]).await?;
+/// let guard = redlock.lock("order:1001").acquire().await?;
+/// println!("fence {}", guard.fence());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # What it does not have
+///
+/// What counts, or keeps an order, on several nodes at once: semaphores, fair queues. A majority
+/// can agree on one holder, because two majorities share a node. It cannot agree on a number: with
+/// two permits on three nodes, A and B may hold the first node, A and C the second, B and C the
+/// third, and each of the three has a majority. So such things do not exist here, whatever
+/// [`Tenure`](crate::Tenure) has:
+///
+/// ```compile_fail
+/// # async fn example() -> Result<(), tenure::Error> {
+/// let redlock = tenure::Redlock::connect(["redis://a/", "redis://b/", "redis://c/"]).await?;
+/// let permits = redlock.semaphore("printers", 2);
+/// # Ok(()) }
+/// ```
+///
+/// ```compile_fail
+/// # async fn example() -> Result<(), tenure::Error> {
+/// let redlock = tenure::Redlock::connect(["redis://a/", "redis://b/", "redis://c/"]).await?;
+/// let queue = redlock.fair_lock("tickets");
+/// # Ok(()) }
+/// ```
+///
+/// Nor does a lock of it know [`replicas`](crate::Builder::replicas): its nodes have none that
+/// would be promoted.
+#[derive(Clone)]
+pub struct Redlock {
+    locks: Locks,
+}
+
+impl Redlock {
+    /// Connects to these servers. Each URL names one, as for
+    /// [`Tenure::connect`](crate::Tenure::connect): any mix of hosts, TLS and passwords.
+    ///
+    /// # Errors
+    ///
+    /// If a URL is wrong, fewer than a majority can be reached within 5 s, one of them refuses us,
+    /// or two of them are the same server.
+    pub async fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self> {
+        Self::builder(urls).connect().await
+    }
+
+    /// Begins to connect with other settings than the default ones.
+    pub fn builder<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Builder<Self> {
+        let urls = urls.into_iter().map(|url| url.as_ref().to_owned());
+        let mut builder = Builder::new(urls.collect());
+        builder.settings.longest_ttl = Some(LONGEST_TTL_DEFAULT);
+        builder
+    }
+}
+
+/// What a client of any deployment can do.
+impl Deref for Redlock {
+    type Target = Locks;
+
+    fn deref(&self) -> &Locks {
+        &self.locks
+    }
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redlock")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder<Redlock> {
+    /// The longest ttl that locks may have: 30 s by default. A server that has just started, and
+    /// may have forgotten what it granted, has no vote for this long.
+    pub fn longest_ttl(mut self, ttl: Duration) -> Self {
+        self.settings.longest_ttl = Some(ttl);
+        self
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Redlock::connect`], and if a setting is out of its limits.
+    pub async fn connect(self) -> Result<Redlock> {
+        self.check()?;
+        let longest_ttl = self.settings.longest_ttl.unwrap_or(LONGEST_TTL_DEFAULT);
+        check_ttl("longest_ttl", longest_ttl)?;
+        let (targets, layout) = targets(&self.urls, self.layout)?;
+        let mut settings = self.settings;
+        settings.layout = layout;
+        settings.ttl = settings.ttl.min(longest_ttl);
+        let engine = Engine::start()?;
+        let (on_engine, stats) = (engine.clone(), Arc::new(Stats::default()));
+        let connecting = async move {
+            let store = open(targets, &settings, longest_ttl, &stats).await?;
+            Ok(Client::start(
+                on_engine,
+                settings,
+                Clock::Boot,
+                store,
+                stats,
+            ))
+        };
+        let client = engine.run(connecting).await??;
+        Ok(Redlock {
+            locks: Locks::new(client),
+        })
+    }
+}
+
+/// Where the servers are, all in one layout.
+fn targets(urls: &[String], asked_for: Option<Layout>) -> Result<(Vec<RedisTarget>, Layout)> {
+    let mut targets = Vec::with_capacity(urls.len());
+    for url in urls {
+        match Target::parse(url)? {
+            Target::Redis(target) => targets.push(target),
+            Target::Memory { .. } => {
+                return Err(Error::invalid_setting(
+                    "a node of a Redlock",
+                    "memory://",
+                    "a Redlock is made of Redis servers: for one process use `Tenure::connect`",
+                ));
+            }
+            Target::Sentinel(_) | Target::Cluster(_) => {
+                return Err(Error::invalid_setting(
+                    "a node of a Redlock",
+                    masked_url(url),
+                    "a Redlock is made of servers that are independent of each other, and those \
+                     have replicas: name masters alone, or use `Tenure::connect`",
+                ));
+            }
+        }
+    }
+    let nodes = targets.len();
+    if nodes < NODES_MIN {
+        return Err(Error::invalid_setting(
+            "the number of nodes of a Redlock",
+            nodes,
+            "three or more are needed to survive the loss of one: for one server use \
+             `Tenure::connect`",
+        ));
+    }
+    if nodes % 2 == 0 {
+        tracing::warn!(
+            nodes,
+            "redlock.even: no more of them may fail than with one node less; use an odd number"
+        );
+    }
+    let said = targets.iter().find_map(|target| target.layout);
+    let layout = asked_for.or(said).unwrap_or_default();
+    for target in &mut targets {
+        if target.layout.is_some_and(|said| said != layout) {
+            let cause = "another node or the builder says another one: all must have the same";
+            let said = target.layout();
+            return Err(Error::invalid_setting("the layout", said, cause));
+        }
+        target.layout = Some(layout);
+    }
+    Ok((targets, layout))
+}
+
+async fn open(
+    targets: Vec<RedisTarget>,
+    settings: &Settings,
+    longest_ttl: Duration,
+    stats: &Arc<Stats>,
+) -> Result<Arc<dyn Store>> {
+    let nodes = targets.into_iter();
+    let nodes =
+        nodes.map(|target| RedisStore::new(target, Arc::clone(stats), settings.runtime.clone()));
+    let store = RedlockStore::new(nodes.collect(), longest_ttl);
+    let clock = Clock::Boot;
+    let limit = clock.now() + settings.unreachable_after;
+    loop {
+        match store.reach(limit).await {
+            Ok(()) => return Ok(store),
+            Err(error) if error.kind() == crate::ErrorKind::Unavailable => {
+                if clock.now() + CONNECT_PAUSE >= limit {
+                    return Err(error);
+                }
+                clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

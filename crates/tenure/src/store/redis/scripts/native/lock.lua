@@ -1,0 +1,22 @@
+-- lock.lua: a lock and its fence on one node of a Redlock. Included by the scripts in redlock.
+
+-- The lease id at `key`, false if nothing is there. Second, what to answer if that is no lock, or may
+-- not be read.
+local function holder_at(key)
+  local found = redis.pcall('GET', key)
+  if type(found) ~= 'table' then
+    return found
+  end
+  if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then
+    return false, found
+  end
+  return false, {'type', redis.call('TYPE', key).ok}
+end
+
+local function put(key, id, ttl)
+  redis.call('SET', key, id, 'PX', ttl)
+end
+
+local function keep_fence(key, fence)
+  redis.call('SET', key, string.format('%.0f', fence), 'PX', 604800000) -- a week
+end

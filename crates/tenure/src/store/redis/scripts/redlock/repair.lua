@@ -1,0 +1,44 @@
+#!lua
+-- repair.lua: give a node that has forgotten a lease the lease again, if nobody else has it.
+--
+-- KEYS  1 lock   2 fence
+-- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be done
+--       4 last fence of the lease's block
+-- Reply {1}                          the node has it, for ttl ms
+--       {0, lease id}                another lease has it, or nil: a greater fence is stored
+--       {'late', server time in us}  the latest moment has passed, nothing was changed
+--
+-- Only to be sent when a majority has just extended the lease: then nobody else can have one.
+--@include whole.lua
+--@include redlock/stored_fence.lua
+--@include LAYOUT/lock.lua
+
+local ttl, latest, last = whole(ARGV[2]), whole(ARGV[3]), whole(ARGV[4])
+if not (ttl and latest and last) or ttl < 1 then
+  return redis.error_reply('ERR tenure: repair got a number that is none')
+end
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+if now > latest then
+  return {'late', string.format('%.0f', now)}
+end
+local found, refusal = holder_at(KEYS[1])
+if refusal then
+  if refusal.err then
+    return refusal
+  end
+  return {0, false}
+end
+if found and found ~= ARGV[1] then
+  return {0, found}
+end
+local stored, trouble = stored_fence(KEYS[2])
+if trouble then
+  return trouble
+end
+if stored and stored > last then
+  return {0, false}
+end
+put(KEYS[1], ARGV[1], ttl)
+keep_fence(KEYS[2], last)
+return {1}

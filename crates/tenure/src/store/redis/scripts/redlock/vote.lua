@@ -1,0 +1,67 @@
+#!lua
+-- vote.lua: one node's vote for a lease with a block of fences.
+--
+-- KEYS  1 lock   2 fence   [3 metadata]
+-- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be granted
+--       4 first fence of the block   5 how many fences   6 half the longest ttl in us
+--       [7.. metadata: field, value, field, value ...]
+-- Reply 1                                the vote is given: the lock is this lease's for ttl ms
+--       {'busy', lease id, ms left, floor}   another lease has it; -1 ms left: without expiry
+--       {'stale', floor}                 the block must be above this
+--       {'far', server time in us}       the block is more than a day above this node's clock
+--       {'late', server time in us}      the latest moment has passed
+--       {'type', type}                   the key is not a lock
+-- But for the first, nothing was changed.
+--
+-- Two majorities share a node, and that node has accepted both blocks, the later one above the
+-- earlier: so fences of a majority are unique and grow, whatever clocks and messages do, for as long
+-- as no node forgets its fence. One that has none may have forgotten it, and answers as if it had
+-- stored its own clock less half the longest ttl.
+--@include whole.lua
+--@include redlock/stored_fence.lua
+--@include LAYOUT/lock.lua
+
+local ttl, latest, first = whole(ARGV[2]), whole(ARGV[3]), whole(ARGV[4])
+local fences, slack = whole(ARGV[5]), whole(ARGV[6])
+if not (ttl and latest and first and fences and slack) or ttl < 1 or fences < 1
+  or fences > 1000000 or not whole(first + fences) then
+  return redis.error_reply('ERR tenure: vote got a number that is none')
+end
+if #ARGV % 2 ~= 0 then
+  return redis.error_reply('ERR tenure: vote got metadata that are no pairs')
+end
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+if now > latest then
+  return {'late', string.format('%.0f', now)}
+end
+local found, refusal = holder_at(KEYS[1])
+if refusal then
+  return refusal
+end
+local stored, trouble = stored_fence(KEYS[2])
+if trouble then
+  return trouble
+end
+local floor = stored or math.max(0, now - slack)
+if found and found ~= ARGV[1] then
+  return {'busy', found, redis.call('PTTL', KEYS[1]), string.format('%.0f', floor)}
+end
+
+local last = first + fences - 1
+if not (found and stored == last) then -- otherwise it is the same vote again
+  if first <= floor then
+    return {'stale', string.format('%.0f', floor)}
+  end
+  if first > now + 86400000000 then
+    return {'far', string.format('%.0f', now)}
+  end
+end
+put(KEYS[1], ARGV[1], ttl)
+keep_fence(KEYS[2], last)
+if KEYS[3] then
+  redis.call('DEL', KEYS[3])
+  redis.call('HSET', KEYS[3], 'lease', ARGV[1], unpack(ARGV, 7))
+  redis.call('PEXPIRE', KEYS[3], ttl)
+end
+return 1

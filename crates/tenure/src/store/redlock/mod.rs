@@ -1,0 +1,531 @@
+//! The store on several independent servers: a lock is held by whoever has a majority of them.
+//!
+//! All nodes are asked at once, and what they say is decided as soon as a majority agrees; one that
+//! hangs holds up nobody. What a failed attempt may have got is given back. The rule by which a node
+//! votes, and why the fences of a majority are unique and grow, is in `vote.lua`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use self::grants::Grants;
+use self::leftovers::Leftover;
+use self::messages::Messages;
+use self::round::Round;
+use self::tally::majority;
+use self::voter::{Readiness, Voter, lock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::{ClientId, LeaseId};
+use crate::moment::{Clock, Moment};
+use crate::name::LockName;
+use crate::pending::Pending;
+use crate::store::redis::RedisStore;
+use crate::store::{
+    AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Record,
+    RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
+};
+
+mod campaign;
+mod grants;
+mod keeping;
+mod leftovers;
+mod messages;
+mod parting;
+mod round;
+mod tally;
+mod turn;
+mod voter;
+
+/// How long a shutdown waits for what is still under way to a node.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// How long the rest of the nodes is waited for when a majority has been reached.
+const GRACE_MIN: Duration = Duration::from_millis(200);
+
+pub(crate) struct RedlockStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    voters: Vec<Arc<Voter>>,
+    majority: usize,
+    longest_ttl: Duration,
+    clock: Clock,
+    /// The engine's, for what goes on when nobody waits for it any more.
+    runtime: Handle,
+    pending: OnceLock<Pending>,
+    grants: Grants,
+    messages: Messages,
+    /// How long a round of votes has taken lately, in microseconds.
+    round_us: AtomicU32,
+    /// Locks that this process leaves to others for a moment.
+    held_back: Mutex<HashMap<LockName, Moment>>,
+}
+
+impl RedlockStore {
+    /// Must be called on the engine.
+    pub(crate) fn new(nodes: Vec<Arc<RedisStore>>, longest_ttl: Duration) -> Arc<Self> {
+        let voters = nodes.into_iter();
+        let voters: Vec<_> = voters
+            .map(|store| Arc::new(Voter::new(store, longest_ttl)))
+            .collect();
+        for voter in &voters {
+            tokio::spawn(leftovers::run(Arc::clone(voter)));
+            tokio::spawn(voter::keep_ready(Arc::clone(voter)));
+        }
+        let shared = Shared {
+            majority: majority(voters.len()),
+            voters,
+            longest_ttl,
+            clock: Clock::Boot,
+            runtime: Handle::current(),
+            pending: OnceLock::new(),
+            grants: Grants::default(),
+            messages: Messages::default(),
+            round_us: AtomicU32::new(1_000),
+            held_back: Mutex::default(),
+        };
+        Arc::new(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Connects to all nodes, so that what is wrong is found at once. A minority may be missing.
+    pub(crate) async fn reach(&self, limit: Moment) -> Result<()> {
+        let shared = &self.shared;
+        let reached = shared.prepare_all(limit).await;
+        for (node, failure) in &reached.failed {
+            if !failure.transient {
+                return Err(failure.error.share());
+            }
+            tracing::warn!(
+                node = %shared.voters[*node].store.target(), error = %failure.error,
+                "redlock.node_unreachable: going on with the others"
+            );
+        }
+        if reached.count < shared.majority {
+            return Err(shared.too_few("can be reached"));
+        }
+        self.check_twins()
+    }
+
+    /// Refuses a server that was given twice: its vote would count twice.
+    fn check_twins(&self) -> Result<()> {
+        let mut known = HashMap::new();
+        for voter in &self.shared.voters {
+            let Some(run_id) = voter.run_id() else {
+                continue;
+            };
+            if let Some(twin) = known.insert(run_id, voter) {
+                let (one, other) = (twin.store.target(), voter.store.target());
+                return Err(Error::invalid_setting(
+                    "a node of a Redlock",
+                    &other,
+                    &format!("it is the same server as `{one}`, and would vote twice"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What came of connecting to all nodes.
+struct Reached {
+    count: usize,
+    failed: Vec<(usize, Failure)>,
+}
+
+impl Shared {
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+
+    /// The same, and a shutdown waits for it, but not for a node that hangs.
+    fn spawn_pending(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let pending = self.pending.get().map(Pending::begin);
+        self.runtime.spawn(async move {
+            tokio::pin!(work);
+            let in_time = tokio::time::timeout(FAREWELL, &mut work).await;
+            drop(pending);
+            if in_time.is_err() {
+                work.await;
+            }
+        });
+    }
+
+    /// Asks all nodes the same. Must be called on the engine.
+    fn ask_all<T, F>(&self, question: impl Fn(Arc<RedisStore>) -> F) -> Round<Result<T, Failure>>
+    where
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+        T: 'static,
+    {
+        let nodes = self.voters.iter().enumerate();
+        let questions = nodes.map(|(node, voter)| {
+            let question = question(Arc::clone(&voter.store));
+            (node, Box::pin(question) as BoxFuture<'static, _>)
+        });
+        Round::begin(questions.collect())
+    }
+
+    async fn prepare_all(&self, limit: Moment) -> Reached {
+        let mut round = self.preparing(limit);
+        let mut reached = Reached {
+            count: 0,
+            failed: Vec::new(),
+        };
+        let begun = self.clock.now();
+        loop {
+            let next = if reached.count < self.majority {
+                Ok(round.next().await)
+            } else {
+                let taken = self.clock.now().saturating_since(begun);
+                tokio::time::timeout((taken * 3).max(GRACE_MIN), round.next()).await
+            };
+            match next {
+                Ok(Some((_, Ok(())))) => reached.count += 1,
+                Ok(Some((node, Err(failure)))) => reached.failed.push((node, failure)),
+                Ok(None) => return reached,
+                Err(_) => {
+                    // The others come later, or not at all.
+                    self.spawn(async move { while round.next().await.is_some() {} });
+                    return reached;
+                }
+            }
+        }
+    }
+
+    /// Connects until enough nodes may be asked, or all have failed.
+    async fn prepare_majority(&self, limit: Moment) {
+        let mut round = self.preparing(limit.min(self.clock.now() + SILENCE_LIMIT * 2));
+        while let Some((_, _)) = round.next().await {
+            let ready = |voter: &&Arc<Voter>| matches!(voter.ready(), Readiness::Ready(_));
+            if self.voters.iter().filter(ready).count() >= self.majority {
+                break;
+            }
+        }
+        self.runtime
+            .spawn(async move { while round.next().await.is_some() {} });
+    }
+
+    fn preparing(&self, limit: Moment) -> Round<Result<(), Failure>> {
+        let nodes = self.voters.iter().enumerate();
+        let questions = nodes.map(|(node, voter)| {
+            let voter = Arc::clone(voter);
+            let preparing = async move { voter.prepare(limit).await };
+            (node, Box::pin(preparing) as BoxFuture<'static, _>)
+        });
+        Round::begin(questions.collect())
+    }
+
+    /// Every node with what is known of it.
+    fn too_few(&self, what: &str) -> Error {
+        let reasons: Vec<String> = self.voters.iter().map(|voter| voter.reason()).collect();
+        Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "fewer than {} of {} nodes {what}: {}",
+                self.majority,
+                self.voters.len(),
+                reasons.join("; ")
+            ),
+        )
+    }
+
+    /// Takes note that a question about a lease may still land on a node.
+    fn may_land(&self, lease: &Held, node: usize, landing: Landing) {
+        if !self.grants.may_land(&lease.id, node, landing) {
+            self.leave(lease, node, Some(landing));
+        }
+    }
+
+    /// Leaves it to the node's own task to take a lease back.
+    fn leave(&self, lease: &Held, node: usize, landing: Option<Landing>) {
+        self.voters[node].leave(Leftover {
+            held: lease.clone(),
+            ballot: None,
+            landing,
+            until: self.clock.now() + lease.ttl + SILENCE_LIMIT,
+        });
+    }
+
+    /// How long a round of votes takes.
+    fn round_time(&self) -> Duration {
+        Duration::from_micros(self.round_us.load(Ordering::Relaxed).into())
+    }
+
+    fn note_round_time(&self, taken: Duration) {
+        let taken = u32::try_from(taken.as_micros()).unwrap_or(u32::MAX);
+        let taken = taken.clamp(100, 20_000);
+        let before = self.round_us.load(Ordering::Relaxed);
+        let smoothed = before - before / 8 + taken / 8;
+        self.round_us.store(smoothed, Ordering::Relaxed);
+    }
+
+    fn set_hold_back(&self, name: &LockName, until: Moment) {
+        let mut held_back = lock(&self.held_back);
+        let now = self.clock.now();
+        held_back.retain(|_, until| *until > now);
+        held_back.insert(name.clone(), until);
+    }
+
+    fn holds_back(&self, name: &LockName) -> Option<Moment> {
+        let held_back = lock(&self.held_back);
+        let until = held_back.get(name).copied();
+        until.filter(|until| *until > self.clock.now())
+    }
+
+    async fn hold_back(&self, name: &LockName) {
+        if let Some(until) = self.holds_back(name) {
+            self.clock.sleep_until(until).await;
+        }
+    }
+}
+
+impl Store for RedlockStore {
+    fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>, pending: Pending) {
+        for voter in &self.shared.voters {
+            let (said, saying) = mpsc::unbounded_channel();
+            voter.store.start(client, said, pending.clone());
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(messages::pass_on(shared, saying, events.clone()));
+        }
+        let _ = self.shared.pending.set(pending);
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Attempted, Failure>> {
+        Box::pin(campaign::acquire(&self.shared, attempt, limit))
+    }
+
+    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+        // What it leaves behind is given back by the campaign itself.
+        Some((None, campaign::acquire_here(&self.shared, attempt)?))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Held,
+        watched: bool,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+        Box::pin(keeping::renew(&self.shared, lease, watched, limit))
+    }
+
+    fn renew_all<'a>(
+        &'a self,
+        leases: Vec<&'a Held>,
+        watched: bool,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>> {
+        Box::pin(keeping::renew_all(&self.shared, leases, watched, limit))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        from: &'a LeaseId,
+        lease: &'a Held,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+        Box::pin(keeping::adopt(&self.shared, from, lease, limit))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        lease: &'a Held,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Watched, Failure>> {
+        Box::pin(keeping::watch(&self.shared, lease, limit))
+    }
+
+    fn release<'a>(
+        &'a self,
+        lease: &'a Held,
+        _leaving: Option<&'a LeaseId>,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Release, Failure>> {
+        Box::pin(parting::release(&self.shared, lease, limit))
+    }
+
+    fn release_here<'a>(
+        &'a self,
+        lease: &'a Held,
+        _leaving: Option<&'a LeaseId>,
+    ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
+        parting::release_here(&self.shared, lease)
+    }
+
+    /// There is no queue over several nodes: if anybody else listens, whoever is first may take it.
+    fn turn<'a>(
+        &'a self,
+        lease: &'a Held,
+        fences: u32,
+        _place: Option<&'a LeaseId>,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Turn, Failure>> {
+        Box::pin(turn::turn(&self.shared, lease, fences, limit))
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        lease: &'a Held,
+        landing: Landing,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
+        for node in 0..self.shared.voters.len() {
+            self.shared.leave(lease, node, Some(landing));
+        }
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn look<'a>(
+        &'a self,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
+        Box::pin(look(&self.shared, name, limit))
+    }
+
+    fn listen<'a>(
+        &'a self,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(messages::listen(&self.shared, name, limit))
+    }
+
+    fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
+        Box::pin(messages::unlisten(&self.shared, name, limit))
+    }
+
+    fn write_record<'a>(
+        &'a self,
+        client: ClientId,
+        change: &'a RecordChange,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<RecordWritten, Failure>> {
+        Box::pin(write_record(&self.shared, client, change, limit))
+    }
+
+    fn records(
+        &self,
+        only: Option<ClientId>,
+        limit: Moment,
+    ) -> BoxFuture<'_, Result<Vec<Record>, Failure>> {
+        Box::pin(records(&self.shared, only, limit))
+    }
+}
+
+/// Who has a majority of the nodes.
+async fn look(
+    shared: &Arc<Shared>,
+    name: &LockName,
+    limit: Moment,
+) -> Result<Option<Found>, Failure> {
+    let mut round = shared.ask_all(|store| {
+        let name = name.clone();
+        async move { store.look(&name, limit).await }
+    });
+    let mut by_lease: HashMap<LeaseId, Vec<Found>> = HashMap::new();
+    let (mut free, mut failure) = (0, None);
+    let nodes = shared.voters.len();
+    while let Some((_, answer)) = round.next().await {
+        match answer {
+            Ok(None) => free += 1,
+            Err(failed) => failure = Some(failed),
+            Ok(Some(found)) => {
+                let same = by_lease.entry(found.id.clone()).or_default();
+                same.push(found);
+                if same.len() >= shared.majority {
+                    return Ok(majority_of(std::mem::take(same)));
+                }
+            }
+        }
+        if free > nodes - shared.majority {
+            return Ok(None);
+        }
+    }
+    let answered = free + by_lease.values().map(Vec::len).sum::<usize>();
+    match failure {
+        Some(failure) if answered < shared.majority => Err(failure),
+        _ => Ok(None),
+    }
+}
+
+/// One of several that say the same, which ends when the first of them does.
+fn majority_of(mut same: Vec<Found>) -> Option<Found> {
+    same.sort_by_key(|found| {
+        (
+            found.meta.is_empty(),
+            found.remaining.unwrap_or(Duration::MAX),
+        )
+    });
+    let remaining = same.iter().filter_map(|found| found.remaining).min();
+    let fence = same.iter().filter_map(|found| found.fence).max();
+    let found = same.into_iter().next()?;
+    Some(Found {
+        remaining,
+        fence,
+        ..found
+    })
+}
+
+async fn write_record(
+    shared: &Arc<Shared>,
+    client: ClientId,
+    change: &RecordChange,
+    limit: Moment,
+) -> Result<RecordWritten, Failure> {
+    let mut round = shared.ask_all(|store| {
+        let change = change.clone();
+        async move { store.write_record(client, &change, limit).await }
+    });
+    let (mut written, mut missing, mut failure) = (0, false, None);
+    while written < shared.majority {
+        match round.next().await {
+            Some((_, Ok(answer))) => {
+                written += 1;
+                missing |= answer == RecordWritten::Missing;
+            }
+            Some((_, Err(failed))) => failure = Some(failed),
+            None => break,
+        }
+    }
+    shared.spawn(async move { while round.next().await.is_some() {} });
+    match failure {
+        Some(failure) if written < shared.majority => Err(failure),
+        _ if missing => Ok(RecordWritten::Missing),
+        _ => Ok(RecordWritten::Yes),
+    }
+}
+
+/// What clients say of themselves on any of the nodes that answer.
+async fn records(
+    shared: &Arc<Shared>,
+    only: Option<ClientId>,
+    limit: Moment,
+) -> Result<Vec<Record>, Failure> {
+    let mut round = shared.ask_all(|store| async move { store.records(only, limit).await });
+    let mut found: HashMap<ClientId, BTreeMap<String, String>> = HashMap::new();
+    let (mut answered, mut failure) = (0, None);
+    while answered < shared.majority {
+        match round.next().await {
+            Some((_, Ok(records))) => {
+                answered += 1;
+                found.extend(records);
+            }
+            Some((_, Err(failed))) => failure = Some(failed),
+            None => break,
+        }
+    }
+    match failure {
+        Some(failure) if answered < shared.majority => Err(failure),
+        _ => Ok(found.into_iter().collect()),
+    }
+}

@@ -1,0 +1,184 @@
+//! Letting go: a release on all nodes, told when a majority has answered.
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::grants::Grant;
+use super::leftovers::Leftover;
+use super::round::Round;
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::store::redis::TakenBack;
+use crate::store::{BoxFuture, Failure, Held, Landing, Release, SILENCE_LIMIT};
+
+type Answer = Result<TakenBack, Failure>;
+
+/// Releases on all nodes that may have it.
+pub(super) async fn release(
+    shared: &Arc<Shared>,
+    lease: &Held,
+    limit: Moment,
+) -> Result<Release, Failure> {
+    let parting = begin(shared, lease, limit);
+    finish(shared, lease, parting).await
+}
+
+/// Releases on the caller's own task, if nothing but its votes was ever sent about the lease, and
+/// their connections are still there.
+pub(super) fn release_here<'a>(
+    shared: &'a Arc<Shared>,
+    lease: &'a Held,
+) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
+    let grant = shared.grants.take_plain(&lease.id)?;
+    if grant
+        .sent
+        .iter()
+        .any(|(_, sent)| sent.connection.is_broken())
+    {
+        shared.grants.put_back(&lease.id, grant);
+        return None;
+    }
+    Some(Box::pin(async move {
+        let parting = behind_votes(shared, lease, grant);
+        finish(shared, lease, parting).await
+    }))
+}
+
+/// A release under way. Dropped before all have answered, the rest goes on in the background.
+struct Parting<'a> {
+    shared: &'a Arc<Shared>,
+    lease: &'a Held,
+    round: Option<Round<Answer>>,
+    until: Moment,
+}
+
+impl Drop for Parting<'_> {
+    fn drop(&mut self) {
+        if let Some(rest) = self.round.take() {
+            let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
+            self.shared
+                .spawn_pending(hear_the_rest(shared, lease, rest, self.until));
+        }
+    }
+}
+
+/// Sends the releases: to the nodes of a lease that was granted here, otherwise to all.
+fn begin<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Parting<'a> {
+    let grant = shared.grants.take(&lease.id);
+    for (node, landing) in grant.iter().flat_map(|grant| &grant.unknown) {
+        shared.leave(lease, *node, Some(*landing));
+    }
+    match grant {
+        Some(grant) if !grant.repaired && !grant.sent.is_empty() => {
+            behind_votes(shared, lease, grant)
+        }
+        _ => {
+            let limit = limit.min(shared.clock.now() + SILENCE_LIMIT);
+            let round = shared.ask_all(|store| {
+                let lease = lease.clone();
+                async move {
+                    let connection = store.connection(limit).await?;
+                    store.take_back(connection, &lease, None, true).await
+                }
+            });
+            parting(shared, lease, round)
+        }
+    }
+}
+
+/// Sends each release behind the vote on its own connection.
+fn behind_votes<'a>(shared: &'a Arc<Shared>, lease: &'a Held, grant: Grant) -> Parting<'a> {
+    let limit = shared.clock.now() + SILENCE_LIMIT;
+    let mut questions = Vec::with_capacity(grant.sent.len());
+    for (node, sent) in grant.sent {
+        let store = &shared.voters[node].store;
+        let question: BoxFuture<'static, Answer> = if sent.connection.is_broken() {
+            let (store, lease) = (Arc::clone(store), lease.clone());
+            Box::pin(async move {
+                let connection = store.connection(limit).await?;
+                store.take_back(connection, &lease, None, true).await
+            })
+        } else {
+            Box::pin(store.take_back(sent.connection, lease, None, true))
+        };
+        questions.push((node, question));
+    }
+    parting(shared, lease, Round::begin(questions))
+}
+
+fn parting<'a>(shared: &'a Arc<Shared>, lease: &'a Held, round: Round<Answer>) -> Parting<'a> {
+    Parting {
+        shared,
+        lease,
+        round: Some(round),
+        until: shared.clock.now() + lease.ttl,
+    }
+}
+
+/// Hears the nodes until they decide.
+async fn finish(
+    shared: &Arc<Shared>,
+    lease: &Held,
+    mut parting: Parting<'_>,
+) -> Result<Release, Failure> {
+    let (mut held, mut gone, mut failure) = (0, 0, None);
+    let nodes = shared.voters.len();
+    loop {
+        if held >= shared.majority {
+            return Ok(Release::WasHeld { offered_to: None });
+        }
+        if gone > nodes - shared.majority {
+            return Ok(Release::NotHeld);
+        }
+        let next = match &mut parting.round {
+            Some(round) => round.next().await,
+            None => None,
+        };
+        match next {
+            None => break,
+            Some((_, Ok(TakenBack::WasHeld))) => held += 1,
+            Some((_, Ok(TakenBack::NotHeld))) => gone += 1,
+            Some((node, Err(failed))) => {
+                if failed.transient || failed.landing.is_some() {
+                    shared.leave(lease, node, failed.landing);
+                }
+                failure = Some(failed);
+            }
+        }
+    }
+    let failure = failure.unwrap_or_else(undecided);
+    if !failure.transient {
+        return Err(failure);
+    }
+    // Some have let it go: asked again they would say that it was not there.
+    Err(Failure {
+        landing: Some(Landing {
+            connection: None,
+            latest_us: 0,
+        }),
+        ..failure
+    })
+}
+
+/// Sees to it that the nodes which did not answer in time let go as well.
+async fn hear_the_rest(shared: Arc<Shared>, lease: Held, mut rest: Round<Answer>, until: Moment) {
+    while let Some((node, answer)) = rest.next().await {
+        if let Err(failure) = answer
+            && failure.transient
+        {
+            shared.voters[node].leave(Leftover {
+                held: lease.clone(),
+                ballot: None,
+                landing: failure.landing,
+                until,
+            });
+        }
+    }
+}
+
+fn undecided() -> Failure {
+    Failure::not_sent(Error::new(
+        ErrorKind::Unavailable,
+        "too few nodes of the Redlock answered to a release",
+    ))
+}

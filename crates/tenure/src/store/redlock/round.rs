@@ -1,0 +1,97 @@
+//! Questions to several nodes at once, answered in whatever order they come.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+
+use crate::store::BoxFuture;
+
+/// A question to each of some nodes. Dropping it drops the questions, but not what was sent.
+pub(super) struct Round<T> {
+    waiting: Vec<(usize, BoxFuture<'static, T>)>,
+    answers: VecDeque<(usize, T)>,
+}
+
+impl<T> Round<T> {
+    /// Sends all questions: each future is polled once before this returns.
+    pub(super) fn begin(questions: Vec<(usize, BoxFuture<'static, T>)>) -> Self {
+        let mut round = Self {
+            waiting: questions,
+            answers: VecDeque::new(),
+        };
+        // Whoever asks for the next answer polls again, and is woken from then on.
+        round.poll_all(&mut Context::from_waker(Waker::noop()));
+        round
+    }
+
+    /// The next answer and whose it is; none when all have come.
+    pub(super) async fn next(&mut self) -> Option<(usize, T)> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, T)>> {
+        if self.answers.is_empty() {
+            self.poll_all(context);
+        }
+        match self.answers.pop_front() {
+            Some(answer) => Poll::Ready(Some(answer)),
+            None if self.waiting.is_empty() => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+
+    fn poll_all(&mut self, context: &mut Context<'_>) {
+        let mut at = 0;
+        while let Some((node, question)) = self.waiting.get_mut(at) {
+            match question.as_mut().poll(context) {
+                Poll::Pending => at += 1,
+                Poll::Ready(answer) => {
+                    self.answers.push_back((*node, answer));
+                    drop(self.waiting.swap_remove(at));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn answers_come_as_they_are_given_and_the_slow_one_holds_up_nobody() {
+        let (slow, answer) = oneshot::channel::<u32>();
+        let mut round = Round::begin(vec![
+            (
+                0,
+                Box::pin(async move { answer.await.unwrap() }) as BoxFuture<'static, u32>,
+            ),
+            (1, Box::pin(ready(11))),
+            (2, Box::pin(ready(12))),
+        ]);
+        let mut first = [round.next().await, round.next().await];
+        first.sort();
+        assert_eq!(first, [Some((1, 11)), Some((2, 12))]);
+        slow.send(10).unwrap();
+        assert_eq!(round.next().await, Some((0, 10)));
+        assert_eq!(round.next().await, None);
+    }
+
+    #[test]
+    fn all_questions_are_asked_before_the_first_answer_is_read() {
+        let asked = std::cell::Cell::new(0);
+        let asked = &*Box::leak(Box::new(std::sync::atomic::AtomicU32::new(asked.get())));
+        let question = move || {
+            asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        };
+        let question = |node| -> (usize, BoxFuture<'static, ()>) {
+            (node, Box::pin(async move { question() }))
+        };
+        drop(Round::begin(vec![question(0), question(1), question(2)]));
+        assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 3);
+    }
+}

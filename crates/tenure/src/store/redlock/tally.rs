@@ -1,0 +1,230 @@
+//! Counting votes: whether a majority gave the same block, and if not, why.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::lease::LeaseId;
+use crate::store::redis::Vote;
+use crate::store::{Busy, Failure};
+
+/// A day in microseconds: how far above its clock a node accepts a fence.
+pub(super) const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;
+
+/// The votes of one round.
+pub(super) struct Tally {
+    majority: usize,
+    /// How many were asked and have not answered.
+    waiting: usize,
+    granted: usize,
+    stale: Vec<u64>,
+    busy: Vec<Busy>,
+    failures: Vec<Failure>,
+    /// The highest fence that any node told.
+    pub(super) floor: u64,
+}
+
+/// What a round has come to.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Not decided yet.
+    Open,
+    Won,
+    /// Enough nodes would have accepted a greater block.
+    TooLow,
+    /// Somebody else has a majority, or so many nodes that nobody else can have one.
+    Held(Busy),
+    /// Nobody has a majority: several tried at once, or somebody left some nodes behind. The one
+    /// with the most of them.
+    Split(Option<Busy>),
+    /// Too few nodes answered.
+    Failed(Failure),
+}
+
+impl Tally {
+    /// A round in which so many of all nodes are asked.
+    pub(super) fn new(nodes: usize, asked: usize) -> Self {
+        Self {
+            majority: majority(nodes),
+            waiting: asked,
+            granted: 0,
+            stale: Vec::new(),
+            busy: Vec::new(),
+            failures: Vec::new(),
+            floor: 0,
+        }
+    }
+
+    pub(super) fn count(&mut self, vote: Result<Vote, Failure>) {
+        self.waiting -= 1;
+        match vote {
+            Ok(Vote::Granted) => self.granted += 1,
+            Ok(Vote::Stale(floor)) => {
+                self.floor = self.floor.max(floor);
+                self.stale.push(floor);
+            }
+            Ok(Vote::Busy(busy, floor)) => {
+                self.floor = self.floor.max(floor);
+                self.busy.push(busy);
+            }
+            Ok(Vote::Far) => self.failures.push(Failure::not_sent(Error::new(
+                ErrorKind::Unavailable,
+                "a node's clock is more than a day behind the others",
+            ))),
+            Err(failure) => self.failures.push(failure),
+        }
+    }
+
+    /// Whether a majority has answered, whatever it said.
+    pub(super) fn is_heard(&self) -> bool {
+        self.granted + self.stale.len() + self.busy.len() >= self.majority
+    }
+
+    /// What it has come to; with `last`, though some have not answered.
+    pub(super) fn verdict(&mut self, last: bool) -> Verdict {
+        if self.granted >= self.majority {
+            return Verdict::Won;
+        }
+        let hopeless = self.granted + self.waiting < self.majority;
+        if !hopeless && !last {
+            return Verdict::Open;
+        }
+        if let Some(held) = self.holder() {
+            return Verdict::Held(held);
+        }
+        if self.waiting > 0 && hopeless && !last {
+            // The rest may tell who holds it.
+            return Verdict::Open;
+        }
+        if self.granted + self.stale.len() >= self.majority {
+            return Verdict::TooLow;
+        }
+        // One that refuses for good speaks for all: the key is no lock, the user may not do it.
+        if let Some(at) = self.failures.iter().position(|it| !it.transient) {
+            return Verdict::Failed(self.failures.swap_remove(at));
+        }
+        if self.is_heard() {
+            return Verdict::Split(self.with_most_nodes());
+        }
+        Verdict::Failed(self.failures.pop().unwrap_or_else(unheard))
+    }
+
+    /// Who has so many nodes that it is the holder, and until when.
+    fn holder(&self) -> Option<Busy> {
+        let first = self.with_most_nodes()?;
+        let nodes = self.nodes_of(&first.holder);
+        (nodes.len() >= self.majority).then(|| Busy {
+            // When the lease has ended on so many that a majority is left without it.
+            remaining: nodes.get(self.majority - 1).copied().flatten(),
+            ..first
+        })
+    }
+
+    fn with_most_nodes(&self) -> Option<Busy> {
+        let most = self
+            .busy
+            .iter()
+            .max_by_key(|busy| self.nodes_of(&busy.holder).len());
+        most.cloned()
+    }
+
+    /// How long a lease still lasts on each node that has it, the longest first. Without expiry:
+    /// `None`, before all others.
+    fn nodes_of(&self, lease: &LeaseId) -> Vec<Option<Duration>> {
+        let of_lease = self.busy.iter().filter(|busy| busy.holder == *lease);
+        let mut left: Vec<_> = of_lease.map(|busy| busy.remaining).collect();
+        left.sort_by_key(|left| std::cmp::Reverse(left.unwrap_or(Duration::MAX)));
+        left
+    }
+}
+
+/// More than half.
+pub(super) fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
+
+fn unheard() -> Failure {
+    Failure::not_sent(Error::new(
+        ErrorKind::Unavailable,
+        "too few nodes of the Redlock answered in time",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn busy(holder: &str, left_ms: u64) -> Result<Vote, Failure> {
+        let busy = Busy {
+            holder: LeaseId::new(holder),
+            remaining: Some(Duration::from_millis(left_ms)),
+        };
+        Ok(Vote::Busy(busy, 7))
+    }
+
+    fn silent() -> Result<Vote, Failure> {
+        Err(unheard())
+    }
+
+    fn tally(nodes: usize, votes: Vec<Result<Vote, Failure>>) -> Tally {
+        let mut tally = Tally::new(nodes, nodes);
+        for vote in votes {
+            tally.count(vote);
+        }
+        tally
+    }
+
+    #[test]
+    fn a_majority_wins_before_the_last_answer() {
+        let mut tally = tally(5, vec![Ok(Vote::Granted), silent(), Ok(Vote::Granted)]);
+        assert!(matches!(tally.verdict(false), Verdict::Open));
+        tally.count(Ok(Vote::Granted));
+        assert!(matches!(tally.verdict(false), Verdict::Won));
+    }
+
+    #[test]
+    fn half_of_an_even_number_is_no_majority() {
+        let mut tally = tally(
+            4,
+            vec![Ok(Vote::Granted), Ok(Vote::Granted), silent(), silent()],
+        );
+        assert!(!matches!(tally.verdict(true), Verdict::Won));
+    }
+
+    #[test]
+    fn the_holder_is_known_by_a_majority_and_ends_with_it() {
+        let votes = vec![busy("a", 90), busy("a", 50), busy("a", 70)];
+        let Verdict::Held(held) = tally(5, votes).verdict(false) else {
+            panic!("not held");
+        };
+        assert_eq!(held.remaining, Some(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn nobody_with_a_majority_is_a_split_vote() {
+        let votes = vec![
+            Ok(Vote::Granted),
+            busy("a", 9),
+            busy("b", 9),
+            busy("b", 9),
+            busy("c", 9),
+        ];
+        let Verdict::Split(Some(first)) = tally(5, votes).verdict(false) else {
+            panic!("not split");
+        };
+        assert_eq!(first.holder, LeaseId::new("b"));
+    }
+
+    #[test]
+    fn a_block_that_is_too_low_is_asked_for_again() {
+        let votes = vec![Ok(Vote::Stale(41)), Ok(Vote::Granted), busy("a", 9)];
+        let mut tally = tally(3, votes);
+        assert!(matches!(tally.verdict(false), Verdict::TooLow));
+        assert_eq!(tally.floor, 41);
+    }
+
+    #[test]
+    fn too_few_answers_are_a_failure() {
+        let mut votes = tally(3, vec![Ok(Vote::Granted), silent(), silent()]);
+        assert!(matches!(votes.verdict(false), Verdict::Failed(_)));
+    }
+}

@@ -1,0 +1,73 @@
+//! Whose turn it is after this process has had its own for a while.
+//!
+//! Several nodes keep no common queue, so nobody can say who is next. But each knows how many
+//! processes listen for the lock: if ours is the only one, it goes on with further fences, and
+//! otherwise it lets go and leaves the lock to the others for a moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Shared;
+use super::campaign;
+use super::parting;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Attempt, Attempted, Failure, Held, Turn};
+
+/// For how long a process that has had its turns leaves the lock to others who wait for it.
+const HEAD_START: Duration = Duration::from_millis(10);
+
+pub(super) async fn turn(
+    shared: &Arc<Shared>,
+    lease: &Held,
+    fences: u32,
+    limit: Moment,
+) -> Result<Turn, Failure> {
+    let alone = !others_wait(shared, &lease.name, limit).await;
+    if alone && let Some(again) = go_on(shared, lease, fences, limit).await {
+        return Ok(again);
+    }
+    if !alone {
+        shared.set_hold_back(&lease.name, shared.clock.now() + HEAD_START);
+    }
+    parting::release(shared, lease, limit)
+        .await
+        .map(Turn::Passed)
+}
+
+/// Votes for the same lease again, with greater fences.
+async fn go_on(shared: &Arc<Shared>, lease: &Held, fences: u32, limit: Moment) -> Option<Turn> {
+    // Metadata stay as they are: a vote without any leaves them alone.
+    let attempt = Attempt {
+        held: Held {
+            has_meta: false,
+            ..lease.clone()
+        },
+        meta: Arc::default(),
+        fences,
+        queue: false,
+    };
+    match campaign::once(shared, &attempt, limit).await {
+        Ok(Attempted::Granted { fence, sent_at }) => Some(Turn::Again { fence, sent_at }),
+        _ => None,
+    }
+}
+
+/// Whether anybody but this process listens, on any node that answers.
+async fn others_wait(shared: &Arc<Shared>, name: &LockName, limit: Moment) -> bool {
+    let mut round = shared.ask_all(|store| {
+        let name = name.clone();
+        async move { store.listeners(&name, limit).await }
+    });
+    let mut answered = 0;
+    while answered < shared.majority {
+        match round.next().await {
+            // One of them is this process itself.
+            Some((_, Ok(listeners))) if listeners > 1 => return true,
+            Some((_, Ok(_))) => answered += 1,
+            Some((_, Err(_))) => {}
+            None => return true,
+        }
+    }
+    false
+}

@@ -1,0 +1,186 @@
+//! One node of a Redlock: how to reach it, and whether its vote counts.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::leftovers::Leftover;
+use crate::error::Error;
+use crate::moment::{Clock, Moment};
+use crate::store::Failure;
+use crate::store::redis::{Connection, RedisStore};
+
+/// Of how many connections the standing is remembered: the engine's and the callers' own, and
+/// those before them.
+const REMEMBERED: usize = 4;
+
+/// How often to look whether a node must be reached again.
+const LOOK: Duration = Duration::from_millis(250);
+const PREPARE_LIMIT: Duration = Duration::from_secs(2);
+
+pub(super) struct Voter {
+    pub(super) store: Arc<RedisStore>,
+    longest_ttl: Duration,
+    clock: Clock,
+    standings: Mutex<Vec<Standing>>,
+    /// Why the node could not be asked the last time.
+    trouble: Mutex<Option<Error>>,
+    pub(super) leftovers: Mutex<Vec<Leftover>>,
+    pub(super) leftover: Notify,
+}
+
+/// What is known of the server at the other end of a connection.
+#[derive(Clone)]
+struct Standing {
+    connection: u64,
+    run_id: Option<String>,
+    /// Since when the server runs, and from when on it may vote.
+    started: Moment,
+    votes_from: Moment,
+}
+
+/// Whether a node may be asked.
+pub(super) enum Readiness {
+    Ready(Arc<Connection>),
+    /// It may have forgotten a lease that has not ended yet.
+    Young {
+        age: Duration,
+        until: Moment,
+    },
+    NotReached,
+}
+
+impl Voter {
+    pub(super) fn new(store: Arc<RedisStore>, longest_ttl: Duration) -> Self {
+        Self {
+            store,
+            longest_ttl,
+            clock: Clock::Boot,
+            standings: Mutex::default(),
+            trouble: Mutex::default(),
+            leftovers: Mutex::default(),
+            leftover: Notify::new(),
+        }
+    }
+
+    /// Whether this node can be asked at once, by a caller's own task.
+    pub(super) fn ready_here(&self) -> Readiness {
+        match self.store.connection_here() {
+            Some(connection) if self.standing(&connection).is_some() => self.readiness(connection),
+            _ => self.ready(),
+        }
+    }
+
+    /// Whether this node can be asked at once, by the engine.
+    pub(super) fn ready(&self) -> Readiness {
+        match self.store.live_connection() {
+            Some(connection) => self.readiness(connection),
+            None => Readiness::NotReached,
+        }
+    }
+
+    fn readiness(&self, connection: Arc<Connection>) -> Readiness {
+        let now = self.clock.now();
+        match self.standing(&connection) {
+            None => Readiness::NotReached,
+            Some(standing) if now < standing.votes_from => Readiness::Young {
+                age: now.saturating_since(standing.started),
+                until: standing.votes_from,
+            },
+            Some(_) => Readiness::Ready(connection),
+        }
+    }
+
+    /// Connects, and learns whether the node may vote.
+    pub(super) async fn prepare(&self, limit: Moment) -> Result<(), Failure> {
+        let prepared = self.try_prepare(limit).await;
+        let trouble = prepared.as_ref().err().map(|failure| failure.error.share());
+        *lock(&self.trouble) = trouble;
+        prepared
+    }
+
+    async fn try_prepare(&self, limit: Moment) -> Result<(), Failure> {
+        let connection = self.store.connection(limit).await?;
+        self.learn(&connection, limit).await?;
+        // The callers' own connection is another one, perhaps to a process that has just begun.
+        match self.store.connection_here() {
+            Some(other) if other.id != connection.id => self.learn(&other, limit).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn learn(&self, connection: &Connection, limit: Moment) -> Result<(), Failure> {
+        if self.standing(connection).is_some() {
+            return Ok(());
+        }
+        let asked_at = self.clock.now();
+        let vitals = self.store.vitals(connection, limit).await?;
+        // Rounded down by the server: it is at least this old.
+        let started = asked_at.before(vitals.uptime);
+        let votes_from = if vitals.keeps_all {
+            started
+        } else {
+            started + self.longest_ttl
+        };
+        let mut standings = lock(&self.standings);
+        if standings.len() >= REMEMBERED {
+            standings.remove(0);
+        }
+        standings.push(Standing {
+            connection: connection.id,
+            run_id: vitals.run_id,
+            started,
+            votes_from,
+        });
+        Ok(())
+    }
+
+    fn standing(&self, connection: &Connection) -> Option<Standing> {
+        let standings = lock(&self.standings);
+        let known = standings.iter().find(|it| it.connection == connection.id);
+        known.cloned()
+    }
+
+    /// The server's process, if it is known.
+    pub(super) fn run_id(&self) -> Option<String> {
+        lock(&self.standings).last()?.run_id.clone()
+    }
+
+    /// Why it cannot be asked, for people.
+    pub(super) fn reason(&self) -> String {
+        match self.ready() {
+            Readiness::Ready(_) => format!("`{}` answers", self.store.target()),
+            Readiness::Young { age, until } => {
+                let left = until.saturating_since(self.clock.now());
+                format!(
+                    "`{}` is {age:.0?} old and may have forgotten a lease: its vote counts in \
+                     {left:.0?}, or at once with `appendonly yes` and `appendfsync always`",
+                    self.store.target()
+                )
+            }
+            Readiness::NotReached => {
+                let trouble = lock(&self.trouble);
+                trouble.as_ref().map_or_else(
+                    || format!("`{}` is not connected yet", self.store.target()),
+                    ToString::to_string,
+                )
+            }
+        }
+    }
+}
+
+/// Sees to it that a node which was away is asked again when it is back. Ends with the engine.
+pub(super) async fn keep_ready(voter: Arc<Voter>) {
+    loop {
+        voter.clock.sleep_until(voter.clock.now() + LOOK).await;
+        if matches!(voter.ready(), Readiness::NotReached) {
+            // What it says is remembered, for the next error.
+            let _ = voter.prepare(voter.clock.now() + PREPARE_LIMIT).await;
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

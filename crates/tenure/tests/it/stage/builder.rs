@@ -1,0 +1,58 @@
+//! The settings of a client of any deployment.
+
+use std::time::Duration;
+
+use tenure::{Builder, Locks, Redlock, Result, Tenure, blocking};
+
+#[derive(Clone, Debug)]
+pub enum StageBuilder {
+    Tenure(Builder<Tenure>),
+    Redlock(Builder<Redlock>),
+}
+
+impl StageBuilder {
+    pub fn name(self, name: &str) -> Self {
+        self.change(|it| it.name(name), |it| it.name(name))
+    }
+
+    pub fn hand_off(self, on: bool) -> Self {
+        self.change(|it| it.hand_off(on), |it| it.hand_off(on))
+    }
+
+    pub fn hand_off_turns(self, turns: u32) -> Self {
+        self.change(|it| it.hand_off_turns(turns), |it| it.hand_off_turns(turns))
+    }
+
+    pub fn hand_off_time(self, time: Duration) -> Self {
+        self.change(|it| it.hand_off_time(time), |it| it.hand_off_time(time))
+    }
+
+    pub async fn connect(self) -> Result<Locks> {
+        Ok(match self {
+            Self::Tenure(builder) => Locks::clone(&*builder.connect().await?),
+            Self::Redlock(builder) => Locks::clone(&*builder.connect().await?),
+        })
+    }
+
+    pub fn connect_blocking(self) -> Result<blocking::Locks> {
+        Ok(match self {
+            Self::Tenure(builder) => {
+                blocking::Locks::clone(&*blocking::Tenure::connect_with(builder)?)
+            }
+            Self::Redlock(builder) => {
+                blocking::Locks::clone(&*blocking::Redlock::connect_with(builder)?)
+            }
+        })
+    }
+
+    fn change(
+        self,
+        one: impl FnOnce(Builder<Tenure>) -> Builder<Tenure>,
+        several: impl FnOnce(Builder<Redlock>) -> Builder<Redlock>,
+    ) -> Self {
+        match self {
+            Self::Tenure(builder) => Self::Tenure(one(builder)),
+            Self::Redlock(builder) => Self::Redlock(several(builder)),
+        }
+    }
+}
