@@ -138,7 +138,7 @@ impl RedisStore {
             connection.reign().settle(connection.settled());
             return Ok(());
         }
-        let left = *wait - reigned;
+        let left = wait.saturating_sub(reigned);
         let error = || young(question.name, connection, reigned, left);
         too_young.note(NotYet {
             until: self.clock.now() + left,
