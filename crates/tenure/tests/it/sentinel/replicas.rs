@@ -6,7 +6,7 @@ use tenure::{Advice, ErrorKind, Guard, Released, Standing, Tenure};
 use tenure_testkit::{Proxy, RedisServer, Sentinels};
 
 use super::{FAILOVER_LIMIT, TTL, client, fragile, kill_unheard, meanwhile};
-use crate::stage::{ms, soon};
+use crate::stage::{Stage, ms, soon};
 use crate::verdict::{check_error, check_nothing_left, check_refused, check_within, refused};
 
 /// A master and a replica that can be cut off from it.
@@ -310,6 +310,9 @@ async fn replicas_are_refused_where_there_are_none() {
     let lock = tenure.lock("n").replicas(1);
     check_refused(lock.acquire().await, ErrorKind::InvalidSetting, &parts);
     check_refused(lock.try_acquire().await, ErrorKind::InvalidSetting, &parts);
+    let redlock = Stage::redlock_3().client().await;
+    let lock = redlock.lock("n").replicas(1);
+    check_refused(lock.acquire().await, ErrorKind::InvalidSetting, &parts);
     let blocking = std::thread::spawn(|| {
         let tenure = tenure::blocking::Tenure::connect("memory://").unwrap();
         refused(tenure.lock("n").replicas(2).acquire()).kind()
