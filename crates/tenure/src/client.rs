@@ -34,7 +34,8 @@ pub struct Tenure {
 
 impl Tenure {
     /// Connects to the store that `url` names: `redis://`, `rediss://`, `valkey://`, `valkeys://`,
-    /// `unix://`, a bare `host` or `host:port`, `redis-sentinel://`, or `memory://`.
+    /// `unix://`, a bare `host` or `host:port`, `redis-sentinel://`,
+    /// `redis-cluster://`, or `memory://`.
     ///
     /// | URL | is |
     /// |---|---|
