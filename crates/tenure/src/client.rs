@@ -33,7 +33,7 @@ pub struct Tenure {
 
 impl Tenure {
     /// Connects to the store that `url` names: `redis://`, `rediss://`, `valkey://`, `valkeys://`,
-    /// `unix://`, a bare `host` or `host:port`, or `memory://`.
+    /// `unix://`, a bare `host` or `host:port`, `redis-sentinel://`, or `memory://`.
     ///
     /// | URL | is |
     /// |---|---|
@@ -41,8 +41,25 @@ impl Tenure {
     /// | `rediss://host?ca=/ca.pem&cert=/client.pem&key=/client.key` | the same over TLS |
     /// | `unix:///run/redis.sock?db=0&user=me&pass=secret` | the same over a socket |
     /// | `redis://host?layout=redisson` | locks in the bytes of Java's Redisson: [`Layout`] |
+    /// | `redis-sentinel://user:password@s1,s2:26379,s3/mymaster/0` | the master that these sentinels name; user, password and database are the servers' |
+    /// | `redis-sentinel://s1,s2/?master=mymaster&sentinel_username=me&sentinel_password=secret` | the same, with a user of the sentinels' own |
+    /// | `rediss-sentinel://s1,s2,s3/mymaster?ca=/ca.pem` | the same over TLS, sentinels and servers |
     /// | `memory://` | a store of this client alone |
     /// | `memory://name` | a store shared by all clients of this process that name it |
+    ///
+    /// A client of sentinels follows the master: when it is replaced, all connections to the old one
+    /// are given up, held locks are renewed at the new one, and those that it does not have are
+    /// lost. See [`Lock::replicas`](crate::Lock::replicas) and [`Builder::after_failover`] for how to
+    /// lose none.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// use tenure::Tenure;
+    ///
+    /// let tenure = Tenure::connect("redis-sentinel://s1,s2,s3/mymaster").await?;
+    /// # drop(tenure);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -81,6 +98,44 @@ impl Builder {
         self
     }
 
+    /// How many replicas must confirm each lock of this client that does not say otherwise: see
+    /// [`Lock::replicas`](crate::Lock::replicas). None by default.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.settings.replicas = replicas;
+        self
+    }
+
+    /// How long a new master gives no new locks: at least the longest ttl in use. Off by default.
+    ///
+    /// A replica that is promoted may not have heard of the last locks of its master, and a server
+    /// that restarts may have forgotten them. With this they are not granted a second time before
+    /// the first lease has ended. Renewals and releases go on.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// use std::time::Duration;
+    /// use tenure::Tenure;
+    ///
+    /// let tenure = Tenure::builder("redis-sentinel://s1,s2,s3/mymaster")
+    ///     .ttl(Duration::from_secs(10))
+    ///     .after_failover(Duration::from_secs(10))
+    ///     .connect()
+    ///     .await?;
+    /// # drop(tenure);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Meanwhile [`acquire`](crate::Lock::acquire) waits within its limit, and
+    /// [`try_acquire`](crate::Lock::try_acquire) fails with
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable). The pause begins when the first
+    /// client that asks for it meets the new master, and is kept in Redis, so that it holds for all
+    /// of them. All clients that share a lock must ask for it, and the user needs the right to
+    /// `INFO`. A lock with a longer ttl than this is refused.
+    pub fn after_failover(mut self, wait: Duration) -> Self {
+        self.settings.after_failover = Some(wait);
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -94,6 +149,9 @@ impl Builder {
         let stats = Arc::new(Stats::default());
         let (mut settings, clock) = (self.settings, self.clock);
         settings.layout = layout;
+        settings.replicates = !matches!(target, Target::Memory { .. });
+        settings.check_replicas(settings.replicas)?;
+        settings.check_pause(settings.ttl)?;
         let on_engine = engine.clone();
         let connecting = async move {
             let store = open(target, &settings, &clock, &stats).await?;
@@ -110,6 +168,8 @@ impl Builder {
 fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, Layout)> {
     let said = match &target {
         Target::Redis(server) => server.layout,
+        Target::Sentinel(target) => target.server.layout,
+        Target::Cluster(target) => target.nodes.first().and_then(|node| node.layout),
         Target::Memory { .. } => None,
     };
     let layout = said.or(asked_for).unwrap_or_default();
@@ -125,6 +185,16 @@ fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, La
             server.layout = Some(layout);
             Ok((target, layout))
         }
+        Target::Sentinel(sentinel) => {
+            sentinel.server.layout = Some(layout);
+            Ok((target, layout))
+        }
+        Target::Cluster(cluster) => {
+            for node in &mut cluster.nodes {
+                node.layout = Some(layout);
+            }
+            Ok((target, layout))
+        }
         Target::Memory { .. } => Ok((target, layout)),
     }
 }
@@ -136,28 +206,55 @@ async fn open(
     stats: &Arc<Stats>,
 ) -> Result<Arc<dyn Store>> {
     match target {
+        Target::Cluster(_) => Err(Error::new(
+            crate::error::ErrorKind::InvalidUrl,
+            format!("cannot connect to `{target:?}`: this version does not know how"),
+        )),
         Target::Memory { name: None } => Ok(MemoryStore::private(clock.clone())),
         Target::Memory { name: Some(name) } => Ok(MemoryStore::shared(&name, clock.clone())?),
         Target::Redis(target) => {
-            if matches!(clock, Clock::Manual(_)) {
-                return Err(Error::invalid_setting(
-                    "the clock",
-                    "manual",
-                    "a server has a clock of its own: use `memory://`",
-                ));
-            }
-            let limit = clock.now() + settings.unreachable_after;
+            check_clock(clock)?;
             let store = RedisStore::new(target, Arc::clone(stats), settings.runtime.clone());
-            loop {
-                match store.reach(limit).await {
-                    Ok(()) => return Ok(store),
-                    // Not with the last breath: its error would only say that time was short.
-                    Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
-                        clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
-                    }
-                    Err(failure) => return Err(failure.error),
-                }
+            reached(store, settings, clock).await
+        }
+        Target::Sentinel(target) => {
+            check_clock(clock)?;
+            let runtime = settings.runtime.clone();
+            let store = RedisStore::by_sentinels(target, Arc::clone(stats), runtime);
+            reached(store, settings, clock).await
+        }
+    }
+}
+
+fn check_clock(clock: &Clock) -> Result<()> {
+    if matches!(clock, Clock::Manual(_)) {
+        return Err(Error::invalid_setting(
+            "the clock",
+            "manual",
+            "a server has a clock of its own: use `memory://`",
+        ));
+    }
+    Ok(())
+}
+
+/// The store, once it has answered.
+async fn reached(
+    store: Arc<RedisStore>,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<Arc<dyn Store>> {
+    if let Some(wait) = settings.after_failover {
+        store.pause_after_failover(wait);
+    }
+    let limit = clock.now() + settings.unreachable_after;
+    loop {
+        match store.reach(limit).await {
+            Ok(()) => return Ok(store),
+            // Not with the last breath: its error would only say that time was short.
+            Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
+                clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
             }
+            Err(failure) => return Err(failure.error),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::stats::Stats;
 use crate::store::Store;
 use crate::store::redis::RedisStore;
 use crate::store::redlock::RedlockStore;
-use crate::url::{RedisTarget, Target};
+use crate::url::{RedisTarget, Target, masked_url};
 
 /// The longest ttl, unless the builder says otherwise.
 const LONGEST_TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -167,6 +167,14 @@ fn targets(urls: &[String], asked_for: Option<Layout>) -> Result<(Vec<RedisTarge
                     "a node of a Redlock",
                     "memory://",
                     "a Redlock is made of Redis servers: for one process use `Tenure::connect`",
+                ));
+            }
+            Target::Sentinel(_) | Target::Cluster(_) => {
+                return Err(Error::invalid_setting(
+                    "a node of a Redlock",
+                    masked_url(url),
+                    "a Redlock is made of servers that are independent of each other, and those \
+                     have replicas: name masters alone, or use `Tenure::connect`",
                 ));
             }
         }

@@ -111,6 +111,14 @@ bugs! {
     PlaceNotLeft = "place-not-left",
     /// the line does not hear that its place was given up
     PlaceLeftUntold = "place-left-untold",
+    /// a client stays with the master that was deposed
+    StaysWithOldMaster = "stays-with-old-master",
+    /// replicas are asked on another connection than the one that wrote
+    WaitOnOtherConnection = "wait-on-other-connection",
+    /// one replica is enough, however many are asked for
+    WaitOneIsEnough = "wait-one-is-enough",
+    /// a master that has just begun to reign gives new locks
+    ReignIgnored = "reign-ignored",
     /// errors quote the password
     PasswordInError = "password-in-error",
 }

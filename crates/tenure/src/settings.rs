@@ -20,6 +20,12 @@ pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) unreachable_after: Duration,
     pub(crate) hand_off: HandOff,
+    /// How many replicas must confirm a lock that does not say otherwise.
+    pub(crate) replicas: u32,
+    /// How long a new master gives no new locks.
+    pub(crate) after_failover: Option<Duration>,
+    /// Whether the store has replicas that can be asked.
+    pub(crate) replicates: bool,
     /// The longest ttl that a lock may ask for, where that must be known.
     pub(crate) longest_ttl: Option<Duration>,
     /// The runtime whose callers drive a connection themselves.
@@ -38,6 +44,47 @@ pub(crate) struct HandOff {
     pub(crate) turns: u32,
     /// For how long since the store granted it.
     pub(crate) time: Duration,
+}
+
+impl Settings {
+    /// # Errors
+    ///
+    /// If replicas are to confirm a lock where there are none.
+    pub(crate) fn check_replicas(&self, replicas: u32) -> Result<()> {
+        if replicas == 0 || self.replicates {
+            return Ok(());
+        }
+        let cause = "there are none to ask: `memory://` has no servers, and those of Redlock are \
+                     independent of each other";
+        Err(Error::invalid_setting(
+            "the number of replicas",
+            replicas,
+            cause,
+        ))
+    }
+
+    /// # Errors
+    ///
+    /// If a lease of this length would outlast the pause after a failover.
+    pub(crate) fn check_pause(&self, ttl: Duration) -> Result<()> {
+        let Some(wait) = self.after_failover else {
+            return Ok(());
+        };
+        let refused = |cause: &str| {
+            let wait = format!("{wait:?}");
+            Err(Error::invalid_setting("after_failover", wait, cause))
+        };
+        if !self.replicates {
+            refused("nothing could fail over: leave it out with `memory://` and Redlock")
+        } else if ttl > wait {
+            refused(&format!(
+                "leases of {ttl:?} may be believed for longer, and a new master would grant the \
+                 lock a second time: wait longer, or use a shorter ttl"
+            ))
+        } else {
+            Ok(())
+        }
+    }
 }
 
 impl HandOff {
@@ -75,6 +122,9 @@ impl Default for Settings {
             ttl: TTL_DEFAULT,
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
             hand_off: HandOff::default(),
+            replicas: 0,
+            after_failover: None,
+            replicates: false,
             longest_ttl: None,
             runtime: None,
             layout: Layout::Native,

@@ -280,17 +280,20 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// sent, and a client that is short of time must not let its questions grow old in a queue of its
 /// own. The earliest are first.
 fn perform(core: &Arc<Core>, tasks: Vec<Task>) {
-    let (mut plain, mut tracked, mut looks) = (Vec::new(), Vec::new(), Vec::new());
+    // Together goes what is confirmed by as many replicas.
+    let (mut renewals, mut looks) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
     for task in tasks {
         match task {
             Task::Lose(..) if bug(Bug::LossNotTold) => {}
             Task::Lose(belief, reason) => lose(core, &belief, reason),
-            Task::Renew { belief, watched } if watched => tracked.push(belief),
-            Task::Renew { belief, .. } => plain.push(belief),
+            Task::Renew { belief, watched } => {
+                let together = renewals.entry((watched, belief.held.replicas));
+                together.or_default().push(belief);
+            }
             Task::Look(belief) => looks.push(belief),
         }
     }
-    for (renewals, watched) in [(plain, false), (tracked, true)] {
+    for ((watched, _), renewals) in renewals {
         for batch in renewals.chunks(BATCH) {
             tokio::spawn(renew(Arc::clone(core), batch.to_vec(), watched));
         }
@@ -375,7 +378,7 @@ fn renew_at(core: &Core, belief: &Arc<Belief>, result: Result<Renewed, Failure>)
             lose_present(core, belief.number, not_held.reason());
             None
         }
-        Err(failure) => {
+        Ok(Renewed::Unconfirmed(failure)) | Err(failure) => {
             core.stats.renewal_failed();
             let left = belief.deadline().saturating_since(now);
             if belief.doubt() {
@@ -593,6 +596,7 @@ mod tests {
                 id: LeaseId::fresh(crate::layout::Layout::Native, &ClientId::fresh(), 1, TTL),
                 ttl: TTL,
                 has_meta: false,
+                replicas: 0,
             },
             fence: Fence::new(1),
             fences: 3,

@@ -184,6 +184,8 @@ pub(crate) struct Held {
     pub(crate) id: LeaseId,
     pub(crate) ttl: Duration,
     pub(crate) has_meta: bool,
+    /// How many replicas must confirm each grant and renewal.
+    pub(crate) replicas: u32,
 }
 
 #[derive(Debug)]
@@ -238,6 +240,8 @@ pub(crate) enum Renewed {
         sent_at: Moment,
     },
     NotHeld(NotHeld),
+    /// It was renewed, but too few replicas know of it: that counts for nothing.
+    Unconfirmed(Failure),
 }
 
 #[derive(Debug)]

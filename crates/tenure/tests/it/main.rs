@@ -38,6 +38,8 @@ mod redisson;
 mod redlock;
 /// What an operation costs the server.
 mod round_trips;
+/// Sentinel: failovers, replicas, a master that has just begun.
+mod sentinel;
 /// Architecture: who may know whom, and what must be where.
 mod tidy;
 /// Bad input and servers in trouble: the error, its text, and what remains.

@@ -13,9 +13,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::place::Place;
 use super::refusal;
+use super::reign::{Reign, Settled};
 use super::script::{self, Script};
-use super::server::{Server, ServerInfo};
+use super::server::{self, Server, ServerInfo};
 use super::silence;
 use super::silence::Silence;
 use super::socket::Socket;
@@ -24,7 +26,7 @@ use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::{Clock, Moment};
 use crate::store::{Failure, Landing, SILENCE_LIMIT};
-use crate::url::Address;
+use crate::url::{Address, RedisTarget};
 
 /// How long connecting may take, greetings included.
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -64,10 +66,13 @@ pub(crate) struct Connection {
     pub(crate) id: u64,
     inner: MultiplexedConnection,
     server: Arc<Server>,
+    /// Where it leads.
+    target: Arc<RedisTarget>,
     /// Cancelled when nothing more is expected of this connection.
     given_up: CancellationToken,
     silence: Silence,
     known: Known,
+    reign: Reign,
     /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
     owes_since: AtomicU64,
     /// The server's clock less ours, in microseconds.
@@ -146,7 +151,7 @@ impl Link {
                     format!(
                         "could not connect to `{}` in time: is the host right, is a firewall in \
                          between, and does the port speak TLS exactly if the URL does?",
-                        self.shared.server.target
+                        self.shared.server
                     ),
                 )));
             }
@@ -200,13 +205,13 @@ impl Shared {
                 State::Live(connection)
             }
             Ok(Err(failure)) => self.failed(failure),
-            Err(_) => self.failed(refusal::silence(&self.server.target, None)),
+            Err(_) => self.failed(refusal::silence(&*self.server, None)),
         };
         self.state.send_replace(state);
     }
 
     fn failed(&self, failure: Failure) -> State {
-        tracing::debug!(server = %self.server.target, error = %failure.error, "redis.unreachable");
+        tracing::debug!(server = %self.server, error = %failure.error, "redis.unreachable");
         State::Failed {
             at: self.server.clock.now(),
             failure,
@@ -218,8 +223,9 @@ impl Shared {
         if let Some(pushes) = &self.pushes {
             config = config.set_push_sender(pushes.clone());
         }
-        let inner = open(&self.server, config).await?;
-        let connection = Connection::new(&self.server, inner);
+        let place = self.server.locate().await?;
+        let inner = open(&place.target, config).await?;
+        let connection = Connection::new(&self.server, &place, inner);
         connection.introduce().await?;
         if let Some(greeting) = self.greeting {
             let accepted = connection
@@ -236,18 +242,18 @@ impl Shared {
 
 /// A connection that the present runtime drives.
 async fn open(
-    server: &Server,
+    target: &RedisTarget,
     config: AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, Failure> {
-    let refused = |error: RedisError| refusal::failure(&server.target, &error, None);
-    if let Address::Tls { .. } = server.target.address {
-        let client = server.client()?;
+    let refused = |error: RedisError| refusal::failure(target, &error, None);
+    if let Address::Tls { .. } = target.address {
+        let client = server::client(target)?;
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         return connecting.await.map_err(refused);
     }
-    let socket = Socket::open(&server.target.address).await;
+    let socket = Socket::open(&target.address).await;
     let socket = socket.map_err(|error| refused(error.into()))?;
-    let greeting = server.greeting();
+    let greeting = server::greeting(target);
     let connecting = MultiplexedConnection::new_with_config(&greeting, socket, config);
     let (connection, driver) = connecting.await.map_err(refused)?;
     // It ends when the last handle of the connection is gone.
@@ -264,14 +270,16 @@ fn config() -> AsyncConnectionConfig {
 }
 
 impl Connection {
-    fn new(server: &Arc<Server>, inner: MultiplexedConnection) -> Self {
+    fn new(server: &Arc<Server>, place: &Place, inner: MultiplexedConnection) -> Self {
         Self {
             id: server.next_connection_id(),
             inner,
             server: Arc::clone(server),
-            given_up: CancellationToken::new(),
+            target: Arc::clone(&place.target),
+            given_up: place.left.child_token(),
             silence: Silence::default(),
             known: Known::default(),
+            reign: Reign::default(),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
             made_us: AtomicU64::new(0),
@@ -281,10 +289,16 @@ impl Connection {
     /// Learns the server's version, clock and settings, and loads the scripts. What the user may
     /// not ask stays unknown.
     async fn introduce(&self) -> Result<(), Failure> {
+        if self.server.is_sentinel() {
+            return Ok(());
+        }
         let mut pipeline = Pipeline::new();
         pipeline.cmd("INFO");
         pipeline.cmd("TIME");
-        for (_, script) in script::all(self.server.target.layout().scripts()) {
+        if self.server.moves() {
+            pipeline.cmd("ROLE");
+        }
+        for (_, script) in script::all(self.target.layout().scripts()) {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
         }
         let asked_at = self.server.clock.now();
@@ -293,19 +307,51 @@ impl Connection {
             .clone()
             .send_packed_commands(&pipeline, 0, pipeline.len())
             .await
-            .map_err(|error| refusal::failure(&self.server.target, &error, None))?;
+            .map_err(|error| refusal::failure(&self.target, &error, None))?;
         let mut replies = replies.into_iter();
         let info = replies.next().unwrap_or(::redis::Value::Nil);
         if let Err(error) = info.clone().extract_error()
             && error.code() != Some("NOPERM")
         {
-            return Err(refusal::failure(&self.server.target, &error, None));
+            return Err(refusal::failure(&self.target, &error, None));
         }
         let info = ServerInfo::parse(Value::of(info).as_str().unwrap_or_default());
         self.server.admit(&info)?;
         let time = replies.next().map(Value::of);
         self.note_clock(asked_at, time.as_ref().and_then(micros));
+        self.reign.note(&info, self.made_us());
+        if self.server.moves() {
+            self.check_role(&info, replies.next().map(Value::of))?;
+        }
         Ok(())
+    }
+
+    /// Refuses a replica where the master is wanted: the sentinels may be behind. What the user may
+    /// not ask is found out by the first write.
+    fn check_role(&self, info: &ServerInfo, role: Option<Value>) -> Result<(), Failure> {
+        let role = role.and_then(|role| role.as_array()?.first()?.lossy());
+        let role = role.or_else(|| info.role.clone());
+        if role.is_none_or(|role| role == "master") {
+            return Ok(());
+        }
+        Err(Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "`{}` is a replica, though the sentinels of `{}` call it the master: a failover \
+                 may be under way",
+                self.target, self.server
+            ),
+        )))
+    }
+
+    pub(super) fn target(&self) -> &RedisTarget {
+        &self.target
+    }
+
+    /// The failure that an error inside several replies means.
+    pub(super) fn refused_by(&self, error: &str) -> Failure {
+        let (code, detail) = error.split_once(' ').unwrap_or((error, ""));
+        refusal::of_server(&self.target, code, detail)
     }
 
     /// Takes note of what the server's clock shows as the connection begins.
@@ -317,6 +363,11 @@ impl Connection {
 
     pub(crate) fn is_broken(&self) -> bool {
         self.given_up.is_cancelled()
+    }
+
+    /// Waits until nothing more is expected of it.
+    pub(super) async fn given_up(&self) {
+        self.given_up.cancelled().await;
     }
 
     /// Whoever still waits for an answer is told that none will come.
@@ -331,6 +382,21 @@ impl Connection {
     /// What is known of locks that can be taken without a script.
     pub(super) fn known(&self) -> &Known {
         &self.known
+    }
+
+    /// What is known of the reign of the master that it leads to.
+    pub(super) fn reign(&self) -> &Reign {
+        &self.reign
+    }
+
+    /// The same for all connections to this server.
+    pub(super) fn settled(&self) -> &Settled {
+        &self.server.settled
+    }
+
+    /// Whether its master is known to have reigned for long enough to give new locks.
+    pub(super) fn may_grant(&self) -> bool {
+        self.reign.is_settled(&self.server.settled)
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -360,7 +426,7 @@ impl Connection {
 
     /// The failure of a question that was carried out too late, and so changed nothing.
     pub(super) fn too_late(&self) -> Failure {
-        refusal::silence(&self.server.target, None)
+        refusal::silence(&self.target, None)
     }
 
     /// The failure of a question that came too late again and again.
@@ -369,7 +435,7 @@ impl Connection {
             ErrorKind::Unavailable,
             format!(
                 "the clock of `{}` runs too fast to be followed",
-                self.server.target
+                self.target
             ),
         ))
     }
@@ -469,7 +535,7 @@ impl Connection {
             biased;
             answer = answer => answer,
             () = self.given_up.cancelled() => {
-                return Err(refusal::silence(&self.server.target, Some(landing)));
+                return Err(refusal::silence(&self.target, Some(landing)));
             }
         };
         match answer {
@@ -478,7 +544,7 @@ impl Connection {
                 Ok(value)
             }
             Err(error) => {
-                let failure = refusal::failure(&self.server.target, &error, Some(landing));
+                let failure = self.refused(&error, Some(landing));
                 if failure.landing.is_some() {
                     self.give_up();
                 }
@@ -515,7 +581,7 @@ impl Connection {
         limit: Moment,
         latest_us: u64,
     ) -> Result<T, Failure> {
-        let target = &self.server.target;
+        let target = &self.target;
         let landing = self.landing(latest_us);
         let sent_at = self.server.clock.now();
         let owed = sent_at.as_nanos().max(1);
@@ -523,13 +589,20 @@ impl Connection {
             .owes_since
             .compare_exchange(0, owed, Ordering::Relaxed, Ordering::Relaxed);
         let left = limit.saturating_since(sent_at);
-        match tokio::time::timeout(left, answer).await {
-            Ok(Ok(value)) => {
+        let answer = async {
+            tokio::select! {
+                biased;
+                answer = tokio::time::timeout(left, answer) => answer.ok(),
+                () = self.given_up.cancelled() => None,
+            }
+        };
+        match answer.await {
+            Some(Ok(value)) => {
                 self.owes_since.store(0, Ordering::Relaxed);
                 Ok(value)
             }
-            Ok(Err(error)) => {
-                let failure = refusal::failure(target, &error, Some(landing));
+            Some(Err(error)) => {
+                let failure = self.refused(&error, Some(landing));
                 if failure.landing.is_some() {
                     self.give_up();
                 } else {
@@ -537,7 +610,7 @@ impl Connection {
                 }
                 Err(failure)
             }
-            Err(_) => {
+            None => {
                 self.give_up_if_silent();
                 Err(refusal::silence(target, Some(landing)))
             }
@@ -568,7 +641,27 @@ impl Connection {
         value
             .extract_error()
             .map(Value::of)
-            .map_err(|error| refusal::failure(&self.server.target, &error, None))
+            .map_err(|error| self.refused(&error, None))
+    }
+
+    /// What an error means. A master that has become a replica is not asked again.
+    fn refused(&self, error: &RedisError, landing: Option<Landing>) -> Failure {
+        let failure = refusal::failure(&self.target, error, landing);
+        if failure.error.kind() != ErrorKind::ReadOnly {
+            return failure;
+        }
+        // Should it be promoted again, it is another master.
+        self.give_up();
+        if !self.server.moves() {
+            return failure;
+        }
+        Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "`{}` has become a replica: the sentinels of `{}` will name the new master",
+                self.target, self.server
+            ),
+        ))
     }
 }
 

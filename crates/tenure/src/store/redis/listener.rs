@@ -218,7 +218,14 @@ async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Pu
     // The connection that hears all it should. Whoever made the first one subscribed on it.
     let mut hears_all = None;
     loop {
-        let push = tokio::time::timeout(HEARTBEAT, pushes.recv()).await;
+        let push = tokio::select! {
+            biased;
+            push = tokio::time::timeout(HEARTBEAT, pushes.recv()) => push,
+            () = given_up(&listener, hears_all) => {
+                hears_all = Some(come_back(&listener).await);
+                continue;
+            }
+        };
         let lost = match push {
             Ok(None) => return,
             // It may be the end of an older connection: asking tells.
@@ -243,6 +250,16 @@ async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Pu
         } else {
             present
         };
+    }
+}
+
+/// Waits until the connection that heard all is given up, by whomever: its master was deposed, or
+/// it owed an answer for too long.
+async fn given_up(listener: &Listener, hears_all: Option<u64>) {
+    match listener.link.live() {
+        Some(connection) => connection.given_up().await,
+        None if hears_all.is_some() => {}
+        None => std::future::pending().await,
     }
 }
 

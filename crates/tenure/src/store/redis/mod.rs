@@ -2,8 +2,8 @@
 //!
 //! This directory is the only place that knows the Redis client crate.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -15,7 +15,8 @@ pub use self::script::Script;
 pub use self::value::Value;
 
 pub(crate) use self::link::Connection;
-use self::node::Node;
+use self::node::{Line, Node};
+use self::reign::TooYoung;
 use self::routes::Routes;
 use self::script::LockScripts;
 use self::server::Server;
@@ -32,21 +33,26 @@ use crate::store::{
     AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Record,
     RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
 };
-use crate::url::RedisTarget;
+use crate::url::{RedisTarget, SentinelTarget};
 
 mod ballot;
 mod client;
+mod confirmation;
+mod exclusive;
 mod lane;
 mod layout;
 mod link;
 mod listener;
 mod node;
+mod place;
 mod records;
 mod refusal;
+mod reign;
 mod renewal;
 mod reply;
 mod routes;
 mod script;
+mod sentinel;
 mod server;
 mod silence;
 mod socket;
@@ -62,13 +68,47 @@ pub(crate) struct RedisStore {
     clock: Clock,
     stats: Arc<Stats>,
     told_of_tracking: AtomicBool,
+    /// How long a new master gives no new locks.
+    after_failover: OnceLock<Duration>,
+}
+
+/// A script to be run where a lock is.
+struct Question<'a> {
+    name: &'a LockName,
+    /// How many replicas will have to confirm what it writes.
+    replicas: u32,
+    /// Set if it asks for a new lock, which a master that is too young does not give.
+    grants: Option<&'a TooYoung>,
+    script: &'a Script,
+    keys: &'a [String],
+}
+
+impl<'a> Question<'a> {
+    fn about(lease: &'a Held, script: &'a Script, keys: &'a [String]) -> Self {
+        Self {
+            name: &lease.name,
+            replicas: lease.replicas,
+            grants: None,
+            script,
+            keys,
+        }
+    }
+
+    fn for_new(self, too_young: &'a TooYoung) -> Self {
+        Self {
+            grants: Some(too_young),
+            ..self
+        }
+    }
 }
 
 /// What a script said, when it was asked, and on which connection.
 struct Answer {
     reply: Value,
     sent_at: Moment,
-    connection: Arc<Connection>,
+    /// The latest moment by the server's clock that the question carried.
+    latest_us: u64,
+    connection: Line,
 }
 
 impl RedisStore {
@@ -78,8 +118,22 @@ impl RedisStore {
         stats: Arc<Stats>,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
-        let layout = target.layout();
         let server = Server::new(target, Arc::clone(&stats));
+        Self::on(server, stats, runtime)
+    }
+
+    /// On whichever server the sentinels call the master. Must be called on the engine.
+    pub(crate) fn by_sentinels(
+        target: SentinelTarget,
+        stats: Arc<Stats>,
+        runtime: Option<Handle>,
+    ) -> Arc<Self> {
+        let server = Server::master_of(target, Arc::clone(&stats));
+        Self::on(server, stats, runtime)
+    }
+
+    fn on(server: Arc<Server>, stats: Arc<Stats>, runtime: Option<Handle>) -> Arc<Self> {
+        let layout = server.target.layout();
         let routes = Routes::One(Node::new(server, runtime));
         Arc::new(Self {
             routes,
@@ -87,6 +141,7 @@ impl RedisStore {
             clock: Clock::Boot,
             stats,
             told_of_tracking: AtomicBool::new(false),
+            after_failover: OnceLock::new(),
         })
     }
 
@@ -111,24 +166,25 @@ impl RedisStore {
     /// latest moment by the server's clock at which an answer is still waited for.
     async fn ask(
         &self,
-        name: &LockName,
-        script: &Script,
-        keys: &[String],
+        question: &Question<'_>,
         arguments: impl Fn(&Connection, u64) -> Vec<String>,
         limit: Moment,
     ) -> Result<Answer, Failure> {
-        let node = self.routes.node(name)?;
-        let connection = node.commands.connection(limit).await?;
+        let node = self.routes.node(question.name)?;
+        let connection = node.line(question.replicas, limit).await?;
+        self.check_reign(question, &connection, limit).await?;
         let sent_at = self.clock.now();
         let limit = self.command_limit(limit);
         let latest_us = connection.server_us(limit);
         let arguments = arguments(&connection, latest_us);
+        let Question { script, keys, .. } = question;
         let reply = connection
             .script(script, keys, &arguments, limit, latest_us)
             .await?;
         Ok(Answer {
             reply,
             sent_at: self.sent_at(sent_at),
+            latest_us,
             connection,
         })
     }
@@ -146,7 +202,18 @@ impl RedisStore {
             |connection: &Connection, latest_us| acquire_arguments(attempt, connection, latest_us);
         let read = |answer: &Answer| reply::attempt(self.layout, name, answer);
         let keys = acquire_keys(self.layout, attempt);
-        self.in_time(name, &self.scripts().acquire, &keys, arguments, read, limit)
+        let too_young = TooYoung::default();
+        let question = Question::about(&attempt.held, &self.scripts().acquire, &keys);
+        let question = question.for_new(&too_young);
+        let (attempted, answer) = match self.in_time(&question, arguments, read, limit).await {
+            Ok(answered) => answered,
+            Err(failure) => return too_young.take().map(Attempted::NotYet).ok_or(failure),
+        };
+        if !matches!(attempted, Attempted::Granted { .. }) {
+            return Ok(attempted);
+        }
+        let (connection, latest_us) = (&answer.connection, answer.latest_us);
+        self.confirm_grant(connection, &attempt.held, attempted, latest_us, limit)
             .await
     }
 
@@ -166,7 +233,8 @@ impl RedisStore {
         let answer = Answer {
             reply,
             sent_at: self.sent_at(sent_at),
-            connection,
+            latest_us,
+            connection: Line::Shared(connection),
         };
         let name = &attempt.held.name;
         let attempted = reply::attempt(self.layout, name, &answer)?.map_err(|server_us| {
@@ -224,9 +292,15 @@ impl RedisStore {
             arguments.extend(self.layout.turn_arguments(lease));
             arguments
         };
-        let turn = &self.scripts().turn;
-        let answer = self.ask(&lease.name, turn, &keys, arguments, limit).await?;
-        reply::turn(self.layout, &lease.name, answer.sent_at, &answer.reply)
+        let question = Question::about(lease, &self.scripts().turn, &keys);
+        let answer = self.ask(&question, arguments, limit).await?;
+        let turn = reply::turn(self.layout, &lease.name, answer.sent_at, &answer.reply)?;
+        if matches!(turn, Turn::Again { .. }) {
+            // Otherwise it is released: it has not gone to anybody else.
+            let (connection, latest_us) = (&answer.connection, answer.latest_us);
+            self.confirm(connection, lease, latest_us, limit).await?;
+        }
+        Ok(turn)
     }
 
     async fn try_adopt(
@@ -244,27 +318,38 @@ impl RedisStore {
                 latest_us.to_string(),
             ]
         };
-        let (name, adopt) = (&lease.name, &self.scripts().adopt);
-        self.in_time(name, adopt, &keys, arguments, reply::adoption, limit)
-            .await
+        // Somebody else may have adopted it, and this master not have heard of that.
+        let too_young = TooYoung::default();
+        let question = Question::about(lease, &self.scripts().adopt, &keys).for_new(&too_young);
+        let adopting = self.in_time(&question, arguments, reply::adoption, limit);
+        let (renewed, answer) = adopting.await?;
+        if matches!(renewed, Renewed::Until { .. }) {
+            let (connection, latest_us) = (&answer.connection, answer.latest_us);
+            let confirmed = self.confirm(connection, lease, latest_us, limit).await;
+            // It goes by our id by now: whoever gives up must give it back.
+            let landing = Some(connection.landing(latest_us));
+            confirmed.map_err(|unconfirmed| Failure {
+                landing,
+                ..unconfirmed.into()
+            })?;
+        }
+        Ok(renewed)
     }
 
     /// Runs a script that carries its latest moment: if it runs later, it changes nothing, and
     /// says so by an inner `Err` with the server's time.
     async fn in_time<T>(
         &self,
-        name: &LockName,
-        script: &Script,
-        keys: &[String],
+        question: &Question<'_>,
         arguments: impl Fn(&Connection, u64) -> Vec<String>,
         read: impl Fn(&Answer) -> Result<Result<T, u64>, Failure>,
         limit: Moment,
-    ) -> Result<T, Failure> {
+    ) -> Result<(T, Answer), Failure> {
         let mut tries = 0;
         loop {
-            let answer = self.ask(name, script, keys, &arguments, limit).await?;
+            let answer = self.ask(question, &arguments, limit).await?;
             match read(&answer)? {
-                Ok(answer) => return Ok(answer),
+                Ok(read) => return Ok((read, answer)),
                 // The server's clock was set forward since we asked for it.
                 Err(server_us) => answer.connection.set_clock(answer.sent_at, server_us),
             }
@@ -336,9 +421,14 @@ impl RedisStore {
             name.neighbour("meta"),
         ];
         let look = &self.scripts().look;
-        let answer = self
-            .ask(name, look, &keys, |_, _| Vec::new(), limit)
-            .await?;
+        let question = Question {
+            name,
+            replicas: 0,
+            grants: None,
+            script: look,
+            keys: &keys,
+        };
+        let answer = self.ask(&question, |_, _| Vec::new(), limit).await?;
         reply::look(self.layout, name, answer.reply)
     }
 }
@@ -359,11 +449,18 @@ impl Store for RedisStore {
     }
 
     fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+        if attempt.held.replicas > 0 {
+            // The caller's own connection is shared, and replicas take their time.
+            return None;
+        }
         let connection = self
             .routes
             .node(&attempt.held.name)
             .ok()?
             .connection_here()?;
+        if !self.may_grant(&connection) {
+            return None;
+        }
         if self.layout == Layout::Native && connection.known().suits(attempt) {
             let transaction = Transaction::new(&connection, attempt);
             let landing = transaction.landing;

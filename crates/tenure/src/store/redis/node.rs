@@ -1,10 +1,12 @@
 //! One server as a store uses it: a connection for commands, one on which the server speaks
 //! unasked, and one that callers drive themselves.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
+use super::exclusive::{Exclusive, Seat};
 use super::lane::Lane;
 use super::link::{Connection, Link};
 use super::listener::Listener;
@@ -17,6 +19,26 @@ pub(super) struct Node {
     pub(super) commands: Link,
     pub(super) listener: Arc<Listener>,
     lane: Option<Lane>,
+    /// For what replicas must confirm: grants, and renewals, which must not wait for those.
+    granting: Arc<Exclusive>,
+    keeping: Arc<Exclusive>,
+}
+
+/// A connection to ask on: shared with others, or one's own for a while.
+pub(super) enum Line {
+    Shared(Arc<Connection>),
+    Own(Seat),
+}
+
+impl Deref for Line {
+    type Target = Arc<Connection>;
+
+    fn deref(&self) -> &Arc<Connection> {
+        match self {
+            Self::Shared(connection) => connection,
+            Self::Own(seat) => seat,
+        }
+    }
 }
 
 impl Node {
@@ -26,6 +48,8 @@ impl Node {
             commands: Link::new(Arc::clone(&server)),
             lane: runtime.map(|runtime| Lane::new(Arc::clone(&server), runtime)),
             listener: Listener::new(Arc::clone(&server)),
+            granting: Exclusive::new(Arc::clone(&server)),
+            keeping: Exclusive::new(Arc::clone(&server)),
             server,
         })
     }
@@ -37,6 +61,19 @@ impl Node {
             Some(lane) => lane.reach().await,
             None => Ok(()),
         }
+    }
+
+    /// A connection for a question whose answer so many replicas must confirm.
+    pub(super) async fn line(&self, replicas: u32, limit: Moment) -> Result<Line, Failure> {
+        match replicas {
+            0 => Ok(Line::Shared(self.commands.connection(limit).await?)),
+            _ => Ok(Line::Own(self.granting.take(limit).await?)),
+        }
+    }
+
+    /// The same for renewals, which keep what others only want.
+    pub(super) async fn keeping(&self, limit: Moment) -> Result<Seat, Failure> {
+        self.keeping.take(limit).await
     }
 
     /// A connection for a question that the caller's own task asks.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::node::Node;
 use super::value::Value;
-use super::{RedisStore, reply};
+use super::{Question, RedisStore, reply};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::{Failure, Held, Renewed, Watched};
@@ -17,6 +17,9 @@ impl RedisStore {
         watched: bool,
         limit: Moment,
     ) -> Result<Renewed, Failure> {
+        if lease.replicas > 0 {
+            return self.renew_confirmed(lease, limit).await;
+        }
         let limit = self.command_limit(limit);
         let node = self.routes.node(&lease.name)?;
         let (connection, tracked) = node.renewing(watched, limit).await?;
@@ -40,10 +43,8 @@ impl RedisStore {
             let ttl_ms = lease.ttl.as_millis().to_string();
             vec![lease.id.as_str().to_owned(), ttl_ms, "0".to_owned()]
         };
-        let renew = &self.scripts().renew;
-        let answer = self
-            .ask(&lease.name, renew, &keys, arguments, limit)
-            .await?;
+        let question = Question::about(lease, &self.scripts().renew, &keys);
+        let answer = self.ask(&question, arguments, limit).await?;
         reply::renewal(&answer.reply, answer.sent_at)
     }
 
@@ -57,6 +58,9 @@ impl RedisStore {
         let Some(first) = leases.first() else {
             return Ok(Vec::new());
         };
+        if first.replicas > 0 {
+            return self.renew_all_confirmed(&leases, limit).await;
+        }
         let node = self.routes.node(&first.name)?;
         let limit = self.command_limit(limit);
         let (connection, tracked) = node.renewing(watched, limit).await?;
@@ -75,6 +79,57 @@ impl RedisStore {
             _ => None,
         };
         Ok(replies.map(read).collect())
+    }
+
+    /// Renews a lease, and lets replicas confirm it. Not on the connection that tracks, which `WAIT`
+    /// would block; that one takes it for news, and looks.
+    async fn renew_confirmed(&self, lease: &Held, limit: Moment) -> Result<Renewed, Failure> {
+        let node = self.routes.node(&lease.name)?;
+        let connection = node.keeping(limit).await?;
+        let mut keys = vec![lease.name.as_str().to_owned()];
+        if lease.has_meta {
+            keys.push(lease.name.neighbour("meta"));
+        }
+        let ttl_ms = lease.ttl.as_millis().to_string();
+        let arguments = [lease.id.as_str(), &ttl_ms, "0"];
+        let (renew, sent_at) = (&self.scripts().renew, self.clock.now());
+        let answer_by = self.command_limit(limit);
+        let reply = connection.script(renew, &keys, &arguments, answer_by, 0);
+        let renewed = reply::renewal(&reply.await?, sent_at)?;
+        if matches!(renewed, Renewed::Until { .. }) {
+            self.confirm(&connection, lease, 0, limit).await?;
+        }
+        Ok(renewed)
+    }
+
+    /// The same for several, which as many replicas must confirm: those are asked once for all.
+    async fn renew_all_confirmed(
+        &self,
+        leases: &[&Held],
+        limit: Moment,
+    ) -> Result<Vec<Option<Renewed>>, Failure> {
+        let Some(first) = leases.first() else {
+            return Ok(Vec::new());
+        };
+        let node = self.routes.node(&first.name)?;
+        let connection = node.keeping(limit).await?;
+        let mut pipeline = Pipeline::with_capacity(leases.len());
+        for lease in leases {
+            self.add_renewal(&mut pipeline, lease, false);
+        }
+        let sent_at = self.clock.now();
+        let answer_by = self.command_limit(limit);
+        let replies = connection.run_all(&pipeline, answer_by).await?;
+        let confirmed = self.confirm(&connection, first, 0, limit).await;
+        let failure = confirmed.err().map(Failure::from);
+        let read = |reply: &Value| {
+            let renewed = reply::renewal(reply, sent_at).ok()?;
+            Some(match (&failure, renewed) {
+                (Some(failure), Renewed::Until { .. }) => Renewed::Unconfirmed(failure.share()),
+                (_, renewed) => renewed,
+            })
+        };
+        Ok(replies.iter().map(read).collect())
     }
 
     fn add_renewal(&self, pipeline: &mut Pipeline, lease: &Held, tracked: bool) {
@@ -110,7 +165,7 @@ impl RedisStore {
         if !self.told_of_tracking.swap(true, Ordering::Relaxed) {
             self.stats.tracking_refused();
             tracing::warn!(
-                server = %node.server.target, error,
+                server = %node.server, error,
                 "redis.tracking_refused: a forced release will be noticed at the next renewal only"
             );
         }

@@ -19,6 +19,14 @@ impl Routes {
         }
     }
 
+    /// The key where the node that has this lock keeps since when it reigns.
+    pub(super) fn reign_key(&self, _name: &LockName) -> String {
+        match self {
+            // One for all locks: a name that is new has no reign to find.
+            Self::One(_) => "tenure:reign".to_owned(),
+        }
+    }
+
     /// The node that has what concerns no lock.
     pub(super) fn any(&self) -> Result<Arc<Node>, Failure> {
         match self {

@@ -40,6 +40,7 @@ macro_rules! script {
 }
 
 pub(super) static RECORD: LazyLock<Script> = LazyLock::new(|| script!("record.lua"));
+pub(super) static REIGN: LazyLock<Script> = LazyLock::new(|| script!("reign.lua"));
 pub(super) static CLIENTS: LazyLock<Script> = LazyLock::new(|| script!("clients.lua"));
 
 /// The scripts of a lock in one layout. Keys, arguments and replies are the same in all of them, but
@@ -110,7 +111,7 @@ impl RedlockScripts {
 }
 
 /// All that a client with these scripts may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 8] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 9] {
     [
         ("acquire.lua", &scripts.acquire),
         ("release.lua", &scripts.release),
@@ -120,6 +121,7 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 8] {
         ("look.lua", &scripts.look),
         ("record.lua", &RECORD),
         ("clients.lua", &CLIENTS),
+        ("reign.lua", &REIGN),
     ]
 }
 
