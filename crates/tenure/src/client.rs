@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use crate::locks::Locks;
 use crate::moment::{Clock, ManualClock};
 use crate::settings::Settings;
+use crate::sharded::Sharded;
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
@@ -40,6 +41,7 @@ impl Tenure {
     /// | `redis://user:password@host:6379/0` | one Redis server, 7.0 or newer |
     /// | `rediss://host?ca=/ca.pem&cert=/client.pem&key=/client.key` | the same over TLS |
     /// | `unix:///run/redis.sock?db=0&user=me&pass=secret` | the same over a socket |
+    /// | `redis-cluster://user:password@host1,host2:6380?sharded=off` | a Redis Cluster, by some of its nodes; over TLS with `rediss-cluster://`; [`Sharded`] says how waiters are woken |
     /// | `redis://host?layout=redisson` | locks in the bytes of Java's Redisson: [`Layout`] |
     /// | `redis-sentinel://user:password@s1,s2:26379,s3/mymaster/0` | the master that these sentinels name; user, password and database are the servers' |
     /// | `redis-sentinel://s1,s2/?master=mymaster&sentinel_username=me&sentinel_password=secret` | the same, with a user of the sentinels' own |
@@ -98,6 +100,13 @@ impl Builder {
         self
     }
 
+    /// How the waiters of a Cluster are woken: [`Sharded::Auto`] by default. The URL can say it too,
+    /// as in `?sharded=off`. Only for a Cluster: elsewhere there are no shards.
+    pub fn sharded(mut self, sharded: Sharded) -> Self {
+        self.settings.sharded = Some(sharded);
+        self
+    }
+
     /// How many replicas must confirm each lock of this client that does not say otherwise: see
     /// [`Lock::replicas`](crate::Lock::replicas). None by default.
     pub fn replicas(mut self, replicas: u32) -> Self {
@@ -145,6 +154,7 @@ impl Builder {
         self.check()?;
         let url = self.urls.first().map_or("", String::as_str);
         let (target, layout) = laid_out(Target::parse(url)?, self.layout)?;
+        check_sharded(&target, self.settings.sharded)?;
         let engine = Engine::start()?;
         let stats = Arc::new(Stats::default());
         let (mut settings, clock) = (self.settings, self.clock);
@@ -206,10 +216,6 @@ async fn open(
     stats: &Arc<Stats>,
 ) -> Result<Arc<dyn Store>> {
     match target {
-        Target::Cluster(_) => Err(Error::new(
-            crate::error::ErrorKind::InvalidUrl,
-            format!("cannot connect to `{target:?}`: this version does not know how"),
-        )),
         Target::Memory { name: None } => Ok(MemoryStore::private(clock.clone())),
         Target::Memory { name: Some(name) } => Ok(MemoryStore::shared(&name, clock.clone())?),
         Target::Redis(target) => {
@@ -223,6 +229,28 @@ async fn open(
             let store = RedisStore::by_sentinels(target, Arc::clone(stats), runtime);
             reached(store, settings, clock).await
         }
+        Target::Cluster(target) => {
+            check_clock(clock)?;
+            let sharded = target.sharded.or(settings.sharded).unwrap_or_default();
+            // All servers that we connect to know sharded messages.
+            let sharded = sharded != Sharded::Off;
+            let runtime = settings.runtime.clone();
+            let store = RedisStore::in_cluster(target.nodes, sharded, Arc::clone(stats), runtime);
+            reached(store, settings, clock).await
+        }
+    }
+}
+
+/// Refuses shards where there are none, and a URL and a builder that say each another thing.
+fn check_sharded(target: &Target, asked_for: Option<Sharded>) -> Result<()> {
+    let Some(asked_for) = asked_for else {
+        return Ok(());
+    };
+    let refused = |cause: &str| Err(Error::invalid_setting("sharded", asked_for, cause));
+    match target {
+        Target::Cluster(cluster) if cluster.sharded.is_none_or(|said| said == asked_for) => Ok(()),
+        Target::Cluster(_) => refused("the URL says another one: leave one of them out"),
+        _ => refused("only a Cluster has shards: use it with `redis-cluster://`"),
     }
 }
 

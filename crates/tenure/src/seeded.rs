@@ -111,6 +111,16 @@ bugs! {
     PlaceNotLeft = "place-not-left",
     /// the line does not hear that its place was given up
     PlaceLeftUntold = "place-left-untold",
+    /// a lock that has moved to another node is not followed
+    MovedNotFollowed = "moved-not-followed",
+    /// a lock on its way to another node is asked for as if it were there
+    AskWithoutAsking = "ask-without-asking",
+    /// a channel whose slot has moved is not heard elsewhere
+    SunsubscribeIgnored = "sunsubscribe-ignored",
+    /// waiters listen in a shard, and are told everywhere else
+    ShardNotTold = "shard-not-told",
+    /// a node that hangs keeps the leases on others from being renewed
+    PlacesRenewedTogether = "places-renewed-together",
     /// a client stays with the master that was deposed
     StaysWithOldMaster = "stays-with-old-master",
     /// replicas are asked on another connection than the one that wrote

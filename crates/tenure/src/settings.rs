@@ -6,6 +6,7 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::sharded::Sharded;
 
 /// How long a lease lasts without renewal, unless a lock says otherwise.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -32,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) runtime: Option<Handle>,
     /// In which form leases have their ids, as the bytes in the store demand.
     pub(crate) layout: Layout,
+    /// How the waiters of a cluster are woken, if the builder says it.
+    pub(crate) sharded: Option<Sharded>,
     /// What the user calls this client in listings.
     pub(crate) name: Option<String>,
 }
@@ -128,6 +131,7 @@ impl Default for Settings {
             longest_ttl: None,
             runtime: None,
             layout: Layout::Native,
+            sharded: None,
             name: None,
         }
     }

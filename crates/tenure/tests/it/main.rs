@@ -14,6 +14,8 @@ mod stage;
 /// What an error must say, and what must not be left behind.
 mod verdict;
 
+/// A Redis Cluster, whose slots move.
+mod cluster;
 /// How to connect: TLS, sockets, users, databases.
 mod connect;
 /// The first question, asked by the caller's own task.

@@ -39,7 +39,7 @@ impl RedisStore {
         wait.arg(lease.replicas).arg(milliseconds(patience));
         let limit = now + patience + SILENCE_LIMIT;
         let reply = if bug(Bug::WaitOnOtherConnection) {
-            let node = self.routes.node(&lease.name)?;
+            let node = self.way(&lease.name)?.node;
             let other = node.commands.connection(limit).await?;
             other.run(&wait, limit, latest_us).await?
         } else {
@@ -80,7 +80,8 @@ impl RedisStore {
             Unconfirmed::TooFew(error) => Ok(error),
         };
         let limit = self.clock.now() + SILENCE_LIMIT;
-        let released = self.try_release(connection, lease, None, limit).await;
+        let released = self.try_release(connection, false, lease, None, limit);
+        let released = released.await;
         if let Err(failure) = released {
             return Err(Failure { landing, ..failure });
         }

@@ -25,6 +25,7 @@ use super::transaction::Known;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::{Clock, Moment};
+use crate::seeded::{Bug, bug};
 use crate::store::{Failure, Landing, SILENCE_LIMIT};
 use crate::url::{Address, RedisTarget};
 
@@ -95,9 +96,9 @@ impl Link {
     pub(crate) fn with_pushes(
         server: Arc<Server>,
         pushes: mpsc::UnboundedSender<PushInfo>,
-        greeting: fn() -> Cmd,
+        greeting: Option<fn() -> Cmd>,
     ) -> Self {
-        Self::build(server, Some(pushes), Some(greeting), None)
+        Self::build(server, Some(pushes), greeting, None)
     }
 
     fn build(
@@ -298,7 +299,7 @@ impl Connection {
         if self.server.moves() {
             pipeline.cmd("ROLE");
         }
-        for (_, script) in script::all(self.target.layout().scripts()) {
+        for (_, script) in script::all(self.server.scripts()) {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
         }
         let asked_at = self.server.clock.now();
@@ -473,13 +474,47 @@ impl Connection {
         limit: Moment,
         latest_us: u64,
     ) -> Result<Value, Failure> {
+        self.script_by(false, script, keys, arguments, limit, latest_us)
+            .await
+    }
+
+    /// Runs a script, perhaps on keys whose slot is only on its way to this node.
+    pub(super) async fn script_by<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+        &self,
+        asking: bool,
+        script: &Script,
+        keys: &[K],
+        arguments: &[A],
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
         let by_hash = eval("EVALSHA", script.hash(), keys, arguments);
-        let mut answer = self.run(&by_hash, limit, latest_us).await;
+        let mut answer = self.run_by(asking, &by_hash, limit, latest_us).await;
         if answer.as_ref().is_err_and(is_unknown_script) {
             let by_text = eval("EVAL", script.code(), keys, arguments);
-            answer = self.run(&by_text, limit, latest_us).await;
+            answer = self.run_by(asking, &by_text, limit, latest_us).await;
         }
         answer.map_err(|failure| self.not_half_done(failure, latest_us))
+    }
+
+    /// Sends a command, perhaps about keys whose slot is only on its way to this node. `ASKING` says
+    /// so of the command that follows it: both go out in one piece.
+    pub(super) async fn run_by(
+        &self,
+        asking: bool,
+        command: &Cmd,
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
+        if !asking || bug(Bug::AskWithoutAsking) {
+            return self.run(command, limit, latest_us).await;
+        }
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.cmd("ASKING").add_command(command.clone());
+        let mut inner = self.inner.clone();
+        let answer = inner.req_packed_commands(&pipeline, 0, 2);
+        let mut values = self.answer(answer, limit, latest_us).await?;
+        self.checked(values.pop().unwrap_or(::redis::Value::Nil))
     }
 
     /// Runs a script as [`script`](Connection::script) does, but from any executor: instead of a
@@ -571,6 +606,41 @@ impl Connection {
     pub(crate) async fn unsubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
         let mut inner = self.inner.clone();
         self.answer(inner.unsubscribe(channel), limit, 0).await
+    }
+
+    /// Hears what is said in the shard of this node.
+    pub(super) async fn ssubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
+        self.confirmed("SSUBSCRIBE", channel, limit).await
+    }
+
+    pub(super) async fn sunsubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
+        self.confirmed("SUNSUBSCRIBE", channel, limit).await
+    }
+
+    /// Sends a word about a channel of a shard, and checks that the answer is about the same. A server
+    /// that loses a slot says so unasked, and the client crate takes that for the answer to whatever
+    /// was asked: then all that follow are off by one, and the connection is of no use any more.
+    async fn confirmed(&self, word: &str, channel: &str, limit: Moment) -> Result<(), Failure> {
+        let mut inner = self.inner.clone();
+        let command = ::redis::cmd(word).arg(channel).clone();
+        let answer = self.answer(inner.req_packed_command(&command), limit, 0);
+        let value = answer.await?;
+        if let ::redis::Value::Push { kind, data } = &value {
+            let same_word = kind.to_string().eq_ignore_ascii_case(word);
+            let about = data.first().cloned().map(Value::of);
+            let same_channel = about.as_ref().and_then(Value::as_str) == Some(channel);
+            if same_word && same_channel {
+                return Ok(());
+            }
+        }
+        let answered = self.checked(value).map(|_| {
+            self.give_up();
+            Failure::not_sent(Error::new(
+                ErrorKind::Unavailable,
+                format!("`{}` moved a slot in between", self.server.target),
+            ))
+        });
+        Err(answered.unwrap_or_else(|refused| refused))
     }
 
     /// Waits for an answer, keeps the account of what the server owes, and gives the connection up
@@ -687,7 +757,7 @@ fn is_unknown_script(failure: &Failure) -> bool {
 }
 
 /// What the server itself said.
-fn reply_of(failure: &Failure) -> Option<String> {
+pub(super) fn reply_of(failure: &Failure) -> Option<String> {
     std::error::Error::source(&failure.error).map(ToString::to_string)
 }
 

@@ -18,7 +18,13 @@ pub(super) fn failure(
     let Some(code) = error.code() else {
         return of_connection(target, error, landing);
     };
-    of_server(target, code, error.detail().unwrap_or_default())
+    // A transaction is refused as a whole: what one of its commands was refused for tells why.
+    let inner = (code == "EXECABORT").then(|| error.clone().into_server_errors());
+    let inner = inner.flatten().and_then(|errors| errors.first().cloned());
+    match &inner {
+        Some((_, inner)) => of_server(target, inner.code(), inner.details().unwrap_or_default()),
+        None => of_server(target, code, error.detail().unwrap_or_default()),
+    }
 }
 
 /// An error reply of the server itself: whatever it was, the command was not carried out.
@@ -135,6 +141,18 @@ fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
             ErrorKind::InvalidUrl,
             false,
             say("it has no database of that number"),
+        ),
+        "MOVED" | "ASK" => (
+            ErrorKind::InvalidUrl,
+            false,
+            say(
+                "it is one node of a cluster, and the key is on another one: use `redis-cluster://`",
+            ),
+        ),
+        "ERR" if detail.contains("cluster support disabled") => (
+            ErrorKind::InvalidUrl,
+            false,
+            say("it is not a cluster: use `redis://`"),
         ),
         "READONLY" => (
             ErrorKind::ReadOnly,

@@ -8,10 +8,11 @@
 //! A connection leads to one process, so what was found out once holds for as long as it lasts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::link::Connection;
+use super::node::Node;
 use super::server::ServerInfo;
 use super::value::Value;
 use super::{Question, RedisStore, script};
@@ -114,6 +115,7 @@ impl RedisStore {
     pub(super) async fn check_reign(
         &self,
         question: &Question<'_>,
+        node: &Arc<Node>,
         connection: &Connection,
         limit: Moment,
     ) -> Result<(), Failure> {
@@ -126,7 +128,7 @@ impl RedisStore {
         let of = connection.reign().of.get();
         let of = of.ok_or_else(|| who_knows(connection))?;
         let certain = of.certain_us.map_or_else(String::new, |us| us.to_string());
-        let key = self.routes.reign_key(question.name);
+        let key = self.routes.reign_key(node);
         let arguments = [of.identity.as_str(), &certain];
         let reply = connection
             .script(&script::REIGN, &[key], &arguments, limit, 0)

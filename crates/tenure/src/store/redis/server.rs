@@ -16,6 +16,7 @@ use ::redis::{
 use super::place::Place;
 use super::refusal;
 use super::reign::Settled;
+use super::script::LockScripts;
 use super::sentinel::Sentinels;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
@@ -34,6 +35,8 @@ pub(crate) struct Server {
     /// How to introduce ourselves, and where, if it stays there.
     pub(crate) target: RedisTarget,
     pub(crate) clock: Clock,
+    /// Whether the scripts speak to one shard of a cluster only.
+    pub(super) sharded: bool,
     found: Found,
     /// The master there that may give new locks.
     pub(super) settled: Settled,
@@ -54,26 +57,33 @@ enum Found {
 impl Server {
     pub(crate) fn new(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
         let place = Place::until_left(target.clone());
-        Self::build(target, Found::At(place), stats)
+        Self::build(target, Found::At(place), false, stats)
+    }
+
+    /// A node of a cluster, whose scripts speak to its shard only, or to all who listen.
+    pub(super) fn in_cluster(target: RedisTarget, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
+        let place = Place::until_left(target.clone());
+        Self::build(target, Found::At(place), sharded, stats)
     }
 
     /// Whichever server the sentinels call the master. Must be called on the engine.
     pub(crate) fn master_of(target: SentinelTarget, stats: Arc<Stats>) -> Arc<Self> {
         let server = target.server.clone();
         let sentinels = Sentinels::watch(target, &stats);
-        Self::build(server, Found::By(sentinels), stats)
+        Self::build(server, Found::By(sentinels), false, stats)
     }
 
     pub(super) fn sentinel(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
         let place = Place::until_left(target.clone());
-        Self::build(target, Found::Sentinel(place), stats)
+        Self::build(target, Found::Sentinel(place), false, stats)
     }
 
-    fn build(target: RedisTarget, found: Found, stats: Arc<Stats>) -> Arc<Self> {
+    fn build(target: RedisTarget, found: Found, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
         Arc::new(Self {
             target,
             clock: Clock::Boot,
             found,
+            sharded,
             settled: Settled::default(),
             stats,
             warned_of_eviction: AtomicBool::new(false),
@@ -100,6 +110,11 @@ impl Server {
     pub(super) fn next_connection_id(&self) -> u64 {
         self.stats.connected();
         CONNECTIONS.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The scripts of a lock, as this server is to run them.
+    pub(super) fn scripts(&self) -> &'static LockScripts {
+        self.target.layout().scripts(self.sharded)
     }
 
     /// Refuses a server that is too old, and warns of one that may throw locks away.

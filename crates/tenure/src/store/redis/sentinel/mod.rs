@@ -75,7 +75,7 @@ impl Sentinels {
         for (at, target) in sentinels.target.sentinels.iter().enumerate() {
             let (sender, pushes) = mpsc::unbounded_channel();
             let server = Server::sentinel(target.clone(), Arc::clone(stats));
-            let link = Link::with_pushes(server, sender, || ::redis::cmd("PING"));
+            let link = Link::with_pushes(server, sender, Some(|| ::redis::cmd("PING")));
             tokio::spawn(watching::watch(Arc::clone(&sentinels), at, link, pushes));
         }
         sentinels
