@@ -259,7 +259,7 @@ impl<'a> Campaign<'a> {
             .take()
             .map_or_else(Vec::new, |rest| rest.unheard());
         let sent = std::mem::take(&mut self.sent);
-        grants.note(&held.id, self.ballot, sent, unheard);
+        grants.note((held, self.begun), self.ballot, sent, unheard);
         Attempted::Granted {
             fence: Fence::new(self.ballot.first),
             sent_at: self.begun,

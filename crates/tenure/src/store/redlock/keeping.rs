@@ -94,6 +94,7 @@ pub(super) async fn renew(
     }
     match count.verdict() {
         Some(Ok(sent_at)) => {
+            shared.grants.note_renewed(lease, sent_at);
             let forgot = count.forgot();
             shared.spawn(repair_the_rest(
                 Arc::clone(shared),
@@ -158,6 +159,7 @@ pub(super) async fn renew_all(
     for (lease, count) in owned.iter().zip(counts) {
         renewed.push(match count.verdict() {
             Some(Ok(sent_at)) => {
+                shared.grants.note_renewed(lease, sent_at);
                 for node in count.forgot() {
                     let (shared, lease) = (Arc::clone(shared), lease.clone());
                     let again = Arc::clone(&shared);
@@ -268,7 +270,7 @@ pub(super) async fn adopt(
     }
     match count.verdict() {
         Some(Ok(sent_at)) => {
-            shared.grants.note_adopted(&lease.id, None);
+            shared.grants.note_adopted(lease, sent_at, None);
             let (shared, lease) = (Arc::clone(shared), lease.clone());
             let again = Arc::clone(&shared);
             again.spawn(async move {
@@ -304,7 +306,10 @@ async fn learn_fence(shared: &Shared, lease: &Held, limit: Moment) {
             && found.id == lease.id
             && let Some(fence) = found.fence
         {
-            return shared.grants.note_adopted(&lease.id, Some(fence.get()));
+            let now = shared.clock.now();
+            return shared
+                .grants
+                .note_adopted(lease, now.before(lease.ttl), Some(fence.get()));
         }
     }
 }
