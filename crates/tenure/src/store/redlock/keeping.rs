@@ -201,7 +201,9 @@ async fn repair(shared: &Shared, node: usize, lease: &Held) {
     let Some(last_fence) = shared.grants.begin_repair(&lease.id) else {
         return;
     };
-    let latest_us = connection.server_us(shared.clock.now() + SILENCE_LIMIT);
+    // Only while the majority that has just extended it still has it.
+    let in_time = SILENCE_LIMIT.min(lease.ttl / 2);
+    let latest_us = connection.server_us(shared.clock.now() + in_time);
     let repaired = store
         .repair(&connection, lease, last_fence, latest_us)
         .await;
