@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-use crate::model::{Action, Ballots};
+use crate::action::Action;
+use crate::model::Ballots;
 use crate::rule::Rule;
 use crate::scheme::Scheme;
 use crate::trace;

@@ -6,17 +6,22 @@
 //! TENURE_LONG=1 cargo test --release -p tenure --test ballot -- --nocapture
 //! ```
 //!
-//! Read `node.rs` beside the node's script, then `rule.rs`. What comes of it is in docs/testing.md,
-//! why fences are made this way in docs/decisions/0009.
+//! Read `node.rs` beside the scripts of a node (`vote.lua`, `release.lua`, `repair.lua`), then
+//! `rule.rs`. What comes of it is in docs/testing.md, why fences are made this way in
+//! docs/decisions/0009.
 #![expect(
     clippy::print_stdout,
     unreachable_pub,
     reason = "a test program: it talks by printing and has no public interface"
 )]
 
+/// The steps that can be taken.
+mod action;
 /// How a model is explored, and what is said about it.
 mod check;
-/// Nodes, acquisitions, and every step they can take.
+/// What can happen next.
+mod choices;
+/// The model that is checked.
 mod model;
 /// The rule of one node.
 mod node;
@@ -30,6 +35,10 @@ mod rule;
 mod scheme;
 /// What the model must find to be sound.
 mod sound;
+/// What is remembered of nodes and acquisitions.
+mod state;
+/// What happens then.
+mod steps;
 /// Counterexamples in words.
 mod trace;
 /// What may happen to nodes and messages.

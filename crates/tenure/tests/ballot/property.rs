@@ -2,7 +2,8 @@
 
 use stateright::Property;
 
-use crate::model::{Acquisition, Ballots, Phase, Standing, State};
+use crate::model::Ballots;
+use crate::state::{Acquisition, Phase, Standing, State};
 use crate::world::{Losses, Repairs};
 
 /// No two holders are ever given the same fence.
@@ -20,7 +21,7 @@ pub const FENCES: &[&str] = &[UNIQUE, DISJOINT, GROWING];
 pub const ALL: &[&str] = &[UNIQUE, DISJOINT, GROWING, OVERTAKEN];
 
 const SUCCESSION: &str = "one wins after another";
-const HAND_ON: &str = "a lease is handed on";
+const HAND_OFF: &str = "a lease is handed off";
 const REPAIR: &str = "a lease stands on a repaired node";
 const RETURN: &str = "a node that lost its fence votes again";
 
@@ -37,7 +38,7 @@ pub fn of<const N: usize, const A: usize>(model: &Ballots<N, A>) -> Vec<Property
     }
     properties.push(Property::always(OVERTAKEN, overtaken));
     if model.world.counts.iter().any(|&count| count > 1) {
-        properties.push(Property::sometimes(HAND_ON, hand_on));
+        properties.push(Property::sometimes(HAND_OFF, hand_off));
     }
     if model.world.repairs != Repairs::Never {
         properties.push(Property::sometimes(REPAIR, repair));
@@ -85,7 +86,7 @@ fn succession<const N: usize, const A: usize>(_: &Ballots<N, A>, state: &State<N
     state.won().any(|one| one.won_before.is_some())
 }
 
-fn hand_on<const N: usize, const A: usize>(_: &Ballots<N, A>, state: &State<N, A>) -> bool {
+fn hand_off<const N: usize, const A: usize>(_: &Ballots<N, A>, state: &State<N, A>) -> bool {
     let handed_out = state.won().filter_map(|one| one.handed_out());
     handed_out.map(|block| block.count).any(|count| count > 1)
 }

@@ -144,8 +144,11 @@ fn a_resting_node_is_asked() {
         flaw: Some(Flaw::AsksTheResting),
         ..Rule::COARSE
     });
-    let name = "a resting node is asked";
-    refutes::<3, 2>(name, scheme, World::LOSING_COARSELY, GROWING);
+    let world = World {
+        fence_kept: None,
+        ..World::LOSING_COARSELY
+    };
+    refutes::<3, 2>("a resting node is asked", scheme, world, GROWING);
 }
 
 /// Floor, ahead and the clocks' error fill the rest exactly: one more of any is too much.

@@ -117,7 +117,7 @@ impl Rule {
         block.last().max(stored.unwrap_or(Fence::MIN))
     }
 
-    fn has(self, flaw: Flaw) -> bool {
+    pub fn has(self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
     }
 }

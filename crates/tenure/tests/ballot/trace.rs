@@ -1,7 +1,9 @@
 //! Counterexamples in words.
 
-use crate::model::{Action, Ballots, Phase, State};
+use crate::action::Action;
+use crate::model::Ballots;
 use crate::node::{Block, Fence};
+use crate::state::{Phase, State};
 use stateright::Model;
 
 /// Says what happened, step by step. The model sorts its nodes after every step: here each keeps its
@@ -16,16 +18,23 @@ pub fn tell<const N: usize, const A: usize>(
         let mut order: [usize; N] = std::array::from_fn(|node| node);
         order.sort_by_key(|&node| state.sites[node]);
         let action = action.on_node(|sorted| order[sorted]);
-        lines.push(sentence(&state, action));
+        lines.push(sentence(model, &state, action));
         model.take(&mut state, action);
     }
     lines.extend(outcome(&state));
     lines
 }
 
-fn sentence<const N: usize, const A: usize>(state: &State<N, A>, action: Action) -> String {
+fn sentence<const N: usize, const A: usize>(
+    model: &Ballots<N, A>,
+    state: &State<N, A>,
+    action: Action,
+) -> String {
     let asked = |who: usize| fences(state.acquisitions[who].block);
     match action {
+        Action::Send { who, .. } if model.rule().is_none() => {
+            format!("{} asks all nodes", name(who))
+        }
         Action::Send { who, block } => {
             format!("{} asks all nodes for {}", name(who), fences(block))
         }
@@ -41,7 +50,7 @@ fn sentence<const N: usize, const A: usize>(state: &State<N, A>, action: Action)
             let heard: Vec<_> = heard.map(|node| node + 1).collect();
             format!("{} hears nodes {heard:?}", name(who))
         }
-        Action::HandOn { who } => format!("{} hands its lease on with the next fence", name(who)),
+        Action::HandOff { who } => format!("{} hands its lease off with the next fence", name(who)),
         Action::Release { who, node } => {
             format!("a release of {} reaches node {}", name(who), node + 1)
         }
@@ -63,13 +72,13 @@ fn sentence<const N: usize, const A: usize>(state: &State<N, A>, action: Action)
 fn outcome<const N: usize, const A: usize>(state: &State<N, A>) -> Vec<String> {
     let mut lines = Vec::new();
     for (who, one) in state.acquisitions.iter().enumerate() {
-        if let Phase::Won { handed_on } = one.phase {
+        if let Phase::Won { handed_off } = one.phase {
             let (name, block) = (name(who), fences(one.block));
             let above = one.won_before.map_or(String::new(), |last| {
                 format!(", and began when {last} had been won")
             });
             lines.push(format!(
-                "= {name} won {block}, handed on {handed_on} times{above}"
+                "= {name} won {block}, handed off {handed_off} times{above}"
             ));
         }
     }
