@@ -33,8 +33,9 @@ fn where_fences_are_kept() -> usize {
         leases: &[0, 1, 0],
         ..keeping.clone()
     };
-    let small = World {
+    let wider = World {
         proposals: Proposals::Any(1..=4),
+        clock_error: 4,
         ..keeping.clone()
     };
     holds::<3, 3>("no fence is lost", Rule::BALLOT, keeping.clone(), ALL)
@@ -43,7 +44,7 @@ fn where_fences_are_kept() -> usize {
         + holds::<3, 2>(
             "no fence is lost, first design",
             Rule::FIRST_DESIGN,
-            small,
+            wider,
             ALL,
         )
 }
@@ -67,13 +68,13 @@ fn where_fences_are_lost() -> usize {
             fewer.clone(),
             ALL,
         )
-        + holds::<5, 2>("fences are lost, coarse time", Rule::COARSE, fewer, ALL)
         + holds::<3, 2>("fences are lost, repairs", Rule::COARSE, repaired, FENCES)
 }
 
 fn at_length() -> usize {
     let keeping = World {
         proposals: Proposals::Any(1..=4),
+        clock_error: 4,
         ..World::KEEPING
     };
     let losing = World {
@@ -87,12 +88,21 @@ fn at_length() -> usize {
     };
     let repaired = World {
         repairs: Repairs::AtAnyTime,
-        counts: &[1, 2],
+        ..coarse.clone()
+    };
+    let five = World {
+        proposals: Proposals::Any(2..=3),
         ..coarse.clone()
     };
     holds::<3, 3>("no fence is lost", Rule::BALLOT, keeping.clone(), ALL)
         + holds::<5, 2>("no fence is lost", Rule::BALLOT, keeping, ALL)
         + holds::<3, 2>("fences are lost", Rule::BALLOT, losing, ALL)
-        + holds::<3, 3>("fences are lost, coarse time", Rule::COARSE, coarse, ALL)
+        + holds::<3, 3>(
+            "fences are lost, coarse time",
+            Rule::COARSE,
+            coarse.clone(),
+            ALL,
+        )
+        + holds::<5, 2>("fences are lost, coarse time", Rule::COARSE, five, ALL)
         + holds::<3, 2>("fences are lost, repairs", Rule::COARSE, repaired, FENCES)
 }
