@@ -1,5 +1,7 @@
 //! A client process: what it does, and how it writes that down.
 
+/// One server or several.
+mod connect;
 /// Operations counted, and those that took too long.
 mod tally;
 /// The work of a process with an async runtime.
@@ -17,9 +19,10 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use tenure::{Builder, CancellationToken, Tenure};
+use tenure::CancellationToken;
 use tenure_testkit::{FencedRegister, Recorder, Seed};
 
+pub use connect::{Access, Manner};
 use tally::Tally;
 
 /// The lock that everybody wants.
@@ -31,7 +34,7 @@ pub const COLD_COUNT: u32 = 1_000;
 /// itself, so whatever stays behind is seen.
 pub const LONG: &str = "long:";
 const LONG_COUNT: u32 = 300;
-const LONG_TTL: Duration = Duration::from_secs(30);
+pub const LONG_TTL: Duration = Duration::from_secs(30);
 /// Short, so that leases really end.
 const TTL_MIN_MS: u64 = 150;
 pub const TTL_MAX_MS: u64 = 600;
@@ -49,7 +52,7 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone)]
 pub struct Order {
     pub number: u64,
-    pub url: String,
+    pub access: Access,
     pub dir: PathBuf,
     pub seed: u64,
     pub blocking: bool,
@@ -61,13 +64,16 @@ impl Order {
     /// The order for this process, if it is a client.
     pub fn from_env() -> Option<Self> {
         let text = std::env::var(Self::VARIABLE).ok()?;
-        let mut parts = text.splitn(5, ' ');
-        let mut part = || parts.next().expect("an order has five parts");
+        let mut parts = text.splitn(6, ' ');
+        let mut part = || parts.next().expect("an order has six parts");
         Some(Self {
             number: part().parse().unwrap(),
             seed: part().parse().unwrap(),
             blocking: part() == "blocking",
-            url: part().into(),
+            access: Access {
+                longest_ttl: Duration::from_millis(part().parse().unwrap()),
+                urls: part().split('|').map(str::to_owned).collect(),
+            },
             dir: part().into(),
         })
     }
@@ -76,10 +82,12 @@ impl Order {
     pub fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let flavour = if self.blocking { "blocking" } else { "async" };
-        let (number, seed, url, dir) = (self.number, self.seed, &self.url, self.dir.display());
+        let longest_ttl_ms = self.access.longest_ttl.as_millis();
+        let (urls, dir) = (self.access.urls.join("|"), self.dir.display());
+        let (number, seed) = (self.number, self.seed);
         command.env(
             Self::VARIABLE,
-            format!("{number} {seed} {flavour} {url} {dir}"),
+            format!("{number} {seed} {flavour} {longest_ttl_ms} {urls} {dir}"),
         );
         command
     }
@@ -94,7 +102,8 @@ struct Context {
     tally: Tally,
     /// The end is near: begin nothing more, let go of everything.
     finish: CancellationToken,
-    unreachable_after: Duration,
+    access: Access,
+    manner: Manner,
 }
 
 pub fn run(order: &Order) {
@@ -107,7 +116,12 @@ pub fn run(order: &Order) {
         register: FencedRegister::open(&order.dir),
         tally: Tally::new(),
         finish: CancellationToken::new(),
-        unreachable_after: Duration::from_millis(unreachable_ms),
+        access: order.access.clone(),
+        manner: Manner {
+            name: format!("client-{}", order.number),
+            unreachable_after: Duration::from_millis(unreachable_ms),
+            hand_off_time: hand_off_time(&mut seed.rng()),
+        },
     });
     let finish = context.finish.clone();
     thread::spawn(move || {
@@ -123,14 +137,10 @@ pub fn run(order: &Order) {
             telling.tally.tell();
         }
     });
-    let builder = Tenure::builder(&order.url)
-        .unreachable_after(context.unreachable_after)
-        .hand_off_time(hand_off_time(&mut seed.rng()))
-        .name(format!("client-{}", order.number));
     if order.blocking {
-        threads::run(&context, &builder);
+        threads::run(&context);
     } else {
-        tasks::run(&context, &builder);
+        tasks::run(&context);
     }
     context.tally.tell();
 }
@@ -141,13 +151,9 @@ fn hand_off_time(rng: &mut StdRng) -> Duration {
 }
 
 /// Connects, however often that fails: the client may have been started amid a fault.
-fn connect<T>(
-    context: &Context,
-    builder: &Builder,
-    mut connect: impl FnMut(Builder) -> tenure::Result<T>,
-) -> Option<T> {
+fn connect<T>(context: &Context, mut connect: impl FnMut() -> tenure::Result<T>) -> Option<T> {
     while !context.finish.is_cancelled() {
-        if let Ok(client) = connect(builder.clone()) {
+        if let Ok(client) = connect() {
             return Some(client);
         }
     }
@@ -196,8 +202,11 @@ enum End {
 }
 
 impl Wish {
-    fn for_one(eager: Eager, rng: &mut StdRng) -> Self {
+    fn for_one(eager: Eager, context: &Context, rng: &mut StdRng) -> Self {
         match eager {
+            Eager::No if rng.random_bool(0.1) && context.access.longest_ttl >= LONG_TTL => {
+                Self::long(rng)
+            }
             Eager::No => Self::random(rng, false),
             Eager::Hot => Self::random(rng, true),
             Eager::Brisk => Self::brisk(rng),
@@ -205,9 +214,6 @@ impl Wish {
     }
 
     fn random(rng: &mut StdRng, hot: bool) -> Self {
-        if !hot && rng.random_bool(0.1) {
-            return Self::long(rng);
-        }
         let ttl = Duration::from_millis(rng.random_range(TTL_MIN_MS..=TTL_MAX_MS));
         let fixed = rng.random_bool(0.1);
         Self {

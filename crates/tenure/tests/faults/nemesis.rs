@@ -2,9 +2,14 @@
 
 /// Clients, and the connections they have.
 mod clients;
-/// The server.
+/// The clock of one server.
+mod clock;
+/// Several independent servers.
+mod nodes;
+/// One server, or one of several.
 mod server;
 
+use std::ops::Range;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,9 +17,11 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
-use tenure_testkit::{ClockShim, Nemesis, Seed};
+use tenure_testkit::{Nemesis, Seed};
 
-use crate::fleet::{Fleet, Slot};
+pub use clock::Clock;
+
+use crate::fleet::Fleet;
 
 macro_rules! kinds {
     ($($kind:ident = $name:literal,)*) => {
@@ -59,13 +66,17 @@ kinds! {
     ForceRelease = "force-release",
     ClockForward = "clock-forward",
     ClockBack = "clock-back",
+    KillForLong = "kill-server-for-long",
+    KillTwo = "kill-two-servers",
+    CutServer = "cut-server",
 }
 
 use Kind::{
-    BlackHole, BusyScript, ClockBack, ClockForward, CutRequest, Delay, DeleteFence, DeleteLock,
-    Dribble, DropReplies, DropRequests, FlushAll, ForceRelease, ForeignHolder, HoldReplies,
-    HoldRequests, KillClient, KillConnections, KillServer, KillSubscribers, OutOfMemory,
-    PauseClient, PauseServer, Refuse, Reset, ResetAfterRequest, RestartEmpty, ScriptFlush,
+    BlackHole, BusyScript, ClockBack, ClockForward, CutRequest, CutServer, Delay, DeleteFence,
+    DeleteLock, Dribble, DropReplies, DropRequests, FlushAll, ForceRelease, ForeignHolder,
+    HoldReplies, HoldRequests, KillClient, KillConnections, KillForLong, KillServer,
+    KillSubscribers, KillTwo, OutOfMemory, PauseClient, PauseServer, Refuse, Reset,
+    ResetAfterRequest, RestartEmpty, ScriptFlush,
 };
 
 pub const OF_SERVER: &[Kind] = &[
@@ -113,17 +124,44 @@ pub const OF_CLOCK: &[Kind] = &[
     KillConnections,
 ];
 
+/// What may happen to nodes of a Redlock, to one or two at a time.
+pub const OF_NODES: &[Kind] = &[
+    PauseServer,
+    KillServer,
+    KillForLong,
+    KillTwo,
+    CutServer,
+    BusyScript,
+    OutOfMemory,
+    ScriptFlush,
+    KillConnections,
+    KillSubscribers,
+    ClockBack,
+];
+pub const OF_NODE_DATA: &[Kind] = &[
+    RestartEmpty,
+    FlushAll,
+    DeleteLock,
+    ForceRelease,
+    ForceRelease,
+    KillServer,
+    PauseServer,
+];
+pub const OF_NODE_CLOCK: &[Kind] = &[ClockForward, ClockBack, KillServer, PauseServer, CutServer];
+/// They have no append-only file: whoever is killed has forgotten everything.
+pub const OF_FORGETFUL_NODES: &[Kind] = &[KillServer, KillServer, KillTwo, KillForLong, CutServer];
+
 /// Longer than any lease, now and then.
-const LASTS_MS: std::ops::Range<u64> = 30..800;
+const LASTS_MS: Range<u64> = 30..800;
 /// Between two faults, so that work gets done too.
-const PAUSE_MS: std::ops::Range<u64> = 50..300;
+pub const PAUSE_MS: Range<u64> = 50..300;
 
 /// Breaks one thing after the other.
 #[derive(Clone, Copy)]
 pub struct Lane<'a> {
     pub fleet: &'a Fleet<'a>,
     pub log: &'a Nemesis,
-    pub clock: Option<&'a ClockShim>,
+    pub clock: Option<&'a Clock>,
     pub dir: &'a Path,
     pub number: u64,
 }
@@ -131,32 +169,25 @@ pub struct Lane<'a> {
 impl Lane<'_> {
     /// Goes through all kinds in random order, again and again, until the time is up. Everything
     /// is whole again afterwards.
-    pub fn run(self, kinds: &[Kind], seed: Seed, end: Instant) {
+    pub fn run(self, kinds: &[Kind], pause_ms: &Range<u64>, seed: Seed, end: Instant) {
         let mut rng = seed.rng();
+        let kinds: Vec<Kind> = kinds.iter().copied().filter(|it| self.can(*it)).collect();
         let mut round: Vec<Kind> = Vec::new();
-        let mut furthest_ns = 0;
         while Instant::now() < end {
             if round.is_empty() {
-                round = kinds.to_vec();
+                round.clone_from(&kinds);
                 round.shuffle(&mut rng);
             }
             let Some(kind) = round.pop() else { return };
             if self.strike(kind, &mut rng) {
                 self.fleet.count_fault();
             }
-            furthest_ns = furthest_ns.max(self.clock.map_or(0, ClockShim::ahead_ns));
-            sleep_ms(rng.random_range(PAUSE_MS));
+            sleep_ms(rng.random_range(pause_ms.clone()));
         }
-        self.catch_up(furthest_ns);
     }
 
-    /// Brings the clock to the latest time it has ever shown: only then do leases end that began
-    /// before it was set back.
-    fn catch_up(&self, furthest_ns: i64) {
-        if let Some(clock) = self.clock {
-            let behind_ns = u64::try_from(furthest_ns - clock.ahead_ns()).unwrap_or(0);
-            clock.step_forward(Duration::from_nanos(behind_ns));
-        }
+    fn can(&self, kind: Kind) -> bool {
+        self.clock.is_some() || !matches!(kind, ClockForward | ClockBack)
     }
 
     /// Does it, undoes it, writes it down; true if somebody was hit.
@@ -166,10 +197,10 @@ impl Lane<'_> {
                 let slot = self.fleet.slots.choose(rng).unwrap();
                 self.on_process(kind, slot, rng)
             }
+            KillForLong | KillTwo | CutServer => self.logged(kind, || self.on_nodes(kind, rng)),
             kind if OF_CLIENTS.contains(&kind) => {
-                let count = rng.random_range(1..=3);
-                let slots: Vec<&Slot> = self.fleet.slots.sample(rng, count).collect();
-                self.logged(kind, || clients::on_connections(kind, &slots, rng))
+                let proxies = clients::some_connections(&self.fleet.slots, rng);
+                self.logged(kind, || clients::on_connections(kind, &proxies, rng))
             }
             kind => self.logged(kind, || self.on_server(kind, rng)),
         }
