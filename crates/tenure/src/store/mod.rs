@@ -303,8 +303,12 @@ pub(crate) enum Event {
         name: LockName,
         next: Option<LeaseId>,
     },
-    /// One node of several no longer has this lease.
-    Freed { name: LockName, lease: LeaseId },
+    /// One node of several no longer has this lease, and so many processes hear it there.
+    Freed {
+        name: LockName,
+        lease: LeaseId,
+        listeners: u32,
+    },
     /// The key of a watched lease changed; look again.
     Changed { name: LockName },
     /// Messages may have been missed; everyone look again.

@@ -47,6 +47,12 @@ pub fn eval(
         ("native/lease_at.lua", script!("native/lease_at.lua")),
         ("native/fence.lua", script!("native/fence.lua")),
         ("native/offer.lua", script!("native/offer.lua")),
+        ("native/lock.lua", script!("native/lock.lua")),
+        (
+            "redlock/stored_fence.lua",
+            script!("redlock/stored_fence.lua"),
+        ),
+        ("redisson/lock.lua", script!("redisson/lock.lua")),
         ("redisson/lease_at.lua", script!("redisson/lease_at.lua")),
         ("redisson/holder_at.lua", script!("redisson/holder_at.lua")),
     ];

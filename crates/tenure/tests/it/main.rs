@@ -30,6 +30,7 @@ mod foreign;
 mod hand_off;
 /// One test for each hazard of docs/testing.md that exists on one node, carrying its number.
 mod hazards;
+mod log;
 /// The scripts themselves, run with arguments that the library would never send.
 mod lua;
 /// The layout of Redisson: its bytes, and a Java process beside ours.

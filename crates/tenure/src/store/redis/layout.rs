@@ -9,7 +9,8 @@ use crate::lease::LeaseId;
 use crate::name::LockName;
 use crate::store::{Event, Held, NotHeld, Watched};
 
-/// What begins a message of a Redlock's node, before the id of the lease that was released.
+/// What begins a message of a Redlock's node, before how many hear it and the id of the lease that
+/// was released.
 const FREE: &str = "free ";
 /// What begins a message for the one that holds back, before its lease id.
 const OPEN: &str = "open ";
@@ -107,9 +108,13 @@ impl Layout {
 impl Topic {
     /// What a message means, if anything.
     pub(super) fn event(self, name: LockName, message: &str) -> Option<Event> {
-        if let (Self::Turn, Some(lease)) = (self, message.strip_prefix(FREE)) {
-            let lease = LeaseId::new(lease);
-            return Some(Event::Freed { name, lease });
+        if let (Self::Turn, Some(freed)) = (self, message.strip_prefix(FREE)) {
+            let (listeners, lease) = freed.split_once(' ')?;
+            return Some(Event::Freed {
+                name,
+                lease: LeaseId::new(lease),
+                listeners: listeners.parse().ok()?,
+            });
         }
         match (self, message.strip_prefix(OPEN)) {
             (Self::Turn, Some(next)) => Some(Event::Opened {

@@ -51,7 +51,7 @@ pub(super) async fn acquire(
             Verdict::Split(busy) => {
                 drop(campaign);
                 splits += 1;
-                let pause = BACK_OFF_MIN * 2_u32.pow(splits);
+                let pause = BACK_OFF_MIN.max(shared.round_time()) * 2_u32.pow(splits);
                 let pause = part_of(pause.min(BACK_OFF_MAX));
                 if splits > SPLITS_MAX || shared.clock.now() + pause >= limit {
                     return split(busy);
@@ -94,7 +94,6 @@ pub(super) fn acquire_here<'a>(
     if voters.len() < shared.majority {
         return None;
     }
-    shared.prepare_the_rest(voters.len());
     Some(Box::pin(async move {
         let mut campaign = Campaign::begin(shared, attempt, voters);
         match campaign.decide().await {
@@ -126,7 +125,6 @@ async fn gather(shared: &Arc<Shared>, limit: Moment) -> Result<Voters, Failure> 
             }
         }
         if ready.len() >= shared.majority {
-            shared.prepare_the_rest(ready.len());
             return Ok(Voters::Enough(ready));
         }
         if !waited {
@@ -249,6 +247,8 @@ impl<'a> Campaign<'a> {
     /// A majority gave its votes. What the others still say is kept.
     fn win(mut self) -> Attempted {
         self.won = true;
+        let taken = self.shared.clock.now().saturating_since(self.begun);
+        self.shared.note_round_time(taken);
         let held = &self.attempt.held;
         let grants = &self.shared.grants;
         grants.note(&held.id, self.ballot, std::mem::take(&mut self.sent));

@@ -17,12 +17,16 @@ use crate::store::{Event, Failure};
 
 /// How long after the first node the others are waited for.
 const SOON: Duration = Duration::from_millis(5);
+/// How long at most a process leaves a free lock to the others.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// How many released leases are remembered, so that the last node's message wakes nobody again.
 const REMEMBERED: usize = 1_000;
 
 #[derive(Default)]
 pub(super) struct Messages {
     freed: Mutex<Freed>,
+    /// When each name was last said to be free, so that only the last time counts.
+    opened: Mutex<HashMap<LockName, u64>>,
     /// On which nodes each line of waiters listens.
     listening: Mutex<HashMap<LockName, Vec<Vec<usize>>>>,
 }
@@ -58,25 +62,58 @@ pub(super) async fn pass_on(
     events: mpsc::UnboundedSender<Event>,
 ) {
     while let Some(event) = said.recv().await {
-        let Event::Freed { name, lease } = event else {
+        let Event::Freed {
+            name,
+            lease,
+            listeners,
+        } = event
+        else {
             let _ = events.send(event);
             continue;
         };
         let count = lock(&shared.messages.freed).count(&lease);
-        let opened = Event::Opened { name, next: None };
         if count == shared.majority {
-            let _ = events.send(opened);
+            open(&shared, &events, name, listeners);
         } else if count == 1 {
             let (shared, events) = (Arc::clone(&shared), events.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(SOON).await;
                 let count = lock(&shared.messages.freed).counts.get(&lease).copied();
                 if count.unwrap_or(0) < shared.majority {
-                    let _ = events.send(opened);
+                    open(&shared, &events, name, listeners);
                 }
             });
         }
     }
+}
+
+/// Says that the lock is free, after a moment that is the longer the more processes heard it: if
+/// all asked at once, they would take the votes from each other, again and again.
+fn open(
+    shared: &Arc<Shared>,
+    events: &mpsc::UnboundedSender<Event>,
+    name: LockName,
+    listeners: u32,
+) {
+    let this_time = shared.messages.note_opened(&name);
+    let pause = shared.round_time() * listeners.saturating_sub(1);
+    let pause = pause.mul_f64(rand::random()).min(PAUSE_MAX);
+    let opened = Event::Opened {
+        name: name.clone(),
+        next: None,
+    };
+    if pause.is_zero() {
+        let _ = events.send(opened);
+        return;
+    }
+    let (shared, events) = (Arc::clone(shared), events.clone());
+    tokio::spawn(async move {
+        tokio::time::sleep(pause).await;
+        // If somebody has had it meanwhile and let it go again, that counts.
+        if shared.messages.is_latest(&name, this_time) {
+            let _ = events.send(opened);
+        }
+    });
 }
 
 /// Listens on all nodes; done when a majority has confirmed it.
@@ -123,6 +160,23 @@ pub(super) async fn unlisten(shared: &Arc<Shared>, name: &LockName, limit: Momen
 }
 
 impl Messages {
+    fn note_opened(&self, name: &LockName) -> u64 {
+        let mut opened = lock(&self.opened);
+        if opened.len() > REMEMBERED {
+            opened.clear();
+        }
+        let times = opened.entry(name.clone()).or_default();
+        *times += 1;
+        *times
+    }
+
+    fn is_latest(&self, name: &LockName, time: u64) -> bool {
+        // A name that was forgotten meanwhile is said to be free once too often.
+        lock(&self.opened)
+            .get(name)
+            .is_none_or(|last| *last == time)
+    }
+
     fn begun(&self, name: &LockName, nodes: Vec<usize>) {
         let mut listening = lock(&self.listening);
         listening.entry(name.clone()).or_default().push(nodes);

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ struct Shared {
     pending: OnceLock<Pending>,
     grants: Grants,
     messages: Messages,
+    /// How long a round of votes has taken lately, in microseconds.
+    round_us: AtomicU32,
     /// Locks that this process leaves to others for a moment.
     held_back: Mutex<HashMap<LockName, Moment>>,
 }
@@ -72,6 +75,7 @@ impl RedlockStore {
             .collect();
         for voter in &voters {
             tokio::spawn(leftovers::run(Arc::clone(voter)));
+            tokio::spawn(voter::keep_ready(Arc::clone(voter)));
         }
         let shared = Shared {
             majority: majority(voters.len()),
@@ -82,6 +86,7 @@ impl RedlockStore {
             pending: OnceLock::new(),
             grants: Grants::default(),
             messages: Messages::default(),
+            round_us: AtomicU32::new(1_000),
             held_back: Mutex::default(),
         };
         Arc::new(Self {
@@ -216,24 +221,6 @@ impl Shared {
         Round::begin(questions.collect())
     }
 
-    /// Connects to the nodes that could not be asked this time, in the background.
-    fn prepare_the_rest(&self, ready: usize) {
-        if ready == self.voters.len() {
-            return;
-        }
-        for voter in &self.voters {
-            if matches!(voter.ready(), Readiness::NotReached) && voter.begin_preparing() {
-                let voter = Arc::clone(voter);
-                let limit = self.clock.now() + SILENCE_LIMIT * 2;
-                self.spawn(async move {
-                    // What it says is remembered, for the next error.
-                    let _ = voter.prepare(limit).await;
-                    voter.end_preparing();
-                });
-            }
-        }
-    }
-
     /// Every node with what is known of it.
     fn too_few(&self, what: &str) -> Error {
         let reasons: Vec<String> = self.voters.iter().map(|voter| voter.reason()).collect();
@@ -263,6 +250,19 @@ impl Shared {
             landing,
             until: self.clock.now() + lease.ttl + SILENCE_LIMIT,
         });
+    }
+
+    /// How long a round of votes takes.
+    fn round_time(&self) -> Duration {
+        Duration::from_micros(self.round_us.load(Ordering::Relaxed).into())
+    }
+
+    fn note_round_time(&self, taken: Duration) {
+        let taken = u32::try_from(taken.as_micros()).unwrap_or(u32::MAX);
+        let taken = taken.clamp(100, 20_000);
+        let before = self.round_us.load(Ordering::Relaxed);
+        let smoothed = before - before / 8 + taken / 8;
+        self.round_us.store(smoothed, Ordering::Relaxed);
     }
 
     fn set_hold_back(&self, name: &LockName, until: Moment) {

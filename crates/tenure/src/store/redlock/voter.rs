@@ -1,6 +1,5 @@
 //! One node of a Redlock: how to reach it, and whether its vote counts.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +15,10 @@ use crate::store::redis::{Connection, RedisStore};
 /// those before them.
 const REMEMBERED: usize = 4;
 
+/// How often to look whether a node must be reached again.
+const LOOK: Duration = Duration::from_millis(250);
+const PREPARE_LIMIT: Duration = Duration::from_secs(2);
+
 pub(super) struct Voter {
     pub(super) store: Arc<RedisStore>,
     longest_ttl: Duration,
@@ -23,7 +26,6 @@ pub(super) struct Voter {
     standings: Mutex<Vec<Standing>>,
     /// Why the node could not be asked the last time.
     trouble: Mutex<Option<Error>>,
-    preparing: AtomicBool,
     pub(super) leftovers: Mutex<Vec<Leftover>>,
     pub(super) leftover: Notify,
 }
@@ -57,7 +59,6 @@ impl Voter {
             clock: Clock::Boot,
             standings: Mutex::default(),
             trouble: Mutex::default(),
-            preparing: AtomicBool::new(false),
             leftovers: Mutex::default(),
             leftover: Notify::new(),
         }
@@ -89,15 +90,6 @@ impl Voter {
             },
             Some(_) => Readiness::Ready(connection),
         }
-    }
-
-    /// Whether nobody else does it at this moment.
-    pub(super) fn begin_preparing(&self) -> bool {
-        !self.preparing.swap(true, Ordering::AcqRel)
-    }
-
-    pub(super) fn end_preparing(&self) {
-        self.preparing.store(false, Ordering::Release);
     }
 
     /// Connects, and learns whether the node may vote.
@@ -174,6 +166,17 @@ impl Voter {
                     ToString::to_string,
                 )
             }
+        }
+    }
+}
+
+/// Sees to it that a node which was away is asked again when it is back. Ends with the engine.
+pub(super) async fn keep_ready(voter: Arc<Voter>) {
+    loop {
+        voter.clock.sleep_until(voter.clock.now() + LOOK).await;
+        if matches!(voter.ready(), Readiness::NotReached) {
+            // What it says is remembered, for the next error.
+            let _ = voter.prepare(voter.clock.now() + PREPARE_LIMIT).await;
         }
     }
 }

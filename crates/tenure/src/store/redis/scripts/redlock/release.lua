@@ -33,7 +33,9 @@ end
 redis.call('DEL', KEYS[1], KEYS[3])
 if ARGV[3] ~= '' then
   -- A channel that this user may not publish to delays a waiter, it must not fail the release.
-  redis.pcall('PUBLISH', ARGV[3], 'free ' .. ARGV[1])
+  -- With how many there are: the more, the longer each waits before it asks.
+  local heard = redis.pcall('PUBSUB', 'NUMSUB', ARGV[3])
+  redis.pcall('PUBLISH', ARGV[3], 'free ' .. (heard[2] or 1) .. ' ' .. ARGV[1])
   if ARGV[4] then
     redis.pcall('PUBLISH', ARGV[4], '0')
   end

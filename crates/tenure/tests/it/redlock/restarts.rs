@@ -1,0 +1,124 @@
+//! Nodes that restart: what they may have forgotten must not count.
+
+use std::time::{Duration, Instant};
+
+use tenure::{ErrorKind, Redlock, Released};
+use tenure_testkit::{RedlockNodes, eventually};
+
+use super::{connect, count, has};
+use crate::stage::{ms, soon};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h55_a_node_that_restarted_empty_has_no_vote() {
+    let nodes = RedlockNodes::builder().without_aof().start();
+    let connect = || {
+        let builder = Redlock::builder(nodes.urls());
+        builder.longest_ttl(ms(4_000)).ttl(ms(4_000)).connect()
+    };
+    let a = connect().await.unwrap();
+    // The nodes themselves are young: nobody may be sure that nothing was granted before.
+    let guard = a.lock("n").acquire_within(ms(10_000)).await.unwrap();
+    nodes.node(1).client().command(&["DEL", "n"]);
+    nodes.node(0).kill();
+    nodes.node(0).restart();
+    // Nodes 0 and 1 know nothing of the lease. With both votes b would hold it as well.
+    let b = connect().await.unwrap();
+    let refused = b.lock("n").try_acquire().await;
+    assert!(!matches!(refused, Ok(Some(_))), "two holders");
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_young_node_is_waited_for_by_those_who_wait_and_named_to_the_others() {
+    let nodes = RedlockNodes::builder().without_aof().start();
+    let builder = Redlock::builder(nodes.urls());
+    let a = builder.longest_ttl(ms(3_000)).ttl(ms(3_000)).connect();
+    let a = a.await.unwrap();
+    let error = a.lock("n").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    for part in [
+        "fewer than 2 of 3 nodes may vote",
+        "old",
+        "appendfsync always",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let within = a.lock("n").acquire_within(ms(100)).await.unwrap_err();
+    assert!(
+        within.to_string().contains("appendfsync always"),
+        "{within}"
+    );
+    let begun = Instant::now();
+    let guard = a.lock("n").acquire().await.unwrap();
+    assert!(begun.elapsed() > ms(1_000), "{:?}", begun.elapsed());
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_keeps_everything_votes_as_soon_as_it_is_back() {
+    let nodes = RedlockNodes::start();
+    let (a, b) = (connect(&nodes).await, connect(&nodes).await);
+    let guard = a.lock("n").acquire().await.unwrap();
+    let fence = guard.fence();
+    for node in 0..3 {
+        nodes.node(node).kill();
+        nodes.node(node).restart();
+    }
+    assert!(has(&nodes, 0, "n"), "it was on disk before it was granted");
+    assert!(
+        soon(async || matches!(b.lock("n").try_acquire().await, Ok(None))).await,
+        "all nodes still know the holder"
+    );
+    assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+    let next = b.lock("n").acquire_within(ms(3_000)).await.unwrap();
+    assert!(next.fence() > fence);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_forgot_a_lease_gets_it_again_and_lets_it_go() {
+    let nodes = RedlockNodes::start();
+    let a = connect(&nodes).await;
+    let guard = a.lock("n").ttl(ms(1_500)).acquire().await.unwrap();
+    assert!(soon(async || count(&nodes, "n") == 3).await);
+    nodes.node(1).client().command(&["DEL", "n"]);
+    assert!(soon(async || has(&nodes, 1, "n")).await, "not repaired");
+    let of = |node: usize| nodes.node(node).client().command(&["GET", "n"]);
+    assert_eq!(of(1).text(), of(0).text(), "the same lease");
+    assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+    assert!(soon(async || count(&nodes, "n") == 0).await, "left behind");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_not_repaired_over_a_greater_fence_or_another_holder() {
+    let nodes = RedlockNodes::start();
+    let a = connect(&nodes).await;
+    let guard = a.lock("n").ttl(ms(900)).acquire().await.unwrap();
+    assert!(soon(async || count(&nodes, "n") == 3).await);
+    let mut redis = nodes.node(1).client();
+    redis.command(&["SET", "tenure:fence:{n}", "9007199254740000"]);
+    redis.command(&["DEL", "n"]);
+    let mut other = nodes.node(2).client();
+    other.command(&["SET", "n", "somebody", "PX", "60000"]);
+    drop(guard);
+    let renewed = a.lock("m").ttl(ms(900)).acquire().await.unwrap();
+    tokio::time::sleep(ms(1_000)).await;
+    assert!(!has(&nodes, 1, "n"));
+    assert_eq!(other.command(&["GET", "n"]).text(), "somebody");
+    assert!(renewed.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_adopted_lease_is_repaired_as_well() {
+    let nodes = RedlockNodes::start();
+    let (a, b) = (connect(&nodes).await, connect(&nodes).await);
+    let lease = a.lock("n").ttl(ms(1_500)).acquire().await.unwrap();
+    let guard = b.adopt(lease.detach().unwrap()).await.unwrap();
+    nodes.node(1).client().command(&["DEL", "n"]);
+    assert!(
+        eventually(Duration::from_secs(4), || has(&nodes, 1, "n")),
+        "not repaired"
+    );
+    assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+    assert!(soon(async || count(&nodes, "n") == 0).await, "left behind");
+}

@@ -1,0 +1,164 @@
+//! The rule by which one node votes, asked with arguments that the library would never send.
+
+use tenure_testkit::{RedisServer, Reply, RespClient};
+
+use crate::lua::eval;
+
+macro_rules! script {
+    ($file:literal) => {
+        include_str!(concat!("../../../src/store/redis/scripts/redlock/", $file))
+    };
+}
+
+const KEYS: [&str; 2] = ["n", "tenure:fence:{n}"];
+const DAY_US: u64 = 86_400_000_000;
+
+fn now_us(redis: &mut RespClient) -> u64 {
+    let time = redis.command(&["TIME"]);
+    let part = |at: usize| time.array()[at].text().parse::<u64>().unwrap();
+    part(0) * 1_000_000 + part(1)
+}
+
+fn latest() -> String {
+    u64::pow(2, 52).to_string()
+}
+
+/// Asks for a vote for the block that begins with `first`.
+fn vote(redis: &mut RespClient, lease: &str, first: u64, fences: u64) -> Reply {
+    let (first, fences) = (first.to_string(), fences.to_string());
+    let args = [lease, "5000", &latest(), &first, &fences, "15000000"];
+    eval(redis, &native(script!("vote.lua")), &KEYS, &args).unwrap()
+}
+
+fn release(redis: &mut RespClient, lease: &str, last: &str) -> i64 {
+    let keys = ["n", "tenure:fence:{n}", "tenure:meta:{n}"];
+    let reply = eval(
+        redis,
+        &native(script!("release.lua")),
+        &keys,
+        &[lease, last, ""],
+    );
+    reply.unwrap().array()[0].int()
+}
+
+fn repair(redis: &mut RespClient, lease: &str, last: u64) -> i64 {
+    let args = [lease, "5000", &latest(), &last.to_string()];
+    let reply = eval(redis, &native(script!("repair.lua")), &KEYS, &args);
+    reply.unwrap().array()[0].int()
+}
+
+fn native(code: &str) -> String {
+    code.replace("LAYOUT", "native")
+}
+
+fn word(reply: &Reply) -> &str {
+    reply.array()[0].text()
+}
+
+fn stored(redis: &mut RespClient) -> u64 {
+    redis.command(&["GET", KEYS[1]]).text().parse().unwrap()
+}
+
+#[test]
+fn a_block_is_accepted_only_above_all_that_was_accepted_before() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let t = now_us(&mut redis);
+    assert_eq!(vote(&mut redis, "a", t, 10).int(), 1);
+    assert_eq!(stored(&mut redis), t + 9, "the whole block is spoken for");
+    redis.command(&["DEL", "n"]);
+    for first in [t - 1, t, t + 9] {
+        let refused = vote(&mut redis, "b", first, 1);
+        assert_eq!(word(&refused), "stale", "{first}");
+        assert_eq!(refused.array()[1].text(), (t + 9).to_string());
+    }
+    assert_eq!(vote(&mut redis, "b", t + 10, 1).int(), 1);
+}
+
+#[test]
+fn the_same_vote_again_is_granted_and_another_holder_is_named() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let t = now_us(&mut redis);
+    assert_eq!(vote(&mut redis, "a", t, 1).int(), 1);
+    assert_eq!(vote(&mut redis, "a", t, 1).int(), 1, "its answer was lost");
+    let busy = vote(&mut redis, "b", t + 5, 1);
+    assert_eq!(word(&busy), "busy");
+    assert_eq!(busy.array()[1].text(), "a");
+    assert_eq!(stored(&mut redis), t, "a refusal changes nothing");
+    assert_eq!(vote(&mut redis, "a", t + 7, 1).int(), 1, "its next ballot");
+    assert_eq!(word(&vote(&mut redis, "a", t, 1)), "stale", "the late one");
+}
+
+#[test]
+fn a_node_without_a_fence_answers_by_its_clock_and_refuses_the_far_future() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let now = now_us(&mut redis);
+    assert_eq!(word(&vote(&mut redis, "a", now - 15_000_001, 1)), "stale");
+    assert_eq!(
+        word(&vote(&mut redis, "a", now + DAY_US + 60_000_000, 1)),
+        "far"
+    );
+    assert_eq!(vote(&mut redis, "a", now - 10_000_000, 1).int(), 1);
+}
+
+#[test]
+fn a_vote_is_taken_back_only_by_its_own_ballot() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let t = now_us(&mut redis);
+    vote(&mut redis, "a", t, 3);
+    assert_eq!(release(&mut redis, "a", &(t + 7).to_string()), 0);
+    assert_eq!(release(&mut redis, "b", ""), 0);
+    assert_eq!(release(&mut redis, "a", &(t + 2).to_string()), 1);
+    assert_eq!(redis.command(&["EXISTS", "n"]).int(), 0);
+    assert_eq!(stored(&mut redis), t + 2, "the fence stays");
+}
+
+#[test]
+fn a_lease_is_given_again_only_where_nothing_greater_was_accepted() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let t = now_us(&mut redis);
+    assert_eq!(repair(&mut redis, "a", t), 1);
+    assert_eq!(stored(&mut redis), t);
+    assert_eq!(repair(&mut redis, "a", t), 1, "again");
+    assert_eq!(repair(&mut redis, "b", t + 1), 0, "somebody has it");
+    redis.command(&["DEL", "n"]);
+    redis.command(&["SET", KEYS[1], &(t + 5).to_string()]);
+    assert_eq!(repair(&mut redis, "a", t), 0, "a greater fence is stored");
+    assert_eq!(redis.command(&["EXISTS", "n"]).int(), 0);
+}
+
+#[test]
+fn what_comes_late_changes_nothing() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let now = now_us(&mut redis).to_string();
+    let args = ["a", "5000", "1", &now, "1", "15000000"];
+    let late = eval(&mut redis, &native(script!("vote.lua")), &KEYS, &args).unwrap();
+    assert_eq!(word(&late), "late");
+    let args = ["a", "5000", "1", &now];
+    let late = eval(&mut redis, &native(script!("repair.lua")), &KEYS, &args).unwrap();
+    assert_eq!(word(&late), "late");
+    assert_eq!(redis.command(&["DBSIZE"]).int(), 0);
+}
+
+#[test]
+fn numbers_that_are_none_are_refused_before_the_first_write() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let now = now_us(&mut redis).to_string();
+    let latest = latest();
+    let right = ["a", "5000", &latest, &now, "1", "15000000"];
+    for at in 1..right.len() {
+        for wrong in ["", "x", "0.5", "-1", "nan", "1e300", "99999999999999999999"] {
+            let mut args = right;
+            args[at] = wrong;
+            let refused = eval(&mut redis, &native(script!("vote.lua")), &KEYS, &args);
+            assert!(refused.is_err(), "argument {at}: `{wrong}`");
+        }
+    }
+    assert_eq!(redis.command(&["DBSIZE"]).int(), 0);
+}
