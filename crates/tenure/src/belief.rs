@@ -270,6 +270,7 @@ mod tests {
             id: LeaseId::fresh(Layout::Native, &ClientId::fresh(), 1, TTL),
             ttl: TTL,
             has_meta: false,
+            replicas: 0,
         };
         Belief::new(Grant {
             number: 1,

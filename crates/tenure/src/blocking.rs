@@ -203,6 +203,11 @@ impl Lock {
         self.change(|lock| lock.wait(limit))
     }
 
+    /// See [`tenure::Lock::replicas`](crate::Lock::replicas).
+    pub fn replicas(self, replicas: u32) -> Self {
+        self.change(|lock| lock.replicas(replicas))
+    }
+
     /// See [`tenure::Lock::meta`](crate::Lock::meta).
     pub fn meta(self, field: impl Into<String>, value: impl Into<String>) -> Self {
         self.change(|lock| lock.meta(field, value))

@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use crate::locks::Locks;
 use crate::moment::{Clock, ManualClock};
 use crate::settings::Settings;
+use crate::sharded::Sharded;
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
@@ -33,16 +34,34 @@ pub struct Tenure {
 
 impl Tenure {
     /// Connects to the store that `url` names: `redis://`, `rediss://`, `valkey://`, `valkeys://`,
-    /// `unix://`, a bare `host` or `host:port`, or `memory://`.
+    /// `unix://`, a bare `host` or `host:port`, `redis-sentinel://`, or `memory://`.
     ///
     /// | URL | is |
     /// |---|---|
     /// | `redis://user:password@host:6379/0` | one Redis server, 7.0 or newer |
     /// | `rediss://host?ca=/ca.pem&cert=/client.pem&key=/client.key` | the same over TLS |
     /// | `unix:///run/redis.sock?db=0&user=me&pass=secret` | the same over a socket |
+    /// | `redis-cluster://user:password@host1,host2:6380?sharded=off` | a Redis Cluster, by some of its nodes; over TLS with `rediss-cluster://`; [`Sharded`] says how waiters are woken |
     /// | `redis://host?layout=redisson` | locks in the bytes of Java's Redisson: [`Layout`] |
+    /// | `redis-sentinel://user:password@s1,s2:26379,s3/mymaster/0` | the master that these sentinels name; user, password and database are the servers' |
+    /// | `redis-sentinel://s1,s2/?master=mymaster&sentinel_username=me&sentinel_password=secret` | the same, with a user of the sentinels' own |
+    /// | `rediss-sentinel://s1,s2,s3/mymaster?ca=/ca.pem` | the same over TLS, sentinels and servers |
     /// | `memory://` | a store of this client alone |
     /// | `memory://name` | a store shared by all clients of this process that name it |
+    ///
+    /// A client of sentinels follows the master: when it is replaced, all connections to the old one
+    /// are given up, held locks are renewed at the new one, and those that it does not have are
+    /// lost. See [`Lock::replicas`](crate::Lock::replicas) and [`Builder::after_failover`] for how to
+    /// lose none.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// use tenure::Tenure;
+    ///
+    /// let tenure = Tenure::connect("redis-sentinel://s1,s2,s3/mymaster").await?;
+    /// # drop(tenure);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -81,6 +100,51 @@ impl Builder {
         self
     }
 
+    /// How the waiters of a Cluster are woken: [`Sharded::Auto`] by default. The URL can say it too,
+    /// as in `?sharded=off`. Only for a Cluster: elsewhere there are no shards.
+    pub fn sharded(mut self, sharded: Sharded) -> Self {
+        self.settings.sharded = Some(sharded);
+        self
+    }
+
+    /// How many replicas must confirm each lock of this client that does not say otherwise: see
+    /// [`Lock::replicas`](crate::Lock::replicas). None by default.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.settings.replicas = replicas;
+        self
+    }
+
+    /// How long a new master gives no new locks: at least the longest ttl in use. Off by default.
+    ///
+    /// A replica that is promoted may not have heard of the last locks of its master, and a server
+    /// that restarts may have forgotten them. With this they are not granted a second time before
+    /// the first lease has ended. Renewals and releases go on.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// use std::time::Duration;
+    /// use tenure::Tenure;
+    ///
+    /// let tenure = Tenure::builder("redis-sentinel://s1,s2,s3/mymaster")
+    ///     .ttl(Duration::from_secs(10))
+    ///     .after_failover(Duration::from_secs(10))
+    ///     .connect()
+    ///     .await?;
+    /// # drop(tenure);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Meanwhile [`acquire`](crate::Lock::acquire) waits within its limit, and
+    /// [`try_acquire`](crate::Lock::try_acquire) fails with
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable). The pause begins when the first
+    /// client that asks for it meets the new master, and is kept in Redis, so that it holds for all
+    /// of them. All clients that share a lock must ask for it, and the user needs the right to
+    /// `INFO`. A lock with a longer ttl than this is refused.
+    pub fn after_failover(mut self, wait: Duration) -> Self {
+        self.settings.after_failover = Some(wait);
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -90,10 +154,14 @@ impl Builder {
         self.check()?;
         let url = self.urls.first().map_or("", String::as_str);
         let (target, layout) = laid_out(Target::parse(url)?, self.layout)?;
+        check_sharded(&target, self.settings.sharded)?;
         let engine = Engine::start()?;
         let stats = Arc::new(Stats::default());
         let (mut settings, clock) = (self.settings, self.clock);
         settings.layout = layout;
+        settings.replicates = !matches!(target, Target::Memory { .. });
+        settings.check_replicas(settings.replicas)?;
+        settings.check_pause(settings.ttl)?;
         let on_engine = engine.clone();
         let connecting = async move {
             let store = open(target, &settings, &clock, &stats).await?;
@@ -110,6 +178,8 @@ impl Builder {
 fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, Layout)> {
     let said = match &target {
         Target::Redis(server) => server.layout,
+        Target::Sentinel(target) => target.server.layout,
+        Target::Cluster(target) => target.nodes.first().and_then(|node| node.layout),
         Target::Memory { .. } => None,
     };
     let layout = said.or(asked_for).unwrap_or_default();
@@ -123,6 +193,16 @@ fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, La
         }
         Target::Redis(server) => {
             server.layout = Some(layout);
+            Ok((target, layout))
+        }
+        Target::Sentinel(sentinel) => {
+            sentinel.server.layout = Some(layout);
+            Ok((target, layout))
+        }
+        Target::Cluster(cluster) => {
+            for node in &mut cluster.nodes {
+                node.layout = Some(layout);
+            }
             Ok((target, layout))
         }
         Target::Memory { .. } => Ok((target, layout)),
@@ -139,25 +219,70 @@ async fn open(
         Target::Memory { name: None } => Ok(MemoryStore::private(clock.clone())),
         Target::Memory { name: Some(name) } => Ok(MemoryStore::shared(&name, clock.clone())?),
         Target::Redis(target) => {
-            if matches!(clock, Clock::Manual(_)) {
-                return Err(Error::invalid_setting(
-                    "the clock",
-                    "manual",
-                    "a server has a clock of its own: use `memory://`",
-                ));
-            }
-            let limit = clock.now() + settings.unreachable_after;
+            check_clock(clock)?;
             let store = RedisStore::new(target, Arc::clone(stats), settings.runtime.clone());
-            loop {
-                match store.reach(limit).await {
-                    Ok(()) => return Ok(store),
-                    // Not with the last breath: its error would only say that time was short.
-                    Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
-                        clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
-                    }
-                    Err(failure) => return Err(failure.error),
-                }
+            reached(store, settings, clock).await
+        }
+        Target::Sentinel(target) => {
+            check_clock(clock)?;
+            let runtime = settings.runtime.clone();
+            let store = RedisStore::by_sentinels(target, Arc::clone(stats), runtime);
+            reached(store, settings, clock).await
+        }
+        Target::Cluster(target) => {
+            check_clock(clock)?;
+            let sharded = target.sharded.or(settings.sharded).unwrap_or_default();
+            // All servers that we connect to know sharded messages.
+            let sharded = sharded != Sharded::Off;
+            let runtime = settings.runtime.clone();
+            let store = RedisStore::in_cluster(target.nodes, sharded, Arc::clone(stats), runtime);
+            reached(store, settings, clock).await
+        }
+    }
+}
+
+/// Refuses shards where there are none, and a URL and a builder that say each another thing.
+fn check_sharded(target: &Target, asked_for: Option<Sharded>) -> Result<()> {
+    let Some(asked_for) = asked_for else {
+        return Ok(());
+    };
+    let refused = |cause: &str| Err(Error::invalid_setting("sharded", asked_for, cause));
+    match target {
+        Target::Cluster(cluster) if cluster.sharded.is_none_or(|said| said == asked_for) => Ok(()),
+        Target::Cluster(_) => refused("the URL says another one: leave one of them out"),
+        _ => refused("only a Cluster has shards: use it with `redis-cluster://`"),
+    }
+}
+
+fn check_clock(clock: &Clock) -> Result<()> {
+    if matches!(clock, Clock::Manual(_)) {
+        return Err(Error::invalid_setting(
+            "the clock",
+            "manual",
+            "a server has a clock of its own: use `memory://`",
+        ));
+    }
+    Ok(())
+}
+
+/// The store, once it has answered.
+async fn reached(
+    store: Arc<RedisStore>,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<Arc<dyn Store>> {
+    if let Some(wait) = settings.after_failover {
+        store.pause_after_failover(wait);
+    }
+    let limit = clock.now() + settings.unreachable_after;
+    loop {
+        match store.reach(limit).await {
+            Ok(()) => return Ok(store),
+            // Not with the last breath: its error would only say that time was short.
+            Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
+                clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
             }
+            Err(failure) => return Err(failure.error),
         }
     }
 }

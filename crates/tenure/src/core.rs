@@ -278,6 +278,7 @@ async fn pass_on(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
             Event::Opened { name, next } => core.lines.opened(&name, next),
             Event::Freed { name, .. } => core.lines.opened(&name, None),
             Event::Changed { name } => core.watchdog.changed(&name),
+            Event::MissedOf { name } => core.lines.look_again(&name),
             Event::Missed => {
                 core.lines.wake_all();
                 core.watchdog.missed();

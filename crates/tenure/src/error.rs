@@ -60,6 +60,9 @@ pub enum ErrorKind {
     OutOfMemory,
     /// The server is older than Redis 7.0.
     Unsupported,
+    /// Fewer replicas than asked for have confirmed the lock; it is not held. See
+    /// [`Lock::replicas`](crate::Lock::replicas).
+    NotReplicated,
     /// The key at the lock's name is not a lock of this layout.
     NotALock,
     /// The lease was lost.
@@ -96,7 +99,10 @@ impl Error {
     pub fn advice(&self) -> Advice {
         match self.kind() {
             ErrorKind::Busy => Advice::Retry,
-            ErrorKind::Unavailable | ErrorKind::ReadOnly | ErrorKind::OutOfMemory => Advice::Later,
+            ErrorKind::Unavailable
+            | ErrorKind::ReadOnly
+            | ErrorKind::OutOfMemory
+            | ErrorKind::NotReplicated => Advice::Later,
             ErrorKind::Lost => Advice::Lost,
             ErrorKind::InvalidName
             | ErrorKind::InvalidSetting

@@ -91,6 +91,9 @@ impl Hold {
         if wish.max_hold != belief.max_hold {
             return differs("`max_hold`");
         }
+        if wish.replicas != belief.held.replicas {
+            return differs("number of `replicas`");
+        }
         Ok(())
     }
 

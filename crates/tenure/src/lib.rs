@@ -23,6 +23,7 @@ mod pending;
 mod redlock;
 mod seeded;
 mod settings;
+mod sharded;
 mod stats;
 mod store;
 mod url;
@@ -42,6 +43,7 @@ pub use crate::moment::{ManualClock, Moment};
 pub use crate::name::{LockName, NAME_BYTES_MAX};
 pub use crate::owner::Owner;
 pub use crate::redlock::Redlock;
+pub use crate::sharded::Sharded;
 pub use crate::stats::StatsSnapshot;
 pub use crate::url::masked_url;
 

@@ -38,6 +38,7 @@ pub struct Lock {
     fixed: Option<Duration>,
     max_hold: Option<Duration>,
     wait: Option<Duration>,
+    replicas: Option<u32>,
     meta: BTreeMap<String, String>,
 }
 
@@ -51,6 +52,7 @@ impl Lock {
             fixed: None,
             max_hold: None,
             wait: None,
+            replicas: None,
             meta: BTreeMap::new(),
         }
     }
@@ -91,6 +93,32 @@ impl Lock {
     /// limit of its own.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
+        self
+    }
+
+    /// How many replicas must confirm the lock each time it is granted or renewed: none unless the
+    /// client says otherwise. So a master that dies does not take the lock with it, if a replica is
+    /// promoted that has it.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// let tenure = tenure::Tenure::connect("redis-sentinel://s1,s2,s3/mymaster").await?;
+    /// // One master, two replicas: whichever is promoted knows of the lock.
+    /// let guard = tenure.lock("ledger").replicas(2).acquire().await?;
+    /// # drop(guard);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Ask for *all* replicas that may be promoted: with fewer, one that lags may be chosen. If
+    /// fewer confirm within a second, the lock is given back: [`try_acquire`](Lock::try_acquire)
+    /// fails with [`ErrorKind::NotReplicated`](crate::ErrorKind::NotReplicated) and the numbers,
+    /// [`acquire`](Lock::acquire) goes on trying within its limit. A renewal that fewer confirm does
+    /// not count: the lease is [suspect](crate::Standing::Suspect), and lost at its deadline.
+    ///
+    /// It costs a second round trip, and while a replica is down the lock cannot be had. It is no
+    /// consensus: see `docs/guarantees.md`. Not for `memory://` and Redlock.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = Some(replicas);
         self
     }
 
@@ -344,12 +372,17 @@ impl Lock {
                 "a lock that may not be held cannot be taken",
             ));
         }
+        let settings = &self.client.core.settings;
+        let replicas = self.replicas.unwrap_or(settings.replicas);
+        settings.check_replicas(replicas)?;
+        settings.check_pause(ttl)?;
         self.check_meta()?;
         Ok(Wish {
             name,
             ttl: Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
             renewed: self.fixed.is_none(),
             max_hold: self.max_hold,
+            replicas,
             meta: Arc::new(self.meta.clone()),
         })
     }

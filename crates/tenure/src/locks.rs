@@ -102,6 +102,7 @@ impl Locks {
             id: id.clone(),
             ttl: id.ttl().unwrap_or(self.client.core.settings.ttl),
             has_meta: true,
+            replicas: 0,
         };
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);

@@ -57,7 +57,7 @@ impl LockName {
                 "names beginning with `tenure:` are Tenure's own keys: choose another prefix",
             ));
         }
-        if name.contains('}') && hash_tag(name).is_none() {
+        if name.contains('}') && hash_tag(name.as_bytes()).is_none() {
             return Err(Error::invalid_name(
                 name,
                 "it holds a `}` but no hash tag, so its keys could not share a slot: \
@@ -74,11 +74,12 @@ impl LockName {
 
     /// A key of Tenure's that lives in the same slot as the lock itself.
     pub(crate) fn neighbour(&self, role: &str) -> String {
+        let tag = hash_tag(self.0.as_bytes());
         // `{n}` must not share its neighbours with `n`.
-        let is_all_tag = hash_tag(&self.0).is_some_and(|tag| tag.len() + 2 == self.0.len());
+        let is_all_tag = tag.is_some_and(|tag| tag.len() + 2 == self.0.len());
         if is_all_tag {
             format!("tenure:{role}=:{}", self.0)
-        } else if hash_tag(&self.0).is_some() {
+        } else if tag.is_some() {
             format!("tenure:{role}:{}", self.0)
         } else {
             format!("tenure:{role}:{{{}}}", self.0)
@@ -106,10 +107,11 @@ impl AsRef<str> for LockName {
 
 /// The part of `key` that Redis Cluster hashes, if it is not the whole key: what stands between
 /// the first `{` and the next `}`, when that is not empty.
-fn hash_tag(key: &str) -> Option<&str> {
-    let (_, after) = key.split_once('{')?;
-    let (tag, _) = after.split_once('}')?;
-    (!tag.is_empty()).then_some(tag)
+pub(crate) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    let open = key.iter().position(|byte| *byte == b'{')?;
+    let after = &key[open + 1..];
+    let end = after.iter().position(|byte| *byte == b'}')?;
+    (end > 0).then_some(&after[..end])
 }
 
 #[cfg(test)]
@@ -118,8 +120,8 @@ mod tests {
     use proptest::prelude::*;
 
     /// What decides the slot of a key.
-    fn hashed(key: &str) -> &str {
-        hash_tag(key).unwrap_or(key)
+    fn hashed(key: &str) -> &[u8] {
+        hash_tag(key.as_bytes()).unwrap_or(key.as_bytes())
     }
 
     proptest! {

@@ -18,7 +18,7 @@ use crate::stats::Stats;
 use crate::store::Store;
 use crate::store::redis::RedisStore;
 use crate::store::redlock::RedlockStore;
-use crate::url::{RedisTarget, Target};
+use crate::url::{RedisTarget, Target, masked_url};
 
 /// The longest ttl, unless the builder says otherwise.
 const LONGEST_TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -162,6 +162,13 @@ fn targets(urls: &[String], asked_for: Option<Layout>) -> Result<(Vec<RedisTarge
     for url in urls {
         match Target::parse(url)? {
             Target::Redis(target) => targets.push(target),
+            Target::Sentinel(_) | Target::Cluster(_) => {
+                return Err(Error::invalid_setting(
+                    "a node of a Redlock",
+                    masked_url(url),
+                    "its nodes are servers that know nothing of each other: name each by `redis://`",
+                ));
+            }
             Target::Memory { .. } => {
                 return Err(Error::invalid_setting(
                     "a node of a Redlock",

@@ -111,6 +111,24 @@ bugs! {
     PlaceNotLeft = "place-not-left",
     /// the line does not hear that its place was given up
     PlaceLeftUntold = "place-left-untold",
+    /// a lock that has moved to another node is not followed
+    MovedNotFollowed = "moved-not-followed",
+    /// a lock on its way to another node is asked for as if it were there
+    AskWithoutAsking = "ask-without-asking",
+    /// a channel whose slot has moved is not heard elsewhere
+    SunsubscribeIgnored = "sunsubscribe-ignored",
+    /// waiters listen in a shard, and are told everywhere else
+    ShardNotTold = "shard-not-told",
+    /// a node that hangs keeps the leases on others from being renewed
+    PlacesRenewedTogether = "places-renewed-together",
+    /// a client stays with the master that was deposed
+    StaysWithOldMaster = "stays-with-old-master",
+    /// replicas are asked on another connection than the one that wrote
+    WaitOnOtherConnection = "wait-on-other-connection",
+    /// one replica is enough, however many are asked for
+    WaitOneIsEnough = "wait-one-is-enough",
+    /// a master that has just begun to reign gives new locks
+    ReignIgnored = "reign-ignored",
     /// errors quote the password
     PasswordInError = "password-in-error",
 }

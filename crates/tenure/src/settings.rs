@@ -6,6 +6,7 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::sharded::Sharded;
 
 /// How long a lease lasts without renewal, unless a lock says otherwise.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -22,10 +23,18 @@ pub(crate) struct Settings {
     pub(crate) hand_off: HandOff,
     /// The longest ttl that a lock may ask for, where that must be known.
     pub(crate) longest_ttl: Option<Duration>,
+    /// How many replicas must confirm a lock that does not say otherwise.
+    pub(crate) replicas: u32,
+    /// How long a new master gives no new locks.
+    pub(crate) after_failover: Option<Duration>,
+    /// Whether the store has replicas that can be asked.
+    pub(crate) replicates: bool,
     /// The runtime whose callers drive a connection themselves.
     pub(crate) runtime: Option<Handle>,
     /// In which form leases have their ids, as the bytes in the store demand.
     pub(crate) layout: Layout,
+    /// How the waiters of a cluster are woken, if the builder says it.
+    pub(crate) sharded: Option<Sharded>,
     /// What the user calls this client in listings.
     pub(crate) name: Option<String>,
 }
@@ -38,6 +47,47 @@ pub(crate) struct HandOff {
     pub(crate) turns: u32,
     /// For how long since the store granted it.
     pub(crate) time: Duration,
+}
+
+impl Settings {
+    /// # Errors
+    ///
+    /// If replicas are to confirm a lock where there are none.
+    pub(crate) fn check_replicas(&self, replicas: u32) -> Result<()> {
+        if replicas == 0 || self.replicates {
+            return Ok(());
+        }
+        let cause = "there are none to ask: `memory://` has no servers, and those of Redlock are \
+                     independent of each other";
+        Err(Error::invalid_setting(
+            "the number of replicas",
+            replicas,
+            cause,
+        ))
+    }
+
+    /// # Errors
+    ///
+    /// If a lease of this length would outlast the pause after a failover.
+    pub(crate) fn check_pause(&self, ttl: Duration) -> Result<()> {
+        let Some(wait) = self.after_failover else {
+            return Ok(());
+        };
+        let refused = |cause: &str| {
+            let wait = format!("{wait:?}");
+            Err(Error::invalid_setting("after_failover", wait, cause))
+        };
+        if !self.replicates {
+            refused("nothing could fail over: leave it out with `memory://` and Redlock")
+        } else if ttl > wait {
+            refused(&format!(
+                "leases of {ttl:?} may be believed for longer, and a new master would grant the \
+                 lock a second time: wait longer, or use a shorter ttl"
+            ))
+        } else {
+            Ok(())
+        }
+    }
 }
 
 impl HandOff {
@@ -76,8 +126,12 @@ impl Default for Settings {
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
             hand_off: HandOff::default(),
             longest_ttl: None,
+            replicas: 0,
+            after_failover: None,
+            replicates: false,
             runtime: None,
             layout: Layout::Native,
+            sharded: None,
             name: None,
         }
     }

@@ -31,6 +31,7 @@ pub(crate) async fn adopt(
         ttl: lease.ttl,
         // Not known here; touching metadata that does not exist changes nothing.
         has_meta: true,
+        replicas: core.settings.replicas,
     };
     let mut landing = None;
     match pursue(core, &lease, &held, number, &mut landing).await {
@@ -86,6 +87,7 @@ async fn pursue(
             }
             // The answer came after the lease could have ended: that proves nothing. Ask again.
             Ok(Renewed::Until { .. }) => Error::lost(&held.name, LostReason::Expired),
+            Ok(Renewed::Unconfirmed(failure)) => failure.error,
             Err(failure) => {
                 *landing = failure.landing.map(|it| it.and(*landing)).or(*landing);
                 if !failure.transient {

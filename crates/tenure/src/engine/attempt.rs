@@ -24,6 +24,7 @@ pub(crate) struct Wish {
     pub(crate) ttl: Duration,
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) replicas: u32,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
 }
 
@@ -33,6 +34,7 @@ impl Wish {
         self.ttl == belief.held.ttl
             && self.renewed == belief.renewed
             && self.max_hold == belief.max_hold
+            && self.replicas == belief.held.replicas
             && self.meta == belief.meta
             // An adopted lease may have metadata that nobody here knows.
             && self.meta.is_empty() != belief.held.has_meta
@@ -174,6 +176,7 @@ impl Acquisition {
             id: self.id.clone(),
             ttl: self.wish.ttl,
             has_meta: !self.wish.meta.is_empty(),
+            replicas: self.wish.replicas,
         }
     }
 

@@ -162,6 +162,10 @@ impl Lines {
         self.tell(name, Message::Share(Arc::clone(owner)));
     }
 
+    pub(crate) fn look_again(&self, name: &LockName) {
+        self.tell(name, Message::LookAgain);
+    }
+
     pub(crate) fn wake_all(&self) {
         for queue in self.names().queues.values() {
             queue.tell(Message::LookAgain);

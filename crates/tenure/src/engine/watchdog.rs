@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::belief::Belief;
 use crate::core::Core;
@@ -32,24 +32,30 @@ const BATCH: usize = 128;
 const BATCHES: usize = 8;
 
 /// All leases of a client that a guard holds.
+#[derive(Default)]
 pub(crate) struct Watchdog {
     /// A std mutex: nothing is awaited, and nobody is woken, while it is held.
     roster: Mutex<Roster>,
     /// The first thing to do has changed.
     sooner: Notify,
     /// Whose turn it is to ask.
-    renewals: Semaphore,
-    looks: Semaphore,
+    renewals: Turns,
+    looks: Turns,
 }
 
-impl Default for Watchdog {
-    fn default() -> Self {
-        Self {
-            roster: Mutex::default(),
-            sooner: Notify::new(),
-            renewals: Semaphore::new(BATCHES),
-            looks: Semaphore::new(BATCHES),
-        }
+/// Whose turn it is to ask, for each place in the store: one that does not answer must not delay what
+/// is asked of the others.
+#[derive(Default)]
+struct Turns(Mutex<HashMap<u64, Arc<Semaphore>>>);
+
+impl Turns {
+    async fn wait(&self, place: u64) -> Option<OwnedSemaphorePermit> {
+        let semaphore = {
+            let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = places.entry(place);
+            Arc::clone(place.or_insert_with(|| Arc::new(Semaphore::new(BATCHES))))
+        };
+        semaphore.acquire_owned().await.ok()
     }
 }
 
@@ -280,28 +286,45 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// sent, and a client that is short of time must not let its questions grow old in a queue of its
 /// own. The earliest are first.
 fn perform(core: &Arc<Core>, tasks: Vec<Task>) {
-    let (mut plain, mut tracked, mut looks) = (Vec::new(), Vec::new(), Vec::new());
+    // Together goes what is confirmed by as many replicas.
+    let (mut renewals, mut looks) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
     for task in tasks {
         match task {
             Task::Lose(..) if bug(Bug::LossNotTold) => {}
             Task::Lose(belief, reason) => lose(core, &belief, reason),
-            Task::Renew { belief, watched } if watched => tracked.push(belief),
-            Task::Renew { belief, .. } => plain.push(belief),
+            Task::Renew { belief, watched } => {
+                let together = renewals.entry((watched, belief.held.replicas));
+                together.or_default().push(belief);
+            }
             Task::Look(belief) => looks.push(belief),
         }
     }
-    for (renewals, watched) in [(plain, false), (tracked, true)] {
-        for batch in renewals.chunks(BATCH) {
-            tokio::spawn(renew(Arc::clone(core), batch.to_vec(), watched));
+    for ((watched, _), renewals) in renewals {
+        for (place, batch) in batches(core, renewals) {
+            tokio::spawn(renew(Arc::clone(core), place, batch, watched));
         }
     }
-    for batch in looks.chunks(BATCH) {
-        tokio::spawn(look(Arc::clone(core), batch.to_vec()));
+    for (place, batch) in batches(core, looks) {
+        tokio::spawn(look(Arc::clone(core), place, batch));
     }
 }
 
-async fn renew(core: Arc<Core>, batch: Vec<Arc<Belief>>, watched: bool) {
-    let _turn = core.watchdog.renewals.acquire().await;
+/// What may be asked in one piece, with where.
+fn batches(core: &Core, beliefs: Vec<Arc<Belief>>) -> Vec<(u64, Vec<Arc<Belief>>)> {
+    let mut places: BTreeMap<u64, Vec<Arc<Belief>>> = BTreeMap::new();
+    for belief in beliefs {
+        let place = core.store.place_of(&belief.held.name);
+        places.entry(place).or_default().push(belief);
+    }
+    let chunks = |(place, beliefs): (u64, Vec<Arc<Belief>>)| {
+        let chunks = beliefs.chunks(BATCH).map(<[_]>::to_vec);
+        chunks.map(|chunk| (place, chunk)).collect::<Vec<_>>()
+    };
+    places.into_iter().flat_map(chunks).collect()
+}
+
+async fn renew(core: Arc<Core>, place: u64, batch: Vec<Arc<Belief>>, watched: bool) {
+    let _turn = core.watchdog.renewals.wait(place).await;
     let mut alone = batch;
     if alone.len() > 1 {
         alone = renew_together(&core, alone, watched).await;
@@ -342,8 +365,8 @@ async fn renew_together(core: &Core, batch: Vec<Arc<Belief>>, watched: bool) -> 
     alone
 }
 
-async fn look(core: Arc<Core>, batch: Vec<Arc<Belief>>) {
-    let _turn = core.watchdog.looks.acquire().await;
+async fn look(core: Arc<Core>, place: u64, batch: Vec<Arc<Belief>>) {
+    let _turn = core.watchdog.looks.wait(place).await;
     for belief in batch {
         let limit = belief.deadline();
         let result = core.store.watch(&belief.held, limit).await;
@@ -375,7 +398,7 @@ fn renew_at(core: &Core, belief: &Arc<Belief>, result: Result<Renewed, Failure>)
             lose_present(core, belief.number, not_held.reason());
             None
         }
-        Err(failure) => {
+        Ok(Renewed::Unconfirmed(failure)) | Err(failure) => {
             core.stats.renewal_failed();
             let left = belief.deadline().saturating_since(now);
             if belief.doubt() {
@@ -593,6 +616,7 @@ mod tests {
                 id: LeaseId::fresh(crate::layout::Layout::Native, &ClientId::fresh(), 1, TTL),
                 ttl: TTL,
                 has_meta: false,
+                replicas: 0,
             },
             fence: Fence::new(1),
             fences: 3,

@@ -201,6 +201,7 @@ impl Both {
         let attempt = Attempt {
             held: Held {
                 has_meta: !meta.is_empty(),
+                replicas: 0,
                 ..self.held(name, lease)
             },
             meta: Arc::new(meta),
@@ -228,6 +229,7 @@ impl Both {
         let redis = match self.store.renew(&held, false, soon()).await.unwrap() {
             Renewed::Until { .. } => Said::Yes,
             Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            Renewed::Unconfirmed(failure) => panic!("{}", failure.error),
         };
         (machine, redis)
     }
@@ -241,6 +243,7 @@ impl Both {
         let redis = match self.store.adopt(&from, &held, soon()).await.unwrap() {
             Renewed::Until { .. } => Said::Yes,
             Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            Renewed::Unconfirmed(failure) => panic!("{}", failure.error),
         };
         (machine, redis)
     }
@@ -292,6 +295,7 @@ impl Both {
             ttl: TTL,
             // Asking to clean up what is not there does no harm.
             has_meta: true,
+            replicas: 0,
         }
     }
 }

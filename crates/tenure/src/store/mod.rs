@@ -78,6 +78,12 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>>;
 
+    /// Where a lock is. What is asked in one piece should be about locks at one place, so that one
+    /// that does not answer delays nobody else.
+    fn place_of(&self, _name: &LockName) -> u64 {
+        0
+    }
+
     /// Goes on with the lease `from` under the id of `lease`, with a full ttl. Repeating it finds
     /// its own id.
     fn adopt<'a>(
@@ -184,6 +190,8 @@ pub(crate) struct Held {
     pub(crate) id: LeaseId,
     pub(crate) ttl: Duration,
     pub(crate) has_meta: bool,
+    /// How many replicas must confirm each grant and renewal.
+    pub(crate) replicas: u32,
 }
 
 #[derive(Debug)]
@@ -238,6 +246,8 @@ pub(crate) enum Renewed {
         sent_at: Moment,
     },
     NotHeld(NotHeld),
+    /// It was renewed, but too few replicas know of it: that counts for nothing.
+    Unconfirmed(Failure),
 }
 
 #[derive(Debug)]
@@ -313,6 +323,8 @@ pub(crate) enum Event {
     Changed { name: LockName },
     /// Messages may have been missed; everyone look again.
     Missed,
+    /// Messages about this lock may have been missed; whoever waits for it look again.
+    MissedOf { name: LockName },
 }
 
 /// A call that got no useful answer.

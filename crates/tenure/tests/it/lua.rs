@@ -13,6 +13,7 @@ pub const RELEASE: &str = script!("native/release.lua");
 pub const RENEW: &str = script!("native/renew.lua");
 pub const ADOPT: &str = script!("native/adopt.lua");
 pub const RECORD: &str = script!("record.lua");
+pub const REIGN: &str = script!("reign.lua");
 
 /// What no span of time looks like.
 const NO_SPANS: [&str; 9] = [

@@ -14,6 +14,8 @@ mod stage;
 /// What an error must say, and what must not be left behind.
 mod verdict;
 
+/// A Redis Cluster, whose slots move.
+mod cluster;
 /// How to connect: TLS, sockets, users, databases.
 mod connect;
 /// The first question, asked by the caller's own task.
@@ -38,6 +40,8 @@ mod redisson;
 mod redlock;
 /// What an operation costs the server.
 mod round_trips;
+/// Sentinel: failovers, replicas, a master that has just begun.
+mod sentinel;
 /// Architecture: who may know whom, and what must be where.
 mod tidy;
 /// Bad input and servers in trouble: the error, its text, and what remains.

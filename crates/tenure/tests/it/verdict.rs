@@ -50,7 +50,7 @@ fn keys_of(server: &RedisServer, name: &str) -> Vec<String> {
         .map(|key| key.text().to_owned())
         .filter(|key| key.contains(name))
         .filter(|key| !key.starts_with("tenure:fence:") && !key.starts_with("tenure:client"))
-        .filter(|key| !key.starts_with("redisson_lock_token:"))
+        .filter(|key| !key.starts_with("redisson_lock_token:") && !key.starts_with("tenure:reign"))
         .collect()
 }
 

@@ -63,15 +63,31 @@ impl Client {
     /// Connects to the server that `url` names. The URL is that of
     /// [`Tenure::connect`](crate::Tenure::connect), without `memory://`.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
-        let Target::Redis(target) = Target::parse(url.as_ref())? else {
-            return Err(Error::new(
-                ErrorKind::InvalidUrl,
-                "cannot run commands on `memory://`: there is no server",
-            ));
+        let target = Target::parse(url.as_ref())?;
+        let stats = Arc::new(Stats::default());
+        let engine = Engine::start()?;
+        let server = match target {
+            Target::Redis(target) => Server::new(target, stats),
+            Target::Sentinel(target) => {
+                let beginning = async move { Server::master_of(target, stats) };
+                engine.run(beginning).await?
+            }
+            Target::Cluster(_) => {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "cannot run commands on a Cluster yet: connect to one server with `redis://`, or \
+                     to a master by its sentinels",
+                ));
+            }
+            Target::Memory { .. } => {
+                return Err(Error::new(
+                    ErrorKind::InvalidUrl,
+                    "cannot run commands on `memory://`: there is no server",
+                ));
+            }
         };
-        let server = Server::new(target, Arc::new(Stats::default()));
         let client = Self {
-            engine: Engine::start()?,
+            engine,
             link: Link::new(Arc::clone(&server)),
             server,
             limit: UNREACHABLE_AFTER_DEFAULT,
@@ -211,12 +227,12 @@ impl Dedicated {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({})", self.server.target)
+        write!(f, "Client({})", self.server)
     }
 }
 
 impl fmt::Debug for Dedicated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Dedicated({})", self.server.target)
+        write!(f, "Dedicated({})", self.server)
     }
 }

@@ -6,7 +6,7 @@ use super::script::{self, LockScripts};
 use super::value::Value;
 use crate::layout::Layout;
 use crate::lease::LeaseId;
-use crate::name::LockName;
+use crate::name::{LockName, hash_tag};
 use crate::store::{Event, Held, NotHeld, Watched};
 
 /// What begins a message of a Redlock's node, before how many hear it and the id of the lease that
@@ -27,11 +27,21 @@ pub(super) enum Topic {
 }
 
 impl Layout {
-    pub(super) fn scripts(self) -> &'static LockScripts {
-        match self {
-            Self::Native => &script::NATIVE,
-            Self::Redisson => &script::REDISSON,
+    /// With messages for one shard of a cluster, or for all who listen.
+    pub(super) fn scripts(self, sharded: bool) -> &'static LockScripts {
+        match (self, sharded) {
+            (Self::Native, false) => &script::NATIVE,
+            (Self::Native, true) => &script::NATIVE_SHARDED,
+            (Self::Redisson, false) => &script::REDISSON,
+            (Self::Redisson, true) => &script::REDISSON_SHARDED,
         }
+    }
+
+    /// Whether the keys of this lock are not in one slot. Only Redisson's rule does that: it takes a
+    /// lone `{` for a hash tag.
+    pub(super) fn splits(self, name: &LockName) -> bool {
+        let name = name.as_str();
+        self == Self::Redisson && name.contains('{') && hash_tag(name.as_bytes()).is_none()
     }
 
     /// The key of a lock's fence counter.
@@ -159,6 +169,21 @@ mod tests {
         ] {
             let name = LockName::new(name).unwrap();
             assert_eq!(Layout::Redisson.fence_key(&name), key);
+        }
+    }
+
+    #[test]
+    fn only_a_lone_brace_splits_the_keys_of_a_lock_and_only_by_redissons_rule() {
+        for (name, split) in [
+            ("x{y", true),
+            ("{", true),
+            ("x", false),
+            ("x{y}", false),
+            ("}x{y}", false),
+        ] {
+            let name = LockName::new(name).unwrap();
+            assert_eq!(Layout::Redisson.splits(&name), split, "{name}");
+            assert!(!Layout::Native.splits(&name), "{name}");
         }
     }
 

@@ -13,9 +13,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::place::Place;
 use super::refusal;
+use super::reign::{Reign, Settled};
 use super::script::{self, Script};
-use super::server::{Server, ServerInfo};
+use super::server::{self, Server, ServerInfo};
 use super::silence;
 use super::silence::Silence;
 use super::socket::Socket;
@@ -23,8 +25,9 @@ use super::transaction::Known;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::{Clock, Moment};
+use crate::seeded::{Bug, bug};
 use crate::store::{Failure, Landing, SILENCE_LIMIT};
-use crate::url::Address;
+use crate::url::{Address, RedisTarget};
 
 /// How long connecting may take, greetings included.
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -64,10 +67,13 @@ pub(crate) struct Connection {
     pub(crate) id: u64,
     inner: MultiplexedConnection,
     server: Arc<Server>,
+    /// Where it leads.
+    target: Arc<RedisTarget>,
     /// Cancelled when nothing more is expected of this connection.
     given_up: CancellationToken,
     silence: Silence,
     known: Known,
+    reign: Reign,
     /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
     owes_since: AtomicU64,
     /// The server's clock less ours, in microseconds.
@@ -90,9 +96,9 @@ impl Link {
     pub(crate) fn with_pushes(
         server: Arc<Server>,
         pushes: mpsc::UnboundedSender<PushInfo>,
-        greeting: fn() -> Cmd,
+        greeting: Option<fn() -> Cmd>,
     ) -> Self {
-        Self::build(server, Some(pushes), Some(greeting), None)
+        Self::build(server, Some(pushes), greeting, None)
     }
 
     fn build(
@@ -146,7 +152,7 @@ impl Link {
                     format!(
                         "could not connect to `{}` in time: is the host right, is a firewall in \
                          between, and does the port speak TLS exactly if the URL does?",
-                        self.shared.server.target
+                        self.shared.server
                     ),
                 )));
             }
@@ -200,13 +206,13 @@ impl Shared {
                 State::Live(connection)
             }
             Ok(Err(failure)) => self.failed(failure),
-            Err(_) => self.failed(refusal::silence(&self.server.target, None)),
+            Err(_) => self.failed(refusal::silence(&*self.server, None)),
         };
         self.state.send_replace(state);
     }
 
     fn failed(&self, failure: Failure) -> State {
-        tracing::debug!(server = %self.server.target, error = %failure.error, "redis.unreachable");
+        tracing::debug!(server = %self.server, error = %failure.error, "redis.unreachable");
         State::Failed {
             at: self.server.clock.now(),
             failure,
@@ -218,8 +224,9 @@ impl Shared {
         if let Some(pushes) = &self.pushes {
             config = config.set_push_sender(pushes.clone());
         }
-        let inner = open(&self.server, config).await?;
-        let connection = Connection::new(&self.server, inner);
+        let place = self.server.locate().await?;
+        let inner = open(&place.target, config).await?;
+        let connection = Connection::new(&self.server, &place, inner);
         connection.introduce().await?;
         if let Some(greeting) = self.greeting {
             let accepted = connection
@@ -236,18 +243,18 @@ impl Shared {
 
 /// A connection that the present runtime drives.
 async fn open(
-    server: &Server,
+    target: &RedisTarget,
     config: AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, Failure> {
-    let refused = |error: RedisError| refusal::failure(&server.target, &error, None);
-    if let Address::Tls { .. } = server.target.address {
-        let client = server.client()?;
+    let refused = |error: RedisError| refusal::failure(target, &error, None);
+    if let Address::Tls { .. } = target.address {
+        let client = server::client(target)?;
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         return connecting.await.map_err(refused);
     }
-    let socket = Socket::open(&server.target.address).await;
+    let socket = Socket::open(&target.address).await;
     let socket = socket.map_err(|error| refused(error.into()))?;
-    let greeting = server.greeting();
+    let greeting = server::greeting(target);
     let connecting = MultiplexedConnection::new_with_config(&greeting, socket, config);
     let (connection, driver) = connecting.await.map_err(refused)?;
     // It ends when the last handle of the connection is gone.
@@ -264,14 +271,16 @@ fn config() -> AsyncConnectionConfig {
 }
 
 impl Connection {
-    fn new(server: &Arc<Server>, inner: MultiplexedConnection) -> Self {
+    fn new(server: &Arc<Server>, place: &Place, inner: MultiplexedConnection) -> Self {
         Self {
             id: server.next_connection_id(),
             inner,
             server: Arc::clone(server),
-            given_up: CancellationToken::new(),
+            target: Arc::clone(&place.target),
+            given_up: place.left.child_token(),
             silence: Silence::default(),
             known: Known::default(),
+            reign: Reign::default(),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
             made_us: AtomicU64::new(0),
@@ -281,10 +290,16 @@ impl Connection {
     /// Learns the server's version, clock and settings, and loads the scripts. What the user may
     /// not ask stays unknown.
     async fn introduce(&self) -> Result<(), Failure> {
+        if self.server.is_sentinel() {
+            return Ok(());
+        }
         let mut pipeline = Pipeline::new();
         pipeline.cmd("INFO");
         pipeline.cmd("TIME");
-        for (_, script) in script::all(self.server.target.layout().scripts()) {
+        if self.server.moves() {
+            pipeline.cmd("ROLE");
+        }
+        for (_, script) in script::all(self.server.scripts()) {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
         }
         let asked_at = self.server.clock.now();
@@ -293,19 +308,51 @@ impl Connection {
             .clone()
             .send_packed_commands(&pipeline, 0, pipeline.len())
             .await
-            .map_err(|error| refusal::failure(&self.server.target, &error, None))?;
+            .map_err(|error| refusal::failure(&self.target, &error, None))?;
         let mut replies = replies.into_iter();
         let info = replies.next().unwrap_or(::redis::Value::Nil);
         if let Err(error) = info.clone().extract_error()
             && error.code() != Some("NOPERM")
         {
-            return Err(refusal::failure(&self.server.target, &error, None));
+            return Err(refusal::failure(&self.target, &error, None));
         }
         let info = ServerInfo::parse(Value::of(info).as_str().unwrap_or_default());
         self.server.admit(&info)?;
         let time = replies.next().map(Value::of);
         self.note_clock(asked_at, time.as_ref().and_then(micros));
+        self.reign.note(&info, self.made_us());
+        if self.server.moves() {
+            self.check_role(&info, replies.next().map(Value::of))?;
+        }
         Ok(())
+    }
+
+    /// Refuses a replica where the master is wanted: the sentinels may be behind. What the user may
+    /// not ask is found out by the first write.
+    fn check_role(&self, info: &ServerInfo, role: Option<Value>) -> Result<(), Failure> {
+        let role = role.and_then(|role| role.as_array()?.first()?.lossy());
+        let role = role.or_else(|| info.role.clone());
+        if role.is_none_or(|role| role == "master") {
+            return Ok(());
+        }
+        Err(Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "`{}` is a replica, though the sentinels of `{}` call it the master: a failover \
+                 may be under way",
+                self.target, self.server
+            ),
+        )))
+    }
+
+    pub(super) fn target(&self) -> &RedisTarget {
+        &self.target
+    }
+
+    /// The failure that an error inside several replies means.
+    pub(super) fn refused_by(&self, error: &str) -> Failure {
+        let (code, detail) = error.split_once(' ').unwrap_or((error, ""));
+        refusal::of_server(&self.target, code, detail)
     }
 
     /// Takes note of what the server's clock shows as the connection begins.
@@ -317,6 +364,11 @@ impl Connection {
 
     pub(crate) fn is_broken(&self) -> bool {
         self.given_up.is_cancelled()
+    }
+
+    /// Waits until nothing more is expected of it.
+    pub(super) async fn given_up(&self) {
+        self.given_up.cancelled().await;
     }
 
     /// Whoever still waits for an answer is told that none will come.
@@ -331,6 +383,21 @@ impl Connection {
     /// What is known of locks that can be taken without a script.
     pub(super) fn known(&self) -> &Known {
         &self.known
+    }
+
+    /// What is known of the reign of the master that it leads to.
+    pub(super) fn reign(&self) -> &Reign {
+        &self.reign
+    }
+
+    /// The same for all connections to this server.
+    pub(super) fn settled(&self) -> &Settled {
+        &self.server.settled
+    }
+
+    /// Whether its master is known to have reigned for long enough to give new locks.
+    pub(super) fn may_grant(&self) -> bool {
+        self.reign.is_settled(&self.server.settled)
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -360,7 +427,7 @@ impl Connection {
 
     /// The failure of a question that was carried out too late, and so changed nothing.
     pub(super) fn too_late(&self) -> Failure {
-        refusal::silence(&self.server.target, None)
+        refusal::silence(&self.target, None)
     }
 
     /// The failure of a question that came too late again and again.
@@ -369,7 +436,7 @@ impl Connection {
             ErrorKind::Unavailable,
             format!(
                 "the clock of `{}` runs too fast to be followed",
-                self.server.target
+                self.target
             ),
         ))
     }
@@ -407,13 +474,47 @@ impl Connection {
         limit: Moment,
         latest_us: u64,
     ) -> Result<Value, Failure> {
+        self.script_by(false, script, keys, arguments, limit, latest_us)
+            .await
+    }
+
+    /// Runs a script, perhaps on keys whose slot is only on its way to this node.
+    pub(super) async fn script_by<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+        &self,
+        asking: bool,
+        script: &Script,
+        keys: &[K],
+        arguments: &[A],
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
         let by_hash = eval("EVALSHA", script.hash(), keys, arguments);
-        let mut answer = self.run(&by_hash, limit, latest_us).await;
+        let mut answer = self.run_by(asking, &by_hash, limit, latest_us).await;
         if answer.as_ref().is_err_and(is_unknown_script) {
             let by_text = eval("EVAL", script.code(), keys, arguments);
-            answer = self.run(&by_text, limit, latest_us).await;
+            answer = self.run_by(asking, &by_text, limit, latest_us).await;
         }
         answer.map_err(|failure| self.not_half_done(failure, latest_us))
+    }
+
+    /// Sends a command, perhaps about keys whose slot is only on its way to this node. `ASKING` says
+    /// so of the command that follows it: both go out in one piece.
+    pub(super) async fn run_by(
+        &self,
+        asking: bool,
+        command: &Cmd,
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
+        if !asking || bug(Bug::AskWithoutAsking) {
+            return self.run(command, limit, latest_us).await;
+        }
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.cmd("ASKING").add_command(command.clone());
+        let mut inner = self.inner.clone();
+        let answer = inner.req_packed_commands(&pipeline, 0, 2);
+        let mut values = self.answer(answer, limit, latest_us).await?;
+        self.checked(values.pop().unwrap_or(::redis::Value::Nil))
     }
 
     /// Runs a script as [`script`](Connection::script) does, but from any executor: instead of a
@@ -469,7 +570,7 @@ impl Connection {
             biased;
             answer = answer => answer,
             () = self.given_up.cancelled() => {
-                return Err(refusal::silence(&self.server.target, Some(landing)));
+                return Err(refusal::silence(&self.target, Some(landing)));
             }
         };
         match answer {
@@ -478,7 +579,7 @@ impl Connection {
                 Ok(value)
             }
             Err(error) => {
-                let failure = refusal::failure(&self.server.target, &error, Some(landing));
+                let failure = self.refused(&error, Some(landing));
                 if failure.landing.is_some() {
                     self.give_up();
                 }
@@ -507,6 +608,41 @@ impl Connection {
         self.answer(inner.unsubscribe(channel), limit, 0).await
     }
 
+    /// Hears what is said in the shard of this node.
+    pub(super) async fn ssubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
+        self.confirmed("SSUBSCRIBE", channel, limit).await
+    }
+
+    pub(super) async fn sunsubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
+        self.confirmed("SUNSUBSCRIBE", channel, limit).await
+    }
+
+    /// Sends a word about a channel of a shard, and checks that the answer is about the same. A server
+    /// that loses a slot says so unasked, and the client crate takes that for the answer to whatever
+    /// was asked: then all that follow are off by one, and the connection is of no use any more.
+    async fn confirmed(&self, word: &str, channel: &str, limit: Moment) -> Result<(), Failure> {
+        let mut inner = self.inner.clone();
+        let command = ::redis::cmd(word).arg(channel).clone();
+        let answer = self.answer(inner.req_packed_command(&command), limit, 0);
+        let value = answer.await?;
+        if let ::redis::Value::Push { kind, data } = &value {
+            let same_word = kind.to_string().eq_ignore_ascii_case(word);
+            let about = data.first().cloned().map(Value::of);
+            let same_channel = about.as_ref().and_then(Value::as_str) == Some(channel);
+            if same_word && same_channel {
+                return Ok(());
+            }
+        }
+        let answered = self.checked(value).map(|_| {
+            self.give_up();
+            Failure::not_sent(Error::new(
+                ErrorKind::Unavailable,
+                format!("`{}` moved a slot in between", self.server.target),
+            ))
+        });
+        Err(answered.unwrap_or_else(|refused| refused))
+    }
+
     /// Waits for an answer, keeps the account of what the server owes, and gives the connection up
     /// when it fails or stays silent.
     async fn answer<T>(
@@ -515,7 +651,7 @@ impl Connection {
         limit: Moment,
         latest_us: u64,
     ) -> Result<T, Failure> {
-        let target = &self.server.target;
+        let target = &self.target;
         let landing = self.landing(latest_us);
         let sent_at = self.server.clock.now();
         let owed = sent_at.as_nanos().max(1);
@@ -523,13 +659,20 @@ impl Connection {
             .owes_since
             .compare_exchange(0, owed, Ordering::Relaxed, Ordering::Relaxed);
         let left = limit.saturating_since(sent_at);
-        match tokio::time::timeout(left, answer).await {
-            Ok(Ok(value)) => {
+        let answer = async {
+            tokio::select! {
+                biased;
+                answer = tokio::time::timeout(left, answer) => answer.ok(),
+                () = self.given_up.cancelled() => None,
+            }
+        };
+        match answer.await {
+            Some(Ok(value)) => {
                 self.owes_since.store(0, Ordering::Relaxed);
                 Ok(value)
             }
-            Ok(Err(error)) => {
-                let failure = refusal::failure(target, &error, Some(landing));
+            Some(Err(error)) => {
+                let failure = self.refused(&error, Some(landing));
                 if failure.landing.is_some() {
                     self.give_up();
                 } else {
@@ -537,7 +680,7 @@ impl Connection {
                 }
                 Err(failure)
             }
-            Err(_) => {
+            None => {
                 self.give_up_if_silent();
                 Err(refusal::silence(target, Some(landing)))
             }
@@ -568,7 +711,27 @@ impl Connection {
         value
             .extract_error()
             .map(Value::of)
-            .map_err(|error| refusal::failure(&self.server.target, &error, None))
+            .map_err(|error| self.refused(&error, None))
+    }
+
+    /// What an error means. A master that has become a replica is not asked again.
+    fn refused(&self, error: &RedisError, landing: Option<Landing>) -> Failure {
+        let failure = refusal::failure(&self.target, error, landing);
+        if failure.error.kind() != ErrorKind::ReadOnly {
+            return failure;
+        }
+        // Should it be promoted again, it is another master.
+        self.give_up();
+        if !self.server.moves() {
+            return failure;
+        }
+        Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "`{}` has become a replica: the sentinels of `{}` will name the new master",
+                self.target, self.server
+            ),
+        ))
     }
 }
 
@@ -594,7 +757,7 @@ fn is_unknown_script(failure: &Failure) -> bool {
 }
 
 /// What the server itself said.
-fn reply_of(failure: &Failure) -> Option<String> {
+pub(super) fn reply_of(failure: &Failure) -> Option<String> {
     std::error::Error::source(&failure.error).map(ToString::to_string)
 }
 

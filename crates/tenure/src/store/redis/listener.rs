@@ -2,13 +2,15 @@
 //! leases that changed.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ::redis::{Cmd, PushInfo, PushKind};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use super::layout::Topic;
+use super::channels::Channels;
 use super::link::{Connection, Link};
 use super::server::Server;
 use super::value::Value;
@@ -24,36 +26,60 @@ const HEARTBEAT_LIMIT: Duration = Duration::from_secs(2);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) struct Listener {
+    /// No two of a process have the same.
+    number: u64,
     pub(super) link: Link,
     server: Arc<Server>,
-    /// Channels that somebody waits on, by channel.
-    channels: Mutex<HashMap<String, Channel>>,
+    hears: Hears,
+    channels: Arc<Channels>,
+    /// One word at a time, where the server may say the same unasked.
+    speaking: tokio::sync::Mutex<()>,
+    /// How often the server is still to confirm that a channel of a shard is no longer heard.
+    leaving: Mutex<HashMap<String, usize>>,
     pushes: Mutex<Option<mpsc::UnboundedReceiver<PushInfo>>>,
     events: OnceLock<mpsc::UnboundedSender<Event>>,
     /// The lock of which the last message said that it is free, and who of ours is next. release.lua
     /// tells Redisson's waiters right behind it.
     opened: Mutex<Option<LockName>>,
+    closed: CancellationToken,
 }
 
-/// A channel, and how many lines of waiters need it.
-struct Channel {
-    name: LockName,
-    topic: Topic,
-    uses: usize,
+/// What a listener is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hears {
+    /// Messages for all who listen, and word of watched leases.
+    All,
+    /// Messages in one shard of a cluster. On a connection of their own: a server that loses a slot
+    /// says so unasked, and what is asked at that moment gets a wrong answer.
+    Shard,
 }
+
+static LISTENERS: AtomicU64 = AtomicU64::new(0);
 
 impl Listener {
-    pub(super) fn new(server: Arc<Server>) -> Arc<Self> {
+    pub(super) fn new(server: Arc<Server>, hears: Hears, channels: Arc<Channels>) -> Arc<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let link = Link::with_pushes(Arc::clone(&server), sender, tracking);
+        let greeting: Option<fn() -> Cmd> = match hears {
+            Hears::All => Some(tracking),
+            Hears::Shard => None,
+        };
         Arc::new(Self {
-            link,
+            number: LISTENERS.fetch_add(1, Ordering::Relaxed),
+            link: Link::with_pushes(Arc::clone(&server), sender, greeting),
             server,
-            channels: Mutex::default(),
+            hears,
+            channels,
+            speaking: tokio::sync::Mutex::default(),
+            leaving: Mutex::default(),
             pushes: Mutex::new(Some(receiver)),
             events: OnceLock::new(),
             opened: Mutex::default(),
+            closed: CancellationToken::new(),
         })
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Begins to pass on what the server says. Must be called on the engine.
@@ -62,17 +88,24 @@ impl Listener {
         if let Some(pushes) = pushes
             && self.events.set(events).is_ok()
         {
-            tokio::spawn(pass_on(Arc::clone(self), pushes));
+            let (listener, closed) = (Arc::clone(self), self.closed.clone());
+            tokio::spawn(
+                async move { closed.run_until_cancelled(pass_on(listener, pushes)).await },
+            );
         }
     }
 
+    /// Nobody needs this server any more.
+    pub(super) fn close(&self) {
+        self.closed.cancel();
+    }
+
     pub(super) async fn listen(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
-        let connection = self.link.connection(limit).await?;
         let mut heard = Vec::new();
         for (channel, topic) in self.server.target.layout().channels(name) {
             // Known before the server confirms: its first message may come right behind.
-            self.know(&channel, name, topic);
-            let confirmed = connection.subscribe(&channel, limit).await;
+            self.channels.know(&channel, name, topic, self.number);
+            let confirmed = self.hear(&channel, limit).await;
             heard.push(channel);
             if confirmed.is_err() {
                 self.leave(heard, limit).await;
@@ -82,59 +115,74 @@ impl Listener {
         Ok(())
     }
 
-    pub(super) async fn unlisten(&self, name: &LockName, limit: Moment) {
-        let channels = self.server.target.layout().channels(name).into_iter();
-        self.leave(channels.map(|(channel, _)| channel).collect(), limit)
-            .await;
-    }
-
     /// Takes back one use of each channel, the last one first.
     async fn leave(&self, channels: Vec<String>, limit: Moment) {
         for channel in channels.iter().rev() {
-            if self.forget(channel)
-                && let Some(connection) = self.link.live()
-            {
-                // If it fails, the connection is gone and the subscription with it.
-                let _ = connection.unsubscribe(channel, limit).await;
+            if self.channels.forget(channel) == Some(self.number) {
+                self.hear_no_more(channel, limit).await;
             }
         }
     }
 
-    /// Adds one use of a channel.
-    fn know(&self, channel: &str, name: &LockName, topic: Topic) {
-        let mut channels = lock(&self.channels);
-        let known = channels.entry(channel.to_owned());
-        let known = known.or_insert_with(|| Channel {
-            name: name.clone(),
-            topic,
-            uses: 0,
-        });
-        known.uses += 1;
+    /// Asks the server for what is said on a channel.
+    pub(super) async fn hear(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
+        let connection = self.link.connection(limit).await?;
+        self.hear_on(&connection, channel, limit).await
     }
 
-    /// Takes back one use of a channel; true if that was the last.
-    fn forget(&self, channel: &str) -> bool {
-        let mut channels = lock(&self.channels);
-        let Some(known) = channels.get_mut(channel) else {
+    async fn hear_on(
+        &self,
+        connection: &Connection,
+        channel: &str,
+        limit: Moment,
+    ) -> Result<(), Failure> {
+        if self.hears == Hears::All {
+            return connection.subscribe(channel, limit).await;
+        }
+        let _speaking = self.speaking.lock().await;
+        connection.ssubscribe(channel, limit).await
+    }
+
+    /// Ends [`hear`](Listener::hear). If it fails, the connection is gone and the subscription with
+    /// it, or the channel's slot is.
+    pub(super) async fn hear_no_more(&self, channel: &str, limit: Moment) {
+        let Some(connection) = self.link.live() else {
+            return;
+        };
+        if self.hears == Hears::All {
+            let _ = connection.unsubscribe(channel, limit).await;
+            return;
+        }
+        let _speaking = self.speaking.lock().await;
+        *lock(&self.leaving).entry(channel.to_owned()).or_default() += 1;
+        if connection.sunsubscribe(channel, limit).await.is_err() {
+            self.is_left(channel);
+        }
+    }
+
+    /// Whether the end of a channel was asked for, as often as it was.
+    fn is_left(&self, channel: &str) -> bool {
+        let mut leaving = lock(&self.leaving);
+        let Some(count) = leaving.get_mut(channel) else {
             return false;
         };
-        known.uses -= 1;
-        let last = known.uses == 0;
-        if last {
-            channels.remove(channel);
+        *count -= 1;
+        if *count == 0 {
+            leaving.remove(channel);
         }
-        last
+        true
     }
 
     /// Brings a new connection to where the old one was; false if that one failed too.
     async fn catch_up(&self, connection: &Connection) -> bool {
-        let channels: Vec<String> = lock(&self.channels).keys().cloned().collect();
-        for channel in channels {
+        lock(&self.leaving).clear();
+        for channel in self.channels.heard_by(self.number) {
             let limit = self.server.clock.now() + HEARTBEAT_LIMIT;
-            match connection.subscribe(&channel, limit).await {
+            match self.hear_on(connection, &channel, limit).await {
                 Err(failure) if failure.transient => return false,
                 // One that is refused meanwhile must not cost the others their messages.
-                Ok(()) | Err(_) => {}
+                Err(_) => self.channels.lost(&channel, self.number),
+                Ok(()) => {}
             }
         }
         self.tell(Event::Missed);
@@ -151,7 +199,8 @@ impl Listener {
 
     fn on_push(&self, push: PushInfo) {
         match push.kind {
-            PushKind::Message => self.on_message(push.data),
+            PushKind::Message | PushKind::SMessage => self.on_message(push.data),
+            PushKind::SUnsubscribe => self.on_unsubscription(push.data),
             PushKind::Invalidate => self.on_invalidation(push.data),
             _ => {}
         }
@@ -165,14 +214,22 @@ impl Listener {
         let (Some(channel), Some(message)) = (channel.as_str(), message.as_str()) else {
             return;
         };
-        let known = lock(&self.channels)
-            .get(channel)
-            .map(|known| (known.topic, known.name.clone()));
-        let event = known.and_then(|(topic, name)| topic.event(name, message));
+        let event = self.channels.event(channel, message);
         if let Some(event) = event
             && !self.is_echo(&event)
         {
             self.tell(event);
+        }
+    }
+
+    /// A channel of the shard is no longer heard. Unless we asked for that, its slot has moved.
+    fn on_unsubscription(&self, data: Vec<::redis::Value>) {
+        let channel = data.into_iter().next().map(Value::of);
+        let Some(channel) = channel.as_ref().and_then(Value::as_str) else {
+            return;
+        };
+        if !self.is_left(channel) && !bug(Bug::SunsubscribeIgnored) {
+            self.channels.lost(channel, self.number);
         }
     }
 
@@ -218,7 +275,14 @@ async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Pu
     // The connection that hears all it should. Whoever made the first one subscribed on it.
     let mut hears_all = None;
     loop {
-        let push = tokio::time::timeout(HEARTBEAT, pushes.recv()).await;
+        let push = tokio::select! {
+            biased;
+            push = tokio::time::timeout(HEARTBEAT, pushes.recv()) => push,
+            () = given_up(&listener, hears_all) => {
+                hears_all = Some(come_back(&listener).await);
+                continue;
+            }
+        };
         let lost = match push {
             Ok(None) => return,
             // It may be the end of an older connection: asking tells.
@@ -243,6 +307,16 @@ async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Pu
         } else {
             present
         };
+    }
+}
+
+/// Waits until the connection that heard all is given up, by whomever: its master was deposed, or
+/// it owed an answer for too long.
+async fn given_up(listener: &Listener, hears_all: Option<u64>) {
+    match listener.link.live() {
+        Some(connection) => connection.given_up().await,
+        None if hears_all.is_some() => {}
+        None => std::future::pending().await,
     }
 }
 

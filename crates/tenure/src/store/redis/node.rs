@@ -1,33 +1,81 @@
 //! One server as a store uses it: a connection for commands, one on which the server speaks
 //! unasked, and one that callers drive themselves.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 
+use super::channels::Channels;
+use super::exclusive::{Exclusive, Seat};
 use super::lane::Lane;
 use super::link::{Connection, Link};
-use super::listener::Listener;
+use super::listener::{Hears, Listener};
 use super::server::Server;
 use crate::moment::Moment;
-use crate::store::Failure;
+use crate::store::{Event, Failure};
+use crate::url::Address;
 
 pub(super) struct Node {
     pub(super) server: Arc<Server>,
     pub(super) commands: Link,
+    /// Word of watched leases comes here.
     pub(super) listener: Arc<Listener>,
+    /// Messages for waiters come here: mostly the same.
+    pub(super) wakes: Arc<Listener>,
     lane: Option<Lane>,
+    /// For what replicas must confirm: grants, and renewals, which must not wait for those.
+    granting: Arc<Exclusive>,
+    keeping: Arc<Exclusive>,
+}
+
+/// A connection to ask on: shared with others, or one's own for a while.
+pub(super) enum Line {
+    Shared(Arc<Connection>),
+    Own(Seat),
+}
+
+impl Deref for Line {
+    type Target = Arc<Connection>;
+
+    fn deref(&self) -> &Arc<Connection> {
+        match self {
+            Self::Shared(connection) => connection,
+            Self::Own(seat) => seat,
+        }
+    }
 }
 
 impl Node {
     /// Must be called on the engine. With a runtime, callers who run there are served by it.
-    pub(super) fn new(server: Arc<Server>, runtime: Option<Handle>) -> Arc<Self> {
+    pub(super) fn new(
+        server: Arc<Server>,
+        runtime: Option<Handle>,
+        channels: &Arc<Channels>,
+    ) -> Arc<Self> {
+        let listener = |hears| Listener::new(Arc::clone(&server), hears, Arc::clone(channels));
+        let tracks = listener(Hears::All);
+        let wakes = if server.sharded {
+            listener(Hears::Shard)
+        } else {
+            Arc::clone(&tracks)
+        };
         Arc::new(Self {
             commands: Link::new(Arc::clone(&server)),
             lane: runtime.map(|runtime| Lane::new(Arc::clone(&server), runtime)),
-            listener: Listener::new(Arc::clone(&server)),
+            listener: tracks,
+            wakes,
+            granting: Exclusive::new(Arc::clone(&server)),
+            keeping: Exclusive::new(Arc::clone(&server)),
             server,
         })
+    }
+
+    /// Begins to pass on what the server says. Must be called on the engine.
+    pub(super) fn start(&self, events: &mpsc::UnboundedSender<Event>) {
+        self.listener.start(events.clone());
+        self.wakes.start(events.clone());
     }
 
     /// Connects, so that a wrong address or password is found at once.
@@ -39,32 +87,51 @@ impl Node {
         }
     }
 
+    pub(super) fn is_at(&self, address: &Address) -> bool {
+        self.server.target.address == *address
+    }
+
+    /// A connection for a question whose answer so many replicas must confirm.
+    pub(super) async fn line(&self, replicas: u32, limit: Moment) -> Result<Line, Failure> {
+        match replicas {
+            0 => Ok(Line::Shared(self.commands.connection(limit).await?)),
+            _ => Ok(Line::Own(self.granting.take(limit).await?)),
+        }
+    }
+
+    /// The same for renewals, which keep what others only want.
+    pub(super) async fn keeping(&self, limit: Moment) -> Result<Seat, Failure> {
+        self.keeping.take(limit).await
+    }
+
     /// A connection for a question that the caller's own task asks.
     pub(super) fn connection_here(&self) -> Option<Arc<Connection>> {
         let lane = self.lane.as_ref().and_then(Lane::here);
         lane.or_else(|| self.commands.live())
     }
 
-    /// The connection with this id that callers drive, if there is one: what is sent there later
-    /// arrives later.
-    pub(super) fn lane_with_id(&self, id: Option<u64>) -> Option<Arc<Connection>> {
-        let (lane, id) = self.lane.as_ref().zip(id)?;
-        lane.with_id(id)
+    /// The connection with this id, if it is there: what is sent on it later arrives later.
+    pub(super) fn connection_with_id(&self, id: u64) -> Option<Arc<Connection>> {
+        let lane = self.lane.as_ref().and_then(|lane| lane.with_id(id));
+        lane.or_else(|| {
+            self.commands
+                .live()
+                .filter(|connection| connection.id == id)
+        })
     }
 
-    /// The connection to renew on, and whether it tracks: the one that does if the lease is
-    /// watched, because its own renewals are no news to it.
-    pub(super) async fn renewing(
-        &self,
-        watched: bool,
-        limit: Moment,
-    ) -> Result<(Arc<Connection>, bool), Failure> {
-        if watched
-            && self.listener.link.is_greeted()
-            && let Some(connection) = self.listener.link.live()
-        {
-            return Ok((connection, true));
-        }
-        Ok((self.commands.connection(limit).await?, false))
+    /// The connection to renew on if it tracks, as it does for a lease that is watched: its own
+    /// renewals are no news to it.
+    pub(super) fn tracking(&self, watched: bool) -> Option<Arc<Connection>> {
+        let link = &self.listener.link;
+        (watched && link.is_greeted()).then(|| link.live())?
+    }
+}
+
+/// A node that has left the cluster is not called back.
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.listener.close();
+        self.wakes.close();
     }
 }

@@ -1,7 +1,12 @@
 //! What clients say of themselves.
 
-use ::redis::Pipeline;
+use std::sync::Arc;
 
+use ::redis::{Cmd, Pipeline};
+
+use super::node::Node;
+use super::script::Script;
+use super::value::Value;
 use super::{RedisStore, reply, script};
 use crate::lease::ClientId;
 use crate::moment::Moment;
@@ -9,6 +14,9 @@ use crate::store::{Failure, Record, RecordChange, RecordWritten};
 
 /// The index of client records.
 const CLIENTS_KEY: &str = "tenure:clients";
+
+/// Clients whose records are on one node.
+type Group = (Arc<Node>, Vec<ClientId>);
 
 impl RedisStore {
     pub(super) async fn try_write_record(
@@ -18,13 +26,11 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<RecordWritten, Failure> {
         let limit = self.command_limit(limit);
-        let connection = self.routes.any()?.commands.connection(limit).await?;
-        let key = format!("tenure:client:{client}");
+        let key = record_key(client);
         let ttl_ms = change.ttl.as_millis().to_string();
         if change.ttl.is_zero() {
-            connection
-                .run(::redis::cmd("DEL").arg(&key), limit, 0)
-                .await?;
+            let command = ::redis::cmd("DEL").arg(&key).clone();
+            self.run_where(&key, &command, limit).await?;
         } else {
             let mode = if change.all { "all" } else { "changes" };
             let mut arguments = vec![
@@ -36,16 +42,15 @@ impl RedisStore {
                 arguments.extend([field.clone(), value.clone()]);
             }
             arguments.extend(change.removed.iter().cloned());
-            let reply = connection
-                .script(&script::RECORD, &[&key], &arguments, limit, 0)
+            let reply = self
+                .script_where(&key, &script::RECORD, &arguments, limit)
                 .await?;
             if reply.as_int() != Some(1) {
                 return Ok(RecordWritten::Missing);
             }
         }
         let arguments = [client.to_string(), ttl_ms];
-        connection
-            .script(&script::CLIENTS, &[CLIENTS_KEY], &arguments, limit, 0)
+        self.script_where(CLIENTS_KEY, &script::CLIENTS, &arguments, limit)
             .await?;
         Ok(RecordWritten::Yes)
     }
@@ -56,27 +61,96 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Vec<Record>, Failure> {
         let limit = self.command_limit(limit);
-        let connection = self.routes.any()?.commands.connection(limit).await?;
         let clients = if let Some(client) = only {
             vec![client]
         } else {
-            let reply = connection
-                .script(&script::CLIENTS, &[CLIENTS_KEY], &["", "0"], limit, 0)
+            let arguments = [String::new(), "0".to_owned()];
+            let reply = self
+                .script_where(CLIENTS_KEY, &script::CLIENTS, &arguments, limit)
                 .await?;
             let ids = reply.as_array().unwrap_or_default().iter();
             ids.filter_map(|id| ClientId::parse(id.as_str()?)).collect()
         };
-        if clients.is_empty() {
-            return Ok(Vec::new());
+        let mut records = Vec::with_capacity(clients.len());
+        for (node, clients) in self.by_node(clients)? {
+            records.extend(self.records_at(&node, clients, limit).await?);
         }
+        records.retain(|(_, record)| !record.is_empty());
+        Ok(records)
+    }
+
+    /// The clients, with the nodes that have their records.
+    fn by_node(&self, clients: Vec<ClientId>) -> Result<Vec<Group>, Failure> {
+        let mut groups: Vec<Group> = Vec::new();
+        for client in clients {
+            let node = self.routes.way(&record_key(client))?.node;
+            let known = groups
+                .iter_mut()
+                .find(|(known, _)| Arc::ptr_eq(known, &node));
+            match known {
+                Some((_, clients)) => clients.push(client),
+                None => groups.push((node, vec![client])),
+            }
+        }
+        Ok(groups)
+    }
+
+    async fn records_at(
+        &self,
+        node: &Arc<Node>,
+        clients: Vec<ClientId>,
+        limit: Moment,
+    ) -> Result<Vec<Record>, Failure> {
+        let connection = node.commands.connection(limit).await;
+        let connection = connection.map_err(|failure| self.routes.noted(node, failure))?;
         let mut pipeline = Pipeline::new();
         for client in &clients {
-            pipeline
-                .cmd("HGETALL")
-                .arg(format!("tenure:client:{client}"));
+            pipeline.cmd("HGETALL").arg(record_key(*client));
         }
-        let replies = connection.run_all(&pipeline, limit).await?;
-        let records = clients.into_iter().zip(replies.iter().map(reply::pairs));
-        Ok(records.filter(|(_, record)| !record.is_empty()).collect())
+        let replies = connection.run_all(&pipeline, limit).await;
+        let replies = replies.map_err(|failure| self.routes.noted(node, failure))?;
+        let mut records = Vec::with_capacity(clients.len());
+        for (client, mut reply) in clients.into_iter().zip(replies) {
+            if let Value::Error(error) = &reply {
+                // It may have moved: ask for it by itself.
+                self.routes.overhear(node, error);
+                let key = record_key(client);
+                let command = ::redis::cmd("HGETALL").arg(&key).clone();
+                reply = self.run_where(&key, &command, limit).await?;
+            }
+            records.push((client, reply::pairs(&reply)));
+        }
+        Ok(records)
     }
+
+    /// Runs a command where its key is.
+    async fn run_where(&self, key: &str, command: &Cmd, limit: Moment) -> Result<Value, Failure> {
+        let mut way = self.routes.way(key)?;
+        loop {
+            let answer = way.run(command, limit).await;
+            let Err(failure) = answer else { return answer };
+            way = self.routes.onward(key, way, failure, limit).await?;
+        }
+    }
+
+    /// Runs a script where its key is.
+    async fn script_where(
+        &self,
+        key: &str,
+        script: &Script,
+        arguments: &[String],
+        limit: Moment,
+    ) -> Result<Value, Failure> {
+        let mut way = self.routes.way(key)?;
+        loop {
+            let answer = way.script(script, &[key], arguments, limit).await;
+            let Err(failure) = answer else { return answer };
+            way = self.routes.onward(key, way, failure, limit).await?;
+        }
+    }
+}
+
+/// The record that a client keeps about itself.
+fn record_key(client: ClientId) -> String {
+    format!("tenure:client:{client}")
 }

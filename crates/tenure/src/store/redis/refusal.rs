@@ -1,24 +1,34 @@
 //! What an error of the server or of the connection means: was the command carried out, does
 //! asking again help, and what should be done.
 
+use std::fmt::Display;
+
 use ::redis::RedisError;
 
 use crate::error::{Error, ErrorKind};
 use crate::store::{Failure, Landing};
-use crate::url::RedisTarget;
 
 /// Turns an error into what the caller can act on. `landing` says where the command may still be
 /// under way, if its outcome is unknown.
 pub(super) fn failure(
-    target: &RedisTarget,
+    target: &dyn Display,
     error: &RedisError,
     landing: Option<Landing>,
 ) -> Failure {
     let Some(code) = error.code() else {
         return of_connection(target, error, landing);
     };
-    // An error reply of the server itself: whatever it was, the command was not carried out.
-    let detail = error.detail().unwrap_or_default();
+    // A transaction is refused as a whole: what one of its commands was refused for tells why.
+    let inner = (code == "EXECABORT").then(|| error.clone().into_server_errors());
+    let inner = inner.flatten().and_then(|errors| errors.first().cloned());
+    match &inner {
+        Some((_, inner)) => of_server(target, inner.code(), inner.details().unwrap_or_default()),
+        None => of_server(target, code, error.detail().unwrap_or_default()),
+    }
+}
+
+/// An error reply of the server itself: whatever it was, the command was not carried out.
+pub(super) fn of_server(target: &dyn Display, code: &str, detail: &str) -> Failure {
     let (kind, transient, cause) = of_reply(code, detail);
     let message = format!("`{target}` refused: {cause}");
     Failure {
@@ -29,7 +39,7 @@ pub(super) fn failure(
 }
 
 /// No answer in time. The command may have been carried out, or may still be.
-pub(super) fn silence(target: &RedisTarget, landing: Option<Landing>) -> Failure {
+pub(super) fn silence(target: &dyn Display, landing: Option<Landing>) -> Failure {
     Failure {
         error: Error::new(
             ErrorKind::Unavailable,
@@ -40,7 +50,7 @@ pub(super) fn silence(target: &RedisTarget, landing: Option<Landing>) -> Failure
     }
 }
 
-fn of_connection(target: &RedisTarget, error: &RedisError, landing: Option<Landing>) -> Failure {
+fn of_connection(target: &dyn Display, error: &RedisError, landing: Option<Landing>) -> Failure {
     let text = error.to_string();
     let (kind, transient, cause) = match error.kind() {
         // The client crate has no kind for these: rustls says them in words.
@@ -131,6 +141,18 @@ fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
             ErrorKind::InvalidUrl,
             false,
             say("it has no database of that number"),
+        ),
+        "MOVED" | "ASK" => (
+            ErrorKind::InvalidUrl,
+            false,
+            say(
+                "it is one node of a cluster, and the key is on another one: use `redis-cluster://`",
+            ),
+        ),
+        "ERR" if detail.contains("cluster support disabled") => (
+            ErrorKind::InvalidUrl,
+            false,
+            say("it is not a cluster: use `redis://`"),
         ),
         "READONLY" => (
             ErrorKind::ReadOnly,

@@ -1,28 +1,94 @@
-//! Which node has a lock.
+//! Which node has a key, and where to go on when it is another one's.
 
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
+
+use super::cluster::{Cluster, Way};
+use super::link::Connection;
 use super::node::Node;
-use crate::name::LockName;
-use crate::store::Failure;
+use crate::error::{Error, ErrorKind};
+use crate::moment::{Clock, Moment};
+use crate::store::{Event, Failure};
 
 pub(super) enum Routes {
-    /// All locks are on one node.
+    /// All keys are on one node.
     One(Arc<Node>),
+    /// Each key has a slot, and each slot a node.
+    Cluster(Arc<Cluster>),
 }
 
 impl Routes {
-    /// The node that has this lock, as far as is known.
-    pub(super) fn node(&self, _name: &LockName) -> Result<Arc<Node>, Failure> {
+    /// Begins to pass on what the servers say. Must be called on the engine.
+    pub(super) fn start(&self, events: mpsc::UnboundedSender<Event>) {
         match self {
-            Self::One(node) => Ok(Arc::clone(node)),
+            Self::One(node) => node.start(&events),
+            Self::Cluster(cluster) => cluster.start(events),
         }
     }
 
-    /// The node that has what concerns no lock.
+    /// The key where a node keeps since when it reigns: one for all its locks, because a name that is
+    /// new has no reign to find.
+    pub(super) fn reign_key(&self, node: &Arc<Node>) -> String {
+        match self {
+            Self::One(_) => "tenure:reign".to_owned(),
+            Self::Cluster(cluster) => cluster.reign_key(node),
+        }
+    }
+
+    /// Connects, so that a wrong address or password is found at once.
+    pub(super) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
+        match self {
+            Self::One(node) => node.reach(limit).await,
+            Self::Cluster(cluster) => cluster.reach(limit).await,
+        }
+    }
+
+    /// The way to the node that has this key, as far as is known.
+    pub(super) fn way(&self, key: &str) -> Result<Way, Failure> {
+        match self {
+            Self::One(node) => Ok(Way::to(Arc::clone(node), Clock::Boot.now())),
+            Self::Cluster(cluster) => cluster.way(key),
+        }
+    }
+
+    /// Where to go on after a failure, if there is somewhere.
+    pub(super) async fn onward(
+        &self,
+        key: &str,
+        way: Way,
+        failure: Failure,
+        limit: Moment,
+    ) -> Result<Way, Failure> {
+        match self {
+            Self::One(_) => Err(failure),
+            Self::Cluster(cluster) => cluster.onward(key, way, failure, limit).await,
+        }
+    }
+
+    /// Learns what can be learned from a failure that is left to the caller.
+    pub(super) fn noted(&self, node: &Arc<Node>, failure: Failure) -> Failure {
+        match self {
+            Self::One(_) => failure,
+            Self::Cluster(cluster) => cluster.noted(node, failure),
+        }
+    }
+
+    /// Learns what a node said in the middle of a pipeline.
+    pub(super) fn overhear(&self, node: &Arc<Node>, reply: &str) {
+        if let Self::Cluster(cluster) = self {
+            cluster.overhear(node, reply);
+        }
+    }
+
+    /// The only node. A cluster has none that is.
     pub(super) fn any(&self) -> Result<Arc<Node>, Failure> {
         match self {
             Self::One(node) => Ok(Arc::clone(node)),
+            Self::Cluster(_) => Err(Failure::refused(Error::new(
+                ErrorKind::Unsupported,
+                "a cluster has many servers, and this needs a single one: use `redis://`",
+            ))),
         }
     }
 
@@ -30,6 +96,15 @@ impl Routes {
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         match self {
             Self::One(node) => vec![Arc::clone(node)],
+            Self::Cluster(cluster) => cluster.nodes(),
         }
+    }
+
+    /// The connection with this id, if it is there: what is sent on it later arrives later.
+    pub(super) fn connection_with_id(&self, id: u64) -> Option<(Arc<Node>, Arc<Connection>)> {
+        let nodes = self.all().into_iter();
+        let mut found =
+            nodes.filter_map(|node| node.connection_with_id(id).map(|found| (node, found)));
+        found.next()
     }
 }

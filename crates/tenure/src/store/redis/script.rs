@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::seeded;
+use crate::seeded::{self, Bug};
 
 /// A Lua script for [`Client::script`](super::Client::script).
 ///
@@ -40,6 +40,7 @@ macro_rules! script {
 }
 
 pub(super) static RECORD: LazyLock<Script> = LazyLock::new(|| script!("record.lua"));
+pub(super) static REIGN: LazyLock<Script> = LazyLock::new(|| script!("reign.lua"));
 pub(super) static CLIENTS: LazyLock<Script> = LazyLock::new(|| script!("clients.lua"));
 
 /// The scripts of a lock in one layout. Keys, arguments and replies are the same in all of them, but
@@ -51,6 +52,28 @@ pub(super) struct LockScripts {
     pub(super) renew: Script,
     pub(super) adopt: Script,
     pub(super) look: Script,
+}
+
+impl LockScripts {
+    /// The same scripts, but what they say is heard in one shard of a cluster only, where the lock is.
+    /// Scripts of their own: an argument would cost every release on every server.
+    fn sharded(&self) -> Self {
+        let sharded = |script: &Script| {
+            if seeded::bug(Bug::ShardNotTold) {
+                return script.clone();
+            }
+            let code = script.code().replace("'PUBLISH'", "'SPUBLISH'");
+            Script::new(code.replace("'NUMSUB'", "'SHARDNUMSUB'"))
+        };
+        Self {
+            acquire: self.acquire.clone(),
+            release: sharded(&self.release),
+            turn: sharded(&self.turn),
+            renew: self.renew.clone(),
+            adopt: self.adopt.clone(),
+            look: self.look.clone(),
+        }
+    }
 }
 
 macro_rules! lock_scripts {
@@ -68,6 +91,8 @@ macro_rules! lock_scripts {
 
 pub(super) static NATIVE: LazyLock<LockScripts> = lock_scripts!("native");
 pub(super) static REDISSON: LazyLock<LockScripts> = lock_scripts!("redisson");
+pub(super) static NATIVE_SHARDED: LazyLock<LockScripts> = LazyLock::new(|| NATIVE.sharded());
+pub(super) static REDISSON_SHARDED: LazyLock<LockScripts> = LazyLock::new(|| REDISSON.sharded());
 
 /// The scripts that a node of a Redlock gets instead of acquire.lua and release.lua. One text for
 /// both layouts, which differ in what a lock is.
@@ -110,7 +135,7 @@ impl RedlockScripts {
 }
 
 /// All that a client with these scripts may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 8] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 9] {
     [
         ("acquire.lua", &scripts.acquire),
         ("release.lua", &scripts.release),
@@ -120,6 +145,7 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 8] {
         ("look.lua", &scripts.look),
         ("record.lua", &RECORD),
         ("clients.lua", &CLIENTS),
+        ("reign.lua", &REIGN),
     ]
 }
 
@@ -166,6 +192,20 @@ mod tests {
             let (_, script) = scripts.iter().find(|(known, _)| *known == name).unwrap();
             let places = script.code().matches(good).count();
             assert_eq!(places, 1, "{bug:?}: `{good}` in {file}");
+        }
+    }
+
+    /// Whoever hears one kind of message never hears the other.
+    #[test]
+    fn sharded_scripts_speak_in_their_shard_only() {
+        for scripts in [&NATIVE_SHARDED, &REDISSON_SHARDED] {
+            for (file, script) in all(scripts) {
+                for plain in ["'PUBLISH'", "'NUMSUB'"] {
+                    assert!(!script.code().contains(plain), "{file} has {plain}");
+                }
+                let speaks = ["release.lua", "turn.lua"].contains(&file);
+                assert_eq!(script.code().contains("'SPUBLISH'"), speaks, "{file}");
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! One Redis server: where it is, how to greet it, and whether it is fit for locks.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +13,16 @@ use ::redis::{
     TlsCertificates,
 };
 
+use super::place::Place;
 use super::refusal;
+use super::reign::Settled;
+use super::script::LockScripts;
+use super::sentinel::Sentinels;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
 use crate::stats::Stats;
 use crate::store::Failure;
-use crate::url::{Address, RedisTarget, Tls};
+use crate::url::{Address, RedisTarget, SentinelTarget, Tls};
 
 /// The oldest server whose scripts do what ours need.
 const VERSION_MIN: u32 = 7;
@@ -27,20 +32,79 @@ const VERSION_MIN: u32 = 7;
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) struct Server {
+    /// How to introduce ourselves, and where, if it stays there.
     pub(crate) target: RedisTarget,
     pub(crate) clock: Clock,
+    /// Whether the scripts speak to one shard of a cluster only.
+    pub(super) sharded: bool,
+    found: Found,
+    /// The master there that may give new locks.
+    pub(super) settled: Settled,
     stats: Arc<Stats>,
     warned_of_eviction: AtomicBool,
 }
 
+/// What a server is, and so how it is found.
+enum Found {
+    /// It has locks, and stays at its address.
+    At(Place),
+    /// It has locks, and is whichever the sentinels call the master.
+    By(Arc<Sentinels>),
+    /// It is a sentinel itself.
+    Sentinel(Place),
+}
+
 impl Server {
     pub(crate) fn new(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
+        let place = Place::until_left(target.clone());
+        Self::build(target, Found::At(place), false, stats)
+    }
+
+    /// A node of a cluster, whose scripts speak to its shard only, or to all who listen.
+    pub(super) fn in_cluster(target: RedisTarget, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
+        let place = Place::until_left(target.clone());
+        Self::build(target, Found::At(place), sharded, stats)
+    }
+
+    /// Whichever server the sentinels call the master. Must be called on the engine.
+    pub(crate) fn master_of(target: SentinelTarget, stats: Arc<Stats>) -> Arc<Self> {
+        let server = target.server.clone();
+        let sentinels = Sentinels::watch(target, &stats);
+        Self::build(server, Found::By(sentinels), false, stats)
+    }
+
+    pub(super) fn sentinel(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
+        let place = Place::until_left(target.clone());
+        Self::build(target, Found::Sentinel(place), false, stats)
+    }
+
+    fn build(target: RedisTarget, found: Found, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
         Arc::new(Self {
             target,
             clock: Clock::Boot,
+            found,
+            sharded,
+            settled: Settled::default(),
             stats,
             warned_of_eviction: AtomicBool::new(false),
         })
+    }
+
+    /// Where to connect at this moment.
+    pub(super) async fn locate(&self) -> Result<Place, Failure> {
+        match &self.found {
+            Found::At(place) | Found::Sentinel(place) => Ok(place.clone()),
+            Found::By(sentinels) => sentinels.locate().await,
+        }
+    }
+
+    /// Whether another server may take over its locks, at another address.
+    pub(super) fn moves(&self) -> bool {
+        matches!(self.found, Found::By(_))
+    }
+
+    pub(super) fn is_sentinel(&self) -> bool {
+        matches!(self.found, Found::Sentinel(_))
     }
 
     pub(super) fn next_connection_id(&self) -> u64 {
@@ -48,22 +112,9 @@ impl Server {
         CONNECTIONS.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The client crate's idea of this server. Made for every connection: certificates may have
-    /// been renewed.
-    pub(super) fn client(&self) -> Result<::redis::Client, Failure> {
-        let refused = |error: ::redis::RedisError| refusal::failure(&self.target, &error, None);
-        let info = self.address().into_connection_info().map_err(refused)?;
-        let info = info
-            .set_redis_settings(self.greeting())
-            .set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        match &self.target.address {
-            Address::Tls { tls, .. } => {
-                use_ring();
-                let certificates = read_certificates(tls)?;
-                ::redis::Client::build_with_tls(info, certificates).map_err(refused)
-            }
-            _ => ::redis::Client::open(info).map_err(refused),
-        }
+    /// The scripts of a lock, as this server is to run them.
+    pub(super) fn scripts(&self) -> &'static LockScripts {
+        self.target.layout().scripts(self.sharded)
     }
 
     /// Refuses a server that is too old, and warns of one that may throw locks away.
@@ -76,15 +127,14 @@ impl Server {
             return Err(Failure::refused(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "`{}` runs Redis `{version}` and 7.0 or newer is needed: upgrade the server",
-                    self.target
+                    "`{self}` runs Redis `{version}` and 7.0 or newer is needed: upgrade the server",
                 ),
             )));
         }
         if info.evicts() && !self.warned_of_eviction.swap(true, Ordering::Relaxed) {
             self.stats.eviction_warned();
             tracing::warn!(
-                server = %self.target,
+                server = %self,
                 policy = info.eviction_policy.as_deref().unwrap_or_default(),
                 "redis.evicts: this server may throw away held locks and fences when its memory \
                  is full; set `maxmemory-policy noeviction` or use a server for locks alone"
@@ -92,32 +142,60 @@ impl Server {
         }
         Ok(())
     }
+}
 
-    fn address(&self) -> ConnectionAddr {
-        match &self.target.address {
-            Address::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
-            Address::Tls { host, port, tls } => ConnectionAddr::TcpTls {
-                host: host.clone(),
-                port: *port,
-                insecure: tls.insecure,
-                tls_params: None,
-            },
-            Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
+/// Where it is. The master of sentinels is where they say.
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.found {
+            Found::At(place) | Found::Sentinel(place) => place.target.fmt(f),
+            Found::By(sentinels) => sentinels.target().fmt(f),
         }
     }
+}
 
-    pub(super) fn greeting(&self) -> RedisConnectionInfo {
-        let mut greeting = RedisConnectionInfo::default()
-            .set_db(self.target.database.into())
-            .set_protocol(ProtocolVersion::RESP3);
-        if let Some(user) = &self.target.user {
-            greeting = greeting.set_username(user);
+/// The client crate's idea of a server. Made for every connection: certificates may have been
+/// renewed.
+pub(super) fn client(target: &RedisTarget) -> Result<::redis::Client, Failure> {
+    let refused = |error: ::redis::RedisError| refusal::failure(target, &error, None);
+    let info = address(target).into_connection_info().map_err(refused)?;
+    let info = info
+        .set_redis_settings(greeting(target))
+        .set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    match &target.address {
+        Address::Tls { tls, .. } => {
+            use_ring();
+            let certificates = read_certificates(tls)?;
+            ::redis::Client::build_with_tls(info, certificates).map_err(refused)
         }
-        if let Some(password) = &self.target.password {
-            greeting = greeting.set_password(password.reveal());
-        }
-        greeting
+        _ => ::redis::Client::open(info).map_err(refused),
     }
+}
+
+fn address(target: &RedisTarget) -> ConnectionAddr {
+    match &target.address {
+        Address::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
+        Address::Tls { host, port, tls } => ConnectionAddr::TcpTls {
+            host: host.clone(),
+            port: *port,
+            insecure: tls.insecure,
+            tls_params: None,
+        },
+        Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
+    }
+}
+
+pub(super) fn greeting(target: &RedisTarget) -> RedisConnectionInfo {
+    let mut greeting = RedisConnectionInfo::default()
+        .set_db(target.database.into())
+        .set_protocol(ProtocolVersion::RESP3);
+    if let Some(user) = &target.user {
+        greeting = greeting.set_username(user);
+    }
+    if let Some(password) = &target.password {
+        greeting = greeting.set_password(password.reveal());
+    }
+    greeting
 }
 
 /// What a server says of itself. Unknown where the user may not ask.
@@ -125,6 +203,12 @@ impl Server {
 pub(crate) struct ServerInfo {
     version: Option<String>,
     pub(crate) run_id: Option<String>,
+    /// `master` or `slave`.
+    pub(super) role: Option<String>,
+    /// Changes with each promotion; what it was before.
+    pub(super) replication_id: Option<String>,
+    pub(super) predecessor_id: Option<String>,
+    pub(super) uptime_s: Option<u64>,
     eviction_policy: Option<String>,
     memory_max: u64,
     pub(super) uptime: Duration,
@@ -140,8 +224,12 @@ impl ServerInfo {
             match field {
                 "redis_version" => info.version = Some(value.to_owned()),
                 "run_id" => info.run_id = Some(value.to_owned()),
+                "role" => info.role = Some(value.to_owned()),
+                "master_replid" => info.replication_id = Some(value.to_owned()),
+                "master_replid2" => info.predecessor_id = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
                 "uptime_in_seconds" => {
+                    info.uptime_s = value.parse().ok();
                     info.uptime = Duration::from_secs(value.parse().unwrap_or(0));
                 }
                 "aof_enabled" => info.has_aof = value == "1",

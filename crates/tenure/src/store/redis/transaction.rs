@@ -116,7 +116,13 @@ impl Transaction {
         let answer = connection.run_all_here(&self.commands, self.landing).await;
         let known = connection.known();
         let attempted = match answer {
-            Ok(replies) => self.read(connection, attempt, &replies),
+            Ok(replies) => self
+                .read(connection, attempt, &replies)
+                .map_err(|failure| Failure {
+                    landing: Some(self.landing),
+                    ..failure
+                }),
+            // Without an answer it may still land; refused as a whole, it did nothing.
             Err(failure) => Err(failure),
         };
         match &attempted {
@@ -131,7 +137,6 @@ impl Transaction {
         // Whatever went wrong, acquire.lua finds out more.
         attempted.map_err(|failure| Failure {
             transient: true,
-            landing: Some(self.landing),
             ..failure
         })
     }

@@ -41,7 +41,7 @@ impl Count {
                 self.sent_at = Some(self.sent_at.map_or(sent_at, |known| known.min(sent_at)));
             }
             Ok(Renewed::NotHeld(not_held)) => self.gone.push((node, not_held.taken_by)),
-            Err(failure) => self.failed(failure),
+            Ok(Renewed::Unconfirmed(failure)) | Err(failure) => self.failed(failure),
         }
     }
 

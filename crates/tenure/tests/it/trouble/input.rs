@@ -81,7 +81,7 @@ async fn a_bad_url_names_what_is_wrong() {
         ("redis://h:port", "the port `port`"),
         ("redis://h/zero", "the database `zero`"),
         ("redis://h?colour=red", "the parameter `colour`"),
-        ("redis-cluster://h", "not supported yet"),
+        ("redis-ring://h", "the scheme `redis-ring`"),
         ("redis://h?layout=java", "is not `native` or `redisson`"),
         ("unix://relative", "is not absolute"),
     ] {

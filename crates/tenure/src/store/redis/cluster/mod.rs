@@ -1,0 +1,333 @@
+//! A Redis Cluster: which node to ask, and where to go on when it is another one's.
+//!
+//! Nodes say so before they carry out anything, so asking elsewhere is safe. Whatever else goes wrong
+//! is for the caller to decide: nothing is ever sent again that may have been carried out.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use ::redis::Cmd;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc};
+
+use self::map::Map;
+use self::redirect::{Redirect, Whereabouts};
+pub(super) use self::slots::Slot;
+use super::channels::Channels;
+use super::node::Node;
+use super::script::Script;
+use super::server::Server;
+use super::value::Value;
+use crate::error::{Error, ErrorKind};
+use crate::moment::{Clock, Moment};
+use crate::seeded::{Bug, bug};
+use crate::stats::Stats;
+use crate::store::{Event, Failure};
+use crate::url::RedisTarget;
+
+mod hearing;
+mod map;
+mod redirect;
+mod refresh;
+mod slots;
+
+/// How often one question is sent on. Nodes that point at each other have not agreed yet: that is
+/// better waited for.
+const REDIRECTS_MAX: u32 = 5;
+/// How long to wait before asking again for keys that are on the move, at first and at most.
+const TRY_AGAIN_MIN: Duration = Duration::from_millis(2);
+const TRY_AGAIN_MAX: Duration = Duration::from_millis(32);
+/// For how long to ask again by ourselves. Then the caller learns why it waits, and asks again itself
+/// for as long as it likes.
+const TRY_AGAIN_PATIENCE: Duration = Duration::from_millis(250);
+
+pub(super) struct Cluster {
+    /// Where to ask first, and when nobody else can be asked.
+    seeds: Vec<RedisTarget>,
+    /// Whether messages stay in the shard of their lock.
+    sharded: bool,
+    stats: Arc<Stats>,
+    engine: Handle,
+    runtime: Option<Handle>,
+    clock: Clock,
+    /// A std lock: nothing is awaited while it is held.
+    map: RwLock<Map>,
+    channels: Arc<Channels>,
+    events: OnceLock<mpsc::UnboundedSender<Event>>,
+    /// The map may not be right any more.
+    outdated: Notify,
+    /// The last node that a slot was said to have moved to: it knows.
+    informant: Mutex<Option<Arc<Node>>>,
+}
+
+/// The way to the node that has a key.
+pub(super) struct Way {
+    pub(super) node: Arc<Node>,
+    /// Whether the key is there already though its slot is not.
+    pub(super) asking: bool,
+    redirects: u32,
+    begun: Moment,
+    pause: Duration,
+}
+
+impl Way {
+    pub(super) fn to(node: Arc<Node>, now: Moment) -> Self {
+        Self {
+            node,
+            asking: false,
+            redirects: 0,
+            begun: now,
+            pause: TRY_AGAIN_MIN,
+        }
+    }
+
+    /// Runs a command there.
+    pub(super) async fn run(&self, command: &Cmd, limit: Moment) -> Result<Value, Failure> {
+        let connection = self.node.commands.connection(limit).await?;
+        connection.run_by(self.asking, command, limit, 0).await
+    }
+
+    /// Runs a script there.
+    pub(super) async fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        keys: &[K],
+        arguments: &[A],
+        limit: Moment,
+    ) -> Result<Value, Failure> {
+        let connection = self.node.commands.connection(limit).await?;
+        connection
+            .script_by(self.asking, script, keys, arguments, limit, 0)
+            .await
+    }
+
+    fn on_to(self, node: Arc<Node>, asking: bool) -> Self {
+        Self {
+            node,
+            asking,
+            redirects: self.redirects + 1,
+            ..self
+        }
+    }
+}
+
+impl Cluster {
+    /// Must be called on the engine.
+    pub(super) fn new(
+        seeds: Vec<RedisTarget>,
+        sharded: bool,
+        stats: Arc<Stats>,
+        runtime: Option<Handle>,
+        channels: Arc<Channels>,
+    ) -> Arc<Self> {
+        let cluster = Arc::new(Self {
+            seeds,
+            sharded,
+            stats,
+            engine: Handle::current(),
+            runtime,
+            clock: Clock::Boot,
+            map: RwLock::default(),
+            channels,
+            events: OnceLock::new(),
+            outdated: Notify::new(),
+            informant: Mutex::default(),
+        });
+        tokio::spawn(refresh::keep_up(Arc::clone(&cluster)));
+        tokio::spawn(hearing::keep_hearing(Arc::clone(&cluster)));
+        cluster
+    }
+
+    /// Begins to pass on what the nodes say. Must be called on the engine.
+    pub(super) fn start(&self, events: mpsc::UnboundedSender<Event>) {
+        if self.events.set(events).is_ok()
+            && let Some(events) = self.events.get()
+        {
+            // Later ones are started as they are made.
+            self.map()
+                .nodes()
+                .iter()
+                .for_each(|node| node.start(events));
+        }
+    }
+
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.map().nodes().to_vec()
+    }
+
+    /// The way to the node that has this key, as far as is known.
+    pub(super) fn way(&self, key: &str) -> Result<Way, Failure> {
+        let slot = Slot::of(key.as_bytes());
+        match self.owner(slot) {
+            Some(node) => Ok(Way::to(node, self.clock.now())),
+            None => Err(self.uncovered(key)),
+        }
+    }
+
+    /// The key where a node keeps since when it reigns: in its first slot, so that all clients find the
+    /// same. If that slot moves, the reign counts anew, which only makes it longer.
+    pub(super) fn reign_key(&self, node: &Arc<Node>) -> String {
+        let slot = self.map().first_slot_of(node);
+        let tag = slot.map_or(0, Slot::tag);
+        format!("tenure:reign:{{{tag}}}")
+    }
+
+    fn owner(&self, slot: Slot) -> Option<Arc<Node>> {
+        self.map().owner(slot).cloned()
+    }
+
+    /// Where to go on after a failure, if the node did nothing and said where, or that it should be
+    /// asked again.
+    pub(super) async fn onward(
+        &self,
+        key: &str,
+        way: Way,
+        failure: Failure,
+        limit: Moment,
+    ) -> Result<Way, Failure> {
+        let redirect = Redirect::of(&failure).filter(|_| !bug(Bug::MovedNotFollowed));
+        let Some(redirect) = redirect else {
+            return Err(self.noted(&way.node, failure));
+        };
+        let now = self.clock.now();
+        if now >= limit || way.redirects >= REDIRECTS_MAX {
+            self.look_around();
+            return Err(on_the_move(key, &failure));
+        }
+        match redirect {
+            Redirect::Moved { slot, to } => {
+                let node = self.learn(slot, &to, &way.node);
+                Ok(way.on_to(node, false))
+            }
+            Redirect::Ask { to } => {
+                let node = self.node_at(&to, &way.node);
+                Ok(way.on_to(node, true))
+            }
+            Redirect::TryAgain if now < way.begun + TRY_AGAIN_PATIENCE => {
+                let left = limit.saturating_since(now);
+                tokio::time::sleep(way.pause.min(left)).await;
+                Ok(Way {
+                    // Not a redirect, but the same slot may have arrived meanwhile.
+                    redirects: way.redirects,
+                    pause: (way.pause * 2).min(TRY_AGAIN_MAX),
+                    begun: way.begun,
+                    ..self.way(key)?
+                })
+            }
+            Redirect::TryAgain => Err(on_the_move(key, &failure)),
+            Redirect::Down => Err(self.down(key, &failure)),
+            Redirect::ReadOnly => Err(self.noted(&way.node, failure)),
+        }
+    }
+
+    /// Learns what can be learned from a failure that is left to the caller, and says that asking
+    /// again may help if the cluster only has to be asked elsewhere.
+    pub(super) fn noted(&self, node: &Arc<Node>, failure: Failure) -> Failure {
+        let redirect = Redirect::of(&failure);
+        if let Some(Redirect::Moved { slot, to }) = &redirect {
+            self.learn(*slot, to, node);
+        } else if failure.transient || redirect.is_some() {
+            // Perhaps the node is gone, and another one has taken its place.
+            self.look_around();
+        }
+        let only_elsewhere = redirect.is_some() && !bug(Bug::MovedNotFollowed);
+        Failure {
+            transient: failure.transient || only_elsewhere,
+            ..failure
+        }
+    }
+
+    /// Learns what a node said in the middle of a pipeline.
+    pub(super) fn overhear(&self, node: &Arc<Node>, reply: &str) {
+        if let Some(Redirect::Moved { slot, to }) = Redirect::read(reply) {
+            self.learn(slot, &to, node);
+        }
+    }
+
+    /// The map may not be right any more: another one is asked for in the background.
+    pub(super) fn look_around(&self) {
+        self.outdated.notify_one();
+    }
+
+    /// Takes note of whose a slot is by now.
+    fn learn(&self, slot: Slot, to: &Whereabouts, told_by: &Node) -> Arc<Node> {
+        let node = self.node_at(to, told_by);
+        self.map
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .give(slot, Arc::clone(&node));
+        *lock(&self.informant) = Some(Arc::clone(&node));
+        self.channels.look();
+        // Slots seldom move alone.
+        self.look_around();
+        node
+    }
+
+    /// The node at this place, made if it is not known.
+    fn node_at(&self, place: &Whereabouts, told_by: &Node) -> Arc<Node> {
+        let target = place.beside(&told_by.server.target);
+        let known = self.map().node_at(&target.address).cloned();
+        known.unwrap_or_else(|| self.make(target))
+    }
+
+    fn make(&self, target: RedisTarget) -> Arc<Node> {
+        let _engine = self.engine.enter();
+        let server = Server::in_cluster(target, self.sharded, Arc::clone(&self.stats));
+        let node = Node::new(server, self.runtime.clone(), &self.channels);
+        if let Some(events) = self.events.get() {
+            node.start(events);
+        }
+        node
+    }
+
+    fn map(&self) -> RwLockReadGuard<'_, Map> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody is known to serve the slot of this key.
+    fn uncovered(&self, key: &str) -> Failure {
+        self.look_around();
+        Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "no node of the cluster serves slot `{}` of `{key}`: bring its master back or give the \
+                 slot to another one; `redis-cli --cluster check` tells more",
+                Slot::of(key.as_bytes())
+            ),
+        ))
+    }
+
+    /// The cluster says that it serves this key to nobody.
+    fn down(&self, key: &str, failure: &Failure) -> Failure {
+        self.look_around();
+        let slot = Slot::of(key.as_bytes());
+        let said = super::link::reply_of(failure).unwrap_or_default();
+        Failure::not_sent(
+            Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "the cluster does not serve slot `{slot}` of `{key}` now: {said}; \
+                     `redis-cli --cluster check` tells more"
+                ),
+            )
+            .caused_by(said),
+        )
+    }
+}
+
+/// The slot is being moved, and that takes longer than this question may.
+fn on_the_move(key: &str, failure: &Failure) -> Failure {
+    let slot = Slot::of(key.as_bytes());
+    let said = super::link::reply_of(failure).unwrap_or_default();
+    Failure::not_sent(
+        Error::new(
+            ErrorKind::Unavailable,
+            format!("slot `{slot}` of `{key}` is being moved to another node: ask again later"),
+        )
+        .caused_by(said),
+    )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

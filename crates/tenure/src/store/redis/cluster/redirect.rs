@@ -1,0 +1,145 @@
+//! What a node says of a slot that it does not serve, or not alone.
+
+use super::slots::Slot;
+use crate::store::Failure;
+use crate::store::redis::link::reply_of;
+use crate::url::{Address, RedisTarget};
+
+/// Why a node did not carry out what it was asked. All of these say that nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    /// The slot is another node's.
+    Moved { slot: Slot, to: Whereabouts },
+    /// The slot is on its way to another node, and these keys are there already.
+    Ask { to: Whereabouts },
+    /// The slot is on its way to another node, and some of these keys are there already.
+    TryAgain,
+    /// The cluster does not serve the slot at all.
+    Down,
+    /// The node is a replica.
+    ReadOnly,
+}
+
+/// Where a node says that another one is. Without a host: where it is itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Whereabouts {
+    host: Option<String>,
+    port: u16,
+}
+
+impl Redirect {
+    /// The redirect that a failure is, if it is one.
+    pub(super) fn of(failure: &Failure) -> Option<Self> {
+        if failure.landing.is_some() {
+            return None;
+        }
+        Self::read(&reply_of(failure)?)
+    }
+
+    pub(super) fn read(reply: &str) -> Option<Self> {
+        let mut words = reply.split_ascii_whitespace();
+        match words.next()? {
+            "MOVED" => Some(Self::Moved {
+                slot: Slot::numbered(words.next()?.parse().ok()?)?,
+                to: Whereabouts::read(words.next()?)?,
+            }),
+            "ASK" => Some(Self::Ask {
+                to: Whereabouts::read(words.nth(1)?)?,
+            }),
+            "TRYAGAIN" => Some(Self::TryAgain),
+            "CLUSTERDOWN" => Some(Self::Down),
+            "READONLY" => Some(Self::ReadOnly),
+            _ => None,
+        }
+    }
+}
+
+impl Whereabouts {
+    /// A node without a host, or with one that it does not know, is where the one is that was asked.
+    pub(super) fn new(host: Option<&str>, port: u16) -> Self {
+        let host = host.filter(|host| !host.is_empty() && *host != "?");
+        Self {
+            host: host.map(ToOwned::to_owned),
+            port,
+        }
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        Some(Self::new(Some(host), port.parse().ok()?))
+    }
+
+    /// The same server as `asked` to talk to, but at this place.
+    pub(super) fn beside(&self, asked: &RedisTarget) -> RedisTarget {
+        let (own, port) = (self.host.clone(), self.port);
+        let address = match &asked.address {
+            Address::Tcp { host, .. } => Address::Tcp {
+                host: own.unwrap_or_else(|| host.clone()),
+                port,
+            },
+            Address::Tls { host, tls, .. } => Address::Tls {
+                host: own.unwrap_or_else(|| host.clone()),
+                port,
+                tls: tls.clone(),
+            },
+            Address::Unix(_) => Address::Tcp {
+                host: own.unwrap_or_else(|| "127.0.0.1".to_owned()),
+                port,
+            },
+        };
+        RedisTarget {
+            address,
+            ..asked.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(host: Option<&str>) -> Whereabouts {
+        Whereabouts::new(host, 6381)
+    }
+
+    #[test]
+    fn redirects_are_read_with_every_kind_of_host() {
+        let slot = Slot::numbered(3999).unwrap();
+        for (text, to) in [
+            ("MOVED 3999 127.0.0.1:6381", place(Some("127.0.0.1"))),
+            (
+                "MOVED 3999 redis-2.local:6381",
+                place(Some("redis-2.local")),
+            ),
+            ("MOVED 3999 ::1:6381", place(Some("::1"))),
+            ("MOVED 3999 :6381", place(None)),
+            ("MOVED 3999 ?:6381", place(None)),
+        ] {
+            let moved = Redirect::Moved { slot, to };
+            assert_eq!(Redirect::read(text), Some(moved), "{text}");
+        }
+        let to = place(Some("h"));
+        assert_eq!(Redirect::read("ASK 1 h:6381"), Some(Redirect::Ask { to }));
+        for no in [
+            "",
+            "ERR no",
+            "MOVED",
+            "MOVED 16384 h:1",
+            "MOVED 1 h",
+            "MOVED x h:1",
+        ] {
+            assert_eq!(Redirect::read(no), None, "{no}");
+        }
+    }
+
+    #[test]
+    fn a_node_without_a_host_is_where_the_one_is_that_told_of_it() {
+        let crate::url::Target::Redis(asked) = crate::url::Target::parse("redis://a:1").unwrap()
+        else {
+            panic!("not a server");
+        };
+        let at = |host| place(host).beside(&asked).to_string();
+        assert_eq!(at(None), "redis://a:6381/");
+        assert_eq!(at(Some("b")), "redis://b:6381/");
+    }
+}

@@ -1,0 +1,146 @@
+//! Learning which node has which slot: at the beginning, and when that has changed.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::map::{self, Map, Share};
+use super::{Cluster, lock};
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::store::redis::node::Node;
+use crate::store::{Failure, SILENCE_LIMIT};
+
+/// How long to wait between two questions for the map, however many have found it wrong.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long one of them may take.
+const LIMIT: Duration = Duration::from_secs(3);
+
+impl Cluster {
+    /// Connects, so that a wrong address or password is found at once. A node that cannot be reached
+    /// now does not keep us from those that can.
+    pub(in crate::store::redis) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
+        self.refresh(limit).await?;
+        let mut reaching = JoinSet::new();
+        for node in self.nodes() {
+            reaching.spawn(async move {
+                let reached = node.reach(limit).await;
+                (node, reached)
+            });
+        }
+        let (mut reached, mut failed) = (0, Vec::new());
+        while let Some(outcome) = reaching.join_next().await {
+            match outcome {
+                Ok((_, Ok(()))) => reached += 1,
+                Ok((_, Err(failure))) if !failure.transient => return Err(failure),
+                Ok((_, Err(failure))) => failed.push(failure),
+                Err(_) => {}
+            }
+        }
+        if reached > 0 || failed.is_empty() {
+            return Ok(());
+        }
+        Err(no_node(
+            "no node of the cluster can be reached under the address that it announces; \
+             `cluster-announce-ip` and `cluster-announce-hostname` change that",
+            &failed,
+        ))
+    }
+
+    /// Learns the whole map from whichever node tells it.
+    async fn refresh(&self, limit: Moment) -> Result<(), Failure> {
+        let mut failed = Vec::new();
+        for node in self.informants() {
+            let limit = limit.min(self.clock.now() + SILENCE_LIMIT);
+            match ask(&node, limit).await {
+                Ok(shares) => {
+                    self.adopt(&shares, &node);
+                    return Ok(());
+                }
+                Err(failure) => failed.push(failure),
+            }
+        }
+        Err(match failed.as_slice() {
+            [only] => only.share(),
+            failed => no_node("no node tells what the cluster is", failed),
+        })
+    }
+
+    /// Whom to ask, whoever is likely to know and to answer first.
+    fn informants(&self) -> Vec<Arc<Node>> {
+        let mut nodes: Vec<Arc<Node>> = lock(&self.informant).take().into_iter().collect();
+        let is_live = |node: &Arc<Node>| node.commands.live().is_some();
+        let (live, silent): (Vec<_>, Vec<_>) = self.nodes().into_iter().partition(is_live);
+        nodes.extend(live);
+        for seed in &self.seeds {
+            let mut known = nodes.iter().chain(&silent);
+            if !known.any(|node| node.is_at(&seed.address)) {
+                nodes.push(self.make(seed.clone()));
+            }
+        }
+        nodes.extend(silent);
+        nodes
+    }
+
+    fn adopt(&self, shares: &[Share], asked: &Arc<Node>) {
+        let mut known = self.nodes();
+        known.push(Arc::clone(asked));
+        let new = Map::of(shares, &asked.server.target, &known, |target| {
+            self.make(target)
+        });
+        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = !map.agrees_with(&new);
+        let old = std::mem::replace(&mut *map, new);
+        drop(map);
+        // Nodes that have left end here, with the lock no longer held.
+        drop(old);
+        if changed {
+            self.channels.look();
+        }
+    }
+}
+
+/// Asks for the map again whenever it was found wrong.
+pub(super) async fn keep_up(cluster: Arc<Cluster>) {
+    loop {
+        cluster.outdated.notified().await;
+        let limit = cluster.clock.now() + LIMIT;
+        if let Err(failure) = cluster.refresh(limit).await {
+            tracing::debug!(error = %failure.error, "redis.unreachable");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn ask(node: &Node, limit: Moment) -> Result<Vec<Share>, Failure> {
+    let connection = node.commands.connection(limit).await?;
+    let mut command = ::redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let reply = connection.run(&command, limit, 0).await?;
+    let shares =
+        map::read(&reply).ok_or_else(|| Failure::refused(reply.unexpected("`CLUSTER SLOTS`")))?;
+    if shares.is_empty() {
+        return Err(Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "`{}` knows nobody who serves a slot: is it part of the cluster yet?",
+                node.server.target
+            ),
+        )));
+    }
+    Ok(shares)
+}
+
+/// All failures in one. It is the first one's, and worth asking again if that may help with any.
+fn no_node(what: &str, failed: &[Failure]) -> Failure {
+    let reasons: Vec<String> = failed.iter().map(|it| it.error.to_string()).collect();
+    let transient = failed.iter().find(|failure| failure.transient);
+    let kind = transient.or(failed.first()).map(|it| it.error.kind());
+    let message = format!("{what}: {}", reasons.join("; "));
+    Failure {
+        error: Error::new(kind.unwrap_or(ErrorKind::Unavailable), message),
+        transient: transient.is_some(),
+        landing: None,
+    }
+}

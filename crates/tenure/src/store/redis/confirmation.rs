@@ -1,0 +1,132 @@
+//! What replicas have confirmed.
+//!
+//! `WAIT` tells how many replicas have what this connection wrote. That makes it unlikely that a
+//! failover forgets a lease, and no more: the sentinels may still promote a replica that lags.
+
+use std::time::Duration;
+
+use super::RedisStore;
+use super::link::Connection;
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::seeded::{Bug, bug};
+use crate::store::{Attempted, Failure, Held, NotYet, SILENCE_LIMIT};
+
+/// How long to wait for replicas: at least, so that a caller in a hurry asks at all, and at most,
+/// so that one that was cut off does not hold up others.
+const WAIT_MIN: Duration = Duration::from_millis(20);
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// When to try again after too few replicas have confirmed a grant.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+impl RedisStore {
+    /// Lets replicas confirm what was written last on this connection, which must be the one that
+    /// wrote it: another one has nothing to be confirmed, and would be told so at once.
+    pub(super) async fn confirm(
+        &self,
+        connection: &Connection,
+        lease: &Held,
+        latest_us: u64,
+        limit: Moment,
+    ) -> Result<(), Unconfirmed> {
+        if lease.replicas == 0 {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let patience = limit.saturating_since(now).clamp(WAIT_MIN, WAIT_MAX);
+        let mut wait = ::redis::cmd("WAIT");
+        wait.arg(lease.replicas).arg(milliseconds(patience));
+        let limit = now + patience + SILENCE_LIMIT;
+        let reply = if bug(Bug::WaitOnOtherConnection) {
+            let node = self.way(&lease.name)?.node;
+            let other = node.commands.connection(limit).await?;
+            other.run(&wait, limit, latest_us).await?
+        } else {
+            connection.run(&wait, limit, latest_us).await?
+        };
+        let unexpected = || Failure::refused(reply.unexpected("WAIT"));
+        let confirmed = reply.as_int().ok_or_else(unexpected)?;
+        let enough = if bug(Bug::WaitOneIsEnough) {
+            1
+        } else {
+            lease.replicas.into()
+        };
+        if confirmed >= enough {
+            return Ok(());
+        }
+        let error = too_few(&lease.name, confirmed, lease.replicas, patience);
+        Err(Unconfirmed::TooFew(error))
+    }
+
+    /// Keeps a grant that enough replicas have confirmed, and gives back any other.
+    pub(super) async fn confirm_grant(
+        &self,
+        connection: &Connection,
+        lease: &Held,
+        granted: Attempted,
+        latest_us: u64,
+        limit: Moment,
+    ) -> Result<Attempted, Failure> {
+        let unconfirmed = match self.confirm(connection, lease, latest_us, limit).await {
+            Ok(()) => return Ok(granted),
+            Err(unconfirmed) => unconfirmed,
+        };
+        let landing = Some(connection.landing(latest_us));
+        let error = match unconfirmed {
+            // Its connection is gone: whoever repeats the release gives it back.
+            Unconfirmed::Unknown(failure) if failure.landing.is_some() => return Err(failure),
+            Unconfirmed::Unknown(failure) => Err(failure),
+            Unconfirmed::TooFew(error) => Ok(error),
+        };
+        let limit = self.clock.now() + SILENCE_LIMIT;
+        let released = self.try_release(connection, false, lease, None, limit);
+        let released = released.await;
+        if let Err(failure) = released {
+            return Err(Failure { landing, ..failure });
+        }
+        Ok(Attempted::NotYet(NotYet {
+            until: self.clock.now() + AGAIN_AFTER,
+            error: error?,
+        }))
+    }
+}
+
+/// Why a write does not count.
+pub(super) enum Unconfirmed {
+    TooFew(Error),
+    Unknown(Failure),
+}
+
+impl From<Failure> for Unconfirmed {
+    fn from(failure: Failure) -> Self {
+        Self::Unknown(failure)
+    }
+}
+
+impl From<Unconfirmed> for Failure {
+    /// For what need not be given back: the lease goes on as it was.
+    fn from(unconfirmed: Unconfirmed) -> Self {
+        match unconfirmed {
+            Unconfirmed::TooFew(error) => Self::not_sent(error),
+            Unconfirmed::Unknown(failure) => failure,
+        }
+    }
+}
+
+fn too_few(name: &LockName, confirmed: i64, wanted: u32, patience: Duration) -> Error {
+    Error::new(
+        ErrorKind::NotReplicated,
+        format!(
+            "lock `{name}` needs `{wanted}` replicas, and `{confirmed}` have confirmed it within \
+             {patience:.0?}: are they connected, and do they keep up?"
+        ),
+    )
+}
+
+/// Rounded up: `WAIT 0` would wait for ever.
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis())
+        .unwrap_or(u64::MAX)
+        .saturating_add(1)
+}

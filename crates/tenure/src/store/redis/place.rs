@@ -1,0 +1,24 @@
+//! Where to connect, and for how long that is the right place.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::url::RedisTarget;
+
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) target: Arc<RedisTarget>,
+    /// Cancelled when whoever we look for has left: all connections to it are given up.
+    pub(super) left: CancellationToken,
+}
+
+impl Place {
+    /// A server that stays where it is, or one that may leave.
+    pub(super) fn until_left(target: RedisTarget) -> Self {
+        Self {
+            target: Arc::new(target),
+            left: CancellationToken::new(),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Sentinels: where the master is, and when it moves.
+//!
+//! Every sentinel of the URL has a connection of its own, on which it announces failovers, and is
+//! asked once a second besides, because an announcement can be lost. As soon as one of them knows
+//! of a failover that we do not, all connections to the old master are given up: nothing more is
+//! written there, where it would be thrown away.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use self::view::{Named, View};
+use super::link::Link;
+use super::place::Place;
+use super::server::Server;
+use crate::error::{Error, ErrorKind};
+use crate::moment::Clock;
+use crate::seeded::{Bug, bug};
+use crate::stats::Stats;
+use crate::store::Failure;
+use crate::url::SentinelTarget;
+
+mod view;
+mod watching;
+
+/// How long to wait for the other sentinels when one has named the master: they may know of a
+/// newer one.
+const GRACE: Duration = Duration::from_millis(50);
+/// How long to wait for the first that names the master. Less than connecting may take, so that
+/// whoever connects is told of each sentinel.
+const LOCATE_LIMIT: Duration = Duration::from_millis(1_500);
+
+pub(super) struct Sentinels {
+    target: SentinelTarget,
+    /// Each watcher's bell: ask your sentinel now.
+    bells: Vec<Notify>,
+    /// A std mutex: nothing is awaited while it is held.
+    state: Mutex<State>,
+    /// Something was learnt.
+    learnt: watch::Sender<()>,
+}
+
+struct State {
+    /// Counts the questions; a view that answers this one is at least as new.
+    round: u64,
+    views: Vec<Option<View>>,
+    /// Which question each view answers.
+    answered: Vec<u64>,
+    master: Option<Master>,
+}
+
+struct Master {
+    named: Named,
+    place: Place,
+}
+
+impl Sentinels {
+    /// Begins to watch. Must be called on the engine.
+    pub(super) fn watch(target: SentinelTarget, stats: &Arc<Stats>) -> Arc<Self> {
+        let count = target.sentinels.len();
+        let sentinels = Arc::new(Self {
+            bells: (0..count).map(|_| Notify::new()).collect(),
+            state: Mutex::new(State {
+                round: 0,
+                views: (0..count).map(|_| None).collect(),
+                answered: vec![0; count],
+                master: None,
+            }),
+            learnt: watch::Sender::new(()),
+            target,
+        });
+        for (at, target) in sentinels.target.sentinels.iter().enumerate() {
+            let (sender, pushes) = mpsc::unbounded_channel();
+            let server = Server::sentinel(target.clone(), Arc::clone(stats));
+            let link = Link::with_pushes(server, sender, Some(|| ::redis::cmd("PING")));
+            tokio::spawn(watching::watch(Arc::clone(&sentinels), at, link, pushes));
+        }
+        sentinels
+    }
+
+    pub(super) fn target(&self) -> &SentinelTarget {
+        &self.target
+    }
+
+    /// Where the master is at this moment. All sentinels are asked at once, so that one that is
+    /// dead costs little.
+    pub(super) async fn locate(&self) -> Result<Place, Failure> {
+        let mut learnt = self.learnt.subscribe();
+        let round = self.ask_all();
+        let clock = Clock::Boot;
+        let mut until = clock.now() + LOCATE_LIMIT;
+        let mut somebody_knows = false;
+        loop {
+            learnt.mark_unchanged();
+            let heard = self.heard(round);
+            let now = clock.now();
+            if heard.all || now >= until {
+                return self.conclude(round);
+            }
+            if heard.named && !somebody_knows {
+                somebody_knows = true;
+                until = until.min(now + GRACE);
+            }
+            let left = until.saturating_since(now);
+            let _ = tokio::time::timeout(left, learnt.changed()).await;
+        }
+    }
+
+    fn ask_all(&self) -> u64 {
+        let round = {
+            let mut state = self.state();
+            state.round += 1;
+            state.round
+        };
+        self.bells.iter().for_each(Notify::notify_one);
+        round
+    }
+
+    fn round(&self) -> u64 {
+        self.state().round
+    }
+
+    /// Takes note of what a sentinel said when it was asked in this round, and leaves the old master
+    /// if it has moved.
+    fn learn(&self, at: usize, round: u64, view: View) {
+        let deposed = {
+            let mut state = self.state();
+            state.views[at] = Some(view);
+            state.answered[at] = round;
+            state.reconsider(&self.target)
+        };
+        if let Some(deposed) = deposed {
+            // Outside: whoever wakes may ask at once.
+            deposed.cancel();
+        }
+        self.learnt.send_replace(());
+    }
+
+    fn heard(&self, round: u64) -> Heard {
+        let state = self.state();
+        let mut fresh = state.fresh(round);
+        Heard {
+            all: state.answered.iter().all(|answered| *answered >= round),
+            named: fresh.any(|view| view.named().is_some()),
+        }
+    }
+
+    /// Where the master is, if a sentinel has just said so.
+    fn conclude(&self, round: u64) -> Result<Place, Failure> {
+        let state = self.state();
+        let named = state.fresh(round).any(|view| view.named().is_some());
+        match &state.master {
+            Some(master) if named => Ok(master.place.clone()),
+            _ => Err(self.nobody_knows(&state, round)),
+        }
+    }
+
+    /// Why there is no master to connect to, sentinel by sentinel.
+    fn nobody_knows(&self, state: &State, round: u64) -> Failure {
+        let fresh: Vec<&View> = state.fresh(round).collect();
+        let ignorant = fresh
+            .iter()
+            .any(|view| matches!(view, View::Ignorant { .. }));
+        let failures = || {
+            fresh.iter().filter_map(|view| match view {
+                View::Silent(failure) => Some(failure),
+                _ => None,
+            })
+        };
+        let denied = |failure: &Failure| failure.error.kind() == ErrorKind::Denied;
+        let all_denied = fresh.len() == state.views.len() && failures().all(denied);
+        let (kind, mut text) = if ignorant {
+            let text = format!("the sentinels know no master `{}`", self.target.master);
+            (ErrorKind::InvalidUrl, text)
+        } else {
+            let text = format!("no sentinel of `{}` says where its master is", self.target);
+            let kind = if all_denied {
+                ErrorKind::Denied
+            } else {
+                ErrorKind::Unavailable
+            };
+            (kind, text)
+        };
+        for (at, (view, answered)) in state.views.iter().zip(&state.answered).enumerate() {
+            let view = view.as_ref().filter(|_| *answered >= round);
+            let _ = write!(text, "; {}", self.report(at, view));
+        }
+        if failures().any(denied) {
+            text.push_str(
+                "; the sentinels' own user and password are `sentinel_username` and \
+                 `sentinel_password`",
+            );
+        }
+        let for_good =
+            fresh.len() == state.views.len() && failures().all(|failure| !failure.transient);
+        Failure {
+            error: Error::new(kind, text),
+            transient: !for_good,
+            landing: None,
+        }
+    }
+
+    /// What one sentinel said, for people.
+    fn report(&self, at: usize, view: Option<&View>) -> String {
+        let address = &self.target.sentinels[at].address;
+        match view {
+            Some(View::Knows(named)) => {
+                format!("`{address}` names `{}:{}`", named.host, named.port)
+            }
+            Some(View::Ignorant { knows }) if knows.is_empty() => {
+                format!("`{address}` watches over none")
+            }
+            Some(View::Ignorant { knows }) => format!("`{address}` knows `{}`", knows.join("`, `")),
+            Some(View::Silent(failure)) => failure.error.to_string(),
+            None => format!("`{address}` did not answer in time"),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What has been said in a round.
+struct Heard {
+    all: bool,
+    named: bool,
+}
+
+impl State {
+    /// The views that answer this question, or a later one.
+    fn fresh(&self, round: u64) -> impl Iterator<Item = &View> {
+        let views = self.views.iter().zip(&self.answered);
+        let fresh = views.filter(move |(_, answered)| **answered >= round);
+        fresh.filter_map(|(view, _)| view.as_ref())
+    }
+
+    /// Finds out whether the master has moved; then what is to be cancelled.
+    fn reconsider(&mut self, target: &SentinelTarget) -> Option<CancellationToken> {
+        let present = self.master.as_ref().map(|master| &master.named);
+        let named = view::believed(&self.views, present)?;
+        // Also if only the epoch differs: there was a failover, and one back.
+        if present == Some(named) || (present.is_some() && bug(Bug::StaysWithOldMaster)) {
+            return None;
+        }
+        let (host, port) = (&named.host, named.port);
+        if present.is_some() {
+            tracing::info!(master = %target.master, %host, port, "redis.master_moved");
+        }
+        let master = Master {
+            named: named.clone(),
+            place: Place::until_left(target.server.at(host, port)),
+        };
+        let deposed = self.master.replace(master)?;
+        Some(deposed.place.left)
+    }
+}

@@ -1,0 +1,190 @@
+//! What one sentinel says of the master, and whom to believe when they disagree.
+
+use ::redis::Pipeline;
+
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::store::Failure;
+use crate::store::redis::link::Connection;
+use crate::store::redis::value::Value;
+
+/// What one sentinel says of the master.
+#[derive(Debug)]
+pub(super) enum View {
+    Knows(Named),
+    /// It watches over others.
+    Ignorant {
+        knows: Vec<String>,
+    },
+    Silent(Failure),
+}
+
+/// Where a master is said to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// How many failovers the sentinels have agreed upon: who knows of more is right.
+    pub(super) epoch: u64,
+}
+
+impl View {
+    pub(super) fn named(&self) -> Option<&Named> {
+        match self {
+            Self::Knows(named) => Some(named),
+            Self::Ignorant { .. } | Self::Silent(_) => None,
+        }
+    }
+}
+
+/// Asks a sentinel.
+pub(super) async fn ask(connection: &Connection, master: &str, limit: Moment) -> View {
+    match try_ask(connection, master, limit).await {
+        Ok(view) => view,
+        Err(failure) => View::Silent(failure),
+    }
+}
+
+async fn try_ask(connection: &Connection, master: &str, limit: Moment) -> Result<View, Failure> {
+    let mut pipeline = Pipeline::new();
+    // During a failover this names the new master sooner than `SENTINEL MASTER`, which in turn
+    // tells the epoch.
+    let address = pipeline.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
+    address.arg(master);
+    pipeline.cmd("SENTINEL").arg("MASTER").arg(master);
+    let replies = connection.run_all(&pipeline, limit).await?;
+    let [address, details] = &replies[..] else {
+        return Err(strange(connection, "it did not answer everything"));
+    };
+    match address {
+        Value::Array(parts) => {
+            let named = read_address(parts, epoch_of(details));
+            let named = named.ok_or_else(|| strange(connection, "its address is none"))?;
+            Ok(View::Knows(named))
+        }
+        Value::Nil => Ok(View::Ignorant {
+            knows: masters(connection, limit).await?,
+        }),
+        Value::Error(error) if error.contains("unknown command") => Err(strange(
+            connection,
+            "it is a Redis server and no sentinel: is the port right?",
+        )),
+        Value::Error(error) => Err(connection.refused_by(error)),
+        _ => Err(strange(connection, "its answer is none")),
+    }
+}
+
+fn read_address(parts: &[Value], epoch: u64) -> Option<Named> {
+    let [host, port] = parts else { return None };
+    Some(Named {
+        host: host.as_str()?.to_owned(),
+        port: u16::try_from(port.as_int()?).ok()?,
+        epoch,
+    })
+}
+
+/// Zero where the user may not ask for it: then nobody is believed more than others.
+fn epoch_of(details: &Value) -> u64 {
+    let fields = details.as_array().unwrap_or_default().chunks_exact(2);
+    let mut epochs = fields.filter(|field| field[0].as_str() == Some("config-epoch"));
+    let epoch = epochs.next().and_then(|field| field[1].as_int());
+    epoch
+        .and_then(|epoch| u64::try_from(epoch).ok())
+        .unwrap_or(0)
+}
+
+/// The names of the masters that the sentinel knows.
+async fn masters(connection: &Connection, limit: Moment) -> Result<Vec<String>, Failure> {
+    let mut command = ::redis::cmd("SENTINEL");
+    let reply = connection.run(command.arg("MASTERS"), limit, 0).await?;
+    let masters = reply.as_array().unwrap_or_default().iter();
+    let name = |master: &Value| {
+        let fields = master.as_array()?.chunks_exact(2);
+        let mut names = fields.filter(|field| field[0].as_str() == Some("name"));
+        names.next()?[1].lossy()
+    };
+    Ok(masters.filter_map(name).collect())
+}
+
+fn strange(connection: &Connection, cause: &str) -> Failure {
+    Failure::refused(Error::new(
+        ErrorKind::Protocol,
+        format!(
+            "cannot ask `{}` for the master: {cause}",
+            connection.target()
+        ),
+    ))
+}
+
+/// Whom to believe: whoever knows of the most failovers, the first of them in the order of the URL.
+/// `present` is where the master was so far; an older view than that is believed only if it is
+/// everybody's, because a sentinel that was cut off knows nothing of what it missed.
+pub(super) fn believed<'a>(
+    views: &'a [Option<View>],
+    present: Option<&Named>,
+) -> Option<&'a Named> {
+    let named: Vec<&Named> = views.iter().flatten().filter_map(View::named).collect();
+    let newest = named.iter().map(|named| named.epoch).max()?;
+    let mut newest_ones = named.iter().copied().filter(|named| named.epoch == newest);
+    let Some(present) = present else {
+        return newest_ones.next();
+    };
+    if newest < present.epoch && named.len() < views.len() {
+        return None;
+    }
+    let first = newest_ones.clone().next();
+    // Where equals disagree, nothing is gained by moving.
+    newest_ones.find(|named| *named == present).or(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(port: u16, epoch: u64) -> Named {
+        Named {
+            host: "h".to_owned(),
+            port,
+            epoch,
+        }
+    }
+
+    fn knows(port: u16, epoch: u64) -> Option<View> {
+        Some(View::Knows(named(port, epoch)))
+    }
+
+    fn silent() -> Option<View> {
+        let error = Error::new(ErrorKind::Unavailable, "silent");
+        Some(View::Silent(Failure::not_sent(error)))
+    }
+
+    #[test]
+    fn who_knows_of_the_most_failovers_is_believed() {
+        let views = [knows(1, 3), knows(2, 4), silent()];
+        assert_eq!(believed(&views, None), Some(&named(2, 4)));
+        assert_eq!(believed(&views, Some(&named(1, 3))), Some(&named(2, 4)));
+    }
+
+    #[test]
+    fn the_first_of_equals_is_believed_and_then_kept() {
+        let views = [None, knows(1, 3), knows(2, 3)];
+        assert_eq!(believed(&views, None), Some(&named(1, 3)));
+        assert_eq!(believed(&views, Some(&named(2, 3))), Some(&named(2, 3)));
+    }
+
+    #[test]
+    fn an_older_view_is_believed_only_if_it_is_everybodys() {
+        let present = named(2, 4);
+        let cut_off = [knows(1, 3), silent(), silent()];
+        assert_eq!(believed(&cut_off, Some(&present)), None);
+        // The sentinels were set up anew.
+        let anew = [knows(1, 0), knows(1, 0), knows(1, 0)];
+        assert_eq!(believed(&anew, Some(&present)), Some(&named(1, 0)));
+    }
+
+    #[test]
+    fn nobody_is_believed_who_knows_nothing() {
+        let ignorant = Some(View::Ignorant { knows: Vec::new() });
+        assert_eq!(believed(&[silent(), ignorant, None], None), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! URLs and errors about them without their secrets.
+
+/// `url` with whatever could be a user or a password replaced by `***`, to be shown to people. The
+/// URL need not be a right one.
+///
+/// ```
+/// let shown = tenure::masked_url("redis://:secret@127.0.0.1/");
+/// assert_eq!(shown, "redis://***@127.0.0.1/");
+/// ```
+pub fn masked_url(url: &str) -> String {
+    let (scheme, rest) = url
+        .find("://")
+        .map_or(("", url), |at| url.split_at(at + "://".len()));
+    // The last `@`: a password may hold one that nobody escaped.
+    let rest = rest
+        .rsplit_once('@')
+        .map_or_else(|| rest.to_owned(), |(_, host)| format!("***@{host}"));
+    let Some((path, query)) = rest.split_once('?') else {
+        return format!("{scheme}{rest}");
+    };
+    let query: Vec<String> = query.split('&').map(masked_parameter).collect();
+    format!("{scheme}{path}?{}", query.join("&"))
+}
+
+/// `cause` without quotes that the masked URL does not show: a password that nobody encoded tears
+/// the URL apart, and any part of it may be a piece of the password.
+pub(super) fn discreet(cause: &str, url: &str) -> String {
+    const HINT: &str = "if a password holds `/`, `?`, `#` or `@`, write `%2F`, `%3F`, `%23`, `%40`";
+    let masked = masked_url(url);
+    if url.contains('`') && masked != url {
+        return HINT.to_owned();
+    }
+    // The parser speaks of `%` itself.
+    let is_secret = |quote: &str| quote != "%" && url.contains(quote) && !masked.contains(quote);
+    let parts = cause.split('`').enumerate();
+    let shown: Vec<&str> = parts
+        .map(|(at, part)| {
+            if at % 2 == 1 && is_secret(part) {
+                "***"
+            } else {
+                part
+            }
+        })
+        .collect();
+    let shown = shown.join("`");
+    if shown == cause {
+        shown
+    } else {
+        format!("{shown}; {HINT}")
+    }
+}
+
+fn masked_parameter(parameter: &str) -> String {
+    match parameter.split_once('=') {
+        Some((key, _)) if key.to_ascii_lowercase().contains("pass") => format!("{key}=***"),
+        _ => parameter.to_owned(),
+    }
+}

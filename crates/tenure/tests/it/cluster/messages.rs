@@ -1,0 +1,117 @@
+//! Messages that wake waiters, wherever their lock has gone.
+
+use tenure::{Guard, Sharded, Tenure};
+use tokio::task::JoinHandle;
+
+use super::{CLUSTER, builder, fresh_name, migrate};
+use crate::stage::{ms, soon};
+
+async fn client(sharded: Sharded) -> Tenure {
+    builder().sharded(sharded).connect().await.unwrap()
+}
+
+/// A waiter that stands in the store's queue, of a client whose timer would wake it much later.
+async fn waiter(tenure: &Tenure, name: &str) -> JoinHandle<Guard> {
+    let lock = tenure.lock(name);
+    let waiting = tokio::spawn(async move { lock.acquire_within(ms(20_000)).await.unwrap() });
+    let queue = format!("tenure:queue:{{{name}}}");
+    let stands = async || {
+        let mut redis = CLUSTER.master_of_key(name).client();
+        redis.command(&["EXISTS", &queue]).int() == 1
+    };
+    assert!(soon(stands).await, "nobody stands in the queue");
+    waiting
+}
+
+async fn is_woken(waiting: JoinHandle<Guard>) -> bool {
+    let woken = tokio::time::timeout(ms(1_000), waiting).await;
+    woken.map(|guard| drop(guard.unwrap())).is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h37_a_message_stays_in_its_shard() {
+    let (one, other) = (client(Sharded::Auto).await, client(Sharded::On).await);
+    let name = fresh_name();
+    let holder = one.lock(&name).acquire().await.unwrap();
+    let waiting = waiter(&other, &name).await;
+    let channel = format!("tenure:wake:{{{name}}}");
+    let heard = |how: &str| {
+        let mut redis = CLUSTER.master_of_key(&name).client();
+        redis.command(&["PUBSUB", how, &channel]).array()[1].int()
+    };
+    assert_eq!((heard("SHARDNUMSUB"), heard("NUMSUB")), (1, 0));
+    holder.release().await.unwrap();
+    assert!(is_woken(waiting).await);
+}
+
+/// H37: the server ends the subscription of a channel whose slot leaves it.
+#[tokio::test(flavor = "multi_thread")]
+async fn h37_a_waiter_is_woken_where_its_lock_has_moved() {
+    for sharded in [Sharded::On, Sharded::Off] {
+        let (one, other) = (client(sharded).await, client(sharded).await);
+        let name = fresh_name();
+        let holder = one.lock(&name).acquire().await.unwrap();
+        let waiting = waiter(&other, &name).await;
+        for _ in 0..2 {
+            migrate(&name);
+            tokio::time::sleep(ms(400)).await;
+            assert!(!waiting.is_finished());
+        }
+        holder.release().await.unwrap();
+        assert!(is_woken(waiting).await, "{sharded}");
+        assert_eq!(other.stats().woken_by_timer, 0, "{sharded}");
+    }
+}
+
+/// H37: released at the new place before the waiter could hear it there.
+#[tokio::test(flavor = "multi_thread")]
+async fn h37_a_message_that_nobody_could_hear_is_made_good() {
+    for _ in 0..5 {
+        let (one, other) = (client(Sharded::On).await, client(Sharded::On).await);
+        let name = fresh_name();
+        let holder = one.lock(&name).acquire().await.unwrap();
+        let waiting = waiter(&other, &name).await;
+        let releasing = tokio::spawn(holder.release());
+        migrate(&name);
+        releasing.await.unwrap().unwrap();
+        assert!(is_woken(waiting).await);
+    }
+}
+
+/// Waiters of many locks on one node, of which some move at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn h37_those_who_stay_are_woken_as_well() {
+    let (one, other) = (client(Sharded::On).await, client(Sharded::On).await);
+    let names: Vec<String> = (0..12).map(|_| fresh_name()).collect();
+    let (mut holders, mut waiting) = (Vec::new(), Vec::new());
+    for name in &names {
+        holders.push(one.lock(name).acquire().await.unwrap());
+        waiting.push(waiter(&other, name).await);
+    }
+    for name in names.iter().step_by(3) {
+        migrate(name);
+    }
+    for (holder, waiting) in holders.into_iter().zip(waiting) {
+        holder.release().await.unwrap();
+        assert!(is_woken(waiting).await);
+    }
+}
+
+/// In a mixed fleet all must speak plainly: then all hear each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_and_sharded_clients_wake_each_other_only_by_the_same_word() {
+    for (speaks, hears, woken) in [
+        (Sharded::Off, Sharded::Off, true),
+        (Sharded::On, Sharded::On, true),
+        (Sharded::Auto, Sharded::On, true),
+        (Sharded::On, Sharded::Off, false),
+        (Sharded::Off, Sharded::On, false),
+    ] {
+        let (one, other) = (client(speaks).await, client(hears).await);
+        let name = fresh_name();
+        let holder = one.lock(&name).acquire().await.unwrap();
+        let waiting = waiter(&other, &name).await;
+        holder.release().await.unwrap();
+        assert_eq!(is_woken(waiting).await, woken, "{speaks} {hears}");
+    }
+}

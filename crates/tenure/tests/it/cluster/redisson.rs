@@ -1,0 +1,57 @@
+//! Where Redisson's locks can be, and where not.
+
+use tenure::{ErrorKind, Layout, Sharded};
+use tenure_testkit::Redisson;
+
+use super::{CLUSTER, builder, fresh_name, migrate};
+use crate::stage::ms;
+
+#[tokio::test]
+async fn names_that_redisson_would_split_are_refused() {
+    let tenure = builder().layout(Layout::Redisson).connect().await.unwrap();
+    for name in ["x{y", "{"] {
+        let error = tenure.lock(name).try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidName, "{name}");
+        assert!(error.to_string().contains("several slots"), "{error}");
+        let error = tenure.lock(name).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidName, "{name}");
+    }
+    for name in [fresh_name(), format!("{{{}}}:a", fresh_name())] {
+        let guard = tenure.lock(&name).acquire().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    let native = builder().connect().await.unwrap();
+    drop(native.lock("x{y").acquire().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_in_redissons_bytes_moves_too() {
+    let tenure = builder().layout(Layout::Redisson).connect().await.unwrap();
+    let other = builder().layout(Layout::Redisson).connect().await.unwrap();
+    let name = fresh_name();
+    let guard = tenure.lock(&name).ttl(ms(900)).acquire().await.unwrap();
+    let lock = other.lock(&name);
+    let waiting = tokio::spawn(async move { lock.acquire_within(ms(10_000)).await });
+    migrate(&name);
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+    let woken = tokio::time::timeout(ms(1_000), waiting).await;
+    drop(woken.expect("nobody woke it").unwrap().unwrap());
+}
+
+/// A Java process that knows no sharded messages: its fleet says `sharded=off`.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_java_process_wakes_ours_where_the_switch_is_off() {
+    let plain = builder().layout(Layout::Redisson).sharded(Sharded::Off);
+    let tenure = plain.connect().await.unwrap();
+    let name = fresh_name();
+    let mut java = Redisson::connect(CLUSTER.master_of_key(&name).addr());
+    assert!(java.try_lock(&name));
+    let lock = tenure.lock(&name);
+    let waiting = tokio::spawn(async move { lock.acquire_within(ms(20_000)).await });
+    tokio::time::sleep(ms(400)).await;
+    java.unlock(&name);
+    let woken = tokio::time::timeout(ms(700), waiting).await;
+    drop(woken.expect("nobody woke it").unwrap().unwrap());
+}

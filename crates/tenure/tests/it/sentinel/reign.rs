@@ -1,0 +1,201 @@
+//! A master that has just begun to reign gives no new locks.
+
+use std::time::{Duration, Instant};
+
+use tenure::{ErrorKind, Released, Standing, Tenure};
+use tenure_testkit::{Fsync, RedisServer, Sentinels};
+
+use super::{FAILOVER_LIMIT, builder, fragile, kill_unheard, meanwhile};
+use crate::lua;
+use crate::stage::ms;
+use crate::verdict::{check_error, check_refused, check_usable, check_within, refused};
+
+/// How long a new master waits, and how long leases last.
+const WAIT: Duration = ms(5_000);
+
+async fn patient(sentinels: &Sentinels) -> Tenure {
+    let builder = builder(sentinels).ttl(WAIT).after_failover(WAIT);
+    builder.connect().await.unwrap()
+}
+
+async fn patient_at(server: &RedisServer) -> Tenure {
+    let builder = Tenure::builder(server.url()).ttl(WAIT).after_failover(WAIT);
+    builder.connect().await.unwrap()
+}
+
+/// The lock that died with its master is not granted again while its holder may believe in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn h50_a_new_master_gives_no_lock_that_its_predecessor_may_have_given() {
+    let sentinels = fragile();
+    let (holder, other) = (patient(&sentinels).await, patient(&sentinels).await);
+    // Long ago, as it would be.
+    check_usable_after_wait(&other, "warm").await;
+    let kept = holder.lock("kept").acquire().await.unwrap();
+    assert!(sentinels.wait_for_sync(FAILOVER_LIMIT));
+    sentinels.cut_replication(1);
+    sentinels.cut_replication(2);
+    let guard = holder.lock("n").fixed(WAIT).acquire().await.unwrap();
+    kill_unheard(&sentinels);
+    let met = Instant::now();
+    let error = refused(other.lock("n").try_acquire().await);
+    let parts = ["lock `n` is not granted yet", "has been the master for"];
+    check_error(&error, ErrorKind::Unavailable, &parts);
+    // A client that knows nothing of the failover is told the same, and a wait goes on.
+    let later = patient(&sentinels).await;
+    let error = refused(later.lock("m").try_acquire().await);
+    check_error(&error, ErrorKind::Unavailable, &["not granted yet"]);
+    let impatient = later.lock("n").acquire_within(ms(500)).await;
+    check_refused(impatient, ErrorKind::Unavailable, &["not granted yet"]);
+    // What is held goes on.
+    kept.ensure(WAIT / 2).await.unwrap();
+    assert_eq!(kept.standing(), Standing::Held);
+    let next = later.lock("n").acquire().await.unwrap();
+    assert!(!guard.is_valid(), "two holders");
+    let waited = met.elapsed();
+    println!("the first grant came {waited:?} after the new master was met; pause {WAIT:?}");
+    assert!(next.fence() > guard.fence());
+    assert_eq!(kept.release().await.unwrap(), Released::WasHeld);
+    // From now on it costs nothing, on connections that come later either.
+    let begun = Instant::now();
+    check_usable(&other, "n2").await;
+    check_usable(&patient(&sentinels).await, "n3").await;
+    check_within(begun, ms(2_000));
+}
+
+/// A server that was promoted and never met anybody may have been so just now.
+async fn check_usable_after_wait(tenure: &Tenure, name: &str) {
+    let begun = Instant::now();
+    check_usable_within(tenure, name, WAIT * 2).await;
+    assert!(begun.elapsed() < WAIT * 2);
+}
+
+async fn check_usable_within(tenure: &Tenure, name: &str, limit: Duration) {
+    let guard = tenure.lock(name).acquire_within(limit).await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+}
+
+/// Also for one server: it may have forgotten, and a little of the pause is over when it is met.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_server_gives_no_lock_until_the_pause_is_over() {
+    let server = RedisServer::builder().aof(Fsync::Always).start();
+    let started = Instant::now();
+    let tenure = patient_at(&server).await;
+    check_usable_within(&tenure, "n", WAIT * 2).await;
+    let first = started.elapsed();
+    assert!(
+        first >= WAIT - ms(1_100),
+        "a new server gave a lock after {first:?}"
+    );
+    meanwhile(|| server.restart());
+    let restarted = Instant::now();
+    let error = refused(tenure.lock("n").try_acquire().await);
+    check_error(&error, ErrorKind::Unavailable, &["not granted yet"]);
+    check_usable_within(&tenure, "n", WAIT * 2).await;
+    let again = restarted.elapsed();
+    println!("granted {first:?} after the start, {again:?} after the restart");
+    assert!(again >= WAIT - ms(1_100), "{again:?}");
+    // Long after: a new client with a new name.
+    let begun = Instant::now();
+    check_usable(&patient_at(&server).await, "new").await;
+    check_within(begun, ms(1_000));
+}
+
+/// A server that reigns for the second time has another reign, though its process is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_promoted_again_begins_anew() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    tokio::time::sleep(WAIT).await;
+    check_usable(&patient_at(&one).await, "n").await;
+    let follow = |server: &RedisServer, master: Option<&RedisServer>| {
+        let port = master.map(|master| master.port().to_string());
+        let words = match &port {
+            Some(port) => ["REPLICAOF", "127.0.0.1", port],
+            None => ["REPLICAOF", "NO", "ONE"],
+        };
+        server.client().command(&words);
+    };
+    // What is written there of its first reign comes back to it.
+    let written = one
+        .client()
+        .command(&["GET", "tenure:reign"])
+        .text()
+        .to_owned();
+    two.client().command(&["SET", "tenure:reign", &written]);
+    follow(&one, Some(&two));
+    assert!(one.wait_for_master(FAILOVER_LIMIT));
+    follow(&one, None);
+    assert_eq!(
+        one.client().command(&["GET", "tenure:reign"]).text(),
+        written
+    );
+    let refusal = patient_at(&one).await.lock("n").try_acquire().await;
+    check_refused(refusal, ErrorKind::Unavailable, &["not granted yet"]);
+}
+
+#[tokio::test]
+async fn a_ttl_that_outlasts_the_pause_is_refused() {
+    let server = RedisServer::start();
+    let tenure = patient_at(&server).await;
+    let long = tenure.lock("n").ttl(WAIT + ms(1)).acquire().await;
+    check_refused(
+        long,
+        ErrorKind::InvalidSetting,
+        &["as after_failover", "5.001s"],
+    );
+    let fixed = tenure.lock("n").fixed(WAIT * 2).try_acquire().await;
+    check_refused(fixed, ErrorKind::InvalidSetting, &["as after_failover"]);
+    let builder = Tenure::builder(server.url()).after_failover(WAIT);
+    check_refused(
+        builder.connect().await,
+        ErrorKind::InvalidSetting,
+        &["leases of 30s"],
+    );
+    let memory = Tenure::builder("memory://").ttl(WAIT).after_failover(WAIT);
+    check_refused(
+        memory.connect().await,
+        ErrorKind::InvalidSetting,
+        &["nothing could fail over"],
+    );
+}
+
+#[tokio::test]
+async fn a_user_without_info_is_told_that_the_pause_needs_it() {
+    let server = RedisServer::builder()
+        .user("blind", "on >secret ~* &* +@all -info")
+        .start();
+    let url = format!("redis://blind:secret@{}/", server.addr());
+    let builder = Tenure::builder(url).ttl(WAIT).after_failover(WAIT);
+    let tenure = builder.connect().await.unwrap();
+    let refusal = tenure.lock("n").try_acquire().await;
+    check_refused(refusal, ErrorKind::Denied, &["the right to INFO"]);
+}
+
+#[test]
+fn the_script_checks_its_arguments_and_keeps_what_is_written() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let bad = [
+        ("", "5"),
+        ("two words", "5"),
+        ("a", "x"),
+        ("a", "-1"),
+        ("a", "0.5"),
+    ];
+    for (master, certain) in bad {
+        let reply = lua::eval(&mut redis, lua::REIGN, &["r"], &[master, certain]);
+        assert!(reply.is_err(), "`{master}` `{certain}`: {reply:?}");
+        assert!(redis.command(&["GET", "r"]).is_nil());
+    }
+    let mut reign = |master: &str, certain: &str| {
+        let reply = lua::eval(&mut redis, lua::REIGN, &["r"], &[master, certain]).unwrap();
+        let number = |i: usize| reply.array()[i].text().parse::<u64>().unwrap();
+        (number(0), number(1))
+    };
+    assert_eq!(reign("a", "5").0, 5, "known for certain");
+    assert_eq!(reign("a", "").0, 5, "and kept");
+    let (since, now) = reign("b", "");
+    assert_eq!(since, now, "not known: it begins now");
+    assert_eq!(reign("b", "5").0, since);
+    let (since, now) = reign("c", "9007199254740991");
+    assert_eq!(since, now, "not in the future");
+}
