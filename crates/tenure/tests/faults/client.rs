@@ -27,6 +27,12 @@ use tally::Tally;
 
 /// The lock that everybody wants.
 pub const HOT: &str = "hot";
+/// One of those that replicas confirm, where there are replicas, and that everybody wants too.
+pub const SAFE_HOT: &str = "safe:hot";
+/// What the names of all of these begin with.
+pub const SAFE: &str = "safe:";
+/// So few that they are wanted at once, now and then.
+pub const SAFE_COUNT: u32 = 50;
 /// What the name of a cold lock begins with.
 pub const COLD: &str = "cold:";
 pub const COLD_COUNT: u32 = 1_000;
@@ -64,14 +70,15 @@ impl Order {
     /// The order for this process, if it is a client.
     pub fn from_env() -> Option<Self> {
         let text = std::env::var(Self::VARIABLE).ok()?;
-        let mut parts = text.splitn(6, ' ');
-        let mut part = || parts.next().expect("an order has six parts");
+        let mut parts = text.splitn(7, ' ');
+        let mut part = || parts.next().expect("an order has seven parts");
         Some(Self {
             number: part().parse().unwrap(),
             seed: part().parse().unwrap(),
             blocking: part() == "blocking",
             access: Access {
                 longest_ttl: Duration::from_millis(part().parse().unwrap()),
+                replicas: part().parse().unwrap(),
                 urls: part().split('|').map(str::to_owned).collect(),
             },
             dir: part().into(),
@@ -84,10 +91,10 @@ impl Order {
         let flavour = if self.blocking { "blocking" } else { "async" };
         let longest_ttl_ms = self.access.longest_ttl.as_millis();
         let (urls, dir) = (self.access.urls.join("|"), self.dir.display());
-        let (number, seed) = (self.number, self.seed);
+        let (number, seed, replicas) = (self.number, self.seed, self.access.replicas);
         command.env(
             Self::VARIABLE,
-            format!("{number} {seed} {flavour} {longest_ttl_ms} {urls} {dir}"),
+            format!("{number} {seed} {flavour} {longest_ttl_ms} {replicas} {urls} {dir}"),
         );
         command
     }
@@ -168,6 +175,8 @@ fn connect<T>(context: &Context, mut connect: impl FnMut() -> tenure::Result<T>)
 struct Wish {
     lock: String,
     ttl: Duration,
+    /// How many replicas confirm it.
+    replicas: u32,
     fixed: bool,
     way: Way,
     hold: Duration,
@@ -203,7 +212,11 @@ enum End {
 
 impl Wish {
     fn for_one(eager: Eager, context: &Context, rng: &mut StdRng) -> Self {
+        let replicas = context.access.replicas;
         match eager {
+            Eager::No | Eager::Hot if replicas > 0 && rng.random_bool(0.5) => {
+                Self::safe(rng, matches!(eager, Eager::Hot), replicas)
+            }
             Eager::No if rng.random_bool(0.1) && context.access.longest_ttl >= LONG_TTL => {
                 Self::long(rng)
             }
@@ -223,6 +236,7 @@ impl Wish {
                 format!("{COLD}{}", rng.random_range(0..COLD_COUNT))
             },
             ttl,
+            replicas: 0,
             fixed,
             way: Way::random(rng, hot),
             hold: random_hold(rng, ttl, fixed),
@@ -239,6 +253,20 @@ impl Wish {
                 70..97 => End::Drop,
                 _ => End::ReleaseCancelled,
             },
+        }
+    }
+
+    /// A lock that replicas confirm.
+    fn safe(rng: &mut StdRng, hot: bool, replicas: u32) -> Self {
+        Self {
+            lock: if hot {
+                SAFE_HOT.into()
+            } else {
+                format!("{SAFE}{}", rng.random_range(0..SAFE_COUNT))
+            },
+            replicas,
+            changes_register: false,
+            ..Self::random(rng, hot)
         }
     }
 

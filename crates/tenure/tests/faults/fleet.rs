@@ -172,6 +172,7 @@ impl<'a> Fleet<'a> {
         Access {
             urls: self.stage.urls(proxies, self.layout),
             longest_ttl: self.longest_ttl,
+            replicas: self.stage.replicas(),
         }
     }
 

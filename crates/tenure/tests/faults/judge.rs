@@ -5,13 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::{ErrorKind, Layout, Locks};
+use tenure::{ErrorKind, Layout, Lock};
 use tenure_testkit::check::{self, Violation};
-use tenure_testkit::history::{Event, Op, Outcome, until_ns};
+use tenure_testkit::history::{Event, Op, Outcome, now_ns, until_ns};
 use tenure_testkit::{FencedRegister, History, Recorder, RedisServer, RespClient};
 
 use crate::allowance::{self, Check, Class, Footing};
-use crate::client::{Access, BRISK, COLD, COLD_COUNT, HOT, LONG, TTL_MAX_MS};
+use crate::client::{
+    Access, BRISK, COLD, COLD_COUNT, HOT, LONG, SAFE, SAFE_COUNT, SAFE_HOT, TTL_MAX_MS,
+};
 use crate::deployment::Deployment;
 use crate::fleet::Finished;
 use crate::layout;
@@ -19,8 +21,9 @@ use crate::stage::Stage;
 
 /// The number of the client that looks whether every lock can be had.
 const JUDGE: u64 = 999_999;
-/// After healing every lock can be had within the longest lease and a second.
-const LIVE_LIMIT: Duration = Duration::from_millis(TTL_MAX_MS + 1_000);
+/// After healing every lock can be had within the longest lease and two seconds: a thousand of them
+/// at once take their time on five nodes that share two cores.
+const LIVE_LIMIT: Duration = Duration::from_millis(TTL_MAX_MS + 2_000);
 /// How much later than the next grant a holder may notice its loss: ten times what it takes on two
 /// cores shared by all. A client that is killed between detaching and adopting a lease had no time
 /// to write down that it let go.
@@ -60,8 +63,9 @@ fn left_on(server: &RedisServer, layout: Layout, finished: &Finished) -> Vec<Vio
         !client.is_some_and(|client| finished.tidy.contains(&client))
     };
     let holder = |client: &mut RespClient, key: &str| {
-        let lock = key == HOT || key == BRISK || key.starts_with(COLD) || key.starts_with(LONG);
-        lock.then(|| layout::holder(client, layout, key))?
+        let is_lock =
+            key == HOT || key == BRISK || [COLD, LONG, SAFE].iter().any(|it| key.starts_with(it));
+        is_lock.then(|| layout::holder(client, layout, key))?
     };
     let mut violations = check::orphans(&mut client, "*", holder, is_gone);
     let waiter = |client: &mut RespClient, key: &str| {
@@ -89,27 +93,44 @@ pub fn immortals(stage: &Stage) -> Vec<Violation> {
     servers.flat_map(of_one).collect()
 }
 
-/// Takes and releases every lock once, and writes that down.
-pub fn take_every_lock(access: &Access, dir: &Path) {
+/// Takes and releases every lock once, and writes that down. Tells from when on that was tried.
+pub fn take_every_lock(access: &Access, dir: &Path) -> u64 {
     let recorder = Arc::new(Recorder::create(dir, JUDGE));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let locks = access.connect(None).await.unwrap();
-        let names = (0..COLD_COUNT).map(|number| format!("{COLD}{number}"));
-        let tasks: Vec<_> = names
-            .chain([HOT.to_owned(), BRISK.to_owned()])
-            .map(|name| tokio::spawn(take(locks.clone(), name, Arc::clone(&recorder))))
-            .collect();
+        let begun_ns = now_ns();
+        let mut tasks = Vec::new();
+        for name in every_lock(access.replicas) {
+            let mut lock = locks.lock(&name);
+            if name.starts_with(SAFE) {
+                lock = lock.replicas(access.replicas);
+            }
+            tasks.push(tokio::spawn(take(lock, name, Arc::clone(&recorder))));
+        }
         for task in tasks {
             task.await.unwrap();
         }
         locks.shutdown(Duration::from_secs(5)).await;
-    });
+        begun_ns
+    })
 }
 
-async fn take(locks: Locks, name: String, recorder: Arc<Recorder>) {
+/// All locks that clients take, but for those with long leases.
+fn every_lock(replicas: u32) -> Vec<String> {
+    let cold = (0..COLD_COUNT).map(|number| format!("{COLD}{number}"));
+    let mut names: Vec<String> = cold.collect();
+    names.extend([HOT.to_owned(), BRISK.to_owned()]);
+    if replicas > 0 {
+        names.push(SAFE_HOT.to_owned());
+        names.extend((0..SAFE_COUNT).map(|number| format!("{SAFE}{number}")));
+    }
+    names
+}
+
+async fn take(lock: Lock, name: String, recorder: Arc<Recorder>) {
     let call = recorder.acquire(0, &name);
-    match locks.lock(&name).acquire_within(LIVE_LIMIT * 2).await {
+    match lock.acquire_within(LIVE_LIMIT * 2).await {
         Ok(guard) => {
             let until = until_ns(|| guard.remaining());
             let hold = call.granted(Some(guard.fence().get()), until);
@@ -121,6 +142,8 @@ async fn take(locks: Locks, name: String, recorder: Arc<Recorder>) {
         Err(_) => call.end(Outcome::Failed),
     }
 }
+
+type Found = (Footing, Check, Vec<Violation>);
 
 /// What is judged.
 pub struct Evidence<'a> {
@@ -135,25 +158,20 @@ impl Evidence<'_> {
     /// What each checker found, and whether that was allowed in a phase of this class.
     pub fn verdicts(self, deployment: Deployment, class: Class) -> Vec<Verdict> {
         let journal = FencedRegister::open(self.dir).journal();
-        let (went_back, other) = fences(self.history);
-        let (granted_went_back, _) = fences(&granted_by_the_server(self.history));
-        let loss = check::loss(self.history, NOTICE_TOLERANCE);
         let crashes = as_violations("crash", &self.finished.crashes);
         let complaints = as_violations("complaint", &self.finished.complaints);
-        let found = [
-            (Check::HeldOnce, check::exclusion(self.history)),
-            (Check::FencesUnique, other),
-            (Check::FencesGrow, went_back),
-            (Check::GrantedFencesGrow, granted_went_back),
-            (Check::ResourceWhole, check::resource(&journal)),
-            (Check::FreeAfterHealing, self.not_free()),
-            (Check::NothingLeftOver, self.leftovers),
-            (Check::LossNoticed, loss),
-            (Check::ClientsUnharmed, crashes),
-            (Check::CallsInTime, complaints),
-        ];
-        let footing = Footing::Plain(deployment);
-        let verdict = |(check, violations)| Verdict {
+        let plain = Footing::Plain(deployment);
+        let mut found = self.of_locks(plain, |name| !name.starts_with(SAFE));
+        found.extend([
+            (plain, Check::ResourceWhole, check::resource(&journal)),
+            (plain, Check::ClientsUnharmed, crashes),
+            (plain, Check::CallsInTime, complaints),
+        ]);
+        if matches!(deployment, Deployment::Sentinel | Deployment::Cluster) {
+            let replicated = Footing::Replicated(deployment);
+            found.extend(self.of_locks(replicated, |name| name.starts_with(SAFE)));
+        }
+        let verdict = |(footing, check, violations)| Verdict {
             check,
             footing,
             violations,
@@ -162,9 +180,37 @@ impl Evidence<'_> {
         found.into_iter().map(verdict).collect()
     }
 
-    /// A long lease of a client that was killed goes on for longer than anybody would wait here.
-    fn not_free(&self) -> Vec<Violation> {
+    /// What became of some of the locks.
+    fn of_locks(&self, footing: Footing, is_one: impl Fn(&str) -> bool) -> Vec<Found> {
         let events = self.history.events.iter();
+        let events = events.filter(|event| is_one(&event.lock)).cloned();
+        let history = History::new(events.collect(), self.history.faults.clone());
+        let leftovers = self.leftovers.iter();
+        let leftovers = leftovers.filter(|violation| is_one(&violation.subject));
+        let (went_back, other) = fences(&history);
+        let (granted_went_back, _) = fences(&granted_by_the_server(&history));
+        vec![
+            (footing, Check::HeldOnce, check::exclusion(&history)),
+            (footing, Check::FencesUnique, other),
+            (footing, Check::FencesGrow, went_back),
+            (footing, Check::GrantedFencesGrow, granted_went_back),
+            (footing, Check::FreeAfterHealing, self.not_free(&history)),
+            (
+                footing,
+                Check::NothingLeftOver,
+                leftovers.cloned().collect(),
+            ),
+            (
+                footing,
+                Check::LossNoticed,
+                check::loss(&history, NOTICE_TOLERANCE),
+            ),
+        ]
+    }
+
+    /// A long lease of a client that was killed goes on for longer than anybody would wait here.
+    fn not_free(&self, history: &History) -> Vec<Violation> {
+        let events = history.events.iter();
         let short = events.filter(|event| !event.lock.starts_with(LONG));
         let short = History::new(short.cloned().collect(), Vec::new());
         check::liveness(&short, self.healed_ns, LIVE_LIMIT)

@@ -4,10 +4,18 @@
 mod clients;
 /// The clock of one server.
 mod clock;
+/// Masters that share the slots.
+mod cluster;
 /// Several independent servers.
 mod nodes;
+/// The link between a replica and its master.
+mod replication;
+/// A master that is chosen.
+mod sentinel;
 /// One server, or one of several.
 mod server;
+/// Servers that clients find by themselves.
+mod service;
 
 use std::ops::Range;
 use std::path::Path;
@@ -22,6 +30,7 @@ use tenure_testkit::{Nemesis, Seed};
 pub use clock::Clock;
 
 use crate::fleet::Fleet;
+use crate::stage::Stage;
 
 macro_rules! kinds {
     ($($kind:ident = $name:literal,)*) => {
@@ -69,14 +78,29 @@ kinds! {
     KillForLong = "kill-server-for-long",
     KillTwo = "kill-two-servers",
     CutServer = "cut-server",
+    PauseSentinel = "pause-sentinel",
+    KillSentinel = "kill-sentinel",
+    PauseReplica = "pause-replica",
+    KillReplica = "kill-replica",
+    PlannedFailover = "planned-failover",
+    KillMaster = "kill-master",
+    CutThenKill = "cut-then-kill-master",
+    PromoteLagging = "promote-lagging",
+    MigrateSlot = "migrate-slot",
+    OrderlyFailover = "orderly-failover",
+    ForcedFailover = "forced-failover",
+    Takeover = "takeover",
+    CutThenForce = "cut-then-forced-failover",
 }
 
 use Kind::{
-    BlackHole, BusyScript, ClockBack, ClockForward, CutRequest, CutServer, Delay, DeleteFence,
-    DeleteLock, Dribble, DropReplies, DropRequests, FlushAll, ForceRelease, ForeignHolder,
-    HoldReplies, HoldRequests, KillClient, KillConnections, KillForLong, KillServer,
-    KillSubscribers, KillTwo, OutOfMemory, PauseClient, PauseServer, Refuse, Reset,
-    ResetAfterRequest, RestartEmpty, ScriptFlush,
+    BlackHole, BusyScript, ClockBack, ClockForward, CutRequest, CutServer, CutThenForce,
+    CutThenKill, Delay, DeleteFence, DeleteLock, Dribble, DropReplies, DropRequests, FlushAll,
+    ForceRelease, ForcedFailover, ForeignHolder, HoldReplies, HoldRequests, KillClient,
+    KillConnections, KillForLong, KillMaster, KillReplica, KillSentinel, KillServer,
+    KillSubscribers, KillTwo, MigrateSlot, OrderlyFailover, OutOfMemory, PauseClient, PauseReplica,
+    PauseSentinel, PauseServer, PlannedFailover, PromoteLagging, Refuse, Reset, ResetAfterRequest,
+    RestartEmpty, ScriptFlush, Takeover,
 };
 
 pub const OF_SERVER: &[Kind] = &[
@@ -151,10 +175,44 @@ pub const OF_NODE_CLOCK: &[Kind] = &[ClockForward, ClockBack, KillServer, PauseS
 /// They have no append-only file: whoever is killed has forgotten everything.
 pub const OF_FORGETFUL_NODES: &[Kind] = &[KillServer, KillServer, KillTwo, KillForLong, CutServer];
 
-/// Longer than any lease, now and then.
+/// Nobody is promoted for these, if the machine is not too crowded.
+pub const OF_SENTINELS: &[Kind] = &[
+    PauseSentinel,
+    KillSentinel,
+    PauseReplica,
+    KillReplica,
+    PauseServer,
+    ScriptFlush,
+    KillConnections,
+    KillSubscribers,
+];
+pub const OF_MASTER: &[Kind] = &[PlannedFailover, KillMaster, CutThenKill, PromoteLagging];
+/// An orderly failover is one without loss: the old master waits for the new one.
+pub const OF_CLUSTER: &[Kind] = &[
+    MigrateSlot,
+    MigrateSlot,
+    MigrateSlot,
+    MigrateSlot,
+    OrderlyFailover,
+    PauseServer,
+    PauseReplica,
+    ScriptFlush,
+    KillConnections,
+    KillSubscribers,
+];
+pub const OF_SHARDS: &[Kind] = &[
+    ForcedFailover,
+    CutThenForce,
+    KillMaster,
+    Takeover,
+    MigrateSlot,
+];
+/// Where nothing stands between clients and servers.
+pub const OF_PROCESSES: &[Kind] = &[PauseClient, KillClient];
+
+/// How long a fault lasts: longer than any lease, now and then.
 const LASTS_MS: Range<u64> = 30..800;
-/// Between two faults, so that work gets done too.
-pub const PAUSE_MS: Range<u64> = 50..300;
+const SHORT_MS: Range<u64> = 30..300;
 
 /// Breaks one thing after the other.
 #[derive(Clone, Copy)]
@@ -202,7 +260,11 @@ impl Lane<'_> {
                 let proxies = clients::some_connections(&self.fleet.slots, rng);
                 self.logged(kind, || clients::on_connections(kind, &proxies, rng))
             }
-            kind => self.logged(kind, || self.on_server(kind, rng)),
+            kind => self.logged(kind, || match self.fleet.stage {
+                Stage::Sentinel(sentinels) => sentinel::strike(kind, sentinels, rng),
+                Stage::Cluster(cluster) => cluster::strike(kind, cluster, rng),
+                Stage::Single(_) | Stage::Redlock(_) => self.on_server(kind, rng),
+            }),
         }
     }
 
@@ -216,6 +278,11 @@ impl Lane<'_> {
 
 fn random_time(rng: &mut StdRng) -> Duration {
     Duration::from_millis(rng.random_range(LASTS_MS))
+}
+
+/// Less than it takes until a server is thought to be dead.
+fn short_time(rng: &mut StdRng) -> Duration {
+    Duration::from_millis(rng.random_range(SHORT_MS))
 }
 
 fn sleep_ms(millis: u64) {

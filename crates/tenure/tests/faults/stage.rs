@@ -88,6 +88,34 @@ impl Stage {
         }
     }
 
+    /// How many replicas a lock has.
+    pub fn replicas(&self) -> u32 {
+        match self {
+            Self::Single(_) | Self::Redlock(_) => 0,
+            Self::Sentinel(_) => 2,
+            Self::Cluster(_) => 1,
+        }
+    }
+
+    /// How often a replica has taken its master's place without that one's help, by the servers'
+    /// own account.
+    pub fn promotions(&self) -> usize {
+        let said = |servers: &[RedisServer], words: &str| -> usize {
+            let logs = servers.iter().map(RedisServer::log);
+            logs.map(|log| log.matches(words).count()).sum()
+        };
+        match self {
+            Self::Single(_) | Self::Redlock(_) => 0,
+            Self::Sentinel(sentinels) => said(sentinels.servers(), "MASTER MODE enabled"),
+            Self::Cluster(cluster) => {
+                let nodes = cluster.servers();
+                let elected = said(nodes, "Failover election won");
+                let orderly = said(nodes, "manual failover can start");
+                elected + said(nodes, "Taking over the master") - orderly
+            }
+        }
+    }
+
     /// On how many of the keepers a lease must stand to be one.
     pub fn keepers_needed(&self) -> usize {
         match self {

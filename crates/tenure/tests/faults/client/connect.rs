@@ -11,6 +11,8 @@ pub struct Access {
     pub urls: Vec<String>,
     /// The longest lease of a Redlock.
     pub longest_ttl: Duration,
+    /// How many replicas a lock can be confirmed by: all there are.
+    pub replicas: u32,
 }
 
 /// How a client is to be, once it has connected.

@@ -115,6 +115,11 @@ impl Worker {
             } else {
                 lock.ttl(wish.ttl)
             };
+            let lock = if wish.replicas > 0 {
+                lock.replicas(wish.replicas)
+            } else {
+                lock
+            };
             match self.acquire(&lock, &wish).await {
                 Some((guard, track)) => self.hold(&lock, &wish, guard, track).await,
                 // A server that refuses at once shall not be asked in a tight loop.

@@ -72,6 +72,11 @@ impl Worker {
             } else {
                 lock.ttl(wish.ttl)
             };
+            let lock = if wish.replicas > 0 {
+                lock.replicas(wish.replicas)
+            } else {
+                lock
+            };
             match self.acquire(&lock, &wish) {
                 Some((guard, track)) => self.hold(&lock, &wish, guard, track),
                 None => thread::sleep(AFTER_FAILURE),

@@ -195,7 +195,11 @@ pub fn settle<G>(
 pub fn complain_if_wrong(error: &Error) {
     let explained = matches!(
         error.kind(),
-        ErrorKind::Unavailable | ErrorKind::OutOfMemory | ErrorKind::Lost | ErrorKind::Busy
+        ErrorKind::Unavailable
+            | ErrorKind::OutOfMemory
+            | ErrorKind::NotReplicated
+            | ErrorKind::Lost
+            | ErrorKind::Busy
     );
     if !explained {
         println!("wrong: {error:?}");
