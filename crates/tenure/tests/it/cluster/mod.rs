@@ -21,6 +21,8 @@ mod messages;
 mod migration;
 /// Where Redisson's locks can be, and where not.
 mod redisson;
+/// Replicas that confirm, and a new master that waits.
+mod replicas;
 /// Connecting to what is no cluster, or not a whole one.
 mod trouble;
 

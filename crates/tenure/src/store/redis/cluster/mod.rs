@@ -42,8 +42,8 @@ const TRY_AGAIN_MAX: Duration = Duration::from_millis(32);
 const TRY_AGAIN_PATIENCE: Duration = Duration::from_millis(250);
 
 pub(super) struct Cluster {
-    /// Where to ask first, and when nobody else can be asked.
-    seeds: Vec<RedisTarget>,
+    /// The nodes that the URL names: whom to ask first, and when nobody else can be asked.
+    seeds: OnceLock<Vec<Arc<Node>>>,
     /// Whether messages stay in the shard of their lock.
     sharded: bool,
     stats: Arc<Stats>,
@@ -121,7 +121,7 @@ impl Cluster {
         channels: Arc<Channels>,
     ) -> Arc<Self> {
         let cluster = Arc::new(Self {
-            seeds,
+            seeds: OnceLock::new(),
             sharded,
             stats,
             engine: Handle::current(),
@@ -133,6 +133,8 @@ impl Cluster {
             outdated: Notify::new(),
             informant: Mutex::default(),
         });
+        let seeds = seeds.into_iter().map(|seed| cluster.make(seed));
+        let _ = cluster.seeds.set(seeds.collect());
         tokio::spawn(refresh::keep_up(Arc::clone(&cluster)));
         tokio::spawn(hearing::keep_hearing(Arc::clone(&cluster)));
         cluster
@@ -144,11 +146,16 @@ impl Cluster {
             && let Some(events) = self.events.get()
         {
             // Later ones are started as they are made.
-            self.map()
-                .nodes()
+            let nodes = self.nodes();
+            nodes
                 .iter()
+                .chain(self.seeds())
                 .for_each(|node| node.start(events));
         }
+    }
+
+    fn seeds(&self) -> &[Arc<Node>] {
+        self.seeds.get().map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
@@ -267,6 +274,8 @@ impl Cluster {
     fn node_at(&self, place: &Whereabouts, told_by: &Node) -> Arc<Node> {
         let target = place.beside(&told_by.server.target);
         let known = self.map().node_at(&target.address).cloned();
+        let seed = || self.seeds().iter().find(|seed| seed.is_at(&target.address));
+        let known = known.or_else(|| seed().cloned());
         known.unwrap_or_else(|| self.make(target))
     }
 

@@ -73,19 +73,20 @@ impl Cluster {
         let is_live = |node: &Arc<Node>| node.commands.live().is_some();
         let (live, silent): (Vec<_>, Vec<_>) = self.nodes().into_iter().partition(is_live);
         nodes.extend(live);
-        for seed in &self.seeds {
-            let mut known = nodes.iter().chain(&silent);
-            if !known.any(|node| node.is_at(&seed.address)) {
-                nodes.push(self.make(seed.clone()));
+        nodes.extend(self.seeds().iter().cloned());
+        nodes.extend(silent);
+        let mut asked: Vec<Arc<Node>> = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            if !asked.iter().any(|known| Arc::ptr_eq(known, &node)) {
+                asked.push(node);
             }
         }
-        nodes.extend(silent);
-        nodes
+        asked
     }
 
     fn adopt(&self, shares: &[Share], asked: &Arc<Node>) {
         let mut known = self.nodes();
-        known.push(Arc::clone(asked));
+        known.extend(self.seeds().iter().chain([asked]).cloned());
         let new = Map::of(shares, &asked.server.target, &known, |target| {
             self.make(target)
         });

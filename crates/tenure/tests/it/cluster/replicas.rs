@@ -1,0 +1,69 @@
+//! Replicas that confirm, and a new master that waits.
+
+use std::time::Duration;
+
+use tenure::{ErrorKind, Released, Tenure};
+use tenure_testkit::{Cluster, FailoverKind};
+
+use super::{builder, client, fresh_name, migrate};
+use crate::stage::ms;
+
+#[tokio::test]
+async fn replicas_confirm_a_lock_wherever_it_moves() {
+    let (tenure, name) = (client().await, fresh_name());
+    let lock = tenure.lock(&name).ttl(ms(1_500)).replicas(1);
+    let guard = lock.acquire().await.unwrap();
+    migrate(&name);
+    tokio::time::sleep(ms(2_500)).await;
+    assert!(guard.is_valid(), "it was not renewed at its new place");
+    assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+    // There is one replica for each master.
+    let error = tenure.lock(&name).replicas(2).try_acquire().await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::NotReplicated);
+    assert!(!tenure.lock(&name).is_locked().await.unwrap());
+}
+
+#[tokio::test]
+async fn many_confirmed_leases_are_renewed_on_all_nodes() {
+    let tenure = builder().replicas(1).connect().await.unwrap();
+    let mut guards = Vec::new();
+    for _ in 0..12 {
+        let lock = tenure.lock(fresh_name()).ttl(ms(2_000));
+        guards.push(lock.acquire().await.unwrap());
+    }
+    tokio::time::sleep(ms(3_000)).await;
+    assert!(guards.iter().all(tenure::Guard::is_valid));
+}
+
+/// Each master has a reign of its own, and one that was replaced keeps only its own locks waiting.
+#[tokio::test(flavor = "multi_thread")]
+async fn h50_a_new_master_of_a_shard_gives_no_new_locks_for_a_while() {
+    let cluster = Cluster::start();
+    let wait = Duration::from_secs(4);
+    let builder = Tenure::builder(cluster.url()).ttl(ms(3_000));
+    let tenure = builder.after_failover(wait).connect().await.unwrap();
+    let name = fresh_name();
+    // Never promoted, and old enough after this.
+    let guard = tenure.lock(&name).acquire_within(wait * 2).await.unwrap();
+    let master = cluster.master_of_key(&name);
+    let elsewhere = loop {
+        let name = fresh_name();
+        if cluster.master_of_key(&name).port() != master.port() {
+            break name;
+        }
+    };
+    let mut shard = cluster.shard_of(master).into_iter();
+    let replica = shard.find(|server| server.port() != master.port());
+    cluster.failover(replica.unwrap(), FailoverKind::Orderly);
+    assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+    let error = tenure.lock(&name).try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("not granted yet"), "{error}");
+    drop(
+        tenure
+            .lock(elsewhere)
+            .acquire_within(ms(500))
+            .await
+            .unwrap(),
+    );
+    drop(tenure.lock(&name).acquire_within(wait * 2).await.unwrap());
+}
