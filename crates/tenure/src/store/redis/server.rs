@@ -48,6 +48,8 @@ pub(crate) struct Server {
 enum Found {
     /// It has locks, and stays at its address.
     At(Place),
+    /// It has the locks of some slots, and stays at its address.
+    Node(Place),
     /// It has locks, and is whichever the sentinels call the master.
     By(Arc<Sentinels>),
     /// It is a sentinel itself.
@@ -63,7 +65,7 @@ impl Server {
     /// A node of a cluster, whose scripts speak to its shard only, or to all who listen.
     pub(super) fn in_cluster(target: RedisTarget, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
         let place = Place::until_left(target.clone());
-        Self::build(target, Found::At(place), sharded, stats)
+        Self::build(target, Found::Node(place), sharded, stats)
     }
 
     /// Whichever server the sentinels call the master. Must be called on the engine.
@@ -93,7 +95,7 @@ impl Server {
     /// Where to connect at this moment.
     pub(super) async fn locate(&self) -> Result<Place, Failure> {
         match &self.found {
-            Found::At(place) | Found::Sentinel(place) => Ok(place.clone()),
+            Found::At(place) | Found::Node(place) | Found::Sentinel(place) => Ok(place.clone()),
             Found::By(sentinels) => sentinels.locate().await,
         }
     }
@@ -101,6 +103,12 @@ impl Server {
     /// Whether another server may take over its locks, at another address.
     pub(super) fn moves(&self) -> bool {
         matches!(self.found, Found::By(_))
+    }
+
+    /// Whether a replica can take its place, and with it an older copy of the locks, perhaps while our
+    /// connections last.
+    pub(super) fn is_replaceable(&self) -> bool {
+        matches!(self.found, Found::By(_) | Found::Node(_))
     }
 
     pub(super) fn is_sentinel(&self) -> bool {
@@ -148,7 +156,7 @@ impl Server {
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.found {
-            Found::At(place) | Found::Sentinel(place) => place.target.fmt(f),
+            Found::At(place) | Found::Node(place) | Found::Sentinel(place) => place.target.fmt(f),
             Found::By(sentinels) => sentinels.target().fmt(f),
         }
     }

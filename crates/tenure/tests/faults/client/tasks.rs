@@ -71,7 +71,7 @@ pub fn run(context: &Arc<Context>) {
             if let Ok(Err(error)) = waiter.await
                 && error.kind() != ErrorKind::Closed
             {
-                complain_if_wrong(&error);
+                complain_if_wrong("waiting to the end", &error);
             }
         }
     });
@@ -256,7 +256,7 @@ impl Worker {
                 self.end(wish, guard, track).await;
             }
             Err(error) => {
-                complain_if_wrong(&error);
+                complain_if_wrong("adopt", &error);
                 detached.abandoned();
             }
         }
@@ -270,7 +270,7 @@ impl Worker {
                 let released = guard.release().await;
                 timed.end(self.context.manner.unreachable_after);
                 if let Err(error) = &released {
-                    complain_if_wrong(error);
+                    complain_if_wrong("release", error);
                 }
                 call.end(outcome(&released));
             }

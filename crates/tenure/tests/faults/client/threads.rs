@@ -156,7 +156,7 @@ impl Worker {
         let released = guard.release();
         timed.end(self.context.manner.unreachable_after);
         if let Err(error) = &released {
-            complain_if_wrong(error);
+            complain_if_wrong("release", error);
         }
         call.end(outcome(&released));
     }

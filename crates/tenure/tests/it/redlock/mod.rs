@@ -3,6 +3,7 @@
 mod crowd;
 mod majority;
 mod restarts;
+mod rules;
 mod trouble;
 mod votes;
 
