@@ -3,6 +3,7 @@
 mod leases;
 mod pairs;
 mod processes;
+mod redlock;
 mod server_cpu;
 mod turns;
 mod waiters;
@@ -30,6 +31,9 @@ pub const ALL: &[Measure] = &[
     measure("wake", wake::measure),
     measure("leases", leases::measure),
     measure("waiters", waiters::measure),
+    measure("redlock", redlock::alone),
+    measure("redlock_many", redlock::many),
+    measure("redlock_crowd", redlock::crowd),
 ];
 
 /// What a child process does: see [`crate::child`].

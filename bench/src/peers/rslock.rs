@@ -1,4 +1,4 @@
-//! `rslock` on one server.
+//! `rslock` on one server or several.
 
 use rslock::{LockGuard, LockManager};
 
@@ -11,6 +11,11 @@ pub struct Rslock(LockManager);
 impl Rslock {
     pub fn connect(url: &str) -> Self {
         Self(LockManager::new(vec![url]))
+    }
+
+    /// On several independent servers.
+    pub fn connect_all(urls: &[String]) -> Self {
+        Self(LockManager::new(urls.to_vec()))
     }
 }
 

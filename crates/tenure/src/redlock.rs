@@ -162,18 +162,19 @@ fn targets(urls: &[String], asked_for: Option<Layout>) -> Result<(Vec<RedisTarge
     for url in urls {
         match Target::parse(url)? {
             Target::Redis(target) => targets.push(target),
-            Target::Sentinel(_) | Target::Cluster(_) => {
-                return Err(Error::invalid_setting(
-                    "a node of a Redlock",
-                    masked_url(url),
-                    "its nodes are servers that know nothing of each other: name each by `redis://`",
-                ));
-            }
             Target::Memory { .. } => {
                 return Err(Error::invalid_setting(
                     "a node of a Redlock",
                     "memory://",
                     "a Redlock is made of Redis servers: for one process use `Tenure::connect`",
+                ));
+            }
+            Target::Sentinel(_) | Target::Cluster(_) => {
+                return Err(Error::invalid_setting(
+                    "a node of a Redlock",
+                    masked_url(url),
+                    "a Redlock is made of servers that are independent of each other, and those \
+                     have replicas: name masters alone, or use `Tenure::connect`",
                 ));
             }
         }

@@ -21,14 +21,14 @@ pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) unreachable_after: Duration,
     pub(crate) hand_off: HandOff,
-    /// The longest ttl that a lock may ask for, where that must be known.
-    pub(crate) longest_ttl: Option<Duration>,
     /// How many replicas must confirm a lock that does not say otherwise.
     pub(crate) replicas: u32,
     /// How long a new master gives no new locks.
     pub(crate) after_failover: Option<Duration>,
     /// Whether the store has replicas that can be asked.
     pub(crate) replicates: bool,
+    /// The longest ttl that a lock may ask for, where that must be known.
+    pub(crate) longest_ttl: Option<Duration>,
     /// The runtime whose callers drive a connection themselves.
     pub(crate) runtime: Option<Handle>,
     /// In which form leases have their ids, as the bytes in the store demand.
@@ -125,10 +125,10 @@ impl Default for Settings {
             ttl: TTL_DEFAULT,
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
             hand_off: HandOff::default(),
-            longest_ttl: None,
             replicas: 0,
             after_failover: None,
             replicates: false,
+            longest_ttl: None,
             runtime: None,
             layout: Layout::Native,
             sharded: None,

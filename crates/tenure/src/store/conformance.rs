@@ -229,7 +229,7 @@ impl Both {
         let redis = match self.store.renew(&held, false, soon()).await.unwrap() {
             Renewed::Until { .. } => Said::Yes,
             Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
-            Renewed::Unconfirmed(failure) => panic!("{}", failure.error),
+            Renewed::Unconfirmed(failure) => panic!("{:?}", failure.error),
         };
         (machine, redis)
     }
@@ -243,7 +243,7 @@ impl Both {
         let redis = match self.store.adopt(&from, &held, soon()).await.unwrap() {
             Renewed::Until { .. } => Said::Yes,
             Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
-            Renewed::Unconfirmed(failure) => panic!("{}", failure.error),
+            Renewed::Unconfirmed(failure) => panic!("{:?}", failure.error),
         };
         (machine, redis)
     }

@@ -170,7 +170,9 @@ impl RedisStore {
     ) -> impl Future<Output = Result<TakenBack, Failure>> + Send + use<> {
         let name = &lease.name;
         let mut keys = self.ballot_keys(name);
-        keys.push(name.neighbour("meta"));
+        if lease.has_meta {
+            keys.push(name.neighbour("meta"));
+        }
         let mut channels = self.layout.channels(name).into_iter();
         let last = ballot.map_or(String::new(), |ballot| ballot.last().to_string());
         let mut arguments = vec![lease.id.as_str().to_owned(), last];

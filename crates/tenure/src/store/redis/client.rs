@@ -5,15 +5,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::Pipeline;
+use ::redis::{Cmd, Pipeline};
 
+use super::channels::Channels;
+use super::cluster::Cluster;
 use super::link::{Connection, Link};
+use super::node::Node;
+use super::routes::Routes;
 use super::script::Script;
 use super::server::{Server, ServerInfo};
 use super::value::Value;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::moment::Moment;
+use crate::moment::{Clock, Moment};
 use crate::settings::UNREACHABLE_AFTER_DEFAULT;
 use crate::stats::Stats;
 use crate::store::Failure;
@@ -39,8 +43,9 @@ use crate::url::Target;
 #[derive(Clone)]
 pub struct Client {
     engine: Engine,
-    server: Arc<Server>,
-    link: Link,
+    routes: Arc<Routes>,
+    /// Where it leads, for people.
+    target: Arc<str>,
     limit: Duration,
 }
 
@@ -62,62 +67,47 @@ pub struct Dedicated {
 impl Client {
     /// Connects to the server that `url` names. The URL is that of
     /// [`Tenure::connect`](crate::Tenure::connect), without `memory://`.
+    ///
+    /// On a Cluster a command goes to the node that has its first argument as a key, a script to the
+    /// one that has its first key, and both follow when that has moved.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         let target = Target::parse(url.as_ref())?;
-        let stats = Arc::new(Stats::default());
         let engine = Engine::start()?;
-        let server = match target {
-            Target::Redis(target) => Server::new(target, stats),
-            Target::Sentinel(target) => {
-                let beginning = async move { Server::master_of(target, stats) };
-                engine.run(beginning).await?
-            }
-            Target::Cluster(_) => {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    "cannot run commands on a Cluster yet: connect to one server with `redis://`, or \
-                     to a master by its sentinels",
-                ));
-            }
-            Target::Memory { .. } => {
-                return Err(Error::new(
-                    ErrorKind::InvalidUrl,
-                    "cannot run commands on `memory://`: there is no server",
-                ));
-            }
+        let limit = UNREACHABLE_AFTER_DEFAULT;
+        let connecting = async move {
+            let (routes, target) = begin(target)?;
+            let reached = routes.reach(Clock::Boot.now() + limit).await;
+            reached.map_err(|failure| failure.error)?;
+            Ok::<_, Error>((Arc::new(routes), target))
         };
-        let client = Self {
+        let (routes, target) = engine.run(connecting).await??;
+        Ok(Self {
             engine,
-            link: Link::new(Arc::clone(&server)),
-            server,
-            limit: UNREACHABLE_AFTER_DEFAULT,
-        };
-        client.on_connection(|_, _| async { Ok(()) }).await?;
-        Ok(client)
+            routes,
+            target,
+            limit,
+        })
     }
 
     /// Runs one command.
     pub async fn run(&self, command: Command) -> Result<Value> {
-        self.on_connection(move |connection, limit| async move {
-            connection.run(&command.into_cmd(), limit, 0).await
-        })
+        let (key, command) = (command.key(), command.into_cmd());
+        self.on_engine(
+            move |routes, limit| async move { run(&routes, &key, &command, limit).await },
+        )
         .await
     }
 
     /// Runs several commands in one round trip. A command that fails gives a [`Value::Error`] in
     /// its place.
+    ///
+    /// On a Cluster those whose keys are not where the first one's is are run after the others.
     pub async fn run_all(&self, commands: Vec<Command>) -> Result<Vec<Value>> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        self.on_connection(move |connection, limit| async move {
-            let mut pipeline = Pipeline::new();
-            for command in commands {
-                pipeline.add_command(command.into_cmd());
-            }
-            connection.run_all(&pipeline, limit).await
-        })
-        .await
+        self.on_engine(move |routes, limit| async move { run_all(&routes, commands, limit).await })
+            .await
     }
 
     /// Runs a script on keys that share a slot.
@@ -133,30 +123,50 @@ impl Client {
             .iter()
             .map(|argument| argument.as_ref().to_vec())
             .collect();
-        self.on_connection(move |connection, limit| async move {
-            connection
-                .script(&script, &keys, &arguments, limit, 0)
-                .await
+        self.on_engine(move |routes, limit| async move {
+            let key = keys.first().map_or_else(String::new, |key| text(key));
+            let mut way = routes.way(&key)?;
+            loop {
+                let answer = way.script(&script, &keys, &arguments, limit).await;
+                let Err(failure) = answer else { return answer };
+                way = routes.onward(&key, way, failure, limit).await?;
+            }
         })
         .await
     }
 
-    /// A connection of its own.
+    /// A connection of its own. On a Cluster say which one: [`dedicated_to`](Client::dedicated_to).
     pub async fn dedicated(&self) -> Result<Dedicated> {
-        let link = Link::new(Arc::clone(&self.server));
-        let limit = self.server.clock.now() + self.limit;
-        let connecting = async move { link.connection(limit).await };
+        let node = self.routes.any().map_err(|failure| failure.error)?;
+        self.dedicated_at(node).await
+    }
+
+    /// A connection of its own to the server that has this key. On a Cluster that may change: then
+    /// commands on it fail, and another connection is needed.
+    pub async fn dedicated_to(&self, key: impl AsRef<[u8]>) -> Result<Dedicated> {
+        let way = self.routes.way(&text(key.as_ref()));
+        self.dedicated_at(way.map_err(|failure| failure.error)?.node)
+            .await
+    }
+
+    async fn dedicated_at(&self, node: Arc<Node>) -> Result<Dedicated> {
+        let (server, limit) = (Arc::clone(&node.server), self.limit);
+        let connecting = async move {
+            let limit = server.clock.now() + limit;
+            Link::new(server).connection(limit).await
+        };
         let connection = self.engine.run(connecting).await?;
         Ok(Dedicated {
             engine: self.engine.clone(),
             connection: connection.map_err(|failure| failure.error)?,
-            server: Arc::clone(&self.server),
+            server: Arc::clone(&node.server),
         })
     }
 
     /// The identity of the server's process: another one after every restart and failover. `None`
     /// where the user may not ask for it.
     pub async fn run_id(&self) -> Result<Option<String>> {
+        self.routes.any().map_err(|failure| failure.error)?;
         // Asked each time: what the connection was told at first may be about an ended process.
         let info = self.run(Command::new("INFO").arg("server")).await;
         match info {
@@ -166,23 +176,88 @@ impl Client {
         }
     }
 
-    async fn on_connection<T, F>(
+    async fn on_engine<T, F>(
         &self,
-        work: impl FnOnce(Arc<Connection>, Moment) -> F + Send + 'static,
+        work: impl FnOnce(Arc<Routes>, Moment) -> F + Send + 'static,
     ) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send,
     {
-        let link = self.link.clone();
-        let limit = self.server.clock.now() + self.limit;
-        let running = async move {
-            let connection = link.connection(limit).await?;
-            work(connection, limit).await
-        };
+        let limit = Clock::Boot.now() + self.limit;
+        let routes = Arc::clone(&self.routes);
+        let running = async move { work(routes, limit).await };
         let result = self.engine.run(running).await?;
         result.map_err(|failure: Failure| failure.error)
     }
+}
+
+/// The way to what a URL names, and what to call it. Must be called on the engine.
+fn begin(target: Target) -> Result<(Routes, Arc<str>)> {
+    let stats = Arc::new(Stats::default());
+    let channels = Arc::new(Channels::default());
+    let server = match target {
+        Target::Redis(target) => Server::new(target, stats),
+        Target::Sentinel(target) => Server::master_of(target, stats),
+        Target::Cluster(target) => {
+            let name = target.to_string().into();
+            let cluster = Cluster::new(target.nodes, false, stats, None, channels);
+            return Ok((Routes::Cluster(cluster), name));
+        }
+        Target::Memory { .. } => {
+            return Err(Error::new(
+                ErrorKind::InvalidUrl,
+                "cannot run commands on `memory://`: there is no server",
+            ));
+        }
+    };
+    let name = server.to_string().into();
+    Ok((Routes::One(Node::new(server, None, &channels)), name))
+}
+
+async fn run(routes: &Routes, key: &str, command: &Cmd, limit: Moment) -> Result<Value, Failure> {
+    let mut way = routes.way(key)?;
+    loop {
+        let answer = way.run(command, limit).await;
+        let Err(failure) = answer else { return answer };
+        way = routes.onward(key, way, failure, limit).await?;
+    }
+}
+
+async fn run_all(
+    routes: &Routes,
+    commands: Vec<Command>,
+    limit: Moment,
+) -> Result<Vec<Value>, Failure> {
+    let keys: Vec<String> = commands.iter().map(Command::key).collect();
+    let commands: Vec<Cmd> = commands.into_iter().map(Command::into_cmd).collect();
+    let mut pipeline = Pipeline::new();
+    for command in &commands {
+        pipeline.add_command(command.clone());
+    }
+    let node = routes.way(keys.first().map_or("", String::as_str))?.node;
+    let connection = node.commands.connection(limit).await;
+    let connection = connection.map_err(|failure| routes.noted(&node, failure))?;
+    let replies = connection.run_all(&pipeline, limit).await;
+    let mut replies = replies.map_err(|failure| routes.noted(&node, failure))?;
+    for ((key, command), reply) in keys.iter().zip(&commands).zip(&mut replies) {
+        // Those that the node sent elsewhere were not carried out.
+        if let Value::Error(error) = reply
+            && routes.is_elsewhere(error)
+        {
+            *reply = match run(routes, key, command, limit).await {
+                Ok(value) => value,
+                Err(failure) if failure.landing.is_some() => return Err(failure),
+                Err(failure) => Value::Error(failure.error.to_string()),
+            };
+        }
+    }
+    Ok(replies)
+}
+
+/// A key as text. Should it be none, a cluster that is asked at the wrong node says so.
+fn text(key: &[u8]) -> String {
+    String::from_utf8_lossy(key).into_owned()
 }
 
 impl Command {
@@ -204,8 +279,13 @@ impl Command {
         self
     }
 
-    fn into_cmd(self) -> ::redis::Cmd {
-        let mut command = ::redis::Cmd::new();
+    /// What it is about, for most commands.
+    fn key(&self) -> String {
+        self.parts.get(1).map_or_else(String::new, |key| text(key))
+    }
+
+    fn into_cmd(self) -> Cmd {
+        let mut command = Cmd::new();
         for part in self.parts {
             command.arg(part);
         }
@@ -227,7 +307,7 @@ impl Dedicated {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({})", self.server)
+        write!(f, "Client({})", self.target)
     }
 }
 

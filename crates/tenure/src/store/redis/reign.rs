@@ -56,13 +56,11 @@ impl Reign {
             return;
         };
         let promoted = info.predecessor_id.as_deref() != Some(NO_PREDECESSOR);
-        let age_us = info.uptime_s.and_then(|age| age.checked_mul(1_000_000));
+        let age_us = u64::try_from(info.uptime.as_micros()).unwrap_or(0);
         let _ = self.of.set(Master {
             identity: format!("{run_id}:{replid}"),
             // A server that was promoted does not say when.
-            certain_us: age_us
-                .filter(|_| !promoted)
-                .map(|age_us| made_us.saturating_sub(age_us)),
+            certain_us: (!promoted).then(|| made_us.saturating_sub(age_us)),
         });
     }
 
@@ -142,7 +140,7 @@ impl RedisStore {
             connection.reign().settle(connection.settled());
             return Ok(());
         }
-        let left = *wait - reigned;
+        let left = wait.saturating_sub(reigned);
         let error = || young(question.name, connection, reigned, left);
         too_young.note(NotYet {
             until: self.clock.now() + left,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::cluster::{Cluster, Way};
+use super::cluster::{Cluster, Redirect, Way};
 use super::link::Connection;
 use super::node::Node;
 use crate::error::{Error, ErrorKind};
@@ -25,6 +25,11 @@ impl Routes {
             Self::One(node) => node.start(&events),
             Self::Cluster(cluster) => cluster.start(events),
         }
+    }
+
+    /// Whether a node said by this that it did nothing, and that another one should be asked.
+    pub(super) fn is_elsewhere(&self, reply: &str) -> bool {
+        matches!(self, Self::Cluster(_)) && Redirect::read(reply).is_some()
     }
 
     /// The key where a node keeps since when it reigns: one for all its locks, because a name that is

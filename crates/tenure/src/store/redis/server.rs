@@ -216,7 +216,6 @@ pub(crate) struct ServerInfo {
     /// Changes with each promotion; what it was before.
     pub(super) replication_id: Option<String>,
     pub(super) predecessor_id: Option<String>,
-    pub(super) uptime_s: Option<u64>,
     eviction_policy: Option<String>,
     memory_max: u64,
     pub(super) uptime: Duration,
@@ -237,7 +236,6 @@ impl ServerInfo {
                 "master_replid2" => info.predecessor_id = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
                 "uptime_in_seconds" => {
-                    info.uptime_s = value.parse().ok();
                     info.uptime = Duration::from_secs(value.parse().unwrap_or(0));
                 }
                 "aof_enabled" => info.has_aof = value == "1",

@@ -87,7 +87,9 @@ pub(super) fn acquire_here<'a>(
     if shared.holds_back(&attempt.held.name).is_some() {
         return None;
     }
-    let ready = |(node, voter): (usize, &Arc<super::voter::Voter>)| match voter.ready_here() {
+    let ready = |(node, voter): (usize, &Arc<super::voter::Voter>)| match voter
+        .ready_here(&shared.runtime)
+    {
         Readiness::Ready(connection) => Some((node, connection)),
         _ => None,
     };
@@ -245,19 +247,20 @@ impl<'a> Campaign<'a> {
         true
     }
 
-    /// A majority gave its votes. What the others still say is kept.
+    /// A majority gave its votes.
     fn win(mut self) -> Attempted {
         self.won = true;
         let taken = self.shared.clock.now().saturating_since(self.begun);
         self.shared.note_round_time(taken);
         let held = &self.attempt.held;
         let grants = &self.shared.grants;
-        grants.note(&held.id, self.ballot, std::mem::take(&mut self.sent));
-        if let Some(rest) = self.round.take() {
-            let shared = Arc::clone(self.shared);
-            self.shared
-                .spawn(hear_the_rest(shared, self.attempt.clone(), rest));
-        }
+        // What they still say is not heard: whoever voted late has the lease like the others.
+        let unheard = self
+            .round
+            .take()
+            .map_or_else(Vec::new, |rest| rest.unheard());
+        let sent = std::mem::take(&mut self.sent);
+        grants.note(&held.id, self.ballot, sent, unheard);
         Attempted::Granted {
             fence: Fence::new(self.ballot.first),
             sent_at: if bug(Bug::RedlockValidityFromAnswer) {
@@ -310,28 +313,6 @@ async fn taken_by<T>(taking: Option<impl Future<Output = T>>) -> Option<T> {
     match taking {
         Some(taking) => Some(taking.await),
         None => None,
-    }
-}
-
-/// Hears the votes that came after the decision. They count for the lease as well.
-async fn hear_the_rest(
-    shared: Arc<Shared>,
-    attempt: Attempt,
-    mut rest: Round<Result<Vote, Failure>>,
-) {
-    while let Some((node, vote)) = rest.next().await {
-        let Err(failure) = vote else { continue };
-        let Some(landing) = failure.landing else {
-            continue;
-        };
-        if !shared.grants.may_land(&attempt.held.id, node, landing) {
-            shared.voters[node].leave(Leftover {
-                held: attempt.held.clone(),
-                ballot: None,
-                landing: Some(landing),
-                until: shared.clock.now() + attempt.held.ttl + shared.longest_ttl,
-            });
-        }
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Grant {
     pub(super) last_fence: Option<u64>,
     /// The nodes it may stand on, and behind what a release must travel there.
     pub(super) sent: Vec<(usize, Sent)>,
+    /// Those of them that had not answered when a majority had.
+    pub(super) unheard: Vec<usize>,
     /// Where a question about it got no answer, and may still land.
     pub(super) unknown: Vec<(usize, Landing)>,
     /// Whether it was offered again to a node that had forgotten it.
@@ -33,7 +35,13 @@ pub(super) struct Grant {
 }
 
 impl Grants {
-    pub(super) fn note(&self, lease: &LeaseId, ballot: Ballot, sent: Vec<(usize, Sent)>) {
+    pub(super) fn note(
+        &self,
+        lease: &LeaseId,
+        ballot: Ballot,
+        sent: Vec<(usize, Sent)>,
+        unheard: Vec<usize>,
+    ) {
         let mut leases = lock(&self.leases);
         let grant = leases.entry(lease.clone()).or_default();
         grant.last_fence = Some(ballot.last());
@@ -42,6 +50,7 @@ impl Grants {
             .sent
             .retain(|(node, _)| sent.iter().all(|(new, _)| new != node));
         grant.sent.extend(sent);
+        grant.unheard = unheard;
     }
 
     /// Takes note of a lease that came from elsewhere.

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use self::grants::Grants;
 use self::leftovers::Leftover;
+use self::loose_ends::LooseEnds;
 use self::messages::Messages;
 use self::round::Round;
 use self::tally::majority;
@@ -34,6 +35,7 @@ mod campaign;
 mod grants;
 mod keeping;
 mod leftovers;
+mod loose_ends;
 mod messages;
 mod parting;
 mod round;
@@ -60,6 +62,7 @@ struct Shared {
     pending: OnceLock<Pending>,
     grants: Grants,
     messages: Messages,
+    loose_ends: LooseEnds,
     /// How long a round of votes has taken lately, in microseconds.
     round_us: AtomicU32,
     /// Locks that this process leaves to others for a moment.
@@ -86,12 +89,13 @@ impl RedlockStore {
             pending: OnceLock::new(),
             grants: Grants::default(),
             messages: Messages::default(),
+            loose_ends: LooseEnds::default(),
             round_us: AtomicU32::new(1_000),
             held_back: Mutex::default(),
         };
-        Arc::new(Self {
-            shared: Arc::new(shared),
-        })
+        let shared = Arc::new(shared);
+        tokio::spawn(loose_ends::run(Arc::clone(&shared)));
+        Arc::new(Self { shared })
     }
 
     /// Connects to all nodes, so that what is wrong is found at once. A minority may be missing.
@@ -155,6 +159,12 @@ impl Shared {
                 work.await;
             }
         });
+    }
+
+    /// Goes on with what has mostly been done when somebody looks the next time.
+    fn finish_later(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let pending = self.pending.get().map(Pending::begin);
+        self.loose_ends.add(work, pending);
     }
 
     /// Asks all nodes the same. Must be called on the engine.
@@ -263,6 +273,15 @@ impl Shared {
         let before = self.round_us.load(Ordering::Relaxed);
         let smoothed = before - before / 8 + taken / 8;
         self.round_us.store(smoothed, Ordering::Relaxed);
+    }
+
+    /// A vote that was not heard, and whose connection has broken since, may still land.
+    fn leave_unheard(&self, lease: &Held, grant: &grants::Grant) {
+        for (node, sent) in &grant.sent {
+            if grant.unheard.contains(node) && sent.connection.is_broken() {
+                self.leave(lease, *node, Some(sent.landing));
+            }
+        }
     }
 
     fn set_hold_back(&self, name: &LockName, until: Moment) {

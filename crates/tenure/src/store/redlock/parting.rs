@@ -52,6 +52,17 @@ struct Parting<'a> {
     until: Moment,
 }
 
+impl Parting<'_> {
+    /// A majority has answered: the others are heard later.
+    fn leave_the_rest(&mut self) {
+        if let Some(rest) = self.round.take() {
+            let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
+            let hearing = hear_the_rest(shared, lease, rest, self.until);
+            self.shared.finish_later(hearing);
+        }
+    }
+}
+
 impl Drop for Parting<'_> {
     fn drop(&mut self) {
         if let Some(rest) = self.round.take() {
@@ -72,23 +83,31 @@ fn begin<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Parting
         Some(grant) if !grant.repaired && !grant.sent.is_empty() => {
             behind_votes(shared, lease, grant)
         }
-        _ => {
-            let limit = limit.min(shared.clock.now() + SILENCE_LIMIT);
-            let round = shared.ask_all(|store| {
-                let lease = lease.clone();
-                async move {
-                    let connection = store.connection(limit).await?;
-                    store.take_back(connection, &lease, None, true).await
-                }
-            });
-            parting(shared, lease, round)
+        Some(grant) => {
+            shared.leave_unheard(lease, &grant);
+            everywhere(shared, lease, limit)
         }
+        None => everywhere(shared, lease, limit),
     }
+}
+
+/// Sends the release to all nodes.
+fn everywhere<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Parting<'a> {
+    let limit = limit.min(shared.clock.now() + SILENCE_LIMIT);
+    let round = shared.ask_all(|store| {
+        let lease = lease.clone();
+        async move {
+            let connection = store.connection(limit).await?;
+            store.take_back(connection, &lease, None, true).await
+        }
+    });
+    parting(shared, lease, round)
 }
 
 /// Sends each release behind the vote on its own connection.
 fn behind_votes<'a>(shared: &'a Arc<Shared>, lease: &'a Held, grant: Grant) -> Parting<'a> {
     let limit = shared.clock.now() + SILENCE_LIMIT;
+    shared.leave_unheard(lease, &grant);
     let mut questions = Vec::with_capacity(grant.sent.len());
     for (node, sent) in grant.sent {
         let store = &shared.voters[node].store;
@@ -125,9 +144,11 @@ async fn finish(
     let nodes = shared.voters.len();
     loop {
         if held >= shared.majority {
+            parting.leave_the_rest();
             return Ok(Release::WasHeld { offered_to: None });
         }
         if gone > nodes - shared.majority {
+            parting.leave_the_rest();
             return Ok(Release::NotHeld);
         }
         let next = match &mut parting.round {

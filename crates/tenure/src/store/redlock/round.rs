@@ -29,6 +29,12 @@ impl<T> Round<T> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
+    /// Those that have not answered.
+    pub(super) fn unheard(&self) -> Vec<usize> {
+        let unheard = self.waiting.iter().map(|(node, _)| *node);
+        unheard.collect()
+    }
+
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, T)>> {
         if self.answers.is_empty() {
             self.poll_all(context);

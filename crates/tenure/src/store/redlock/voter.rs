@@ -1,8 +1,10 @@
 //! One node of a Redlock: how to reach it, and whether its vote counts.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::leftovers::Leftover;
@@ -27,6 +29,7 @@ pub(super) struct Voter {
     standings: Mutex<Vec<Standing>>,
     /// Why the node could not be asked the last time.
     trouble: Mutex<Option<Error>>,
+    learning: AtomicBool,
     pub(super) leftovers: Mutex<Vec<Leftover>>,
     pub(super) leftover: Notify,
 }
@@ -60,17 +63,31 @@ impl Voter {
             clock: Clock::Boot,
             standings: Mutex::default(),
             trouble: Mutex::default(),
+            learning: AtomicBool::new(false),
             leftovers: Mutex::default(),
             leftover: Notify::new(),
         }
     }
 
-    /// Whether this node can be asked at once, by a caller's own task.
-    pub(super) fn ready_here(&self) -> Readiness {
-        match self.store.connection_here() {
-            Some(connection) if self.standing(&connection).is_some() => self.readiness(connection),
-            _ => self.ready(),
+    /// Whether this node can be asked at once, by a caller's own task: on a connection that it
+    /// drives itself, or else on the engine's.
+    pub(super) fn ready_here(self: &Arc<Self>, engine: &Handle) -> Readiness {
+        let Some(connection) = self.store.connection_here() else {
+            return self.ready();
+        };
+        if self.standing(&connection).is_some() {
+            return self.readiness(connection);
         }
+        if !self.learning.swap(true, Ordering::AcqRel) {
+            // It may lead to another process than the engine's does.
+            let voter = Arc::clone(self);
+            engine.spawn(async move {
+                let limit = voter.clock.now() + PREPARE_LIMIT;
+                let _ = voter.learn(&connection, limit).await;
+                voter.learning.store(false, Ordering::Release);
+            });
+        }
+        self.ready()
     }
 
     /// Whether this node can be asked at once, by the engine.
@@ -103,12 +120,7 @@ impl Voter {
 
     async fn try_prepare(&self, limit: Moment) -> Result<(), Failure> {
         let connection = self.store.connection(limit).await?;
-        self.learn(&connection, limit).await?;
-        // The callers' own connection is another one, perhaps to a process that has just begun.
-        match self.store.connection_here() {
-            Some(other) if other.id != connection.id => self.learn(&other, limit).await,
-            _ => Ok(()),
-        }
+        self.learn(&connection, limit).await
     }
 
     async fn learn(&self, connection: &Connection, limit: Moment) -> Result<(), Failure> {

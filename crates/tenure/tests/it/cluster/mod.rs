@@ -11,6 +11,8 @@ use tokio::sync::{Mutex, MutexGuard};
 
 /// Taking, holding and releasing locks on all nodes; what clients say of themselves.
 mod basics;
+/// `tenure::redis`: commands and scripts beside locks.
+mod commands;
 /// A master that is replaced.
 mod failover;
 /// Fences where a master comes back with less than it had.

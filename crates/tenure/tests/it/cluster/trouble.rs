@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use tenure::{ErrorKind, Sharded, Tenure};
 use tenure_testkit::{Cluster, RedisServer};
 
-use super::{CLUSTER, client, fresh_name, other_master};
+use super::{CLUSTER, fresh_name, other_master};
 use crate::stage::ms;
 
 async fn refused(url: &str) -> tenure::Error {
@@ -166,13 +166,4 @@ async fn only_a_cluster_has_shards_and_url_and_builder_must_agree() {
         .connect()
         .await
         .unwrap();
-}
-
-#[tokio::test]
-async fn a_client_of_commands_says_that_it_knows_no_clusters() {
-    drop(client().await);
-    let error = tenure::redis::Client::connect(CLUSTER.url())
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
 }

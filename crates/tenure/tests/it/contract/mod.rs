@@ -16,6 +16,7 @@ macro_rules! contract {
         $crate::contract::contract!(@on memory: $($case,)* $($($queued,)*)?);
         $crate::contract::contract!(@on redis: $($case,)* $($($queued,)*)?);
         $crate::contract::contract!(@on redisson: $($case,)* $($($queued,)*)?);
+        $crate::contract::contract!(@on sentinel: $($case,)* $($($queued,)*)?);
         $crate::contract::contract!(@on cluster: $($case,)* $($($queued,)*)?);
         $crate::contract::contract!(@on redlock_3: $($case,)*);
         $crate::contract::contract!(@on redlock_5: $($case,)*);

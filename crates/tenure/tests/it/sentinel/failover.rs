@@ -67,7 +67,7 @@ async fn h50_a_lock_that_no_replica_heard_of_is_lost_with_its_master() {
         matches!(reason, LostReason::Gone | LostReason::Taken),
         "{reason}"
     );
-    println!(
+    eprintln!(
         "two holders: {two}; the first was told within {:?} of the second's grant",
         begun.elapsed()
     );

@@ -21,7 +21,7 @@ async fn take_many(tenure: Tenure, stop: Arc<AtomicBool>) -> Vec<(Instant, Strin
         let lock = tenure.lock(&name).ttl(ms(60_000));
         if let Ok(Some(guard)) = lock.try_acquire().await {
             granted.push((Instant::now(), name));
-            guard.detach().unwrap();
+            let _ = guard.detach().unwrap();
         }
         tokio::time::sleep(ms(10)).await;
     }
@@ -72,7 +72,7 @@ async fn the_old_master_is_left_as_soon_as_a_sentinel_knows() {
     let first = first.expect("the new master granted nothing").0 - promoted;
     let lost = after.iter().filter(|(_, name)| !of_new(name));
     let last_lost = lost.map(|(at, _)| *at - promoted).max().unwrap_or_default();
-    println!(
+    eprintln!(
         "planned failover: promoted after {:?}; first grant of the new master {first:?} after that, \
          last grant of the old one {last_lost:?} after that",
         promoted - begun
@@ -91,7 +91,7 @@ async fn a_killed_master_is_replaced() {
     let guard = tenure.lock("n").acquire().await.unwrap();
     let granted = killed.elapsed();
     let new = meanwhile(|| sentinels.wait_for_failover(old, FAILOVER_LIMIT));
-    println!("killed: next grant {granted:?} later (down-after 500 ms)");
+    eprintln!("killed: next grant {granted:?} later (down-after 500 ms)");
     assert_eq!(
         value_at(new, "n").as_deref(),
         Some(guard.lease_id().as_str())
@@ -199,7 +199,7 @@ async fn waiters_hear_the_new_master_at_once() {
         reply.array()[1].int() == 1
     };
     assert!(soon(async || hears()).await);
-    println!(
+    eprintln!(
         "the waiter hears the new master {:?} after all sentinels named it",
         begun.elapsed()
     );
@@ -241,7 +241,7 @@ async fn a_dead_sentinel_costs_little() {
     let begun = Instant::now();
     let tenure = client(&sentinels).await;
     let taken = begun.elapsed();
-    println!("connected in {taken:?} with one sentinel dead and one stopped");
+    eprintln!("connected in {taken:?} with one sentinel dead and one stopped");
     assert!(taken < ms(1_000), "{taken:?}");
     check_usable(&tenure, "n").await;
     sentinels.sentinels()[1].resume();

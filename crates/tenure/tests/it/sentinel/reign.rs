@@ -52,7 +52,7 @@ async fn h50_a_new_master_gives_no_lock_that_its_predecessor_may_have_given() {
     let next = later.lock("n").acquire().await.unwrap();
     assert!(!guard.is_valid(), "two holders");
     let waited = met.elapsed();
-    println!("the first grant came {waited:?} after the new master was met; pause {WAIT:?}");
+    eprintln!("the first grant came {waited:?} after the new master was met; pause {WAIT:?}");
     assert!(next.fence() > guard.fence());
     assert_eq!(kept.release().await.unwrap(), Released::WasHeld);
     // From now on it costs nothing, on connections that come later either.
@@ -83,7 +83,7 @@ async fn a_restarted_server_gives_no_lock_until_the_pause_is_over() {
     check_usable_within(&tenure, "n", WAIT * 2).await;
     let first = started.elapsed();
     assert!(
-        first >= WAIT - ms(1_100),
+        first + ms(1_100) >= WAIT,
         "a new server gave a lock after {first:?}"
     );
     meanwhile(|| server.restart());
@@ -92,8 +92,8 @@ async fn a_restarted_server_gives_no_lock_until_the_pause_is_over() {
     check_error(&error, ErrorKind::Unavailable, &["not granted yet"]);
     check_usable_within(&tenure, "n", WAIT * 2).await;
     let again = restarted.elapsed();
-    println!("granted {first:?} after the start, {again:?} after the restart");
-    assert!(again >= WAIT - ms(1_100), "{again:?}");
+    eprintln!("granted {first:?} after the start, {again:?} after the restart");
+    assert!(again + ms(1_100) >= WAIT, "{again:?}");
     // Long after: a new client with a new name.
     let begun = Instant::now();
     check_usable(&patient_at(&server).await, "new").await;

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use tenure::{Advice, ErrorKind, Released, Standing, Tenure};
+use tenure::{Advice, ErrorKind, Guard, Released, Standing, Tenure};
 use tenure_testkit::{Proxy, RedisServer, Sentinels};
 
 use super::{FAILOVER_LIMIT, TTL, client, fragile, kill_unheard, meanwhile};
-use crate::stage::{ms, soon};
+use crate::stage::{Stage, ms, soon};
 use crate::verdict::{check_error, check_nothing_left, check_refused, check_within, refused};
 
 /// A master and a replica that can be cut off from it.
@@ -223,25 +223,19 @@ async fn an_adopted_lease_is_confirmed_or_given_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_confirmed_lease_is_handed_on_to_who_wants_as_many_replicas() {
     let (master, _link, _replica) = pair();
-    let tenure = Tenure::connect(master.url()).await.unwrap();
+    let builder = Tenure::builder(master.url()).hand_off_time(ms(60_000));
+    let tenure = builder.connect().await.unwrap();
     let guard = tenure.lock("n").replicas(1).acquire().await.unwrap();
-    let (id, number) = (
-        guard.lease_id().clone(),
-        master.stat("total_commands_processed"),
-    );
-    let same = tokio::spawn({
-        let lock = tenure.lock("n").replicas(1);
-        async move { lock.acquire().await.unwrap() }
-    });
-    assert!(soon(async || tenure.stats().busy >= 1).await);
+    let id = guard.lease_id().clone();
+    let same = waiter(&tenure).await;
     guard.release().await.unwrap();
     let same = same.await.unwrap();
+    assert_eq!(same.lease_id(), &id, "the store was asked");
     let other = tokio::spawn({
         let lock = tenure.lock("n");
         async move { lock.acquire().await.unwrap() }
     });
     tokio::time::sleep(ms(200)).await;
-    let id = same.lease_id().clone();
     same.release().await.unwrap();
     let other = other.await.unwrap();
     assert_ne!(other.lease_id(), &id, "it did not ask for replicas");
@@ -250,6 +244,32 @@ async fn a_confirmed_lease_is_handed_on_to_who_wants_as_many_replicas() {
     let _outer = owner.lock("m").replicas(1).acquire().await.unwrap();
     let inner = owner.lock("m").try_acquire().await;
     check_refused(inner, ErrorKind::Mismatch, &["number of `replicas`"]);
+}
+
+/// One who waits in this process for the lock `n` with one replica.
+async fn waiter(tenure: &Tenure) -> tokio::task::JoinHandle<Guard> {
+    let (lock, busy) = (tenure.lock("n").replicas(1), tenure.stats().busy);
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    assert!(soon(async || tenure.stats().busy > busy).await);
+    waiting
+}
+
+/// The store says that it is our turn again, and no replica hears of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_is_not_confirmed_is_given_back() {
+    let (master, link, _replica) = pair();
+    let builder = Tenure::builder(master.url()).hand_off_turns(0);
+    let tenure = builder.connect().await.unwrap();
+    let guard = tenure.lock("n").replicas(1).acquire().await.unwrap();
+    let next = waiter(&tenure).await;
+    let fence = guard.fence();
+    link.black_hole();
+    guard.release().await.unwrap();
+    tokio::time::sleep(ms(2_500)).await;
+    assert!(!next.is_finished(), "granted without the replica");
+    link.heal();
+    assert!(next.await.unwrap().fence() > fence);
+    check_nothing_left(&master, "n");
 }
 
 /// A replica that is gone stalls those who want it, and nobody else.
@@ -290,6 +310,9 @@ async fn replicas_are_refused_where_there_are_none() {
     let lock = tenure.lock("n").replicas(1);
     check_refused(lock.acquire().await, ErrorKind::InvalidSetting, &parts);
     check_refused(lock.try_acquire().await, ErrorKind::InvalidSetting, &parts);
+    let redlock = Stage::redlock_3().client().await;
+    let lock = redlock.lock("n").replicas(1);
+    check_refused(lock.acquire().await, ErrorKind::InvalidSetting, &parts);
     let blocking = std::thread::spawn(|| {
         let tenure = tenure::blocking::Tenure::connect("memory://").unwrap();
         refused(tenure.lock("n").replicas(2).acquire()).kind()

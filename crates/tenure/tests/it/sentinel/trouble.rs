@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tenure::redis::{Client, Command};
-use tenure::{Advice, ErrorKind, Tenure};
+use tenure::{Advice, ErrorKind, Redlock, Tenure};
 use tenure_testkit::{RedisServer, Sentinels};
 
 use super::meanwhile;
@@ -46,6 +46,15 @@ async fn a_server_that_is_no_sentinel_is_told_from_one() {
     let server = RedisServer::start();
     let error = refused(connect(&format!("redis-sentinel://{}/mymaster", server.addr())).await);
     check_error(&error, ErrorKind::Unavailable, &["and no sentinel"]);
+}
+
+#[tokio::test]
+async fn a_redlock_is_not_made_of_sentinels() {
+    let urls = ["a", "b", "c"].map(|host| format!("redis-sentinel://:hunter2@{host}/mymaster"));
+    let error = refused(Redlock::connect(urls).await);
+    let parts = ["a node of a Redlock", "independent of each other", "***@a"];
+    check_error(&error, ErrorKind::InvalidSetting, &parts);
+    assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,8 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
 use self::map::Map;
-use self::redirect::{Redirect, Whereabouts};
-pub(super) use self::slots::Slot;
+pub(super) use self::redirect::Redirect;
+use self::redirect::Whereabouts;
+use self::slots::Slot;
 use super::channels::Channels;
 use super::node::Node;
 use super::script::Script;

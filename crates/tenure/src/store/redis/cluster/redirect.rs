@@ -7,7 +7,7 @@ use crate::url::{Address, RedisTarget};
 
 /// Why a node did not carry out what it was asked. All of these say that nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Redirect {
+pub(in crate::store::redis) enum Redirect {
     /// The slot is another node's.
     Moved { slot: Slot, to: Whereabouts },
     /// The slot is on its way to another node, and these keys are there already.
@@ -22,7 +22,7 @@ pub(super) enum Redirect {
 
 /// Where a node says that another one is. Without a host: where it is itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Whereabouts {
+pub(in crate::store::redis) struct Whereabouts {
     host: Option<String>,
     port: u16,
 }
@@ -36,7 +36,7 @@ impl Redirect {
         Self::read(&reply_of(failure)?)
     }
 
-    pub(super) fn read(reply: &str) -> Option<Self> {
+    pub(in crate::store::redis) fn read(reply: &str) -> Option<Self> {
         let mut words = reply.split_ascii_whitespace();
         match words.next()? {
             "MOVED" => Some(Self::Moved {

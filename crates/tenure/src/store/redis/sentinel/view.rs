@@ -149,25 +149,25 @@ mod tests {
         }
     }
 
-    fn knows(port: u16, epoch: u64) -> Option<View> {
-        Some(View::Knows(named(port, epoch)))
+    fn knows(port: u16, epoch: u64) -> View {
+        View::Knows(named(port, epoch))
     }
 
-    fn silent() -> Option<View> {
+    fn silent() -> View {
         let error = Error::new(ErrorKind::Unavailable, "silent");
-        Some(View::Silent(Failure::not_sent(error)))
+        View::Silent(Failure::not_sent(error))
     }
 
     #[test]
     fn who_knows_of_the_most_failovers_is_believed() {
-        let views = [knows(1, 3), knows(2, 4), silent()];
+        let views = [knows(1, 3), knows(2, 4), silent()].map(Some);
         assert_eq!(believed(&views, None), Some(&named(2, 4)));
         assert_eq!(believed(&views, Some(&named(1, 3))), Some(&named(2, 4)));
     }
 
     #[test]
     fn the_first_of_equals_is_believed_and_then_kept() {
-        let views = [None, knows(1, 3), knows(2, 3)];
+        let views = [None, Some(knows(1, 3)), Some(knows(2, 3))];
         assert_eq!(believed(&views, None), Some(&named(1, 3)));
         assert_eq!(believed(&views, Some(&named(2, 3))), Some(&named(2, 3)));
     }
@@ -175,16 +175,17 @@ mod tests {
     #[test]
     fn an_older_view_is_believed_only_if_it_is_everybodys() {
         let present = named(2, 4);
-        let cut_off = [knows(1, 3), silent(), silent()];
+        let cut_off = [knows(1, 3), silent(), silent()].map(Some);
         assert_eq!(believed(&cut_off, Some(&present)), None);
         // The sentinels were set up anew.
-        let anew = [knows(1, 0), knows(1, 0), knows(1, 0)];
+        let anew = [knows(1, 0), knows(1, 0), knows(1, 0)].map(Some);
         assert_eq!(believed(&anew, Some(&present)), Some(&named(1, 0)));
     }
 
     #[test]
     fn nobody_is_believed_who_knows_nothing() {
-        let ignorant = Some(View::Ignorant { knows: Vec::new() });
-        assert_eq!(believed(&[silent(), ignorant, None], None), None);
+        let ignorant = View::Ignorant { knows: Vec::new() };
+        let views = [Some(silent()), Some(ignorant), None];
+        assert_eq!(believed(&views, None), None);
     }
 }

@@ -13,6 +13,12 @@ local function holder_at(key)
   return false, {'type', redis.call('TYPE', key).ok}
 end
 
+-- Gives the lock to this lease if it is free; whether it was.
+local function take(key, id, ttl)
+  return redis.call('SET', key, id, 'NX', 'PX', ttl)
+end
+
+-- Gives the lock to this lease, whatever is there.
 local function put(key, id, ttl)
   redis.call('SET', key, id, 'PX', ttl)
 end

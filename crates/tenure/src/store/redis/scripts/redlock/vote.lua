@@ -35,33 +35,41 @@ local now = clock[1] * 1000000 + clock[2]
 if now > latest then
   return {'late', string.format('%.0f', now)}
 end
-local found, refusal = holder_at(KEYS[1])
-if refusal then
-  return refusal
-end
 local stored, trouble = stored_fence(KEYS[2])
 if trouble then
   return trouble
 end
 local floor = stored or math.max(0, now - slack)
+local last, far = first + fences - 1, first > now + 86400000000
+
+local function grant()
+  keep_fence(KEYS[2], last)
+  if KEYS[3] then
+    redis.call('DEL', KEYS[3])
+    redis.call('HSET', KEYS[3], 'lease', ARGV[1], unpack(ARGV, 7))
+    redis.call('PEXPIRE', KEYS[3], ttl)
+  end
+  return 1
+end
+
+-- Most find the lock free and propose enough: for those every command counts.
+if first > floor and not far and take(KEYS[1], ARGV[1], ARGV[2]) then
+  return grant()
+end
+local found, refusal = holder_at(KEYS[1])
+if refusal then
+  return refusal
+end
 if found and found ~= ARGV[1] then
   return {'busy', found, redis.call('PTTL', KEYS[1]), string.format('%.0f', floor)}
 end
-
-local last = first + fences - 1
 if not (found and stored == last) then -- otherwise it is the same vote again
   if first <= floor then
     return {'stale', string.format('%.0f', floor)}
   end
-  if first > now + 86400000000 then
+  if far then
     return {'far', string.format('%.0f', now)}
   end
 end
 put(KEYS[1], ARGV[1], ttl)
-keep_fence(KEYS[2], last)
-if KEYS[3] then
-  redis.call('DEL', KEYS[3])
-  redis.call('HSET', KEYS[3], 'lease', ARGV[1], unpack(ARGV, 7))
-  redis.call('PEXPIRE', KEYS[3], ttl)
-end
-return 1
+return grant()
