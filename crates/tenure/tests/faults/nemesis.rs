@@ -77,6 +77,7 @@ kinds! {
     ClockBack = "clock-back",
     KillForLong = "kill-server-for-long",
     KillTwo = "kill-two-servers",
+    KillMost = "kill-most-servers",
     CutServer = "cut-server",
     PauseSentinel = "pause-sentinel",
     KillSentinel = "kill-sentinel",
@@ -97,7 +98,7 @@ use Kind::{
     BlackHole, BusyScript, ClockBack, ClockForward, CutRequest, CutServer, CutThenForce,
     CutThenKill, Delay, DeleteFence, DeleteLock, Dribble, DropReplies, DropRequests, FlushAll,
     ForceRelease, ForcedFailover, ForeignHolder, HoldReplies, HoldRequests, KillClient,
-    KillConnections, KillForLong, KillMaster, KillReplica, KillSentinel, KillServer,
+    KillConnections, KillForLong, KillMaster, KillMost, KillReplica, KillSentinel, KillServer,
     KillSubscribers, KillTwo, MigrateSlot, OrderlyFailover, OutOfMemory, PauseClient, PauseReplica,
     PauseSentinel, PauseServer, PlannedFailover, PromoteLagging, Refuse, Reset, ResetAfterRequest,
     RestartEmpty, ScriptFlush, Takeover,
@@ -172,8 +173,16 @@ pub const OF_NODE_DATA: &[Kind] = &[
     PauseServer,
 ];
 pub const OF_NODE_CLOCK: &[Kind] = &[ClockForward, ClockBack, KillServer, PauseServer, CutServer];
-/// They have no append-only file: whoever is killed has forgotten everything.
-pub const OF_FORGETFUL_NODES: &[Kind] = &[KillServer, KillServer, KillTwo, KillForLong, CutServer];
+/// They have no append-only file: whoever is killed has forgotten everything. If that are most, only
+/// their silence keeps locks from being granted twice.
+pub const OF_FORGETFUL_NODES: &[Kind] = &[
+    KillMost,
+    KillServer,
+    KillTwo,
+    KillMost,
+    KillForLong,
+    CutServer,
+];
 
 /// Nobody is promoted for these, if the machine is not too crowded.
 pub const OF_SENTINELS: &[Kind] = &[
@@ -255,7 +264,9 @@ impl Lane<'_> {
                 let slot = self.fleet.slots.choose(rng).unwrap();
                 self.on_process(kind, slot, rng)
             }
-            KillForLong | KillTwo | CutServer => self.logged(kind, || self.on_nodes(kind, rng)),
+            KillForLong | KillTwo | KillMost | CutServer => {
+                self.logged(kind, || self.on_nodes(kind, rng))
+            }
             kind if OF_CLIENTS.contains(&kind) => {
                 let proxies = clients::some_connections(&self.fleet.slots, rng);
                 self.logged(kind, || clients::on_connections(kind, &proxies, rng))

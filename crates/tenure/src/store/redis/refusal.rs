@@ -159,6 +159,11 @@ fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
             false,
             say("it is a read-only replica: connect to its master"),
         ),
+        "UNBLOCKED" => (
+            ErrorKind::Unavailable,
+            true,
+            say("it became a replica while its own replicas were waited for"),
+        ),
         "OOM" => (
             ErrorKind::OutOfMemory,
             false,

@@ -1,5 +1,6 @@
 //! Several independent servers: what a majority decides, and what one of them cannot.
 
+mod clocks;
 mod crowd;
 mod majority;
 mod restarts;
