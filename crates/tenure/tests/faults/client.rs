@@ -41,6 +41,10 @@ pub const COLD_COUNT: u32 = 1_000;
 pub const LONG: &str = "long:";
 const LONG_COUNT: u32 = 300;
 pub const LONG_TTL: Duration = Duration::from_secs(30);
+/// What the name of a lock begins with that is held to the end of the longest lease there can be,
+/// where that is a short one: whoever is granted it meanwhile is a second holder.
+pub const SLOW: &str = "slow:";
+pub const SLOW_COUNT: u32 = 5;
 /// Short, so that leases really end.
 const TTL_MIN_MS: u64 = 150;
 pub const TTL_MAX_MS: u64 = 600;
@@ -217,9 +221,10 @@ impl Wish {
             Eager::No | Eager::Hot if replicas > 0 && rng.random_bool(0.5) => {
                 Self::safe(rng, matches!(eager, Eager::Hot), replicas)
             }
-            Eager::No if rng.random_bool(0.1) && context.access.longest_ttl >= LONG_TTL => {
-                Self::long(rng)
-            }
+            Eager::No if rng.random_bool(0.1) => match context.access.shortened() {
+                None => Self::long(rng),
+                Some(longest_ttl) => Self::slow(rng, longest_ttl),
+            },
             Eager::No => Self::random(rng, false),
             Eager::Hot => Self::random(rng, true),
             Eager::Brisk => Self::brisk(rng),
@@ -278,6 +283,20 @@ impl Wish {
             ttl: BRISK_TTL,
             fixed: false,
             hold: BRISK_TTL.mul_f64(held * rng.random_range(0.0..1.0)),
+            changes_register: false,
+            ..Self::random(rng, true)
+        }
+    }
+
+    /// A lease that is neither renewed nor released before its end.
+    fn slow(rng: &mut StdRng, ttl: Duration) -> Self {
+        Self {
+            lock: format!("{SLOW}{}", rng.random_range(0..SLOW_COUNT)),
+            ttl,
+            fixed: true,
+            hold: ttl * 2,
+            nested: 0,
+            detaches: false,
             changes_register: false,
             ..Self::random(rng, true)
         }

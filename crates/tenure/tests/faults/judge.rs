@@ -12,7 +12,8 @@ use tenure_testkit::{FencedRegister, History, Recorder, RedisServer, RespClient}
 
 use crate::allowance::{self, Check, Class, Footing};
 use crate::client::{
-    Access, BRISK, COLD, COLD_COUNT, HOT, LONG, SAFE, SAFE_COUNT, SAFE_HOT, TTL_MAX_MS,
+    Access, BRISK, COLD, COLD_COUNT, HOT, LONG, SAFE, SAFE_COUNT, SAFE_HOT, SLOW, SLOW_COUNT,
+    TTL_MAX_MS,
 };
 use crate::deployment::Deployment;
 use crate::fleet::Finished;
@@ -63,8 +64,11 @@ fn left_on(server: &RedisServer, layout: Layout, finished: &Finished) -> Vec<Vio
         !client.is_some_and(|client| finished.tidy.contains(&client))
     };
     let holder = |client: &mut RespClient, key: &str| {
-        let is_lock =
-            key == HOT || key == BRISK || [COLD, LONG, SAFE].iter().any(|it| key.starts_with(it));
+        let is_lock = key == HOT
+            || key == BRISK
+            || [COLD, LONG, SAFE, SLOW]
+                .iter()
+                .any(|it| key.starts_with(it));
         is_lock.then(|| layout::holder(client, layout, key))?
     };
     let mut violations = check::orphans(&mut client, "*", holder, is_gone);
@@ -101,7 +105,7 @@ pub fn take_every_lock(access: &Access, dir: &Path) -> u64 {
         let locks = access.connect(None).await.unwrap();
         let begun_ns = now_ns();
         let mut tasks = Vec::new();
-        for name in every_lock(access.replicas) {
+        for name in every_lock(access) {
             let mut lock = locks.lock(&name);
             if name.starts_with(SAFE) {
                 lock = lock.replicas(access.replicas);
@@ -117,11 +121,14 @@ pub fn take_every_lock(access: &Access, dir: &Path) -> u64 {
 }
 
 /// All locks that clients take, but for those with long leases.
-fn every_lock(replicas: u32) -> Vec<String> {
+fn every_lock(access: &Access) -> Vec<String> {
     let cold = (0..COLD_COUNT).map(|number| format!("{COLD}{number}"));
     let mut names: Vec<String> = cold.collect();
     names.extend([HOT.to_owned(), BRISK.to_owned()]);
-    if replicas > 0 {
+    if access.shortened().is_some() {
+        names.extend((0..SLOW_COUNT).map(|number| format!("{SLOW}{number}")));
+    }
+    if access.replicas > 0 {
         names.push(SAFE_HOT.to_owned());
         names.extend((0..SAFE_COUNT).map(|number| format!("{SAFE}{number}")));
     }

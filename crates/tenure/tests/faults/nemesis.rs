@@ -175,14 +175,7 @@ pub const OF_NODE_DATA: &[Kind] = &[
 pub const OF_NODE_CLOCK: &[Kind] = &[ClockForward, ClockBack, KillServer, PauseServer, CutServer];
 /// They have no append-only file: whoever is killed has forgotten everything. If that are most, only
 /// their silence keeps locks from being granted twice.
-pub const OF_FORGETFUL_NODES: &[Kind] = &[
-    KillMost,
-    KillServer,
-    KillTwo,
-    KillMost,
-    KillForLong,
-    CutServer,
-];
+pub const OF_FORGETFUL_NODES: &[Kind] = &[KillMost, KillMost, KillMost, KillTwo, KillForLong];
 
 /// Nobody is promoted for these, if the machine is not too crowded.
 pub const OF_SENTINELS: &[Kind] = &[

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tenure_testkit::{History, Nemesis, Seed};
 
 use crate::allowance::Class;
-use crate::client::{LONG_TTL, TTL_MAX_MS};
+use crate::client::LONG_TTL;
 use crate::deployment::Deployment;
 use crate::fleet::Fleet;
 use crate::judge;
@@ -19,6 +19,9 @@ use crate::stage::Stage;
 
 /// How often a line tells how far the run is.
 const PROGRESS: Duration = Duration::from_secs(5);
+/// For how long a node that may have forgotten something has no vote: longer than any other lease,
+/// and short enough for a phase to have many such times.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 /// A server tells its age in whole seconds.
 const AGE_STEP: Duration = Duration::from_secs(1);
 
@@ -101,7 +104,7 @@ static OF_REDLOCK: [Phase; 4] = [
         percent: 26,
         class: Class::Forgetful,
         persistent: false,
-        longest_ttl: Duration::from_millis(TTL_MAX_MS),
+        longest_ttl: FORGOTTEN_AFTER,
         lanes: &[
             (nemesis::OF_FORGETFUL_NODES, LONG_PAUSE),
             (nemesis::OF_CLIENTS, PAUSE),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tenure::{Locks, Redlock, Tenure, blocking};
 
+use super::LONG_TTL;
+
 /// How a client is to connect.
 #[derive(Debug, Clone)]
 pub struct Access {
@@ -36,6 +38,11 @@ macro_rules! with_manner {
 }
 
 impl Access {
+    /// The longest lease, where it is too short for some locks.
+    pub fn shortened(&self) -> Option<Duration> {
+        (self.longest_ttl < LONG_TTL).then_some(self.longest_ttl)
+    }
+
     pub async fn connect(&self, manner: Option<&Manner>) -> tenure::Result<Locks> {
         if let [url] = &self.urls[..] {
             let tenure = with_manner!(Tenure::builder(url), manner).connect().await?;
