@@ -84,13 +84,6 @@ impl Plan {
         Duration::from_millis(self.seconds * 1_000 * share.weight / all)
     }
 
-    /// How to run it again, but for seed and length: what was asked for.
-    pub fn settings(&self) -> String {
-        let settings = ["DEPLOYMENT", "LAYOUT"].into_iter();
-        let asked = settings.filter_map(|name| Some(format!("{name}={} ", word(name)?)));
-        asked.collect()
-    }
-
     /// A directory for the histories of a phase, and what deletes it if nobody wants to keep it.
     pub fn dir(&self, share: Share, phase: &str) -> (PathBuf, Option<tempfile::TempDir>) {
         if let Some(keep) = &self.keep {
@@ -110,9 +103,18 @@ fn shares(deployment: Option<Deployment>, layout: Option<Layout>) -> Vec<Share> 
     shares.retain(|share| deployment.is_none_or(|wanted| share.deployment == wanted));
     if let Some(layout) = layout {
         shares.dedup_by_key(|share| share.deployment);
-        shares.iter_mut().for_each(|share| share.layout = layout);
+        for share in &mut shares {
+            share.layout = layout;
+        }
     }
     shares
+}
+
+/// How to run it again, but for seed and length: what was asked for.
+pub fn settings() -> String {
+    let settings = ["DEPLOYMENT", "LAYOUT"].into_iter();
+    let asked = settings.filter_map(|name| Some(format!("{name}={} ", word(name)?)));
+    asked.collect()
 }
 
 fn from_env<T: std::str::FromStr>(name: &str) -> Option<T> {

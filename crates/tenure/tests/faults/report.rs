@@ -12,7 +12,7 @@ use crate::deployment::Deployment;
 use crate::fleet::Finished;
 use crate::judge::Verdict;
 use crate::phase::Phase;
-use crate::plan::{Plan, Share};
+use crate::plan::{self, Plan, Share};
 
 /// How many violations of a kind are shown in full.
 const SHOWN_MAX: usize = 3;
@@ -213,7 +213,7 @@ impl fmt::Display for Report {
         for shortfall in self.shortfalls() {
             writeln!(f, "{shortfall}")?;
         }
-        let (seed, seconds, settings) = (self.plan.seed, self.plan.seconds, self.plan.settings());
+        let (seed, seconds, settings) = (self.plan.seed, self.plan.seconds, plan::settings());
         row(f, "seed", seed)?;
         row(f, "seconds", format!("{:.0}", self.took.as_secs_f64()))?;
         writeln!(

@@ -72,11 +72,11 @@ impl Lane<'_> {
             }
             Kind::DeleteLock => {
                 let needed = self.fleet.stage.keepers_needed();
-                let struck = keepers.sample(rng, needed);
+                let struck: Vec<&&RedisServer> = keepers.sample(rng, needed).collect();
                 let name = contended(rng);
-                struck.fold(false, |any, server| {
-                    deleted(&mut server.client(), name) || any
-                })
+                let deleted = struck.iter().map(|it| deleted(&mut it.client(), name));
+                deleted.filter(|deleted| *deleted).count() > 0
+            })
             }
             Kind::DeleteFence => {
                 let key = layout::hot_fence_key(self.fleet.layout);
