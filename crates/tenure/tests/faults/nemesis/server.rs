@@ -76,7 +76,6 @@ impl Lane<'_> {
                 let name = contended(rng);
                 let deleted = struck.iter().map(|it| deleted(&mut it.client(), name));
                 deleted.filter(|deleted| *deleted).count() > 0
-            })
             }
             Kind::DeleteFence => {
                 let key = layout::hot_fence_key(self.fleet.layout);
