@@ -34,7 +34,8 @@ pub struct Tenure {
 
 impl Tenure {
     /// Connects to the store that `url` names: `redis://`, `rediss://`, `valkey://`, `valkeys://`,
-    /// `unix://`, a bare `host` or `host:port`, `redis-sentinel://`, or `memory://`.
+    /// `unix://`, a bare `host` or `host:port`, `redis-sentinel://`,
+    /// `redis-cluster://`, or `memory://`.
     ///
     /// | URL | is |
     /// |---|---|
@@ -275,12 +276,18 @@ async fn reached(
         store.pause_after_failover(wait);
     }
     let limit = clock.now() + settings.unreachable_after;
+    let mut said = None;
     loop {
         match store.reach(limit).await {
             Ok(()) => return Ok(store),
             // Not with the last breath: its error would only say that time was short.
             Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
+                said = Some(failure.error);
                 clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
+            }
+            // What was said before tells more than that time was short after all.
+            Err(failure) if failure.transient && clock.now() >= limit => {
+                return Err(said.unwrap_or(failure.error));
             }
             Err(failure) => return Err(failure.error),
         }

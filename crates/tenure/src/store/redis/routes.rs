@@ -8,7 +8,7 @@ use super::cluster::{Cluster, Redirect, Way};
 use super::link::Connection;
 use super::node::Node;
 use crate::error::{Error, ErrorKind};
-use crate::moment::{Clock, Moment};
+use crate::moment::Moment;
 use crate::store::{Event, Failure};
 
 pub(super) enum Routes {
@@ -52,7 +52,7 @@ impl Routes {
     /// The way to the node that has this key, as far as is known.
     pub(super) fn way(&self, key: &str) -> Result<Way, Failure> {
         match self {
-            Self::One(node) => Ok(Way::to(Arc::clone(node), Clock::Boot.now())),
+            Self::One(node) => Ok(Way::to(Arc::clone(node))),
             Self::Cluster(cluster) => cluster.way(key),
         }
     }

@@ -159,12 +159,12 @@ fn unheard() -> Failure {
 mod tests {
     use super::*;
 
-    fn busy(holder: &str, left_ms: u64) -> Result<Vote, Failure> {
+    fn busy(holder: &str, left_ms: u64) -> Vote {
         let busy = Busy {
             holder: LeaseId::new(holder),
             remaining: Some(Duration::from_millis(left_ms)),
         };
-        Ok(Vote::Busy(busy, 7))
+        Vote::Busy(busy, 7)
     }
 
     fn silent() -> Result<Vote, Failure> {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_holder_is_known_by_a_majority_and_ends_with_it() {
-        let votes = vec![busy("a", 90), busy("a", 50), busy("a", 70)];
+        let votes = vec![Ok(busy("a", 90)), Ok(busy("a", 50)), Ok(busy("a", 70))];
         let Verdict::Held(held) = tally(5, votes).verdict(false) else {
             panic!("not held");
         };
@@ -218,10 +218,10 @@ mod tests {
     fn nobody_with_a_majority_is_a_split_vote() {
         let votes = vec![
             Ok(Vote::Granted),
-            busy("a", 9),
-            busy("b", 9),
-            busy("b", 9),
-            busy("c", 9),
+            Ok(busy("a", 9)),
+            Ok(busy("b", 9)),
+            Ok(busy("b", 9)),
+            Ok(busy("c", 9)),
         ];
         let Verdict::Split(Some(first)) = tally(5, votes).verdict(false) else {
             panic!("not split");
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_block_that_is_too_low_is_asked_for_again() {
-        let votes = vec![Ok(Vote::Stale(41)), Ok(Vote::Granted), busy("a", 9)];
+        let votes = vec![Ok(Vote::Stale(41)), Ok(Vote::Granted), Ok(busy("a", 9))];
         let mut tally = tally(3, votes);
         assert!(matches!(tally.verdict(false), Verdict::TooLow));
         assert_eq!(tally.floor, 41);

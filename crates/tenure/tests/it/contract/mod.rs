@@ -9,6 +9,9 @@ mod owners;
 mod records;
 pub mod waiting;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
 /// Runs each case on every deployment: `contract! { case, case, ... }`. Cases after `queued:` are
 /// about the order of processes that wait, which a Redlock does not keep.
 macro_rules! contract {
@@ -35,3 +38,49 @@ macro_rules! contract {
 }
 
 use contract;
+
+/// Where the contract must hold.
+const DEPLOYMENTS: [&str; 10] = [
+    "memory",
+    "redis",
+    "redisson",
+    "sentinel",
+    "cluster",
+    "redlock_3",
+    "redlock_5",
+    "redlock_3_one_dead",
+    "redlock_3_one_hung",
+    "redlock_3_redisson",
+];
+
+/// The cases about the order of processes that wait, which a Redlock does not keep.
+const QUEUED: [&str; 3] = [
+    "waiters_of_several_processes_take_turns",
+    "a_dead_waiter_does_not_hold_up_the_others",
+    "a_dead_waiter_costs_no_more_than_its_lease_would",
+];
+
+/// Asks this very program for its tests, so that a combination that is missing is noticed.
+#[test]
+fn every_case_runs_on_every_deployment() {
+    let program = std::env::current_exe().unwrap();
+    let listed = Command::new(program).arg("--list").output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let mut cases: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for line in listed
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"))
+    {
+        if let ["contract", part, deployment, case] = line.split("::").collect::<Vec<_>>()[..] {
+            cases.entry((part, case)).or_default().insert(deployment);
+        }
+    }
+    assert!(cases.len() > 80, "only {} cases are listed", cases.len());
+    for ((part, case), on) in cases {
+        let wanted = DEPLOYMENTS
+            .into_iter()
+            .filter(|deployment| !QUEUED.contains(&case) || !deployment.starts_with("redlock"));
+        let wanted: BTreeSet<&str> = wanted.collect();
+        assert_eq!(on, wanted, "{part}::{case}");
+    }
+}

@@ -58,10 +58,12 @@ fn check(grants: &[(Instant, usize, Duration, tenure::Fence)]) {
     let mut waits: Vec<Duration> = grants.iter().map(|grant| grant.2).collect();
     waits.sort();
     let p99 = waits[waits.len() * 99 / 100];
-    let per_second = grants.len() as f64 / TIME.as_secs_f64();
-    println!("{per_second:.0} grants per second, p99 wait {p99:?}, longest gap {longest:?}");
+    let seen = format!(
+        "{} grants, p99 wait {p99:?}, longest gap {longest:?}",
+        grants.len()
+    );
     // A second without a grant would be a livelock; a busy machine gets some more.
-    assert!(longest < ms(3_000), "{longest:?} without a grant");
+    assert!(longest < ms(3_000), "{seen}");
     let served = (0..32).filter(|number| grants.iter().any(|grant| grant.1 == *number));
-    assert!(served.count() >= 24, "some never get a turn");
+    assert!(served.count() >= 24, "some never get a turn: {seen}");
 }

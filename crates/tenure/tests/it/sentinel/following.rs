@@ -98,6 +98,32 @@ async fn a_killed_master_is_replaced() {
     );
 }
 
+/// Announcements can be lost, here because the user may not hear them. The old master would take
+/// writes for another forty seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_hears_no_announcement_asks() {
+    let rules = "on >secret resetchannels -@all +hello +sentinel";
+    let sentinels = Sentinels::builder()
+        .sentinel_user("deaf", rules)
+        .hello_period(ms(10_000))
+        .start();
+    let url = format!(
+        "{}?sentinel_username=deaf&sentinel_password=secret",
+        sentinels.url()
+    );
+    let tenure = Tenure::connect(&url).await.unwrap();
+    check_usable(&tenure, "n").await;
+    let (old, new) = meanwhile(|| {
+        let old = sentinels.begin_failover();
+        (old, sentinels.wait_for_failover(old, FAILOVER_LIMIT))
+    });
+    tokio::time::sleep(ms(1_500)).await;
+    let guard = tenure.lock("n").acquire().await.unwrap();
+    assert_eq!(value_at(old, "n"), None, "the deposed master was asked");
+    let found = value_at(new, "n");
+    assert_eq!(found.as_deref(), Some(guard.lease_id().as_str()));
+}
+
 /// The connection that the caller's own runtime drives is given up with the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_of_the_callers_own_runtime_follows_too() {

@@ -67,17 +67,18 @@ pub(super) struct Way {
     /// Whether the key is there already though its slot is not.
     pub(super) asking: bool,
     redirects: u32,
-    begun: Moment,
+    /// Since when it is asked for keys that are on the move, and how long to wait the next time.
+    trying_since: Option<Moment>,
     pause: Duration,
 }
 
 impl Way {
-    pub(super) fn to(node: Arc<Node>, now: Moment) -> Self {
+    pub(super) fn to(node: Arc<Node>) -> Self {
         Self {
             node,
             asking: false,
             redirects: 0,
-            begun: now,
+            trying_since: None,
             pause: TRY_AGAIN_MIN,
         }
     }
@@ -167,7 +168,7 @@ impl Cluster {
     pub(super) fn way(&self, key: &str) -> Result<Way, Failure> {
         let slot = Slot::of(key.as_bytes());
         match self.owner(slot) {
-            Some(node) => Ok(Way::to(node, self.clock.now())),
+            Some(node) => Ok(Way::to(node)),
             None => Err(self.uncovered(key)),
         }
     }
@@ -197,8 +198,10 @@ impl Cluster {
         let Some(redirect) = redirect else {
             return Err(self.noted(&way.node, failure));
         };
-        let now = self.clock.now();
-        if now >= limit || way.redirects >= REDIRECTS_MAX {
+        if redirect == Redirect::Down {
+            return Err(self.down(key, &failure));
+        }
+        if self.clock.now() >= limit || way.redirects >= REDIRECTS_MAX {
             self.look_around();
             return Err(on_the_move(key, &failure));
         }
@@ -211,21 +214,31 @@ impl Cluster {
                 let node = self.node_at(&to, &way.node);
                 Ok(way.on_to(node, true))
             }
-            Redirect::TryAgain if now < way.begun + TRY_AGAIN_PATIENCE => {
-                let left = limit.saturating_since(now);
-                tokio::time::sleep(way.pause.min(left)).await;
-                Ok(Way {
-                    // Not a redirect, but the same slot may have arrived meanwhile.
-                    redirects: way.redirects,
-                    pause: (way.pause * 2).min(TRY_AGAIN_MAX),
-                    begun: way.begun,
-                    ..self.way(key)?
-                })
-            }
-            Redirect::TryAgain => Err(on_the_move(key, &failure)),
-            Redirect::Down => Err(self.down(key, &failure)),
-            Redirect::ReadOnly => Err(self.noted(&way.node, failure)),
+            Redirect::TryAgain => self.try_again(key, &way, &failure, limit).await,
+            Redirect::Down | Redirect::ReadOnly => Err(self.noted(&way.node, failure)),
         }
+    }
+
+    /// Waits for keys that are on the move. By then their slot may have arrived.
+    async fn try_again(
+        &self,
+        key: &str,
+        way: &Way,
+        failure: &Failure,
+        limit: Moment,
+    ) -> Result<Way, Failure> {
+        let now = self.clock.now();
+        let since = way.trying_since.unwrap_or(now);
+        if now >= since + TRY_AGAIN_PATIENCE {
+            return Err(on_the_move(key, failure));
+        }
+        tokio::time::sleep(way.pause.min(limit.saturating_since(now))).await;
+        Ok(Way {
+            redirects: way.redirects,
+            trying_since: Some(since),
+            pause: (way.pause * 2).min(TRY_AGAIN_MAX),
+            ..self.way(key)?
+        })
     }
 
     /// Learns what can be learned from a failure that is left to the caller, and says that asking
