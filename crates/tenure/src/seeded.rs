@@ -137,6 +137,8 @@ bugs! {
     RedlockMajorityOfAsked = "redlock-majority-of-asked",
     /// a node that has just started and may have forgotten votes
     RedlockYoungNodeVotes = "redlock-young-node-votes",
+    /// a server is taken for as old as it says, which may be a second too much
+    AgeRoundedUp = "age-rounded-up",
     /// what was got in vain stays on its nodes
     RedlockMinorityKept = "redlock-minority-kept",
     /// a node accepts a block that is not above its fence

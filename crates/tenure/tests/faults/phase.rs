@@ -22,8 +22,8 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// For how long a node that may have forgotten something has no vote: longer than any other lease,
 /// and short enough for a phase to have many such times.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
-/// A server tells its age in whole seconds.
-const AGE_STEP: Duration = Duration::from_secs(1);
+/// A server tells its age in whole seconds, and may round it either way.
+const AGE_STEP: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone)]
 pub struct Phase {

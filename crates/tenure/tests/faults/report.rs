@@ -146,8 +146,8 @@ struct Least {
 fn least(deployment: Deployment) -> Least {
     let (seconds, operations, handed_off, faults, kinds) = match deployment {
         Deployment::Single => (65, 65_000, 650, 65, 12),
-        Deployment::Redlock => (25, 5_000, 50, 20, 10),
-        Deployment::Sentinel | Deployment::Cluster => (20, 4_000, 40, 6, 4),
+        Deployment::Redlock => (25, 8_000, 80, 35, 14),
+        Deployment::Sentinel | Deployment::Cluster => (20, 6_000, 150, 10, 6),
     };
     Least {
         seconds,

@@ -20,6 +20,7 @@ use super::script::LockScripts;
 use super::sentinel::Sentinels;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
+use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::Failure;
 use crate::url::{Address, RedisTarget, SentinelTarget, Tls};
@@ -218,6 +219,7 @@ pub(crate) struct ServerInfo {
     pub(super) predecessor_id: Option<String>,
     eviction_policy: Option<String>,
     memory_max: u64,
+    /// How old it is at least.
     pub(super) uptime: Duration,
     pub(super) has_aof: bool,
 }
@@ -236,7 +238,11 @@ impl ServerInfo {
                 "master_replid2" => info.predecessor_id = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
                 "uptime_in_seconds" => {
-                    info.uptime = Duration::from_secs(value.parse().unwrap_or(0));
+                    // Two readings of a clock that shows whole seconds, one less the other: it may
+                    // say a second when hardly any time has passed.
+                    let seconds: u64 = value.parse().unwrap_or(0);
+                    let over = u64::from(!bug(Bug::AgeRoundedUp));
+                    info.uptime = Duration::from_secs(seconds.saturating_sub(over));
                 }
                 "aof_enabled" => info.has_aof = value == "1",
                 "maxmemory" => info.memory_max = value.parse().unwrap_or(0),

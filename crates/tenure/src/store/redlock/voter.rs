@@ -129,7 +129,7 @@ impl Voter {
         }
         let asked_at = self.clock.now();
         let vitals = self.store.vitals(connection, limit).await?;
-        // Rounded down by the server: it is at least this old.
+        // It is at least this old.
         let started = asked_at.before(vitals.uptime);
         let votes_from = if vitals.keeps_all || bug(Bug::RedlockYoungNodeVotes) {
             started
