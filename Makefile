@@ -3,6 +3,7 @@
 SECONDS ?= 600
 SEED ?=
 LAYOUT ?=
+DEPLOYMENT ?=
 BUG ?=
 ROUNDS ?=
 ONLY ?=
@@ -33,8 +34,8 @@ doc: ## Documentation, warnings denied
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 .PHONY: faults
-faults: redis-server ## Break servers, connections and clients at random: make faults SECONDS=600 SEED=42 LAYOUT=redisson
-	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(LAYOUT),LAYOUT=$(LAYOUT)) cargo test --release -p tenure --test faults
+faults: redis-server ## Break servers, connections and clients at random: make faults SECONDS=600 SEED=42 LAYOUT=redisson DEPLOYMENT=single|redlock|sentinel|cluster
+	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(LAYOUT),LAYOUT=$(LAYOUT)) $(if $(DEPLOYMENT),DEPLOYMENT=$(DEPLOYMENT)) cargo test --release -p tenure --test faults
 
 .PHONY: long
 long: redis-server ## The hazard tests and the ballot model with their long counts (ten times those of CI)

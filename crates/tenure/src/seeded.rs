@@ -75,6 +75,8 @@ bugs! {
     OfferWithoutFence = "offer-without-fence",
     /// a lost fence counter begins at one again
     FenceRestarts = "fence-restarts",
+    /// a promoted replica counts on from its older copy of a fence
+    FenceFromOldCopy = "fence-from-old-copy",
     /// a nested acquire raises the fence
     FenceBumpedOnReentry = "fence-bumped-on-reentry",
     /// a nested acquire does not know that its owner holds the lock
@@ -131,6 +133,22 @@ bugs! {
     ReignIgnored = "reign-ignored",
     /// errors quote the password
     PasswordInError = "password-in-error",
+    /// a majority of the nodes that could be asked decides, not of all
+    RedlockMajorityOfAsked = "redlock-majority-of-asked",
+    /// a node that has just started and may have forgotten votes
+    RedlockYoungNodeVotes = "redlock-young-node-votes",
+    /// a server is taken for as old as it says, which may be a second too much
+    AgeRoundedUp = "age-rounded-up",
+    /// what was got in vain stays on its nodes
+    RedlockMinorityKept = "redlock-minority-kept",
+    /// a node accepts a block that is not above its fence
+    RedlockStaleBallotAccepted = "redlock-stale-ballot-accepted",
+    /// a lease counts from the majority's answer, not from the question
+    RedlockValidityFromAnswer = "redlock-validity-from-answer",
+    /// a renewal counts if a single node confirms it
+    RedlockRenewedByOne = "redlock-renewed-by-one",
+    /// a node is repaired over a greater fence
+    RedlockRepairIgnoresFence = "redlock-repair-ignores-fence",
 }
 
 /// Bugs that are a change of a script: which file, what stands there, and what instead.
@@ -213,6 +231,18 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/acquire.lua",
         "'NX', 'PX', ARGV[2])",
         "'NX')",
+    ),
+    (
+        Bug::RedlockStaleBallotAccepted,
+        "redlock/vote.lua",
+        "if first <= floor then",
+        "if false then",
+    ),
+    (
+        Bug::RedlockRepairIgnoresFence,
+        "redlock/repair.lua",
+        "if stored and stored > last then",
+        "if false then",
     ),
 ];
 

@@ -1,5 +1,7 @@
 //! A client process: what it does, and how it writes that down.
 
+/// One server or several.
+mod connect;
 /// Operations counted, and those that took too long.
 mod tally;
 /// The work of a process with an async runtime.
@@ -17,13 +19,20 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use tenure::{Builder, CancellationToken, Tenure};
+use tenure::CancellationToken;
 use tenure_testkit::{FencedRegister, Recorder, Seed};
 
+pub use connect::{Access, Manner};
 use tally::Tally;
 
 /// The lock that everybody wants.
 pub const HOT: &str = "hot";
+/// One of those that replicas confirm, where there are replicas, and that everybody wants too.
+pub const SAFE_HOT: &str = "safe:hot";
+/// What the names of all of these begin with.
+pub const SAFE: &str = "safe:";
+/// So few that they are wanted at once, now and then.
+pub const SAFE_COUNT: u32 = 50;
 /// What the name of a cold lock begins with.
 pub const COLD: &str = "cold:";
 pub const COLD_COUNT: u32 = 1_000;
@@ -31,7 +40,11 @@ pub const COLD_COUNT: u32 = 1_000;
 /// itself, so whatever stays behind is seen.
 pub const LONG: &str = "long:";
 const LONG_COUNT: u32 = 300;
-const LONG_TTL: Duration = Duration::from_secs(30);
+pub const LONG_TTL: Duration = Duration::from_secs(30);
+/// What the name of a lock begins with that is held to the end of the longest lease there can be,
+/// where that is a short one: whoever is granted it meanwhile is a second holder.
+pub const SLOW: &str = "slow:";
+pub const SLOW_COUNT: u32 = 5;
 /// Short, so that leases really end.
 const TTL_MIN_MS: u64 = 150;
 pub const TTL_MAX_MS: u64 = 600;
@@ -49,7 +62,7 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone)]
 pub struct Order {
     pub number: u64,
-    pub url: String,
+    pub access: Access,
     pub dir: PathBuf,
     pub seed: u64,
     pub blocking: bool,
@@ -61,13 +74,17 @@ impl Order {
     /// The order for this process, if it is a client.
     pub fn from_env() -> Option<Self> {
         let text = std::env::var(Self::VARIABLE).ok()?;
-        let mut parts = text.splitn(5, ' ');
-        let mut part = || parts.next().expect("an order has five parts");
+        let mut parts = text.splitn(7, ' ');
+        let mut part = || parts.next().expect("an order has seven parts");
         Some(Self {
             number: part().parse().unwrap(),
             seed: part().parse().unwrap(),
             blocking: part() == "blocking",
-            url: part().into(),
+            access: Access {
+                longest_ttl: Duration::from_millis(part().parse().unwrap()),
+                replicas: part().parse().unwrap(),
+                urls: part().split('|').map(str::to_owned).collect(),
+            },
             dir: part().into(),
         })
     }
@@ -76,10 +93,12 @@ impl Order {
     pub fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let flavour = if self.blocking { "blocking" } else { "async" };
-        let (number, seed, url, dir) = (self.number, self.seed, &self.url, self.dir.display());
+        let longest_ttl_ms = self.access.longest_ttl.as_millis();
+        let (urls, dir) = (self.access.urls.join("|"), self.dir.display());
+        let (number, seed, replicas) = (self.number, self.seed, self.access.replicas);
         command.env(
             Self::VARIABLE,
-            format!("{number} {seed} {flavour} {url} {dir}"),
+            format!("{number} {seed} {flavour} {longest_ttl_ms} {replicas} {urls} {dir}"),
         );
         command
     }
@@ -94,7 +113,8 @@ struct Context {
     tally: Tally,
     /// The end is near: begin nothing more, let go of everything.
     finish: CancellationToken,
-    unreachable_after: Duration,
+    access: Access,
+    manner: Manner,
 }
 
 pub fn run(order: &Order) {
@@ -107,7 +127,12 @@ pub fn run(order: &Order) {
         register: FencedRegister::open(&order.dir),
         tally: Tally::new(),
         finish: CancellationToken::new(),
-        unreachable_after: Duration::from_millis(unreachable_ms),
+        access: order.access.clone(),
+        manner: Manner {
+            name: format!("client-{}", order.number),
+            unreachable_after: Duration::from_millis(unreachable_ms),
+            hand_off_time: hand_off_time(&mut seed.rng()),
+        },
     });
     let finish = context.finish.clone();
     thread::spawn(move || {
@@ -123,14 +148,10 @@ pub fn run(order: &Order) {
             telling.tally.tell();
         }
     });
-    let builder = Tenure::builder(&order.url)
-        .unreachable_after(context.unreachable_after)
-        .hand_off_time(hand_off_time(&mut seed.rng()))
-        .name(format!("client-{}", order.number));
     if order.blocking {
-        threads::run(&context, &builder);
+        threads::run(&context);
     } else {
-        tasks::run(&context, &builder);
+        tasks::run(&context);
     }
     context.tally.tell();
 }
@@ -141,13 +162,9 @@ fn hand_off_time(rng: &mut StdRng) -> Duration {
 }
 
 /// Connects, however often that fails: the client may have been started amid a fault.
-fn connect<T>(
-    context: &Context,
-    builder: &Builder,
-    mut connect: impl FnMut(Builder) -> tenure::Result<T>,
-) -> Option<T> {
+fn connect<T>(context: &Context, mut connect: impl FnMut() -> tenure::Result<T>) -> Option<T> {
     while !context.finish.is_cancelled() {
-        if let Ok(client) = connect(builder.clone()) {
+        if let Ok(client) = connect() {
             return Some(client);
         }
     }
@@ -162,6 +179,8 @@ fn connect<T>(
 struct Wish {
     lock: String,
     ttl: Duration,
+    /// How many replicas confirm it.
+    replicas: u32,
     fixed: bool,
     way: Way,
     hold: Duration,
@@ -196,8 +215,16 @@ enum End {
 }
 
 impl Wish {
-    fn for_one(eager: Eager, rng: &mut StdRng) -> Self {
+    fn for_one(eager: Eager, context: &Context, rng: &mut StdRng) -> Self {
+        let replicas = context.access.replicas;
         match eager {
+            Eager::No | Eager::Hot if replicas > 0 && rng.random_bool(0.5) => {
+                Self::safe(rng, matches!(eager, Eager::Hot), replicas)
+            }
+            Eager::No if rng.random_bool(0.1) => match context.access.shortened() {
+                None => Self::long(rng),
+                Some(longest_ttl) => Self::slow(rng, longest_ttl),
+            },
             Eager::No => Self::random(rng, false),
             Eager::Hot => Self::random(rng, true),
             Eager::Brisk => Self::brisk(rng),
@@ -205,9 +232,6 @@ impl Wish {
     }
 
     fn random(rng: &mut StdRng, hot: bool) -> Self {
-        if !hot && rng.random_bool(0.1) {
-            return Self::long(rng);
-        }
         let ttl = Duration::from_millis(rng.random_range(TTL_MIN_MS..=TTL_MAX_MS));
         let fixed = rng.random_bool(0.1);
         Self {
@@ -217,6 +241,7 @@ impl Wish {
                 format!("{COLD}{}", rng.random_range(0..COLD_COUNT))
             },
             ttl,
+            replicas: 0,
             fixed,
             way: Way::random(rng, hot),
             hold: random_hold(rng, ttl, fixed),
@@ -236,6 +261,20 @@ impl Wish {
         }
     }
 
+    /// A lock that replicas confirm.
+    fn safe(rng: &mut StdRng, hot: bool, replicas: u32) -> Self {
+        Self {
+            lock: if hot {
+                SAFE_HOT.into()
+            } else {
+                format!("{SAFE}{}", rng.random_range(0..SAFE_COUNT))
+            },
+            replicas,
+            changes_register: false,
+            ..Self::random(rng, hot)
+        }
+    }
+
     /// Mostly the shortest hold there is, and now and then one that loses its lease.
     fn brisk(rng: &mut StdRng) -> Self {
         let held = if rng.random_bool(0.01) { 2.0 } else { 0.0 };
@@ -244,6 +283,20 @@ impl Wish {
             ttl: BRISK_TTL,
             fixed: false,
             hold: BRISK_TTL.mul_f64(held * rng.random_range(0.0..1.0)),
+            changes_register: false,
+            ..Self::random(rng, true)
+        }
+    }
+
+    /// A lease that is neither renewed nor released before its end.
+    fn slow(rng: &mut StdRng, ttl: Duration) -> Self {
+        Self {
+            lock: format!("{SLOW}{}", rng.random_range(0..SLOW_COUNT)),
+            ttl,
+            fixed: true,
+            hold: ttl * 2,
+            nested: 0,
+            detaches: false,
             changes_register: false,
             ..Self::random(rng, true)
         }

@@ -1,4 +1,4 @@
-//! All client processes, each behind a proxy of its own.
+//! All client processes, each behind proxies of its own where servers do not name each other.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure::Layout;
-use tenure_testkit::{ClientProcess, Proxy, RedisServer, Seed};
+use tenure_testkit::{ClientProcess, Proxy, Seed};
 
-use crate::client::Order;
-use crate::layout;
+use crate::client::{Access, Order};
+use crate::stage::Stage;
 
 const SLOTS: usize = 8;
 /// Every fourth process uses the blocking API.
@@ -19,8 +19,9 @@ const BLOCKING_EVERY: usize = 4;
 const FINISH_LIMIT: Duration = Duration::from_secs(15);
 
 pub struct Fleet<'a> {
-    pub server: &'a RedisServer,
+    pub stage: &'a Stage,
     pub layout: Layout,
+    longest_ttl: Duration,
     pub slots: Vec<Slot>,
     dir: PathBuf,
     seed: u64,
@@ -31,7 +32,8 @@ pub struct Fleet<'a> {
 
 /// A place for one client process after the other.
 pub struct Slot {
-    pub proxy: Proxy,
+    /// One for each server that clients are told of, in the servers' order.
+    pub proxies: Vec<Proxy>,
     blocking: bool,
     running: Mutex<Running>,
 }
@@ -69,10 +71,17 @@ pub struct Finished {
 }
 
 impl<'a> Fleet<'a> {
-    pub fn start(server: &'a RedisServer, layout: Layout, dir: &Path, seed: Seed) -> Self {
+    pub fn start(
+        stage: &'a Stage,
+        layout: Layout,
+        longest_ttl: Duration,
+        dir: &Path,
+        seed: Seed,
+    ) -> Self {
         let mut fleet = Self {
-            server,
+            stage,
             layout,
+            longest_ttl,
             slots: Vec::new(),
             dir: dir.to_owned(),
             seed: seed.to_string().parse().unwrap(),
@@ -81,11 +90,11 @@ impl<'a> Fleet<'a> {
             said: Mutex::default(),
         };
         for number in 0..SLOTS {
-            let proxy = Proxy::start(server.addr());
+            let proxies: Vec<Proxy> = stage.fronts().into_iter().map(Proxy::start).collect();
             let blocking = number % BLOCKING_EVERY == BLOCKING_EVERY - 1;
-            let running = fleet.spawn(&proxy, blocking);
+            let running = fleet.spawn(&proxies, blocking);
             fleet.slots.push(Slot {
-                proxy,
+                proxies,
                 blocking,
                 running: Mutex::new(running),
             });
@@ -97,7 +106,7 @@ impl<'a> Fleet<'a> {
     pub fn replace(&self, slot: &Slot, running: &mut Running) {
         self.hear(running);
         self.bury(running);
-        *running = self.spawn(&slot.proxy, slot.blocking);
+        *running = self.spawn(&slot.proxies, slot.blocking);
     }
 
     pub fn count_fault(&self) {
@@ -158,11 +167,30 @@ impl<'a> Fleet<'a> {
         finished
     }
 
-    fn spawn(&self, proxy: &Proxy, blocking: bool) -> Running {
+    /// What clients are told to connect to; without proxies the servers themselves.
+    pub fn access(&self, proxies: &[Proxy]) -> Access {
+        Access {
+            urls: self.stage.urls(proxies, self.layout),
+            longest_ttl: self.longest_ttl,
+            replicas: self.stage.replicas(),
+        }
+    }
+
+    /// How much a client has sent so far, or done where nobody stands between to count.
+    pub fn activity(&self, slot: &Slot, running: &mut Running) -> u64 {
+        if slot.proxies.is_empty() {
+            self.hear(running);
+            return running.counts.values().sum();
+        }
+        let counts = slot.proxies.iter().map(Proxy::counts);
+        counts.map(|counts| counts.request_chunks).sum()
+    }
+
+    fn spawn(&self, proxies: &[Proxy], blocking: bool) -> Running {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let order = Order {
             number,
-            url: layout::url(&proxy.url(), self.layout),
+            access: self.access(proxies),
             dir: self.dir.clone(),
             seed: self.seed,
             blocking,

@@ -1,22 +1,30 @@
 //! What is looked at when all is healed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::{ErrorKind, Layout, Tenure};
+use tenure::{ErrorKind, Layout, Lock};
 use tenure_testkit::check::{self, Violation};
-use tenure_testkit::history::{Event, Op, Outcome, until_ns};
-use tenure_testkit::{Access, History, Recorder, RedisServer, RespClient};
+use tenure_testkit::history::{Event, Op, Outcome, now_ns, until_ns};
+use tenure_testkit::{FencedRegister, History, Recorder, RedisServer, RespClient};
 
-use crate::client::{BRISK, COLD, COLD_COUNT, HOT, LONG, TTL_MAX_MS};
+use crate::allowance::{self, Check, Class, Footing};
+use crate::client::{
+    Access, BRISK, COLD, COLD_COUNT, HOT, LONG, SAFE, SAFE_COUNT, SAFE_HOT, SLOW, SLOW_COUNT,
+    TTL_MAX_MS,
+};
+use crate::deployment::Deployment;
 use crate::fleet::Finished;
 use crate::layout;
+use crate::stage::Stage;
 
 /// The number of the client that looks whether every lock can be had.
 const JUDGE: u64 = 999_999;
-/// After healing every lock can be had within the longest lease and a second.
-const LIVE_LIMIT: Duration = Duration::from_millis(TTL_MAX_MS + 1_000);
+/// After healing every lock can be had within the longest lease and two seconds: a thousand of them
+/// at once take their time on five nodes that share two cores.
+const LIVE_LIMIT: Duration = Duration::from_millis(TTL_MAX_MS + 2_000);
 /// How much later than the next grant a holder may notice its loss: ten times what it takes on two
 /// cores shared by all. A client that is killed between detaching and adopting a lease had no time
 /// to write down that it let go.
@@ -27,22 +35,41 @@ const HAND_OFF_TURNS: u64 = 256;
 
 /// What one checker found.
 pub struct Verdict {
-    pub check: &'static str,
+    pub check: Check,
+    pub footing: Footing,
     pub violations: Vec<Violation>,
-    /// Whether it must hold in a phase that loses data or steps the clock.
-    pub always: bool,
+    /// Whether a violation fails the run.
+    pub must_hold: bool,
 }
 
 /// Leases and places in queues of clients that ended in order: those must have left nothing.
-pub fn leftovers(server: &RedisServer, layout: Layout, finished: &Finished) -> Vec<Violation> {
+pub fn leftovers(stage: &Stage, layout: Layout, finished: &Finished) -> Vec<Violation> {
+    let mut found: BTreeMap<String, Vec<Violation>> = BTreeMap::new();
+    for server in stage.keepers() {
+        for violation in left_on(server, layout, finished) {
+            let same = found.entry(violation.subject.clone()).or_default();
+            same.push(violation);
+        }
+    }
+    // A node of several that could not be asked in time to let go may do so a little later.
+    let needed = stage.keepers_needed();
+    let held = found.into_values().filter(|same| same.len() >= needed);
+    held.flatten().collect()
+}
+
+fn left_on(server: &RedisServer, layout: Layout, finished: &Finished) -> Vec<Violation> {
     let mut client = server.client();
     let is_gone = |owner: &str| {
         let client = layout::client_of(owner);
         !client.is_some_and(|client| finished.tidy.contains(&client))
     };
     let holder = |client: &mut RespClient, key: &str| {
-        let lock = key == HOT || key == BRISK || key.starts_with(COLD) || key.starts_with(LONG);
-        lock.then(|| layout::holder(client, layout, key))?
+        let is_lock = key == HOT
+            || key == BRISK
+            || [COLD, LONG, SAFE, SLOW]
+                .iter()
+                .any(|it| key.starts_with(it));
+        is_lock.then(|| layout::holder(client, layout, key))?
     };
     let mut violations = check::orphans(&mut client, "*", holder, is_gone);
     let waiter = |client: &mut RespClient, key: &str| {
@@ -63,33 +90,54 @@ pub fn leftovers(server: &RedisServer, layout: Layout, finished: &Finished) -> V
 }
 
 /// Keys that would stay for ever.
-pub fn immortals(server: &RedisServer) -> Vec<Violation> {
-    check::immortal_keys(&mut server.client(), "*", layout::is_kept)
+pub fn immortals(stage: &Stage) -> Vec<Violation> {
+    let servers = stage.keepers().into_iter();
+    let of_one =
+        |server: &RedisServer| check::immortal_keys(&mut server.client(), "*", layout::is_kept);
+    servers.flat_map(of_one).collect()
 }
 
-/// Takes and releases every lock once, and writes that down.
-pub fn take_every_lock(server: &RedisServer, layout: Layout, dir: &Path) {
+/// Takes and releases every lock once, and writes that down. Tells from when on that was tried.
+pub fn take_every_lock(access: &Access, dir: &Path) -> u64 {
     let recorder = Arc::new(Recorder::create(dir, JUDGE));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let tenure = Tenure::connect(layout::url(&server.url(), layout))
-            .await
-            .unwrap();
-        let names = (0..COLD_COUNT).map(|number| format!("{COLD}{number}"));
-        let tasks: Vec<_> = names
-            .chain([HOT.to_owned(), BRISK.to_owned()])
-            .map(|name| tokio::spawn(take(tenure.clone(), name, Arc::clone(&recorder))))
-            .collect();
+        let locks = access.connect(None).await.unwrap();
+        let begun_ns = now_ns();
+        let mut tasks = Vec::new();
+        for name in every_lock(access) {
+            let mut lock = locks.lock(&name);
+            if name.starts_with(SAFE) {
+                lock = lock.replicas(access.replicas);
+            }
+            tasks.push(tokio::spawn(take(lock, name, Arc::clone(&recorder))));
+        }
         for task in tasks {
             task.await.unwrap();
         }
-        tenure.shutdown(Duration::from_secs(5)).await;
-    });
+        locks.shutdown(Duration::from_secs(5)).await;
+        begun_ns
+    })
 }
 
-async fn take(tenure: Tenure, name: String, recorder: Arc<Recorder>) {
+/// All locks that clients take, but for those with long leases.
+fn every_lock(access: &Access) -> Vec<String> {
+    let cold = (0..COLD_COUNT).map(|number| format!("{COLD}{number}"));
+    let mut names: Vec<String> = cold.collect();
+    names.extend([HOT.to_owned(), BRISK.to_owned()]);
+    if access.shortened().is_some() {
+        names.extend((0..SLOW_COUNT).map(|number| format!("{SLOW}{number}")));
+    }
+    if access.replicas > 0 {
+        names.push(SAFE_HOT.to_owned());
+        names.extend((0..SAFE_COUNT).map(|number| format!("{SAFE}{number}")));
+    }
+    names
+}
+
+async fn take(lock: Lock, name: String, recorder: Arc<Recorder>) {
     let call = recorder.acquire(0, &name);
-    match tenure.lock(&name).acquire_within(LIVE_LIMIT * 2).await {
+    match lock.acquire_within(LIVE_LIMIT * 2).await {
         Ok(guard) => {
             let until = until_ns(|| guard.remaining());
             let hold = call.granted(Some(guard.fence().get()), until);
@@ -102,68 +150,92 @@ async fn take(tenure: Tenure, name: String, recorder: Arc<Recorder>) {
     }
 }
 
-pub fn verdicts(
-    history: &History,
-    journal: &[Access],
-    healed_ns: u64,
-    leftovers: Vec<Violation>,
-    finished: &Finished,
-    sound: bool,
-) -> Vec<Verdict> {
-    let verdict = |check, always, violations| Verdict {
-        check,
-        violations,
-        always,
-    };
-    // A long lease of a client that was killed goes on for longer than anybody would wait here.
-    let short = history
-        .events
-        .iter()
-        .filter(|event| !event.lock.starts_with(LONG));
-    let short = History::new(short.cloned().collect(), Vec::new());
-    let mut liveness = check::liveness(&short, healed_ns, LIVE_LIMIT);
-    liveness.extend(leftovers);
-    vec![
-        verdict("C1 held once", false, check::exclusion(history)),
-        verdict("C2 fences grow", true, fences(history, sound)),
-        verdict("C3 resource whole", true, check::resource(journal)),
-        verdict("C5 free after healing", true, liveness),
-        verdict(
-            "C6 loss noticed",
-            false,
-            check::loss(history, NOTICE_TOLERANCE),
-        ),
-        verdict(
-            "clients unharmed",
-            true,
-            as_violations("crash", &finished.crashes),
-        ),
-        verdict(
-            "calls in time and reason",
-            true,
-            as_violations("complaint", &finished.complaints),
-        ),
-    ]
+type Found = (Footing, Check, Vec<Violation>);
+
+/// What is judged.
+pub struct Evidence<'a> {
+    pub history: &'a History,
+    pub dir: &'a Path,
+    pub healed_ns: u64,
+    pub leftovers: Vec<Violation>,
+    pub finished: &'a Finished,
 }
 
-/// Where leases are deleted, a process may hand one on before it knows. Whoever is handed it has a
-/// fence below that of the new holder elsewhere, and the resource refuses it. So there only the
-/// grants of the server must grow in time; each fence is used once in any case.
-fn fences(history: &History, sound: bool) -> Vec<Violation> {
-    let mut violations = check::fences(history);
-    if !sound {
-        let granted = History::new(granted_by_the_server(history), Vec::new());
-        violations.retain(|violation| violation.rule != check::FENCE_WENT_BACK);
-        let mut back = check::fences(&granted);
-        back.retain(|violation| violation.rule == check::FENCE_WENT_BACK);
-        violations.extend(back);
+impl Evidence<'_> {
+    /// What each checker found, and whether that was allowed in a phase of this class.
+    pub fn verdicts(self, deployment: Deployment, class: Class) -> Vec<Verdict> {
+        let journal = FencedRegister::open(self.dir).journal();
+        let crashes = as_violations("crash", &self.finished.crashes);
+        let complaints = as_violations("complaint", &self.finished.complaints);
+        let plain = Footing::Plain(deployment);
+        let mut found = self.of_locks(plain, |name| !name.starts_with(SAFE));
+        found.extend([
+            (plain, Check::ResourceWhole, check::resource(&journal)),
+            (plain, Check::ClientsUnharmed, crashes),
+            (plain, Check::CallsInTime, complaints),
+        ]);
+        if matches!(deployment, Deployment::Sentinel | Deployment::Cluster) {
+            let replicated = Footing::Replicated(deployment);
+            found.extend(self.of_locks(replicated, |name| name.starts_with(SAFE)));
+        }
+        let verdict = |(footing, check, violations)| Verdict {
+            check,
+            footing,
+            violations,
+            must_hold: allowance::must_hold(footing, class, check),
+        };
+        found.into_iter().map(verdict).collect()
     }
-    violations
+
+    /// What became of some of the locks.
+    fn of_locks(&self, footing: Footing, is_one: impl Fn(&str) -> bool) -> Vec<Found> {
+        let events = self.history.events.iter();
+        let events = events.filter(|event| is_one(&event.lock)).cloned();
+        let history = History::new(events.collect(), self.history.faults.clone());
+        let leftovers = self.leftovers.iter();
+        let leftovers = leftovers.filter(|violation| is_one(&violation.subject));
+        let (went_back, other) = fences(&history);
+        let (granted_went_back, _) = fences(&granted_by_the_server(&history));
+        vec![
+            (footing, Check::HeldOnce, check::exclusion(&history)),
+            (footing, Check::FencesUnique, other),
+            (footing, Check::FencesGrow, went_back),
+            (footing, Check::GrantedFencesGrow, granted_went_back),
+            (footing, Check::FreeAfterHealing, self.not_free(&history)),
+            (
+                footing,
+                Check::NothingLeftOver,
+                leftovers.cloned().collect(),
+            ),
+            (
+                footing,
+                Check::LossNoticed,
+                check::loss(&history, NOTICE_TOLERANCE),
+            ),
+        ]
+    }
+
+    /// A long lease of a client that was killed goes on for longer than anybody would wait here.
+    fn not_free(&self, history: &History) -> Vec<Violation> {
+        let events = history.events.iter();
+        let short = events.filter(|event| !event.lock.starts_with(LONG));
+        let short = History::new(short.cloned().collect(), Vec::new());
+        check::liveness(&short, self.healed_ns, LIVE_LIMIT)
+    }
+}
+
+/// Fences that went back in time, and those that are wrong in another way.
+fn fences(history: &History) -> (Vec<Violation>, Vec<Violation>) {
+    let violations = check::fences(history).into_iter();
+    violations.partition(|violation| violation.rule == check::FENCE_WENT_BACK)
 }
 
 /// All grants but those with a fence that an earlier one had reserved for its process: no other
 /// process has a fence in between.
-fn granted_by_the_server(history: &History) -> Vec<Event> {
+///
+/// Where leases are deleted, a process may hand one on before it knows. Whoever is handed it has a
+/// fence below that of the new holder elsewhere, and the resource refuses it.
+fn granted_by_the_server(history: &History) -> History {
     let is_grant = |event: &&Event| event.op == Op::Acquire && event.outcome == Outcome::Granted;
     let mut grants: Vec<&Event> = history.events.iter().filter(is_grant).collect();
     grants.sort_by(|a, b| (&a.lock, a.fence).cmp(&(&b.lock, b.fence)));
@@ -183,7 +255,7 @@ fn granted_by_the_server(history: &History) -> Vec<Event> {
         }
         last = Some(grant);
     }
-    granted
+    History::new(granted, Vec::new())
 }
 
 fn as_violations(rule: &'static str, lines: &[String]) -> Vec<Violation> {

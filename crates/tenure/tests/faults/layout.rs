@@ -1,19 +1,9 @@
-//! What the run must know of the bytes in Redis: there are two layouts, and each gets its part of
-//! the time.
+//! What the run must know of the bytes in Redis.
 
 use tenure::Layout;
 use tenure_testkit::RespClient;
 
 use crate::client::HOT;
-
-/// The layouts of a run with the percent of its time that each gets: both, or the one that the
-/// environment names.
-pub fn shares_from_env() -> Vec<(Layout, u64)> {
-    match std::env::var("LAYOUT").unwrap_or_default().as_str() {
-        "" => vec![(Layout::Native, 60), (Layout::Redisson, 40)],
-        name => vec![(name.parse().unwrap(), 100)],
-    }
-}
 
 /// The URL of a server for clients of this layout.
 pub fn url(server: &str, layout: Layout) -> String {

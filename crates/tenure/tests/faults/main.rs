@@ -3,16 +3,12 @@
 //!
 //! ```text
 //! cargo test -p tenure --test faults
-//! LAYOUT=redisson SEED=42 SECONDS=300 TENURE_FAULTS_KEEP=/tmp/histories cargo test -p tenure --test faults
+//! DEPLOYMENT=redlock SEED=42 SECONDS=300 TENURE_FAULTS_KEEP=/tmp/histories cargo test -p tenure --test faults
 //! ```
 //!
-//! The run has phases for each layout, each with a server, clients and a history of its own:
-//!
-//! | phase | what breaks | must hold |
-//! |---|---|---|
-//! | `kept` | everything that keeps the server's data and clock | C1 C2 C3 C5 C6 |
-//! | `loss` | the server's data too | C2 C3 C5; C1 and C6 are counted |
-//! | `clock` | the server's clock too, but no data | C2 C3 C5; C1 and C6 are counted |
+//! The run has phases for each deployment and layout, each with servers, clients and a history of
+//! its own. `phase.rs` says what breaks in each, `allowance.rs` what of the following may be
+//! violated then; everything else must hold.
 //!
 //! C1 nobody believes to hold what another holds; C2 fences only grow; C3 the fenced resource loses
 //! nothing; C5 after healing every lock can be had and nothing is left over; C6 a loss is noticed.
@@ -25,9 +21,13 @@
     reason = "a test program: it fails by panicking, talks by printing and has no public interface"
 )]
 
+/// What may be violated on which deployment.
+mod allowance;
 /// A client process: what it does, and how it writes that down.
 mod client;
-/// All client processes, each behind a proxy of its own.
+/// What the locks of a run live on.
+mod deployment;
+/// All client processes, each behind proxies of its own.
 mod fleet;
 /// What is looked at when all is healed.
 mod judge;
@@ -35,10 +35,14 @@ mod judge;
 mod layout;
 /// What is broken, when, and whether anybody noticed.
 mod nemesis;
-/// The phases of a run and how its time is shared out.
+/// One phase.
+mod phase;
+/// What a run consists of, and how its time is shared out.
 mod plan;
 /// What is printed at the end.
 mod report;
+/// The servers of a phase, however they stand together.
+mod stage;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -55,13 +59,12 @@ fn main() -> ExitCode {
     if std::env::args().any(|argument| argument == "--list") {
         return ExitCode::SUCCESS;
     }
+    allowance::assert_documented();
     let plan = Plan::from_env();
     let start = Instant::now();
     let outcomes = plan.run();
     let report = Report {
-        seed: plan.seed,
-        seconds: plan.seconds,
-        layout: plan.layout(),
+        plan,
         took: start.elapsed(),
         outcomes,
     };

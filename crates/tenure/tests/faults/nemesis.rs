@@ -2,9 +2,22 @@
 
 /// Clients, and the connections they have.
 mod clients;
-/// The server.
+/// The clock of one server.
+mod clock;
+/// Masters that share the slots.
+mod cluster;
+/// Several independent servers.
+mod nodes;
+/// The link between a replica and its master.
+mod replication;
+/// A master that is chosen.
+mod sentinel;
+/// One server, or one of several.
 mod server;
+/// Servers that clients find by themselves.
+mod service;
 
+use std::ops::Range;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,9 +25,12 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
-use tenure_testkit::{ClockShim, Nemesis, Seed};
+use tenure_testkit::{Nemesis, Seed};
 
-use crate::fleet::{Fleet, Slot};
+pub use clock::Clock;
+
+use crate::fleet::Fleet;
+use crate::stage::Stage;
 
 macro_rules! kinds {
     ($($kind:ident = $name:literal,)*) => {
@@ -59,13 +75,33 @@ kinds! {
     ForceRelease = "force-release",
     ClockForward = "clock-forward",
     ClockBack = "clock-back",
+    KillForLong = "kill-server-for-long",
+    KillTwo = "kill-two-servers",
+    KillMost = "kill-most-servers",
+    CutServer = "cut-server",
+    PauseSentinel = "pause-sentinel",
+    KillSentinel = "kill-sentinel",
+    PauseReplica = "pause-replica",
+    KillReplica = "kill-replica",
+    PlannedFailover = "planned-failover",
+    KillMaster = "kill-master",
+    CutThenKill = "cut-then-kill-master",
+    PromoteLagging = "promote-lagging",
+    MigrateSlot = "migrate-slot",
+    OrderlyFailover = "orderly-failover",
+    ForcedFailover = "forced-failover",
+    Takeover = "takeover",
+    CutThenForce = "cut-then-forced-failover",
 }
 
 use Kind::{
-    BlackHole, BusyScript, ClockBack, ClockForward, CutRequest, Delay, DeleteFence, DeleteLock,
-    Dribble, DropReplies, DropRequests, FlushAll, ForceRelease, ForeignHolder, HoldReplies,
-    HoldRequests, KillClient, KillConnections, KillServer, KillSubscribers, OutOfMemory,
-    PauseClient, PauseServer, Refuse, Reset, ResetAfterRequest, RestartEmpty, ScriptFlush,
+    BlackHole, BusyScript, ClockBack, ClockForward, CutRequest, CutServer, CutThenForce,
+    CutThenKill, Delay, DeleteFence, DeleteLock, Dribble, DropReplies, DropRequests, FlushAll,
+    ForceRelease, ForcedFailover, ForeignHolder, HoldReplies, HoldRequests, KillClient,
+    KillConnections, KillForLong, KillMaster, KillMost, KillReplica, KillSentinel, KillServer,
+    KillSubscribers, KillTwo, MigrateSlot, OrderlyFailover, OutOfMemory, PauseClient, PauseReplica,
+    PauseSentinel, PauseServer, PlannedFailover, PromoteLagging, Refuse, Reset, ResetAfterRequest,
+    RestartEmpty, ScriptFlush, Takeover,
 };
 
 pub const OF_SERVER: &[Kind] = &[
@@ -113,17 +149,79 @@ pub const OF_CLOCK: &[Kind] = &[
     KillConnections,
 ];
 
-/// Longer than any lease, now and then.
-const LASTS_MS: std::ops::Range<u64> = 30..800;
-/// Between two faults, so that work gets done too.
-const PAUSE_MS: std::ops::Range<u64> = 50..300;
+/// What may happen to nodes of a Redlock, to one or two at a time.
+pub const OF_NODES: &[Kind] = &[
+    PauseServer,
+    KillServer,
+    KillForLong,
+    KillTwo,
+    CutServer,
+    BusyScript,
+    OutOfMemory,
+    ScriptFlush,
+    KillConnections,
+    KillSubscribers,
+    ClockBack,
+];
+pub const OF_NODE_DATA: &[Kind] = &[
+    RestartEmpty,
+    FlushAll,
+    DeleteLock,
+    ForceRelease,
+    ForceRelease,
+    KillServer,
+    PauseServer,
+];
+pub const OF_NODE_CLOCK: &[Kind] = &[ClockForward, ClockBack, KillServer, PauseServer, CutServer];
+/// They have no append-only file: whoever is killed has forgotten everything. If that are most, only
+/// their silence keeps locks from being granted twice.
+pub const OF_FORGETFUL_NODES: &[Kind] = &[KillMost, KillMost, KillMost, KillTwo, KillForLong];
+
+/// Nobody is promoted for these, if the machine is not too crowded.
+pub const OF_SENTINELS: &[Kind] = &[
+    PauseSentinel,
+    KillSentinel,
+    PauseReplica,
+    KillReplica,
+    PauseServer,
+    ScriptFlush,
+    KillConnections,
+    KillSubscribers,
+];
+pub const OF_MASTER: &[Kind] = &[PlannedFailover, KillMaster, CutThenKill, PromoteLagging];
+/// An orderly failover is one without loss: the old master waits for the new one.
+pub const OF_CLUSTER: &[Kind] = &[
+    MigrateSlot,
+    MigrateSlot,
+    MigrateSlot,
+    MigrateSlot,
+    OrderlyFailover,
+    PauseServer,
+    PauseReplica,
+    ScriptFlush,
+    KillConnections,
+    KillSubscribers,
+];
+pub const OF_SHARDS: &[Kind] = &[
+    ForcedFailover,
+    CutThenForce,
+    KillMaster,
+    Takeover,
+    MigrateSlot,
+];
+/// Where nothing stands between clients and servers.
+pub const OF_PROCESSES: &[Kind] = &[PauseClient, KillClient];
+
+/// How long a fault lasts: longer than any lease, now and then.
+const LASTS_MS: Range<u64> = 30..800;
+const SHORT_MS: Range<u64> = 30..300;
 
 /// Breaks one thing after the other.
 #[derive(Clone, Copy)]
 pub struct Lane<'a> {
     pub fleet: &'a Fleet<'a>,
     pub log: &'a Nemesis,
-    pub clock: Option<&'a ClockShim>,
+    pub clock: Option<&'a Clock>,
     pub dir: &'a Path,
     pub number: u64,
 }
@@ -131,32 +229,25 @@ pub struct Lane<'a> {
 impl Lane<'_> {
     /// Goes through all kinds in random order, again and again, until the time is up. Everything
     /// is whole again afterwards.
-    pub fn run(self, kinds: &[Kind], seed: Seed, end: Instant) {
+    pub fn run(self, kinds: &[Kind], pause_ms: &Range<u64>, seed: Seed, end: Instant) {
         let mut rng = seed.rng();
+        let kinds: Vec<Kind> = kinds.iter().copied().filter(|it| self.can(*it)).collect();
         let mut round: Vec<Kind> = Vec::new();
-        let mut furthest_ns = 0;
         while Instant::now() < end {
             if round.is_empty() {
-                round = kinds.to_vec();
+                round.clone_from(&kinds);
                 round.shuffle(&mut rng);
             }
             let Some(kind) = round.pop() else { return };
             if self.strike(kind, &mut rng) {
                 self.fleet.count_fault();
             }
-            furthest_ns = furthest_ns.max(self.clock.map_or(0, ClockShim::ahead_ns));
-            sleep_ms(rng.random_range(PAUSE_MS));
+            sleep_ms(rng.random_range(pause_ms.clone()));
         }
-        self.catch_up(furthest_ns);
     }
 
-    /// Brings the clock to the latest time it has ever shown: only then do leases end that began
-    /// before it was set back.
-    fn catch_up(&self, furthest_ns: i64) {
-        if let Some(clock) = self.clock {
-            let behind_ns = u64::try_from(furthest_ns - clock.ahead_ns()).unwrap_or(0);
-            clock.step_forward(Duration::from_nanos(behind_ns));
-        }
+    fn can(&self, kind: Kind) -> bool {
+        self.clock.is_some() || !matches!(kind, ClockForward | ClockBack)
     }
 
     /// Does it, undoes it, writes it down; true if somebody was hit.
@@ -166,12 +257,18 @@ impl Lane<'_> {
                 let slot = self.fleet.slots.choose(rng).unwrap();
                 self.on_process(kind, slot, rng)
             }
-            kind if OF_CLIENTS.contains(&kind) => {
-                let count = rng.random_range(1..=3);
-                let slots: Vec<&Slot> = self.fleet.slots.sample(rng, count).collect();
-                self.logged(kind, || clients::on_connections(kind, &slots, rng))
+            KillForLong | KillTwo | KillMost | CutServer => {
+                self.logged(kind, || self.on_nodes(kind, rng))
             }
-            kind => self.logged(kind, || self.on_server(kind, rng)),
+            kind if OF_CLIENTS.contains(&kind) => {
+                let proxies = clients::some_connections(&self.fleet.slots, rng);
+                self.logged(kind, || clients::on_connections(kind, &proxies, rng))
+            }
+            kind => self.logged(kind, || match self.fleet.stage {
+                Stage::Sentinel(sentinels) => sentinel::strike(kind, sentinels, rng),
+                Stage::Cluster(cluster) => cluster::strike(kind, cluster, rng),
+                Stage::Single(_) | Stage::Redlock(_) => self.on_server(kind, rng),
+            }),
         }
     }
 
@@ -185,6 +282,11 @@ impl Lane<'_> {
 
 fn random_time(rng: &mut StdRng) -> Duration {
     Duration::from_millis(rng.random_range(LASTS_MS))
+}
+
+/// Less than it takes until a server is thought to be dead.
+fn short_time(rng: &mut StdRng) -> Duration {
+    Duration::from_millis(rng.random_range(SHORT_MS))
 }
 
 fn sleep_ms(millis: u64) {

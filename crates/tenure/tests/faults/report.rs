@@ -4,35 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use tenure::Layout;
+use tenure_testkit::History;
 use tenure_testkit::history::{Op, Outcome as Result};
-use tenure_testkit::{History, Seed};
 
+use crate::allowance::Footing;
+use crate::deployment::Deployment;
 use crate::fleet::Finished;
 use crate::judge::Verdict;
-use crate::plan::{Phase, SECONDS_DEFAULT};
+use crate::phase::Phase;
+use crate::plan::{self, Plan, Share};
 
 /// How many violations of a kind are shown in full.
 const SHOWN_MAX: usize = 3;
-/// What a run of the default length must reach.
-const OPERATIONS_MIN: u64 = 100_000;
-const FAULTS_MIN: u64 = 100;
-const KINDS_MIN: u64 = 12;
-const HANDED_OFF_MIN: u64 = 1_000;
 
+/// What was run, and what came of it.
 pub struct Report {
-    pub seed: Seed,
-    pub seconds: u64,
-    /// If it was one only.
-    pub layout: Option<Layout>,
+    pub plan: Plan,
     pub took: Duration,
     pub outcomes: Vec<Outcome>,
 }
 
 /// What came of one phase.
 pub struct Outcome {
-    phase: Phase,
-    layout: Layout,
+    phase: &'static str,
+    share: Share,
     skipped: Option<&'static str>,
     took: Duration,
     clients: u64,
@@ -46,10 +41,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub fn skipped(phase: Phase, layout: Layout, why: &'static str) -> Self {
+    pub fn skipped(phase: &Phase, share: Share, why: &'static str) -> Self {
         Self {
-            phase,
-            layout,
+            phase: phase.name,
+            share,
             skipped: Some(why),
             took: Duration::ZERO,
             clients: 0,
@@ -63,8 +58,8 @@ impl Outcome {
     }
 
     pub fn new(
-        phase: Phase,
-        layout: Layout,
+        phase: &Phase,
+        share: Share,
         history: &History,
         verdicts: Vec<Verdict>,
         finished: &Finished,
@@ -77,8 +72,8 @@ impl Outcome {
             counts.1 += 1;
         }
         Self {
-            phase,
-            layout,
+            phase: phase.name,
+            share,
             skipped: None,
             took,
             clients: finished.clients,
@@ -91,13 +86,77 @@ impl Outcome {
         }
     }
 
-    fn counts(&self, verdict: &Verdict) -> bool {
-        self.phase.sound || verdict.always
+    /// What may not be.
+    fn failures(&self) -> impl Iterator<Item = &Verdict> {
+        self.verdicts.iter().filter(|verdict| verdict.must_hold)
     }
 
     fn violations(&self) -> usize {
-        let counted = self.verdicts.iter().filter(|verdict| self.counts(verdict));
-        counted.map(|verdict| verdict.violations.len()).sum()
+        self.failures()
+            .map(|verdict| verdict.violations.len())
+            .sum()
+    }
+
+    fn operations(&self) -> u64 {
+        self.operations.values().sum()
+    }
+
+    fn effective_faults(&self) -> u64 {
+        self.faults.values().map(|(effective, _)| effective).sum()
+    }
+
+    fn effective_kinds(&self) -> impl Iterator<Item = &String> {
+        let faults = self.faults.iter();
+        let effective = faults.filter(|(_, (effective, _))| *effective > 0);
+        effective.map(|(kind, _)| kind)
+    }
+}
+
+/// What phases came to together.
+#[derive(Default)]
+struct Sum {
+    operations: u64,
+    handed_off: u64,
+    faults: u64,
+    kinds: u64,
+}
+
+impl Sum {
+    fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Self {
+        let mut sum = Self::default();
+        let mut kinds = BTreeSet::new();
+        for outcome in outcomes {
+            sum.operations += outcome.operations();
+            sum.handed_off += outcome.handed_off;
+            sum.faults += outcome.effective_faults();
+            kinds.extend(outcome.effective_kinds());
+        }
+        sum.kinds = kinds.len() as u64;
+        sum
+    }
+}
+
+/// What a run must reach on a deployment, in the time that CI has for it: one that does nothing
+/// proves nothing.
+struct Least {
+    seconds: u64,
+    sum: Sum,
+}
+
+fn least(deployment: Deployment) -> Least {
+    let (seconds, operations, handed_off, faults, kinds) = match deployment {
+        Deployment::Single => (65, 65_000, 650, 65, 12),
+        Deployment::Redlock => (25, 8_000, 80, 35, 14),
+        Deployment::Sentinel | Deployment::Cluster => (20, 6_000, 150, 10, 6),
+    };
+    Least {
+        seconds,
+        sum: Sum {
+            operations,
+            handed_off,
+            faults,
+            kinds,
+        },
     }
 }
 
@@ -110,42 +169,32 @@ impl Report {
         self.outcomes.iter().map(Outcome::violations).sum()
     }
 
-    fn operations(&self) -> u64 {
-        let counts = self.outcomes.iter();
-        counts.flat_map(|outcome| outcome.operations.values()).sum()
-    }
-
-    fn handed_off(&self) -> u64 {
-        self.outcomes.iter().map(|outcome| outcome.handed_off).sum()
-    }
-
-    fn faults(&self) -> u64 {
-        let faults = self.outcomes.iter().flat_map(|outcome| &outcome.faults);
-        faults.map(|(_, (effective, _))| effective).sum()
-    }
-
-    fn kinds(&self) -> u64 {
-        let faults = self.outcomes.iter().flat_map(|outcome| &outcome.faults);
-        let effective = faults.filter(|(_, (effective, _))| *effective > 0);
-        let kinds: BTreeSet<&String> = effective.map(|(kind, _)| kind).collect();
-        kinds.len() as u64
-    }
-
-    /// What a run of full length did too little of: it would prove nothing.
+    /// What a run of full length did too little of.
     fn shortfalls(&self) -> Vec<String> {
-        if self.seconds < SECONDS_DEFAULT {
-            return Vec::new();
+        let mut shortfalls = Vec::new();
+        for deployment in Deployment::ALL {
+            let Least {
+                seconds,
+                sum: least,
+            } = least(deployment);
+            if self.plan.time_of_all(deployment) < Duration::from_secs(seconds) {
+                continue;
+            }
+            let outcomes = self.outcomes.iter();
+            let sum = Sum::of(outcomes.filter(|it| it.share.deployment == deployment));
+            let counts = [
+                ("operations", sum.operations, least.operations),
+                ("locks handed off", sum.handed_off, least.handed_off),
+                ("faults that took effect", sum.faults, least.faults),
+                ("kinds of faults", sum.kinds, least.kinds),
+            ];
+            for (what, count, least) in counts.iter().filter(|(_, count, least)| count < least) {
+                shortfalls.push(format!(
+                    "too few {what} on {deployment}: {count} of {least}"
+                ));
+            }
         }
-        let counts = [
-            ("operations", self.operations(), OPERATIONS_MIN),
-            ("locks handed off", self.handed_off(), HANDED_OFF_MIN),
-            ("faults that took effect", self.faults(), FAULTS_MIN),
-            ("kinds of faults", self.kinds(), KINDS_MIN),
-        ];
-        let short = counts.into_iter().filter(|(_, count, min)| count < min);
-        short
-            .map(|(what, count, min)| format!("too few {what}: {count} of {min}"))
-            .collect()
+        shortfalls
     }
 }
 
@@ -155,29 +204,29 @@ impl fmt::Display for Report {
             write!(f, "{outcome}")?;
         }
         writeln!(f)?;
-        row(f, "operations", self.operations())?;
-        row(f, "locks handed off", self.handed_off())?;
-        row(f, "faults that took effect", self.faults())?;
-        row(f, "kinds of faults", self.kinds())?;
+        let sum = Sum::of(self.outcomes.iter());
+        row(f, "operations", sum.operations)?;
+        row(f, "locks handed off", sum.handed_off)?;
+        row(f, "faults that took effect", sum.faults)?;
+        row(f, "kinds of faults", sum.kinds)?;
         row(f, "violations", self.violations())?;
         for shortfall in self.shortfalls() {
             writeln!(f, "{shortfall}")?;
         }
-        row(f, "seed", self.seed)?;
+        let (seed, seconds, settings) = (self.plan.seed, self.plan.seconds, plan::settings());
+        row(f, "seed", seed)?;
         row(f, "seconds", format!("{:.0}", self.took.as_secs_f64()))?;
-        let (seed, seconds) = (self.seed, self.seconds);
-        let layout = self.layout.map(|layout| format!("LAYOUT={layout} "));
-        let layout = layout.unwrap_or_default();
         writeln!(
             f,
-            "replay with: {layout}SEED={seed} SECONDS={seconds} cargo test -p tenure --test faults"
+            "replay with: {settings}SEED={seed} SECONDS={seconds} cargo test -p tenure --test faults"
         )
     }
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = format!("{} ({})", self.phase.name, self.layout);
+        let (deployment, layout) = (self.share.deployment, self.share.layout);
+        let name = format!("{} ({deployment}, {layout})", self.phase);
         if let Some(why) = self.skipped {
             return writeln!(f, "\nphase {name}: skipped, {why}");
         }
@@ -193,20 +242,30 @@ impl fmt::Display for Outcome {
             row(f, &format!("fault {kind}"), format!("{effective} of {all}"))?;
         }
         for verdict in &self.verdicts {
-            let only = if self.counts(verdict) {
+            let only = if verdict.must_hold {
                 ""
             } else {
                 ", reported only"
             };
             let count = verdict.violations.len();
-            row(f, verdict.check, format!("{count} violations{only}"))?;
+            row(f, &verdict.name(), format!("{count} violations{only}"))?;
         }
-        for verdict in self.verdicts.iter().filter(|verdict| self.counts(verdict)) {
+        for verdict in self.failures() {
             for violation in verdict.violations.iter().take(SHOWN_MAX) {
-                writeln!(f, "{}: {violation}", verdict.check)?;
+                writeln!(f, "{}: {violation}", verdict.name())?;
             }
         }
         Ok(())
+    }
+}
+
+impl Verdict {
+    fn name(&self) -> String {
+        let check = self.check.name();
+        match self.footing {
+            Footing::Plain(_) => check.into(),
+            Footing::Replicated(_) => format!("{check}, replicas"),
+        }
     }
 }
 

@@ -35,6 +35,8 @@ mod hazards;
 mod log;
 /// The scripts themselves, run with arguments that the library would never send.
 mod lua;
+/// What a server that dies remembers.
+mod persistence;
 /// The layout of Redisson: its bytes, and a Java process beside ours.
 mod redisson;
 mod redlock;

@@ -265,11 +265,18 @@ impl RedisStore {
         ];
         let repair: &Script = &self.layout.redlock_scripts().repair;
         let keys = self.ballot_keys(&lease.name);
+        let asked_at = self.clock.now();
         let reply = connection
             .script_here(repair, &keys, &arguments, latest_us)
             .await?;
-        let first = reply.as_array().and_then(|parts| parts.first()?.as_int());
-        Ok(first == Some(1))
+        let parts = reply.as_array().unwrap_or_default();
+        if parts.first().and_then(Value::as_str) == Some("late")
+            && let Some(time) = parts.get(1).and_then(Value::as_int)
+        {
+            // Its clock was set forward: the next repair comes in time.
+            connection.set_clock(asked_at, u64::try_from(time).unwrap_or(0));
+        }
+        Ok(parts.first().and_then(Value::as_int) == Some(1))
     }
 
     fn ballot_keys(&self, name: &LockName) -> Vec<String> {

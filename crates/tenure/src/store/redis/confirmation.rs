@@ -82,8 +82,13 @@ impl RedisStore {
         let limit = self.clock.now() + SILENCE_LIMIT;
         let released = self.try_release(connection, false, lease, None, limit);
         let released = released.await;
-        if let Err(failure) = released {
-            return Err(Failure { landing, ..failure });
+        if released.is_err() {
+            // A server that was deposed meanwhile refuses that. Whoever asks again finds the right one.
+            return Err(Failure {
+                error: error.unwrap_or_else(|failure: Failure| failure.error),
+                transient: true,
+                landing,
+            });
         }
         Ok(Attempted::NotYet(NotYet {
             until: self.clock.now() + AGAIN_AFTER,

@@ -35,6 +35,9 @@ pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// Enough for a thousand concurrent callers to share one write.
 const PIPELINE_BUFFER: usize = 2_048;
+/// How far a fence may be below the server's clock where it counts by that: our reckoning of the clock
+/// may be this far ahead.
+const FENCE_LAG_US: u64 = 1_000;
 
 /// A place for one connection.
 #[derive(Clone)]
@@ -404,10 +407,28 @@ impl Connection {
         &self.server.clock
     }
 
-    /// What the server's clock showed when the connection was made, in microseconds. A fence counter
-    /// below it is new, or an old copy.
+    /// What the server's clock showed when the connection was made, in microseconds.
     pub(crate) fn made_us(&self) -> u64 {
         self.made_us.load(Ordering::Relaxed)
+    }
+
+    /// A fence counter below this is new, or an old copy: then the clock is the next fence.
+    ///
+    /// Whatever forgets a counter mostly ends the connection too, so that its beginning will do. But
+    /// a server that is deposed, and promoted again, has lost what its successor did not know, and
+    /// keeps its connections. There the clock itself is the floor.
+    pub(super) fn fence_floor_us(&self) -> u64 {
+        let made_us = self.made_us();
+        if !self.counts_by_clock() {
+            return made_us;
+        }
+        let now_us = self.server_us(self.clock().now());
+        now_us.saturating_sub(FENCE_LAG_US).max(made_us)
+    }
+
+    /// Whether fences are to be as high as the clock, each of them.
+    pub(super) fn counts_by_clock(&self) -> bool {
+        self.server.is_replaceable() && !bug(Bug::FenceFromOldCopy)
     }
 
     /// The latest that the server's clock can show at `moment`, in microseconds.

@@ -355,7 +355,7 @@ impl RedisStore {
                 place.map_or("", LeaseId::as_str).to_owned(),
                 lease.ttl.as_millis().to_string(),
                 fences.to_string(),
-                connection.made_us().to_string(),
+                connection.fence_floor_us().to_string(),
             ];
             arguments.extend(self.layout.turn_arguments(lease));
             arguments
@@ -600,7 +600,8 @@ impl Store for RedisStore {
         if !self.may_grant(&connection) {
             return None;
         }
-        if self.layout == Layout::Native && connection.known().suits(attempt) {
+        let by_transaction = self.layout == Layout::Native && !connection.counts_by_clock();
+        if by_transaction && connection.known().suits(attempt) {
             let transaction = Transaction::new(&connection, attempt);
             let landing = transaction.landing;
             let asking = async move {
@@ -802,7 +803,7 @@ fn acquire_arguments(attempt: &Attempt, connection: &Connection, latest_us: u64)
         attempt.held.ttl.as_millis().to_string(),
         latest_us.to_string(),
         attempt.fences.to_string(),
-        connection.made_us().to_string(),
+        connection.fence_floor_us().to_string(),
     ];
     if attempt.queue || attempt.held.has_meta {
         arguments.push(if attempt.queue { "queue" } else { "" }.to_owned());

@@ -116,9 +116,19 @@ pub(super) fn is_half_done(reply: &str) -> bool {
     reply.contains(" script: ")
 }
 
+/// Whether a master was deposed before its replicas could confirm something.
+fn is_deposed(code: &str, detail: &str) -> bool {
+    code == "UNBLOCKED" || detail.starts_with("WAIT cannot be used with replica")
+}
+
 fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
     let say = |text: &str| text.to_owned();
     match code {
+        _ if is_deposed(code, detail) => (
+            ErrorKind::Unavailable,
+            true,
+            say("it became a replica itself while its replicas were waited for"),
+        ),
         "NOAUTH" => (
             ErrorKind::Denied,
             false,

@@ -20,6 +20,7 @@ use super::script::LockScripts;
 use super::sentinel::Sentinels;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
+use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::Failure;
 use crate::url::{Address, RedisTarget, SentinelTarget, Tls};
@@ -48,6 +49,8 @@ pub(crate) struct Server {
 enum Found {
     /// It has locks, and stays at its address.
     At(Place),
+    /// It has the locks of some slots, and stays at its address.
+    Node(Place),
     /// It has locks, and is whichever the sentinels call the master.
     By(Arc<Sentinels>),
     /// It is a sentinel itself.
@@ -63,7 +66,7 @@ impl Server {
     /// A node of a cluster, whose scripts speak to its shard only, or to all who listen.
     pub(super) fn in_cluster(target: RedisTarget, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
         let place = Place::until_left(target.clone());
-        Self::build(target, Found::At(place), sharded, stats)
+        Self::build(target, Found::Node(place), sharded, stats)
     }
 
     /// Whichever server the sentinels call the master. Must be called on the engine.
@@ -93,7 +96,7 @@ impl Server {
     /// Where to connect at this moment.
     pub(super) async fn locate(&self) -> Result<Place, Failure> {
         match &self.found {
-            Found::At(place) | Found::Sentinel(place) => Ok(place.clone()),
+            Found::At(place) | Found::Node(place) | Found::Sentinel(place) => Ok(place.clone()),
             Found::By(sentinels) => sentinels.locate().await,
         }
     }
@@ -101,6 +104,12 @@ impl Server {
     /// Whether another server may take over its locks, at another address.
     pub(super) fn moves(&self) -> bool {
         matches!(self.found, Found::By(_))
+    }
+
+    /// Whether a replica can take its place, and with it an older copy of the locks, perhaps while our
+    /// connections last.
+    pub(super) fn is_replaceable(&self) -> bool {
+        matches!(self.found, Found::By(_) | Found::Node(_))
     }
 
     pub(super) fn is_sentinel(&self) -> bool {
@@ -148,7 +157,7 @@ impl Server {
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.found {
-            Found::At(place) | Found::Sentinel(place) => place.target.fmt(f),
+            Found::At(place) | Found::Node(place) | Found::Sentinel(place) => place.target.fmt(f),
             Found::By(sentinels) => sentinels.target().fmt(f),
         }
     }
@@ -210,6 +219,7 @@ pub(crate) struct ServerInfo {
     pub(super) predecessor_id: Option<String>,
     eviction_policy: Option<String>,
     memory_max: u64,
+    /// How old it is at least.
     pub(super) uptime: Duration,
     pub(super) has_aof: bool,
 }
@@ -228,7 +238,11 @@ impl ServerInfo {
                 "master_replid2" => info.predecessor_id = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
                 "uptime_in_seconds" => {
-                    info.uptime = Duration::from_secs(value.parse().unwrap_or(0));
+                    // Two readings of a clock that shows whole seconds, one less the other: it may
+                    // say a second when hardly any time has passed.
+                    let seconds: u64 = value.parse().unwrap_or(0);
+                    let over = u64::from(!bug(Bug::AgeRoundedUp));
+                    info.uptime = Duration::from_secs(seconds.saturating_sub(over));
                 }
                 "aof_enabled" => info.has_aof = value == "1",
                 "maxmemory" => info.memory_max = value.parse().unwrap_or(0),

@@ -11,6 +11,7 @@ use super::voter::{Readiness, Ready};
 use crate::error::{Error, ErrorKind};
 use crate::lease::Fence;
 use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
 use crate::store::redis::{Ballot, Sent, Vote};
 use crate::store::{Attempt, Attempted, BoxFuture, Busy, Failure, NotYet};
 
@@ -259,7 +260,11 @@ impl<'a> Campaign<'a> {
         grants.note((held, self.begun), self.ballot, sent, unheard);
         Attempted::Granted {
             fence: Fence::new(self.ballot.first),
-            sent_at: self.begun,
+            sent_at: if bug(Bug::RedlockValidityFromAnswer) {
+                self.shared.clock.now()
+            } else {
+                self.begun
+            },
         }
     }
 }
@@ -268,7 +273,7 @@ impl Drop for Campaign<'_> {
     fn drop(&mut self) {
         // No further question of this round is sent: what follows comes later than all of it.
         self.round = None;
-        if self.won {
+        if self.won || bug(Bug::RedlockMinorityKept) {
             return;
         }
         for (node, sent) in std::mem::take(&mut self.sent) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::lease::LeaseId;
+use crate::seeded::{Bug, bug};
 use crate::store::redis::Vote;
 use crate::store::{Busy, Failure};
 
@@ -43,8 +44,13 @@ pub(super) enum Verdict {
 impl Tally {
     /// A round in which so many of all nodes are asked.
     pub(super) fn new(nodes: usize, asked: usize) -> Self {
+        let of = if bug(Bug::RedlockMajorityOfAsked) {
+            asked
+        } else {
+            nodes
+        };
         Self {
-            majority: majority(nodes),
+            majority: majority(of),
             waiting: asked,
             granted: 0,
             stale: Vec::new(),
@@ -179,6 +185,15 @@ mod tests {
         assert!(matches!(tally.verdict(false), Verdict::Open));
         tally.count(Ok(Vote::Granted));
         assert!(matches!(tally.verdict(false), Verdict::Won));
+    }
+
+    #[test]
+    fn a_majority_is_one_of_all_nodes_not_of_those_that_could_be_asked() {
+        let mut tally = Tally::new(5, 3);
+        for vote in [Ok(Vote::Granted), Ok(Vote::Granted), silent()] {
+            tally.count(vote);
+        }
+        assert!(!matches!(tally.verdict(true), Verdict::Won));
     }
 
     #[test]

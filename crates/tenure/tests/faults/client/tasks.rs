@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use tenure::{Builder, ErrorKind, Guard, Lock, Owner, Tenure};
+use tenure::{ErrorKind, Guard, Lock, Locks, Owner};
 use tenure_testkit::history::{Outcome, now_ns};
 
 use super::tally::Kind;
@@ -24,24 +24,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// What `acquire_within` may take beyond its limit by its own account.
 const WITHIN_EXTRA: Duration = Duration::from_millis(200);
 
-pub fn run(context: &Arc<Context>, builder: &Builder) {
+pub fn run(context: &Arc<Context>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
-    let connected = connect(context, builder, |builder| {
-        runtime.block_on(builder.connect())
+    let connected = connect(context, || {
+        runtime.block_on(context.access.connect(Some(&context.manner)))
     });
-    let Some(tenure) = connected else { return };
-    println!("id {}", tenure.id());
+    let Some(locks) = connected else { return };
+    println!("id {}", locks.id());
     let tasks: Vec<_> = (0..HOT_TASKS + BRISK_TASKS + COLD_TASKS)
         .map(|number| {
             let worker = Worker {
                 context: Arc::clone(context),
                 task: number,
-                owner: tenure.owner(),
-                tenure: tenure.clone(),
+                owner: locks.owner(),
+                locks: locks.clone(),
                 rng: context.seed.part(number).rng(),
             };
             let eager = match number {
@@ -57,13 +57,13 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
             // A panic has been printed, and the test process reads that.
             let _ = task.await;
         }
-        let waiting = wait_to_the_end(&tenure);
+        let waiting = wait_to_the_end(&locks);
         tokio::time::sleep(Duration::from_millis(
             context.seed.rng().random_range(0..50),
         ))
         .await;
         let timed = context.tally.begin(Kind::Shutdown);
-        for lease in tenure.shutdown(SHUTDOWN_LIMIT).await {
+        for lease in locks.shutdown(SHUTDOWN_LIMIT).await {
             println!("left {lease:?}");
         }
         timed.end(SHUTDOWN_LIMIT);
@@ -71,16 +71,16 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
             if let Ok(Err(error)) = waiter.await
                 && error.kind() != ErrorKind::Closed
             {
-                complain_if_wrong(&error);
+                complain_if_wrong("waiting to the end", &error);
             }
         }
     });
 }
 
 /// Callers that wait when the client is shut down: they must not stay in the store's queue.
-fn wait_to_the_end(tenure: &Tenure) -> Vec<tokio::task::JoinHandle<tenure::Result<()>>> {
+fn wait_to_the_end(locks: &Locks) -> Vec<tokio::task::JoinHandle<tenure::Result<()>>> {
     let waiter = |number| {
-        let lock = tenure.lock(if number == 0 {
+        let lock = locks.lock(if number == 0 {
             super::HOT
         } else {
             super::BRISK
@@ -93,7 +93,7 @@ fn wait_to_the_end(tenure: &Tenure) -> Vec<tokio::task::JoinHandle<tenure::Resul
 struct Worker {
     context: Arc<Context>,
     task: u64,
-    tenure: Tenure,
+    locks: Locks,
     owner: Owner,
     rng: StdRng,
 }
@@ -101,19 +101,24 @@ struct Worker {
 impl Worker {
     async fn run(mut self, eager: Eager) {
         while !self.context.finish.is_cancelled() {
-            let handed_off = self.tenure.stats().handed_off;
+            let handed_off = self.locks.stats().handed_off;
             self.context.tally.note_handed_off(handed_off);
-            let wish = Wish::for_one(eager, &mut self.rng);
+            let wish = Wish::for_one(eager, &self.context, &mut self.rng);
             // A lock of the owner would wait for an earlier hold of this task to be released.
             let lock = if wish.nested > 0 {
                 self.owner.lock(&wish.lock)
             } else {
-                self.tenure.lock(&wish.lock)
+                self.locks.lock(&wish.lock)
             };
             let lock = if wish.fixed {
                 lock.fixed(wish.ttl)
             } else {
                 lock.ttl(wish.ttl)
+            };
+            let lock = if wish.replicas > 0 {
+                lock.replicas(wish.replicas)
+            } else {
+                lock
             };
             match self.acquire(&lock, &wish).await {
                 Some((guard, track)) => self.hold(&lock, &wish, guard, track).await,
@@ -127,7 +132,7 @@ impl Worker {
         let context = &self.context;
         let call = context.recorder.acquire(self.task, &wish.lock);
         let finish = context.finish.cancelled();
-        let patience = context.unreachable_after;
+        let patience = context.manner.unreachable_after;
         let result = match wish.way {
             Way::Try => {
                 let timed = context.tally.begin(Kind::TryAcquire);
@@ -240,8 +245,8 @@ impl Worker {
             tokio::time::sleep(wish.ttl.mul_f64(self.rng.random_range(0.0..1.5))).await;
         }
         let timed = self.context.tally.begin(Kind::Adopt);
-        let adopted = self.tenure.adopt(detached.lease.clone()).await;
-        timed.end(self.context.unreachable_after);
+        let adopted = self.locks.adopt(detached.lease.clone()).await;
+        timed.end(self.context.manner.unreachable_after);
         match adopted {
             Ok(guard) => {
                 let Some(mut track) = detached.adopted(&guard) else {
@@ -251,7 +256,7 @@ impl Worker {
                 self.end(wish, guard, track).await;
             }
             Err(error) => {
-                complain_if_wrong(&error);
+                complain_if_wrong("adopt", &error);
                 detached.abandoned();
             }
         }
@@ -263,9 +268,9 @@ impl Worker {
             End::Release => {
                 let timed = self.context.tally.begin(Kind::Release);
                 let released = guard.release().await;
-                timed.end(self.context.unreachable_after);
+                timed.end(self.context.manner.unreachable_after);
                 if let Err(error) = &released {
-                    complain_if_wrong(error);
+                    complain_if_wrong("release", error);
                 }
                 call.end(outcome(&released));
             }

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
-use tenure::blocking::{Guard, Lock, Tenure};
-use tenure::{Builder, ErrorKind};
+use tenure::ErrorKind;
+use tenure::blocking::{Guard, Lock, Locks};
 use tenure_testkit::history::Outcome;
 
 use super::tally::Kind;
@@ -20,17 +20,18 @@ const AFTER_FAILURE: Duration = Duration::from_millis(3);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const WITHIN_EXTRA: Duration = Duration::from_millis(200);
 
-pub fn run(context: &Arc<Context>, builder: &Builder) {
-    let Some(tenure) = connect(context, builder, Tenure::connect_with) else {
-        return;
-    };
-    println!("id {}", tenure.id());
+pub fn run(context: &Arc<Context>) {
+    let connected = connect(context, || {
+        context.access.connect_blocking(Some(&context.manner))
+    });
+    let Some(locks) = connected else { return };
+    println!("id {}", locks.id());
     let threads: Vec<_> = (0..THREADS)
         .map(|number| {
             let worker = Worker {
                 context: Arc::clone(context),
                 task: number,
-                tenure: tenure.clone(),
+                locks: locks.clone(),
                 rng: context.seed.part(number).rng(),
             };
             let eager = match number {
@@ -46,7 +47,7 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
         let _ = thread.join();
     }
     let timed = context.tally.begin(Kind::Shutdown);
-    for lease in tenure.shutdown(SHUTDOWN_LIMIT) {
+    for lease in locks.shutdown(SHUTDOWN_LIMIT) {
         println!("left {lease:?}");
     }
     timed.end(SHUTDOWN_LIMIT);
@@ -55,21 +56,26 @@ pub fn run(context: &Arc<Context>, builder: &Builder) {
 struct Worker {
     context: Arc<Context>,
     task: u64,
-    tenure: Tenure,
+    locks: Locks,
     rng: StdRng,
 }
 
 impl Worker {
     fn run(mut self, eager: Eager) {
         while !self.context.finish.is_cancelled() {
-            let handed_off = self.tenure.stats().handed_off;
+            let handed_off = self.locks.stats().handed_off;
             self.context.tally.note_handed_off(handed_off);
-            let wish = Wish::for_one(eager, &mut self.rng);
-            let lock = self.tenure.lock(&wish.lock);
+            let wish = Wish::for_one(eager, &self.context, &mut self.rng);
+            let lock = self.locks.lock(&wish.lock);
             let lock = if wish.fixed {
                 lock.fixed(wish.ttl)
             } else {
                 lock.ttl(wish.ttl)
+            };
+            let lock = if wish.replicas > 0 {
+                lock.replicas(wish.replicas)
+            } else {
+                lock
             };
             match self.acquire(&lock, &wish) {
                 Some((guard, track)) => self.hold(&lock, &wish, guard, track),
@@ -85,7 +91,7 @@ impl Worker {
             Way::Try | Way::Cancel(_) => {
                 let timed = context.tally.begin(Kind::TryAcquire);
                 let result = lock.try_acquire();
-                timed.end(context.unreachable_after);
+                timed.end(context.manner.unreachable_after);
                 result
             }
             Way::Within(_) | Way::Wait => {
@@ -148,9 +154,9 @@ impl Worker {
         }
         let timed = self.context.tally.begin(Kind::Release);
         let released = guard.release();
-        timed.end(self.context.unreachable_after);
+        timed.end(self.context.manner.unreachable_after);
         if let Err(error) = &released {
-            complain_if_wrong(error);
+            complain_if_wrong("release", error);
         }
         call.end(outcome(&released));
     }

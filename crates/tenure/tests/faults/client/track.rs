@@ -184,7 +184,7 @@ pub fn settle<G>(
         Ok(None) => call.end(Outcome::Busy),
         Err(error) if error.kind() == ErrorKind::Busy => call.end(Outcome::Busy),
         Err(error) => {
-            complain_if_wrong(&error);
+            complain_if_wrong("acquire", &error);
             call.end(Outcome::Failed);
         }
     }
@@ -192,12 +192,16 @@ pub fn settle<G>(
 }
 
 /// An error that no fault explains.
-pub fn complain_if_wrong(error: &Error) {
+pub fn complain_if_wrong(what: &str, error: &Error) {
     let explained = matches!(
         error.kind(),
-        ErrorKind::Unavailable | ErrorKind::OutOfMemory | ErrorKind::Lost | ErrorKind::Busy
+        ErrorKind::Unavailable
+            | ErrorKind::OutOfMemory
+            | ErrorKind::NotReplicated
+            | ErrorKind::Lost
+            | ErrorKind::Busy
     );
     if !explained {
-        println!("wrong: {error:?}");
+        println!("wrong: {what}: {error:?}");
     }
 }

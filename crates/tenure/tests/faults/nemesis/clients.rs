@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
 use tenure_testkit::{Counts, Proxy, eventually};
 
 use super::{Kind, Lane, random_time};
@@ -18,12 +19,12 @@ impl Lane<'_> {
     /// Pauses or kills a process.
     pub(super) fn on_process(&self, kind: Kind, slot: &Slot, rng: &mut StdRng) -> bool {
         let mut running = slot.running();
-        let before = slot.proxy.counts();
+        let before = self.fleet.activity(slot, &mut running);
         if kind == Kind::KillClient {
             let fault = self.log.kill_client(running.number);
             running.process.kill();
             // It had sent something: it was at work.
-            let was_at_work = before.request_chunks > 0;
+            let was_at_work = before > 0;
             fault.end(was_at_work);
             self.fleet.replace(slot, &mut running);
             return was_at_work;
@@ -33,17 +34,34 @@ impl Lane<'_> {
         let length_ms = rng.random_range(TTL_MAX_MS / 2..TTL_MAX_MS * 2);
         thread::sleep(Duration::from_millis(length_ms));
         running.process.resume();
-        let works_on = eventually(NOTICE_LIMIT, || sent_more(&slot.proxy, before));
+        let works_on = eventually(NOTICE_LIMIT, || {
+            self.fleet.activity(slot, &mut running) > before
+        });
         fault.end(works_on);
         works_on
     }
 }
 
-/// Breaks the connections of some clients for a while; true if bytes went the broken way.
-pub(super) fn on_connections(kind: Kind, slots: &[&Slot], rng: &mut StdRng) -> bool {
-    let proxies: Vec<&Proxy> = slots.iter().map(|slot| &slot.proxy).collect();
+/// Some connections of some clients: to one of several servers mostly, now and then to more.
+pub(super) fn some_connections<'a>(slots: &'a [Slot], rng: &mut StdRng) -> Vec<&'a Proxy> {
+    let count = rng.random_range(1..=3);
+    let slots: Vec<&Slot> = slots.sample(rng, count).collect();
+    let mut proxies = Vec::new();
+    for slot in slots {
+        let servers = if rng.random_bool(0.7) {
+            1
+        } else {
+            rng.random_range(1..=slot.proxies.len())
+        };
+        proxies.extend(slot.proxies.sample(rng, servers));
+    }
+    proxies
+}
+
+/// Breaks these connections for a while; true if bytes went the broken way.
+pub(super) fn on_connections(kind: Kind, proxies: &[&Proxy], rng: &mut StdRng) -> bool {
     let before: Vec<Counts> = proxies.iter().map(|proxy| proxy.counts()).collect();
-    for proxy in &proxies {
+    for proxy in proxies {
         begin(kind, proxy, rng);
     }
     let armed = matches!(
@@ -70,7 +88,7 @@ pub(super) fn on_connections(kind: Kind, slots: &[&Slot], rng: &mut StdRng) -> b
     } else {
         any_hit()
     };
-    for proxy in &proxies {
+    for proxy in proxies {
         proxy.heal();
     }
     took_effect

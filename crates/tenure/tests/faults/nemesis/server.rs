@@ -1,18 +1,19 @@
-//! The server.
+//! One server, or one of several.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use tenure::blocking::Tenure;
+use rand::seq::IndexedRandom;
 use tenure::{Layout, Released};
 use tenure_testkit::history::{Outcome, now_ns};
-use tenure_testkit::{ClientKind, ClockShim, Recorder, Redisson, RespClient, eventually};
+use tenure_testkit::{ClientKind, Proxy, Recorder, RedisServer, Redisson, RespClient, eventually};
 
-use super::{Kind, Lane, random_time};
+use super::{Clock, Kind, Lane, random_time};
 use crate::client::{BRISK, COLD, COLD_COUNT, HOT};
 use crate::layout;
+use crate::stage::NODE_WITH_CLOCK;
 
 const NOTICE_LIMIT: Duration = Duration::from_millis(500);
 /// How long a Java process waits for a lock before it gives up.
@@ -24,29 +25,34 @@ const COMPARE_AND_DELETE: &str =
 
 impl Lane<'_> {
     pub(super) fn on_server(&self, kind: Kind, rng: &mut StdRng) -> bool {
-        let server = self.fleet.server;
+        let keepers = self.fleet.stage.keepers();
+        let at = match kind {
+            Kind::ClockForward | Kind::ClockBack => NODE_WITH_CLOCK,
+            _ => rng.random_range(0..keepers.len()),
+        };
+        let server = keepers[at];
         match kind {
-            Kind::PauseServer => self.while_clients_send(|| {
+            Kind::PauseServer => self.while_clients_send(at, || {
                 server.pause();
                 thread::sleep(random_time(rng));
                 server.resume();
             }),
-            Kind::KillServer => self.while_clients_send(|| {
+            Kind::KillServer => self.while_clients_send(at, || {
                 server.kill();
                 thread::sleep(random_time(rng) / 4);
                 server.restart();
             }),
-            Kind::RestartEmpty => self.while_clients_send(|| server.restart_empty()),
-            Kind::BusyScript => self.while_clients_send(|| {
+            Kind::RestartEmpty => self.while_clients_send(at, || server.restart_empty()),
+            Kind::BusyScript => self.while_clients_send(at, || {
                 let script = server.busy_script(rng.random_range(80..400));
                 script.wait();
             }),
             Kind::OutOfMemory => {
-                let before = self.oom_count();
+                let before = oom_count(server);
                 server.fill_memory();
                 thread::sleep(random_time(rng) / 2);
                 server.free_memory();
-                self.oom_count() > before
+                oom_count(server) > before
             }
             Kind::ScriptFlush => {
                 server.script_flush();
@@ -54,78 +60,80 @@ impl Lane<'_> {
             }
             Kind::KillConnections => server.kill_clients(ClientKind::Normal) > 0,
             Kind::KillSubscribers => server.kill_clients(ClientKind::Pubsub) > 0,
-            Kind::ForeignHolder if self.fleet.layout == Layout::Redisson => self.hold_as_java(rng),
-            Kind::ForeignHolder => self.hold_as_a_stranger(rng),
+            Kind::ForeignHolder if self.fleet.layout == Layout::Redisson => {
+                self.hold_as_java(server, rng)
+            }
+            Kind::ForeignHolder => self.hold_as_a_stranger(server, rng),
             Kind::FlushAll => {
                 let mut client = server.client();
                 let keys = client.command(&["DBSIZE"]).int();
                 client.command(&["FLUSHALL"]);
                 keys > 0
             }
-            Kind::DeleteLock => deleted(&mut server.client(), contended(rng)),
+            Kind::DeleteLock => {
+                let needed = self.fleet.stage.keepers_needed();
+                let struck: Vec<&&RedisServer> = keepers.sample(rng, needed).collect();
+                let name = contended(rng);
+                let deleted = struck.iter().map(|it| deleted(&mut it.client(), name));
+                deleted.filter(|deleted| *deleted).count() > 0
+            }
             Kind::DeleteFence => {
                 let key = layout::hot_fence_key(self.fleet.layout);
                 deleted(&mut server.client(), &key)
             }
             Kind::ForceRelease => self.release_by_force(rng),
-            Kind::ClockForward => self.turn_clock(ClockShim::step_forward, rng),
-            Kind::ClockBack => self.turn_clock(ClockShim::step_back, rng),
+            Kind::ClockForward => self.turn_clock(Clock::step_forward, rng),
+            Kind::ClockBack => self.turn_clock(Clock::step_back, rng),
             other => unreachable!("`{}` is not done to the server", other.name()),
         }
     }
 
-    /// Whether clients sent something while it happened: then they noticed.
-    fn while_clients_send(&self, strike: impl FnOnce()) -> bool {
-        let before = self.requests();
+    /// Whether clients sent something to this server while it happened: then they noticed.
+    pub(super) fn while_clients_send(&self, at: usize, strike: impl FnOnce()) -> bool {
+        let before = self.requests(at);
         strike();
-        self.requests() > before
+        self.requests(at) > before
     }
 
-    fn requests(&self) -> u64 {
-        let slots = self.fleet.slots.iter();
-        slots.map(|slot| slot.proxy.counts().request_chunks).sum()
+    fn requests(&self, at: usize) -> u64 {
+        let proxies = self.fleet.slots.iter().map(|slot| &slot.proxies[at]);
+        let counts = proxies.map(Proxy::counts);
+        // Whoever finds the server gone connects again and again.
+        counts
+            .map(|counts| counts.request_chunks + counts.connections)
+            .sum()
     }
 
-    fn oom_count(&self) -> u64 {
-        let info = self.fleet.server.client().command(&["INFO", "errorstats"]);
-        let line = info
-            .text()
-            .lines()
-            .find_map(|line| line.strip_prefix("errorstat_OOM:count="));
-        line.map_or(0, |count| count.parse().unwrap())
-    }
-
-    fn turn_clock(&self, turn: impl FnOnce(&ClockShim, Duration), rng: &mut StdRng) -> bool {
+    fn turn_clock(&self, turn: impl FnOnce(&Clock, Duration), rng: &mut StdRng) -> bool {
         let clock = self.clock.expect("this phase has a clock");
         let seconds = [0.1, 0.5, 5.0, 600.0][rng.random_range(0..4)];
         turn(clock, Duration::from_secs_f64(seconds));
         // Somebody asks the server within that time.
-        self.while_clients_send(|| thread::sleep(random_time(rng)))
+        self.while_clients_send(NODE_WITH_CLOCK, || thread::sleep(random_time(rng)))
     }
 
     /// Ends a lease, whoever of its process holds that now. It must really have been held: what is
     /// released meanwhile does not count.
     fn release_by_force(&self, rng: &mut StdRng) -> bool {
         let name = contended(rng);
-        let url = layout::url(&self.fleet.server.url(), self.fleet.layout);
-        let Ok(tenure) = Tenure::connect(url) else {
+        let Ok(locks) = self.fleet.access(&[]).connect_blocking(None) else {
             return false;
         };
         eventually(NOTICE_LIMIT, || {
-            let holder = tenure.lock(name).holder().ok().flatten();
-            let forced = holder.map(|holder| tenure.force_release(name, &holder.lease));
+            let holder = locks.lock(name).holder().ok().flatten();
+            let forced = holder.map(|holder| locks.force_release(name, &holder.lease));
             matches!(forced, Some(Ok(Released::WasHeld)))
         })
     }
 
     /// Takes a lock as any other library does, by `SET NX PX`, and leaves it properly or not.
-    fn hold_as_a_stranger(&self, rng: &mut StdRng) -> bool {
+    fn hold_as_a_stranger(&self, server: &RedisServer, rng: &mut StdRng) -> bool {
         let client = FOREIGN + rng.random_range(0..1_000_000_000);
         let recorder = Recorder::create(self.dir, client);
         let ttl_ms = rng.random_range(100..400);
         let name = random_lock(rng);
         let (token, ttl) = (format!("stranger-{client}"), ttl_ms.to_string());
-        let mut connection = self.fleet.server.client();
+        let mut connection = server.client();
         let end = Instant::now() + Duration::from_millis(400);
         while Instant::now() < end {
             let call = recorder.acquire(self.number, &name);
@@ -154,13 +162,13 @@ impl Lane<'_> {
 
     /// Waits for a lock as a Java process would, enters it once or twice, and leaves it properly or
     /// not. Its token must fit into the growth of our fences.
-    fn hold_as_java(&self, rng: &mut StdRng) -> bool {
+    fn hold_as_java(&self, server: &RedisServer, rng: &mut StdRng) -> bool {
         let client = FOREIGN + rng.random_range(0..1_000_000_000);
         let recorder = Recorder::create(self.dir, client);
         let lease_ms = rng.random_range(100..400);
         let name = random_lock(rng);
         let lease = Duration::from_millis(lease_ms);
-        let mut java = Redisson::connect(self.fleet.server.addr()).lease(lease);
+        let mut java = Redisson::connect(server.addr()).lease(lease);
         let call = recorder.acquire(self.number, &name);
         if !java.lock_within(&name, JAVA_WAIT) {
             call.end(Outcome::Busy);
@@ -208,4 +216,13 @@ fn deleted(client: &mut RespClient, key: &str) -> bool {
         }
     }
     false
+}
+
+fn oom_count(server: &RedisServer) -> u64 {
+    let info = server.client().command(&["INFO", "errorstats"]);
+    let line = info
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix("errorstat_OOM:count="));
+    line.map_or(0, |count| count.parse().unwrap())
 }

@@ -15,6 +15,8 @@ mod basics;
 mod commands;
 /// A master that is replaced.
 mod failover;
+/// Fences where a master comes back with less than it had.
+mod fences;
 /// Many clients on many locks, while slots move to and fro.
 mod load;
 /// Messages that wake waiters, wherever their lock has gone.

@@ -1,10 +1,10 @@
 //! Where Redisson's locks can be, and where not.
 
-use tenure::{ErrorKind, Layout, Sharded};
-use tenure_testkit::Redisson;
+use tenure::{ErrorKind, Layout, Released, Sharded};
+use tenure_testkit::{Cluster, Redisson};
 
-use super::{CLUSTER, builder, fresh_name, migrate};
-use crate::stage::ms;
+use super::{CLUSTER, builder, fresh_name, migrate, other_master};
+use crate::stage::{ms, soon};
 
 #[tokio::test]
 async fn names_that_redisson_would_split_are_refused() {
@@ -37,6 +37,29 @@ async fn a_lock_in_redissons_bytes_moves_too() {
     assert!(guard.is_valid());
     guard.release().await.unwrap();
     let woken = tokio::time::timeout(ms(1_000), waiting).await;
+    drop(woken.expect("nobody woke it").unwrap().unwrap());
+}
+
+/// Where a slot is on its way, a key that is gone cannot be made again: not even by the script that
+/// has just deleted it to offer the lock to the next in the queue.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_on_its_way_is_released_though_others_wait() {
+    let tenure = builder().layout(Layout::Redisson).connect().await.unwrap();
+    let other = builder().layout(Layout::Redisson).connect().await.unwrap();
+    let name = fresh_name();
+    let guard = tenure.lock(&name).acquire().await.unwrap();
+    let lock = other.lock(&name);
+    let waiting = tokio::spawn(async move { lock.acquire_within(ms(10_000)).await });
+    let queue = format!("tenure:queue:{{{name}}}");
+    let mut redis = CLUSTER.master_of_key(&name).client();
+    let mut waits = || redis.command(&["ZCARD", &queue]).int() == 1;
+    assert!(soon(async || waits()).await, "nobody waits in `{queue}`");
+
+    let target = other_master(&CLUSTER, &name);
+    let migration = CLUSTER.begin_migration(Cluster::slot_of(&name), target);
+    assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+    migration.finish();
+    let woken = tokio::time::timeout(ms(2_000), waiting).await;
     drop(woken.expect("nobody woke it").unwrap().unwrap());
 }
 

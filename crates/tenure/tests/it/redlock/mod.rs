@@ -1,8 +1,10 @@
 //! Several independent servers: what a majority decides, and what one of them cannot.
 
+mod clocks;
 mod crowd;
 mod majority;
 mod restarts;
+mod rules;
 mod trouble;
 mod votes;
 

@@ -1,5 +1,6 @@
 //! Nodes that restart: what they may have forgotten must not count.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tenure::{ErrorKind, Redlock, Released};
@@ -26,6 +27,35 @@ async fn h55_a_node_that_restarted_empty_has_no_vote() {
     let refused = b.lock("n").try_acquire().await;
     assert!(!matches!(refused, Ok(Some(_))), "two holders");
     assert!(guard.is_valid());
+}
+
+/// A server tells its age in whole seconds, and begins to count at the last full one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h55_a_node_is_not_taken_for_older_than_it_is() {
+    let nodes = RedlockNodes::builder().without_aof().start();
+    let longest_ttl = ms(1_000);
+    // They start at the end of a second, and are asked at the beginning of the next.
+    wait_for_micros(&nodes, 850_000..1_000_000);
+    let restarted = Instant::now();
+    nodes.node(0).restart();
+    nodes.node(1).restart();
+    wait_for_micros(&nodes, 0..300_000);
+    let builder = Redlock::builder(nodes.urls()).longest_ttl(longest_ttl);
+    let a = builder.connect().await.unwrap();
+    let granted = a.lock("n").acquire_within(ms(10_000)).await;
+    assert!(granted.is_ok());
+    let age = restarted.elapsed();
+    assert!(age >= longest_ttl, "they voted when they were {age:?} old");
+}
+
+/// Waits until so much of a second has passed.
+fn wait_for_micros(nodes: &RedlockNodes, wanted: Range<u64>) {
+    let mut redis = nodes.node(2).client();
+    let is_there = || {
+        let time = redis.command(&["TIME"]);
+        wanted.contains(&time.array()[1].text().parse().unwrap())
+    };
+    assert!(eventually(Duration::from_secs(3), is_there));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

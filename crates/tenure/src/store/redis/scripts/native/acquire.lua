@@ -3,7 +3,7 @@
 --
 -- KEYS  1 lock   2 fence counter   [3 queue of waiters]   [4 metadata]
 -- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be granted
---       4 how many fences to reserve   5 the server's time in us when this connection was made
+--       4 how many fences to reserve   5 server time in us: a fence counter below is lost or old
 --       [6 `queue` to stand in the queue if the lock is busy, or ``]
 --       [7.. metadata: field, value, field, value ...]
 -- Reply fence                          the lock is held by this lease for ttl ms from now, and this

@@ -1,8 +1,8 @@
 -- fence.lua: reserve `fences` fences in KEYS[2]; the first of them is `fence`. Included by acquire.lua
 -- and turn.lua, which know `connected` and `now`, and whether the lock `was_free` before.
 --
--- A fence is one more than the last. A counter below the clock of our own connection is new, or
--- came back from an older copy of the data: then the clock itself is the fence. So fences grow
+-- A fence is one more than the last. A counter below `connected` is new, or came back from an older
+-- copy of the data: then the clock itself is the fence. So fences grow
 -- although the counter was lost, and stay below 2^53, where Lua's numbers are exact.
 local last = redis.pcall('INCRBY', KEYS[2], fences)
 if type(last) == 'table' or last > 9007199254740990 then

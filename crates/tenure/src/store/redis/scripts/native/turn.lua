@@ -5,7 +5,7 @@
 -- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
 -- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
 --       3 ttl in ms   4 how many fences to reserve
---       5 the server's time in us when this connection was made
+--       5 server time in us: a fence counter below is lost or old
 -- Reply fence           the lease is held for ttl ms from now, and this fence and those that follow
 --                       it are its own
 --       {1, lease id}   it was held and is offered to this waiter

@@ -31,8 +31,9 @@ if was_held == 1 then
   if KEYS[3] then
     redis.call('DEL', KEYS[3])
   end
-  if redis.call('EXISTS', queue) == 1 then
-    -- By pcall: a key there that is no queue must not keep the lock from being released.
+  -- By pcall: a key there that is no queue must not keep the lock from being released. Nor must one
+  -- that has just become empty in a slot on its way to another node, which nothing can be asked of.
+  if redis.pcall('EXISTS', queue) == 1 then
     waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
   end
   if waiter then
@@ -42,12 +43,14 @@ if was_held == 1 then
     local alone = not listeners.err and listeners[4] <= listeners[2]
     if alone or redis.call('TIME')[2] % 4 ~= 0 then
       local ttl = tonumber(string.sub(waiter, -8)) or 2000 -- the last eight digits of its id
-      redis.call('ZREM', queue, waiter)
-      redis.call('HSET', lock, waiter, '1')
-      redis.call('PEXPIRE', lock, math.max(1, math.min(ttl, 2000)))
-      -- A channel that this user may not publish to delays a waiter, it must not fail the release.
-      redis.pcall('PUBLISH', wake, waiter)
-      return {1, waiter}
+      -- By pcall: the lock is gone by now, and cannot be made again where its slot is on the way.
+      if redis.pcall('HSET', lock, waiter, '1') == 1 then
+        redis.call('PEXPIRE', lock, math.max(1, math.min(ttl, 2000)))
+        redis.call('ZREM', queue, waiter)
+        -- A channel that this user may not publish to delays a waiter, it must not fail the release.
+        redis.pcall('PUBLISH', wake, waiter)
+        return {1, waiter}
+      end
     end
   end
 else

@@ -6,7 +6,7 @@
 -- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
 -- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
 --       3 ttl in ms   4 how many fences to reserve
---       5 the server's time in us when this connection was made   6 Redisson's channel of this lock
+--       5 server time in us: a fence counter below is lost or old   6 Redisson's channel of this lock
 -- Reply fence           the lease is held for ttl ms from now, and this fence and those that follow
 --                       it are its own
 --       {1}             it was held and is free now
@@ -38,11 +38,11 @@ local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[6])
 local alone = not listeners.err and listeners[4] <= listeners[2]
 local open = not alone and clock[2] % 4 == 0
 if open or waiter and waiter ~= ARGV[2] then
-  redis.call('HDEL', lock, lease)
   if KEYS[4] then
     redis.call('DEL', KEYS[4])
   end
   if open then
+    redis.call('HDEL', lock, lease)
     if waiter then
       redis.pcall('PUBLISH', wake, 'open ' .. waiter)
     end
@@ -51,7 +51,9 @@ if open or waiter and waiter ~= ARGV[2] then
   end
   local waiter_ttl = tonumber(string.sub(waiter, -8)) or 2000 -- the last eight digits of its id
   redis.call('ZREM', queue, waiter)
+  -- In this order: where its slot is on the way, a lock that is gone cannot be made again.
   redis.call('HSET', lock, waiter, '1')
+  redis.call('HDEL', lock, lease)
   redis.call('PEXPIRE', lock, math.max(1, math.min(waiter_ttl, 2000)))
   redis.pcall('PUBLISH', wake, waiter)
   return {1, waiter}

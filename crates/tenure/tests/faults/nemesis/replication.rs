@@ -1,0 +1,45 @@
+//! The link between a replica and its master, cut in a way that no proxy is needed for: servers
+//! name each other directly.
+
+use std::thread;
+use std::time::Duration;
+
+use tenure_testkit::{RedisServer, eventually};
+
+const NOTICE_LIMIT: Duration = Duration::from_secs(5);
+/// Longer than a replica needs to connect once it has shown its password.
+const HANDSHAKE: Duration = Duration::from_millis(50);
+
+/// A replica that no longer hears its master, and can be promoted nevertheless. Healed when dropped.
+pub(super) struct Cut<'a> {
+    replica: &'a RedisServer,
+    password: String,
+}
+
+impl<'a> Cut<'a> {
+    /// Parts a replica from its master, which drops all its replicas for that; the others come back.
+    pub(super) fn between(replica: &'a RedisServer, master: &RedisServer) -> Self {
+        let password = replica.client().command(&["CONFIG", "GET", "masterauth"]);
+        let password = password.array()[1].text().to_owned();
+        replica.set_config("masterauth", "not-the-password");
+        let is_down = || replica.info("master_link_status") == "down";
+        // One that was just about to connect had shown the right password already.
+        let is_cut = || {
+            let mut master = master.client();
+            master.command(&["CLIENT", "KILL", "TYPE", "replica"]);
+            thread::sleep(HANDSHAKE);
+            is_down()
+        };
+        let is_cut = eventually(NOTICE_LIMIT, is_cut) && eventually(NOTICE_LIMIT, is_cut);
+        assert!(is_cut, "the link is not cut");
+        Self { replica, password }
+    }
+}
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        self.replica.set_config("masterauth", &self.password);
+        // Sentinel may have had the wrong one written down meanwhile.
+        self.replica.client().command(&["CONFIG", "REWRITE"]);
+    }
+}
