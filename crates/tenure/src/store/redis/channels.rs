@@ -28,6 +28,9 @@ struct Channel {
     heard_by: Option<u64>,
 }
 
+/// Nobody waits on the channel any more.
+pub(super) struct Unneeded;
+
 impl Channels {
     /// Adds one use of a channel that this listener is about to hear.
     pub(super) fn know(&self, channel: &str, name: &LockName, topic: Topic, listener: u64) {
@@ -79,21 +82,30 @@ impl Channels {
 
     /// Takes note that a listener hears a channel no more.
     pub(super) fn lost(&self, channel: &str, listener: u64) {
+        self.not_heard(channel, listener);
+        self.look();
+    }
+
+    /// The same, of a listener that could not hear it.
+    pub(super) fn not_heard(&self, channel: &str, listener: u64) {
         if let Some(channel) = self.known().get_mut(channel)
             && channel.heard_by == Some(listener)
         {
             channel.heard_by = None;
         }
-        self.look();
     }
 
-    /// Takes note that a listener hears a channel from now on. Answers the lock, and who heard it
-    /// before; `None` if nobody needs it any more.
-    pub(super) fn heard(&self, channel: &str, listener: u64) -> Option<(LockName, Option<u64>)> {
+    /// Takes note that a listener hears a channel from now on. Answers who heard it before.
+    pub(super) fn heard(&self, channel: &str, listener: u64) -> Result<Option<u64>, Unneeded> {
         let mut known = self.known();
-        let channel = known.get_mut(channel)?;
-        let before = channel.heard_by.replace(listener);
-        Some((channel.name.clone(), before))
+        let channel = known.get_mut(channel).ok_or(Unneeded)?;
+        Ok(channel.heard_by.replace(listener))
+    }
+
+    /// The lock that a channel is about; `None` if nobody needs it any more.
+    pub(super) fn name_of(&self, channel: &str) -> Option<LockName> {
+        let known = self.known();
+        known.get(channel).map(|channel| channel.name.clone())
     }
 
     /// Who hears what may not be right any more.

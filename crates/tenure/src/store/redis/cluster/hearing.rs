@@ -50,10 +50,19 @@ impl Cluster {
         let Ok(mut way) = self.way(channel) else {
             return false;
         };
+        let mut before = None;
         let node = loop {
+            let number = way.node.wakes.number();
+            // Before it is asked: it may say that the slot has left right behind its confirmation,
+            // and that must not be taken for news of an earlier time.
+            let Ok(heard_by) = self.channels.heard(channel, number) else {
+                return true;
+            };
+            before = before.or(heard_by).filter(|it| *it != number);
             match way.node.wakes.hear(channel, limit).await {
                 Ok(()) => break way.node,
                 Err(failure) => {
+                    self.channels.not_heard(channel, number);
                     let node = Arc::clone(&way.node);
                     match self.onward(channel, way, failure, limit).await {
                         Ok(next) => way = next,
@@ -64,21 +73,15 @@ impl Cluster {
                 }
             }
         };
-        match self.channels.heard(channel, node.wakes.number()) {
-            Some((name, before)) => {
-                self.hear_no_more(
-                    before.filter(|it| *it != node.wakes.number()),
-                    channel,
-                    limit,
-                )
-                .await;
-                if let Some(events) = self.events.get() {
-                    // Nobody hears it when the client is closing.
-                    let _ = events.send(Event::MissedOf { name });
-                }
-            }
+        let Some(name) = self.channels.name_of(channel) else {
             // They have left meanwhile.
-            None => node.wakes.hear_no_more(channel, limit).await,
+            node.wakes.hear_no_more(channel, limit).await;
+            return true;
+        };
+        self.hear_no_more(before, channel, limit).await;
+        if let Some(events) = self.events.get() {
+            // Nobody hears it when the client is closing.
+            let _ = events.send(Event::MissedOf { name });
         }
         true
     }
