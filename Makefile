@@ -38,8 +38,9 @@ faults: redis-server ## Break servers, connections and clients at random: make f
 	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(LAYOUT),LAYOUT=$(LAYOUT)) $(if $(DEPLOYMENT),DEPLOYMENT=$(DEPLOYMENT)) cargo test --release -p tenure --test faults
 
 .PHONY: long
-long: redis-server ## The hazard tests with their long counts (ten times those of CI)
+long: redis-server ## The hazard tests and the ballot model with their long counts (ten times those of CI)
 	TENURE_LONG=1 cargo test --release -p tenure --test it hazards
+	TENURE_LONG=1 cargo test --release -p tenure --test ballot
 
 .PHONY: seeded
 seeded: redis-server ## Plant one bug after the other and see each caught: make seeded BUG=naive-retry

@@ -10,6 +10,7 @@ const EXAMPLES: &str = "\
 Examples:
   tenure demo                              oversell without a lock, then not, with no server
   tenure demo --url redis://127.0.0.1/     the same on a Redis server
+  tenure demo --url URL --url URL --url URL   locks on a majority of independent servers
   tenure demo --stock 5 --buyers 10000     a hotter sale
 
 Exit codes:
@@ -25,6 +26,8 @@ const DEMO_EXAMPLES: &str = "\
 Examples:
   tenure demo
   tenure demo --url redis://127.0.0.1/
+  tenure demo --url redis-sentinel://h1,h2,h3/mymaster
+  tenure demo --url redis://a/ --url redis://b/ --url redis://c/
   TENURE_URL=redis://127.0.0.1/ tenure demo --clients 8
   NO_COLOR=1 tenure demo 2>/dev/null
 
@@ -55,8 +58,11 @@ pub enum Command {
 #[command(after_long_help = DEMO_EXAMPLES)]
 pub struct DemoArgs {
     /// Where to run it [env: `TENURE_URL`] [default: inside this process]
+    ///
+    /// Given several times, or with several URLs in the variable, the lock is held on a majority
+    /// of these servers, and the stock is on the first.
     #[arg(long, value_name = "URL")]
-    url: Option<String>,
+    url: Vec<String>,
 
     /// How many units there are, 1 to 1000000
     #[arg(
@@ -97,13 +103,17 @@ impl Args {
 }
 
 impl DemoArgs {
-    /// The URL that was given, by option or environment. An empty variable is none.
-    pub fn url(&self) -> Option<String> {
+    /// The URLs that were given, by option or environment. An empty variable is none.
+    pub fn urls(&self) -> Vec<String> {
         // Not `REDIS_URL`: it is set for other programs, and a demonstration must not surprise
         // their server.
-        let variable = || std::env::var("TENURE_URL").ok();
-        let url = self.url.clone().or_else(variable);
-        url.filter(|url| !url.is_empty())
+        let variable = || std::env::var("TENURE_URL").unwrap_or_default();
+        if self.url.is_empty() {
+            let variable = variable();
+            return variable.split_whitespace().map(ToOwned::to_owned).collect();
+        }
+        let given = self.url.iter().filter(|url| !url.is_empty());
+        given.cloned().collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tenure_testkit::{RedisServer, eventually};
+use tenure_testkit::{Cluster, RedisServer, RedlockNodes, Sentinels, eventually};
 
 use crate::command::{Ended, run, tenure};
 
@@ -42,6 +42,44 @@ fn the_demo_on_redis_leaves_nothing_behind() {
     let keys = server.client().command(&["KEYS", "*"]);
     let keys: Vec<&str> = keys.array().iter().map(|key| key.text()).collect();
     assert_eq!(keys, ["order:1001"]);
+}
+
+#[test]
+fn the_demo_on_several_servers_needs_most_of_them_and_leaves_nothing() {
+    let nodes = RedlockNodes::start();
+    nodes.node(2).kill();
+    let small = ["demo", "--stock", "10", "--buyers", "60", "--clients", "2"];
+    let mut command = tenure(&small);
+    for url in nodes.urls() {
+        command.args(["--url", &url]);
+    }
+    let ended = run(&mut command);
+    ended.ended_with(0);
+    ended.says("10 = 0 + 10  holds");
+    for node in 0..2 {
+        ended.says(&nodes.node(node).addr().to_string());
+        let keys = nodes.node(node).client().command(&["KEYS", "*"]);
+        assert!(keys.array().is_empty(), "{keys:?}");
+    }
+    let variable = nodes.urls().join(" ");
+    let ended = run(tenure(&small).env("TENURE_URL", variable));
+    ended.ended_with(0);
+}
+
+#[test]
+fn the_demo_runs_on_sentinel_and_cluster() {
+    let (sentinels, cluster) = (Sentinels::start(), Cluster::start());
+    for url in [sentinels.url(), cluster.url()] {
+        let small = ["demo", "--stock", "10", "--buyers", "60", "--url", &url];
+        let ended = run(&mut tenure(&small));
+        ended.ended_with(0);
+        ended.says("10 = 0 + 10  holds");
+    }
+    let left = |server: &RedisServer| server.client().command(&["KEYS", "*demo*"]);
+    for server in sentinels.servers().iter().chain(cluster.servers()) {
+        let replicated = eventually(Duration::from_secs(2), || left(server).array().is_empty());
+        assert!(replicated, "{:?}", left(server));
+    }
 }
 
 #[test]

@@ -132,7 +132,7 @@ async fn order_naively(instance: &Instance) -> Result<bool> {
 }
 
 async fn order_under_lock(instance: &Instance, name: &LockName) -> Result<bool> {
-    let guard = instance.tenure.lock(name.as_str()).acquire().await?;
+    let guard = instance.locks.lock(name.as_str()).acquire().await?;
     if instance.stock.left().await? == 0 {
         guard.release().await?;
         return Ok(false);

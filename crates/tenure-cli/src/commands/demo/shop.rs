@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tenure::redis::{Client, Command};
-use tenure::{LockName, Tenure};
+use tenure::{LockName, Locks, Redlock, Tenure};
 use tenure_sale::Stock;
 
 use crate::args::DemoArgs;
@@ -13,7 +13,8 @@ use crate::args::DemoArgs;
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
 pub struct Shop {
-    url: String,
+    /// One, or several independent servers. The stock is on the first.
+    urls: Vec<String>,
     is_embedded: bool,
     lock_name: LockName,
     instances: Vec<Instance>,
@@ -22,7 +23,7 @@ pub struct Shop {
 /// One process of the shop, played by a client of its own.
 #[derive(Clone)]
 pub struct Instance {
-    pub tenure: Tenure,
+    pub locks: Locks,
     pub stock: Stock,
 }
 
@@ -30,31 +31,34 @@ impl Shop {
     pub async fn open(args: &DemoArgs) -> Result<Self> {
         // Of this run alone: nobody's real item or lock is ever touched.
         let run = format!("demo-{:08x}", rand::random::<u32>());
+        let mut urls = args.urls();
         // A bare `memory://` is private to each client: the instances need one that they share.
-        let given = args.url().filter(|url| url.trim() != "memory://");
-        let is_embedded = given
-            .as_ref()
-            .is_none_or(|url| url.trim_start().starts_with("memory://"));
-        let url = given.unwrap_or_else(|| format!("memory://{run}"));
-        let opening = Self::open_at(&url, &run, args.clients).await;
-        let (lock_name, instances) = opening
-            .with_context(|| format!("cannot run the demo on `{}`", tenure::masked_url(&url)))?;
+        if urls.is_empty() || urls.len() == 1 && urls[0].trim() == "memory://" {
+            urls = vec![format!("memory://{run}")];
+        }
+        let is_embedded = urls[0].trim_start().starts_with("memory://");
+        let opening = Self::open_at(&urls, &run, args.clients).await;
+        let (lock_name, instances) =
+            opening.with_context(|| format!("cannot run the demo on `{}`", masked(&urls)))?;
         Ok(Self {
-            url,
+            urls,
             is_embedded,
             lock_name,
             instances,
         })
     }
 
-    async fn open_at(url: &str, run: &str, clients: u64) -> Result<(LockName, Vec<Instance>)> {
+    async fn open_at(
+        urls: &[String],
+        run: &str,
+        clients: u64,
+    ) -> Result<(LockName, Vec<Instance>)> {
         let lock_name = LockName::new(format!("order:1001:{run}"))?;
         let mut instances = Vec::new();
         for number in 1..=clients {
-            let builder = Tenure::builder(url).name(format!("{run}-shop-{number}"));
             instances.push(Instance {
-                tenure: builder.connect().await?,
-                stock: Stock::open(url, run).await?,
+                locks: connect(urls, &format!("{run}-shop-{number}")).await?,
+                stock: Stock::open(&urls[0], run).await?,
             });
         }
         Ok((lock_name, instances))
@@ -65,7 +69,7 @@ impl Shop {
         if self.is_embedded {
             "on the embedded store, no server needed".to_owned()
         } else {
-            format!("on {}", tenure::masked_url(&self.url))
+            format!("on {}", masked(&self.urls))
         }
     }
 
@@ -89,19 +93,16 @@ impl Shop {
     /// Leaves nothing behind.
     pub async fn close(self) -> Result<()> {
         let closing = self.instances.iter().map(|instance| {
-            let tenure = instance.tenure.clone();
-            tokio::spawn(async move { tenure.shutdown(CLOSE_MAX).await })
+            let locks = instance.locks.clone();
+            tokio::spawn(async move { locks.shutdown(CLOSE_MAX).await })
         });
         for closed in closing.collect::<Vec<_>>() {
             closed.await?;
         }
         let deleting = self.delete_keys().await;
         deleting.with_context(|| {
-            let place = tenure::masked_url(&self.url);
-            format!(
-                "cannot delete the demo's keys on `{place}`: `{}`",
-                self.keys().join("`, `")
-            )
+            let (place, keys) = (masked(&self.urls), self.keys().join("`, `"));
+            format!("cannot delete the demo's keys on `{place}`: `{keys}`")
         })
     }
 
@@ -110,10 +111,17 @@ impl Shop {
         if self.is_embedded {
             return Ok(());
         }
-        let redis = Client::connect(&self.url).await?;
-        let delete = |command: Command, key: String| command.arg(key);
-        let command = self.keys().into_iter().fold(Command::new("DEL"), delete);
-        redis.run(command).await?;
+        for url in &self.urls {
+            let redis = match Client::connect(url).await {
+                Ok(redis) => redis,
+                // One of several may be away: it was not needed, and what it has ends by itself.
+                Err(_) if self.urls.len() > 1 => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let delete = |command: Command, key: String| command.arg(key);
+            let command = self.keys().into_iter().fold(Command::new("DEL"), delete);
+            redis.run(command).await?;
+        }
         Ok(())
     }
 
@@ -123,4 +131,20 @@ impl Shop {
         let beside = |role: &str| format!("tenure:{role}:{{{name}}}");
         vec![name.to_string(), beside("fence"), beside("queue")]
     }
+}
+
+/// A client of one store, or of several servers.
+async fn connect(urls: &[String], name: &str) -> Result<Locks, tenure::Error> {
+    if let [url] = urls {
+        let tenure = Tenure::builder(url).name(name).connect().await?;
+        return Ok(Locks::clone(&tenure));
+    }
+    let redlock = Redlock::builder(urls).name(name).connect().await?;
+    Ok(Locks::clone(&redlock))
+}
+
+/// Where it is, without passwords.
+fn masked(urls: &[String]) -> String {
+    let masked: Vec<String> = urls.iter().map(|url| tenure::masked_url(url)).collect();
+    masked.join(", ")
 }

@@ -19,9 +19,42 @@ use crate::store::{Attempt, Busy, Failure, Held, Landing, SILENCE_LIMIT};
 pub(crate) struct Ballot {
     pub(crate) first: u64,
     pub(crate) fences: u32,
-    /// Half the longest ttl: how far below its clock a node without a stored fence still refuses.
-    pub(crate) slack: Duration,
 }
+
+/// How far a block may be from a node's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// How far below it may begin, where the clock counts.
+    below: Duration,
+    /// How far above it may end.
+    above: Duration,
+    /// Whether the clock counts though a fence is stored.
+    always: bool,
+}
+
+impl Bounds {
+    /// Of a node that may have lost what it stored last: its clock stands in for it. The model in
+    /// `tests/ballot` shows that one step more of either is too much.
+    pub(crate) fn of_one_that_may_forget(longest_ttl: Duration) -> Self {
+        Self {
+            below: longest_ttl / 4,
+            above: longest_ttl / 4,
+            always: true,
+        }
+    }
+
+    /// Of a node that keeps everything: its clock only guards against a client that is out of its
+    /// mind.
+    pub(crate) fn of_one_that_keeps_all(longest_ttl: Duration) -> Self {
+        Self {
+            below: longest_ttl / 2,
+            above: DAY,
+            always: false,
+        }
+    }
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Ballot {
     pub(crate) fn last(self) -> u64 {
@@ -119,7 +152,7 @@ impl RedisStore {
         &self,
         connection: Arc<Connection>,
         attempt: &Attempt,
-        ballot: Ballot,
+        (ballot, bounds): (Ballot, Bounds),
     ) -> (
         Sent,
         impl Future<Output = Result<Vote, Failure>> + Send + use<>,
@@ -137,7 +170,9 @@ impl RedisStore {
             latest_us.to_string(),
             ballot.first.to_string(),
             ballot.fences.to_string(),
-            ballot.slack.as_micros().to_string(),
+            bounds.below.as_micros().to_string(),
+            bounds.above.as_micros().to_string(),
+            if bounds.always { "always" } else { "" }.to_owned(),
         ];
         if held.has_meta {
             keys.push(held.name.neighbour("meta"));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-pub(crate) use self::ballot::{Ballot, Sent, TakenBack, Vote};
+pub(crate) use self::ballot::{Ballot, Bounds, Sent, TakenBack, Vote};
 pub use self::client::{Client, Command, Dedicated};
 pub use self::script::Script;
 pub use self::value::Value;

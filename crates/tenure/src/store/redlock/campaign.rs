@@ -7,12 +7,12 @@ use super::Shared;
 use super::leftovers::Leftover;
 use super::round::Round;
 use super::tally::{DAY_US, Tally, Verdict};
-use super::voter::Readiness;
+use super::voter::{Readiness, Ready};
 use crate::error::{Error, ErrorKind};
 use crate::lease::Fence;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::redis::{Ballot, Connection, Sent, Vote};
+use crate::store::redis::{Ballot, Sent, Vote};
 use crate::store::{Attempt, Attempted, BoxFuture, Busy, Failure, NotYet};
 
 /// How often to ask again while several clients take the votes from each other, before the lock is
@@ -90,7 +90,7 @@ pub(super) fn acquire_here<'a>(
     let ready = |(node, voter): (usize, &Arc<super::voter::Voter>)| match voter
         .ready_here(&shared.runtime)
     {
-        Readiness::Ready(connection) => Some((node, connection)),
+        Readiness::Ready(ready) => Some((node, ready)),
         _ => None,
     };
     let voters: Vec<_> = shared.voters.iter().enumerate().filter_map(ready).collect();
@@ -111,7 +111,7 @@ pub(super) fn acquire_here<'a>(
 
 /// The nodes that can be asked.
 enum Voters {
-    Enough(Vec<(usize, Arc<Connection>)>),
+    Enough(Vec<(usize, Ready)>),
     TooYoung(NotYet),
 }
 
@@ -122,7 +122,7 @@ async fn gather(shared: &Arc<Shared>, limit: Moment) -> Result<Voters, Failure> 
         let (mut ready, mut young_until) = (Vec::new(), Vec::new());
         for (node, voter) in shared.voters.iter().enumerate() {
             match voter.ready() {
-                Readiness::Ready(connection) => ready.push((node, connection)),
+                Readiness::Ready(voter) => ready.push((node, voter)),
                 Readiness::Young { until, .. } => young_until.push(until),
                 Readiness::NotReached => {}
             }
@@ -161,11 +161,7 @@ struct Campaign<'a> {
 }
 
 impl<'a> Campaign<'a> {
-    fn begin(
-        shared: &'a Arc<Shared>,
-        attempt: &'a Attempt,
-        voters: Vec<(usize, Arc<Connection>)>,
-    ) -> Self {
+    fn begin(shared: &'a Arc<Shared>, attempt: &'a Attempt, voters: Vec<(usize, Ready)>) -> Self {
         let begun = shared.clock.now();
         let ballot = propose(shared, attempt, &voters, begun);
         // No two rounds of this client propose the same, so that what one gives back is its own.
@@ -173,8 +169,9 @@ impl<'a> Campaign<'a> {
         shared.grants.saw_fence(name, ballot.last());
         let tally = Tally::new(shared.voters.len(), voters.len());
         let (mut sent, mut questions) = (Vec::new(), Vec::new());
-        for (node, connection) in voters {
-            let (travelling, voting) = shared.voters[node].store.vote(connection, attempt, ballot);
+        for (node, Ready { connection, bounds }) in voters {
+            let store = &shared.voters[node].store;
+            let (travelling, voting) = store.vote(connection, attempt, (ballot, bounds));
             sent.push((node, travelling));
             questions.push((node, Box::pin(voting) as BoxFuture<'static, _>));
         }
@@ -260,7 +257,7 @@ impl<'a> Campaign<'a> {
             .take()
             .map_or_else(Vec::new, |rest| rest.unheard());
         let sent = std::mem::take(&mut self.sent);
-        grants.note(&held.id, self.ballot, sent, unheard);
+        grants.note((held, self.begun), self.ballot, sent, unheard);
         Attempted::Granted {
             fence: Fence::new(self.ballot.first),
             sent_at: if bug(Bug::RedlockValidityFromAnswer) {
@@ -317,13 +314,11 @@ async fn taken_by<T>(taking: Option<impl Future<Output = T>>) -> Option<T> {
 }
 
 /// A block of fences above all that is known of the name, and above the clocks of most nodes.
-fn propose(
-    shared: &Shared,
-    attempt: &Attempt,
-    voters: &[(usize, Arc<Connection>)],
-    now: Moment,
-) -> Ballot {
-    let mut clocks: Vec<u64> = voters.iter().map(|(_, it)| it.server_us(now)).collect();
+fn propose(shared: &Shared, attempt: &Attempt, voters: &[(usize, Ready)], now: Moment) -> Ballot {
+    let mut clocks: Vec<u64> = voters
+        .iter()
+        .map(|(_, it)| it.connection.server_us(now))
+        .collect();
     clocks.sort_unstable();
     // Not the greatest: one node whose clock is far ahead must not carry the others with it.
     let clock = clocks.get(clocks.len() / 2).copied().unwrap_or(0);
@@ -332,7 +327,6 @@ fn propose(
     Ballot {
         first: clock.max(above),
         fences: attempt.fences,
-        slack: shared.longest_ttl / 2,
     }
 }
 

@@ -5,23 +5,48 @@ use std::sync::Mutex;
 
 use super::voter::lock;
 use crate::lease::LeaseId;
+use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::Landing;
 use crate::store::redis::{Ballot, Sent};
+use crate::store::{Held, Landing};
 
 /// Of how many names the last fence is remembered.
 const NAMES_MAX: usize = 10_000;
 
+/// How many leases are remembered before those that have ended are looked for: a lease that was
+/// given away is never released here.
+const LEASES_MIN: usize = 1_024;
+
 #[derive(Default)]
 pub(super) struct Grants {
-    leases: Mutex<HashMap<LeaseId, Grant>>,
+    leases: Mutex<Leases>,
     /// The greatest fence that any node told of, by name: so that the next block is above it.
     fences: Mutex<HashMap<LockName, u64>>,
+}
+
+#[derive(Default)]
+struct Leases {
+    by_id: HashMap<LeaseId, Grant>,
+    /// With how many those that have ended are looked for.
+    full: usize,
+}
+
+impl Leases {
+    /// The grant of a lease, a new one if it is not known.
+    fn entry(&mut self, lease: &LeaseId, now: Moment) -> &mut Grant {
+        if self.by_id.len() >= self.full.max(LEASES_MIN) {
+            self.by_id.retain(|_, grant| grant.ends > Some(now));
+            self.full = self.by_id.len() * 2;
+        }
+        self.by_id.entry(lease.clone()).or_default()
+    }
 }
 
 /// A lease that a majority granted.
 #[derive(Clone, Default)]
 pub(super) struct Grant {
+    /// When it has ended, unless it is renewed.
+    ends: Option<Moment>,
     /// The last of its fences; none for an adopted one until it is known.
     pub(super) last_fence: Option<u64>,
     /// The nodes it may stand on, and behind what a release must travel there.
@@ -37,13 +62,14 @@ pub(super) struct Grant {
 impl Grants {
     pub(super) fn note(
         &self,
-        lease: &LeaseId,
+        (held, begun): (&Held, Moment),
         ballot: Ballot,
         sent: Vec<(usize, Sent)>,
         unheard: Vec<usize>,
     ) {
         let mut leases = lock(&self.leases);
-        let grant = leases.entry(lease.clone()).or_default();
+        let grant = leases.entry(&held.id, begun);
+        grant.ends = Some(begun + held.ttl);
         grant.last_fence = Some(ballot.last());
         // Nodes that voted before and could not be asked now may still have it.
         grant
@@ -54,16 +80,24 @@ impl Grants {
     }
 
     /// Takes note of a lease that came from elsewhere.
-    pub(super) fn note_adopted(&self, lease: &LeaseId, last_fence: Option<u64>) {
+    pub(super) fn note_adopted(&self, lease: &Held, begun: Moment, last_fence: Option<u64>) {
         let mut leases = lock(&self.leases);
-        leases.entry(lease.clone()).or_default().last_fence = last_fence;
+        let grant = leases.entry(&lease.id, begun);
+        grant.ends = grant.ends.max(Some(begun + lease.ttl));
+        grant.last_fence = last_fence;
+    }
+
+    pub(super) fn note_renewed(&self, lease: &Held, begun: Moment) {
+        if let Some(grant) = lock(&self.leases).by_id.get_mut(&lease.id) {
+            grant.ends = grant.ends.max(Some(begun + lease.ttl));
+        }
     }
 
     /// Takes note that a question about a lease may still land. False if the lease is no longer
     /// held: then it must be taken back.
     pub(super) fn may_land(&self, lease: &LeaseId, node: usize, landing: Landing) -> bool {
         let mut leases = lock(&self.leases);
-        let grant = leases.get_mut(lease);
+        let grant = leases.by_id.get_mut(lease);
         grant.is_some_and(|grant| {
             grant.unknown.push((node, landing));
             true
@@ -74,7 +108,7 @@ impl Grants {
     /// released. From now on its release goes the way of the repair.
     pub(super) fn begin_repair(&self, lease: &LeaseId) -> Option<u64> {
         let mut leases = lock(&self.leases);
-        let grant = leases.get_mut(lease)?;
+        let grant = leases.by_id.get_mut(lease)?;
         grant.repaired = true;
         grant.last_fence
     }
@@ -82,18 +116,18 @@ impl Grants {
     /// A lease whose release can go the way of its votes: nothing else was ever sent about it.
     pub(super) fn take_plain(&self, lease: &LeaseId) -> Option<Grant> {
         let mut leases = lock(&self.leases);
-        let grant = leases.get(lease)?;
+        let grant = leases.by_id.get(lease)?;
         let plain = !grant.repaired && grant.unknown.is_empty() && !grant.sent.is_empty();
-        plain.then(|| leases.remove(lease)).flatten()
+        plain.then(|| leases.by_id.remove(lease)).flatten()
     }
 
     pub(super) fn put_back(&self, lease: &LeaseId, grant: Grant) {
-        lock(&self.leases).insert(lease.clone(), grant);
+        lock(&self.leases).by_id.insert(lease.clone(), grant);
     }
 
     /// The lease is released, or nobody believes in it any more.
     pub(super) fn take(&self, lease: &LeaseId) -> Option<Grant> {
-        lock(&self.leases).remove(lease)
+        lock(&self.leases).by_id.remove(lease)
     }
 
     pub(super) fn saw_fence(&self, name: &LockName, fence: u64) {
@@ -107,5 +141,35 @@ impl Grants {
 
     pub(super) fn greatest_fence(&self, name: &LockName) -> u64 {
         lock(&self.fences).get(name).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Leases that were given away are never released here.
+    #[test]
+    fn what_has_ended_is_forgotten_and_what_is_renewed_is_kept() {
+        let grants = Grants::default();
+        let held = |number: usize| Held {
+            name: LockName::new("n").unwrap(),
+            id: LeaseId::new(format!("lease {number}")),
+            ttl: Duration::from_secs(1),
+            has_meta: false,
+            replicas: 0,
+        };
+        let at = |ms: u64| Moment::from_nanos(1) + Duration::from_millis(ms);
+        let kept = held(0);
+        grants.note_adopted(&kept, at(0), Some(7));
+        for (number, ms) in (1..=LEASES_MIN * 4).zip((1_000..).step_by(1_000)) {
+            let now = at(ms);
+            grants.note_renewed(&kept, now);
+            grants.note_adopted(&held(number), now, None);
+        }
+        assert!(lock(&grants.leases).by_id.len() <= LEASES_MIN + 1);
+        assert_eq!(grants.begin_repair(&kept.id), Some(7));
     }
 }

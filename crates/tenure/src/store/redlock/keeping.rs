@@ -100,6 +100,7 @@ pub(super) async fn renew(
     }
     match count.verdict() {
         Some(Ok(sent_at)) => {
+            shared.grants.note_renewed(lease, sent_at);
             let forgot = count.forgot();
             shared.spawn(repair_the_rest(
                 Arc::clone(shared),
@@ -164,6 +165,7 @@ pub(super) async fn renew_all(
     for (lease, count) in owned.iter().zip(counts) {
         renewed.push(match count.verdict() {
             Some(Ok(sent_at)) => {
+                shared.grants.note_renewed(lease, sent_at);
                 for node in count.forgot() {
                     let (shared, lease) = (Arc::clone(shared), lease.clone());
                     let again = Arc::clone(&shared);
@@ -205,7 +207,9 @@ async fn repair(shared: &Shared, node: usize, lease: &Held) {
     let Some(last_fence) = shared.grants.begin_repair(&lease.id) else {
         return;
     };
-    let latest_us = connection.server_us(shared.clock.now() + SILENCE_LIMIT);
+    // Only while the majority that has just extended it still has it.
+    let in_time = SILENCE_LIMIT.min(lease.ttl / 2);
+    let latest_us = connection.server_us(shared.clock.now() + in_time);
     let repaired = store
         .repair(&connection, lease, last_fence, latest_us)
         .await;
@@ -274,7 +278,7 @@ pub(super) async fn adopt(
     }
     match count.verdict() {
         Some(Ok(sent_at)) => {
-            shared.grants.note_adopted(&lease.id, None);
+            shared.grants.note_adopted(lease, sent_at, None);
             let (shared, lease) = (Arc::clone(shared), lease.clone());
             let again = Arc::clone(&shared);
             again.spawn(async move {
@@ -310,7 +314,10 @@ async fn learn_fence(shared: &Shared, lease: &Held, limit: Moment) {
             && found.id == lease.id
             && let Some(fence) = found.fence
         {
-            return shared.grants.note_adopted(&lease.id, Some(fence.get()));
+            let now = shared.clock.now();
+            return shared
+                .grants
+                .note_adopted(lease, now.before(lease.ttl), Some(fence.get()));
         }
     }
 }

@@ -74,7 +74,7 @@ impl Tally {
             }
             Ok(Vote::Far) => self.failures.push(Failure::not_sent(Error::new(
                 ErrorKind::Unavailable,
-                "a node's clock is more than a day behind the others",
+                "the fences of this lock are too far above a node's clock: do the clocks differ?",
             ))),
             Err(failure) => self.failures.push(failure),
         }

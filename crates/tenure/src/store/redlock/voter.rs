@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::moment::{Clock, Moment};
 use crate::seeded::{Bug, bug};
 use crate::store::Failure;
-use crate::store::redis::{Connection, RedisStore};
+use crate::store::redis::{Bounds, Connection, RedisStore};
 
 /// Of how many connections the standing is remembered: the engine's and the callers' own, and
 /// those before them.
@@ -42,17 +42,24 @@ struct Standing {
     /// Since when the server runs, and from when on it may vote.
     started: Moment,
     votes_from: Moment,
+    bounds: Bounds,
 }
 
 /// Whether a node may be asked.
 pub(super) enum Readiness {
-    Ready(Arc<Connection>),
+    Ready(Ready),
     /// It may have forgotten a lease that has not ended yet.
     Young {
         age: Duration,
         until: Moment,
     },
     NotReached,
+}
+
+/// A node that may be asked: how, and what it accepts.
+pub(super) struct Ready {
+    pub(super) connection: Arc<Connection>,
+    pub(super) bounds: Bounds,
 }
 
 impl Voter {
@@ -106,7 +113,10 @@ impl Voter {
                 age: now.saturating_since(standing.started),
                 until: standing.votes_from,
             },
-            Some(_) => Readiness::Ready(connection),
+            Some(standing) => Readiness::Ready(Ready {
+                connection,
+                bounds: standing.bounds,
+            }),
         }
     }
 
@@ -131,10 +141,12 @@ impl Voter {
         let vitals = self.store.vitals(connection, limit).await?;
         // It is at least this old.
         let started = asked_at.before(vitals.uptime);
-        let votes_from = if vitals.keeps_all || bug(Bug::RedlockYoungNodeVotes) {
-            started
+        let longest_ttl = self.longest_ttl;
+        let (votes_from, bounds) = if vitals.keeps_all || bug(Bug::RedlockYoungNodeVotes) {
+            (started, Bounds::of_one_that_keeps_all(longest_ttl))
         } else {
-            started + self.longest_ttl
+            let rested = started + longest_ttl;
+            (rested, Bounds::of_one_that_may_forget(longest_ttl))
         };
         let mut standings = lock(&self.standings);
         if standings.len() >= REMEMBERED {
@@ -145,6 +157,7 @@ impl Voter {
             run_id: vitals.run_id,
             started,
             votes_from,
+            bounds,
         });
         Ok(())
     }

@@ -23,10 +23,17 @@ fn latest() -> String {
     u64::pow(2, 52).to_string()
 }
 
-/// Asks for a vote for the block that begins with `first`.
+/// Asks for a vote for the block that begins with `first`, as a node that keeps all is asked.
 fn vote(redis: &mut RespClient, lease: &str, first: u64, fences: u64) -> Reply {
-    let (first, fences) = (first.to_string(), fences.to_string());
-    let args = [lease, "5000", &latest(), &first, &fences, "15000000"];
+    let bounds = ["15000000", "86400000000", ""];
+    vote_within(redis, lease, (first, fences), bounds)
+}
+
+fn vote_within(redis: &mut RespClient, lease: &str, block: (u64, u64), bounds: [&str; 3]) -> Reply {
+    let (first, fences) = (block.0.to_string(), block.1.to_string());
+    let latest = latest();
+    let mut args = vec![lease, "5000", &latest, &first, &fences];
+    args.extend(bounds);
     eval(redis, &native(script!("vote.lua")), &KEYS, &args).unwrap()
 }
 
@@ -103,6 +110,28 @@ fn a_node_without_a_fence_answers_by_its_clock_and_refuses_the_far_future() {
     assert_eq!(vote(&mut redis, "a", now - 10_000_000, 1).int(), 1);
 }
 
+/// Its clock stands in for what it may have lost, also if it came back with an older fence.
+#[test]
+fn a_node_that_may_forget_goes_by_its_clock_whatever_it_has_stored() {
+    let server = RedisServer::start();
+    let (mut redis, mut other) = (server.client(), server.client());
+    let mut ask = |first: u64, fences: u64| {
+        let bounds = ["1000000", "1000000", "always"];
+        vote_within(&mut redis, "a", (first, fences), bounds)
+    };
+    for lost in [None, Some(60_000_000)] {
+        let now = now_us(&mut other);
+        if let Some(lost) = lost {
+            other.command(&["SET", KEYS[1], &(now - lost).to_string()]);
+        }
+        assert_eq!(word(&ask(now - 2_000_000, 1)), "stale", "{lost:?}");
+        // It is the end of the block that counts.
+        assert_eq!(word(&ask(now + 900_000, 500_000)), "far", "{lost:?}");
+        assert_eq!(ask(now, 10).int(), 1, "{lost:?}");
+        other.command(&["DEL", KEYS[0], KEYS[1]]);
+    }
+}
+
 #[test]
 fn a_vote_is_taken_back_only_by_its_own_ballot() {
     let server = RedisServer::start();
@@ -136,7 +165,7 @@ fn what_comes_late_changes_nothing() {
     let server = RedisServer::start();
     let mut redis = server.client();
     let now = now_us(&mut redis).to_string();
-    let args = ["a", "5000", "1", &now, "1", "15000000"];
+    let args = ["a", "5000", "1", &now, "1", "15000000", "86400000000", ""];
     let late = eval(&mut redis, &native(script!("vote.lua")), &KEYS, &args).unwrap();
     assert_eq!(word(&late), "late");
     let args = ["a", "5000", "1", &now];
@@ -151,8 +180,17 @@ fn numbers_that_are_none_are_refused_before_the_first_write() {
     let mut redis = server.client();
     let now = now_us(&mut redis).to_string();
     let latest = latest();
-    let right = ["a", "5000", &latest, &now, "1", "15000000"];
-    for at in 1..right.len() {
+    let right = [
+        "a",
+        "5000",
+        &latest,
+        &now,
+        "1",
+        "15000000",
+        "86400000000",
+        "",
+    ];
+    for at in 1..right.len() - 1 {
         for wrong in ["", "x", "0.5", "-1", "nan", "1e300", "99999999999999999999"] {
             let mut args = right;
             args[at] = wrong;

@@ -3,27 +3,30 @@
 --
 -- KEYS  1 lock   2 fence   [3 metadata]
 -- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be granted
---       4 first fence of the block   5 how many fences   6 half the longest ttl in us
---       [7.. metadata: field, value, field, value ...]
+--       4 first fence of the block   5 how many fences
+--       6 how far below this node's clock a block may begin, in us   7 how far above it may end
+--       8 `always` if that holds whatever is stored, or ``: only if no fence is stored
+--       [9.. metadata: field, value, field, value ...]
 -- Reply 1                                the vote is given: the lock is this lease's for ttl ms
 --       {'busy', lease id, ms left, floor}   another lease has it; -1 ms left: without expiry
 --       {'stale', floor}                 the block must be above this
---       {'far', server time in us}       the block is more than a day above this node's clock
+--       {'far', server time in us}       the block ends too far above this node's clock
 --       {'late', server time in us}      the latest moment has passed
 --       {'type', type}                   the key is not a lock
 -- But for the first, nothing was changed.
 --
 -- Two majorities share a node, and that node has accepted both blocks, the later one above the
 -- earlier: so fences of a majority are unique and grow, whatever clocks and messages do, for as long
--- as no node forgets its fence. One that has none may have forgotten it, and answers as if it had
--- stored its own clock less half the longest ttl.
+-- as no node forgets its fence. A node that may forget goes by its clock instead, always: it grants
+-- nothing far above it and nothing far below it, and is not asked for a while after it was restarted,
+-- by when the clock has passed all that it can have granted.
 --@include whole.lua
 --@include redlock/stored_fence.lua
 --@include LAYOUT/lock.lua
 
 local ttl, latest, first = whole(ARGV[2]), whole(ARGV[3]), whole(ARGV[4])
-local fences, slack = whole(ARGV[5]), whole(ARGV[6])
-if not (ttl and latest and first and fences and slack) or ttl < 1 or fences < 1
+local fences, below, above = whole(ARGV[5]), whole(ARGV[6]), whole(ARGV[7])
+if not (ttl and latest and first and fences and below and above) or ttl < 1 or fences < 1
   or fences > 1000000 or not whole(first + fences) then
   return redis.error_reply('ERR tenure: vote got a number that is none')
 end
@@ -39,14 +42,18 @@ local stored, trouble = stored_fence(KEYS[2])
 if trouble then
   return trouble
 end
-local floor = stored or math.max(0, now - slack)
-local last, far = first + fences - 1, first > now + 86400000000
+local floor = stored or 0
+if not stored or ARGV[8] == 'always' then
+  floor = math.max(floor, now - below)
+end
+local last = first + fences - 1
+local far = last > now + above
 
 local function grant()
   keep_fence(KEYS[2], last)
   if KEYS[3] then
     redis.call('DEL', KEYS[3])
-    redis.call('HSET', KEYS[3], 'lease', ARGV[1], unpack(ARGV, 7))
+    redis.call('HSET', KEYS[3], 'lease', ARGV[1], unpack(ARGV, 9))
     redis.call('PEXPIRE', KEYS[3], ttl)
   end
   return 1
