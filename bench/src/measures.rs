@@ -1,5 +1,6 @@
 //! The measures, one file each: what is run, what is counted, what is aimed at.
 
+mod failover;
 mod leases;
 mod pairs;
 mod processes;
@@ -34,6 +35,8 @@ pub const ALL: &[Measure] = &[
     measure("redlock", redlock::alone),
     measure("redlock_many", redlock::many),
     measure("redlock_crowd", redlock::crowd),
+    measure("sentinel", failover::sentinel),
+    measure("cluster", failover::cluster),
 ];
 
 /// What a child process does: see [`crate::child`].

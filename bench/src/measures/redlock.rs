@@ -178,11 +178,22 @@ pub fn crowd(setting: &Setting) -> Vec<Row> {
     let of = |label: &str, figure: fn(&Crowd) -> f64| results.samples(label, figure);
     let row = |what: &str, unit, figure: fn(&Crowd) -> f64| {
         let its = of("rslock", figure);
-        Row::ratio(what, (&of("ours", figure), unit), ("rslock", &its), Target::None)
+        Row::ratio(
+            what,
+            (&of("ours", figure), unit),
+            ("rslock", &its),
+            Target::None,
+        )
     };
     vec![
-        row("32 competitors on 5 nodes, grants/s", Unit::PerSecond, |it| it.per_second),
-        row("32 competitors on 5 nodes, p99 wait", Unit::Millis, |it| it.wait_p99_ms),
+        row(
+            "32 competitors on 5 nodes, grants/s",
+            Unit::PerSecond,
+            |it| it.per_second,
+        ),
+        row("32 competitors on 5 nodes, p99 wait", Unit::Millis, |it| {
+            it.wait_p99_ms
+        }),
         Row::figure(
             "32 competitors on 5 nodes, longest time without a grant",
             (&of("ours", |it| it.gap_ms), Unit::Millis),
@@ -203,7 +214,10 @@ fn compete<C: Contender>(runtime: &Runtime, clients: &[C]) -> Crowd {
                 let held = client.acquire("redlock:crowd").await;
                 let granted = Instant::now();
                 let wait_ms = (granted - asked).as_secs_f64() * 1e3;
-                grants.lock().expect("no task panics").push((granted, wait_ms));
+                grants
+                    .lock()
+                    .expect("no task panics")
+                    .push((granted, wait_ms));
                 client.release(held).await;
             }
         }));
