@@ -235,6 +235,12 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
     (
         Bug::RedlockStaleBallotAccepted,
         "redlock/vote.lua",
+        "if first > floor and not far and",
+        "if not far and",
+    ),
+    (
+        Bug::RedlockStaleBallotAccepted,
+        "redlock/vote.lua",
         "if first <= floor then",
         "if false then",
     ),

@@ -34,12 +34,17 @@ async fn h55_a_node_that_restarted_empty_has_no_vote() {
 async fn h55_a_node_is_not_taken_for_older_than_it_is() {
     let nodes = RedlockNodes::builder().without_aof().start();
     let longest_ttl = ms(1_000);
-    // They start at the end of a second, and are asked at the beginning of the next.
-    wait_for_micros(&nodes, 850_000..1_000_000);
-    let restarted = Instant::now();
-    nodes.node(0).restart();
-    nodes.node(1).restart();
-    wait_for_micros(&nodes, 0..300_000);
+    // They start within one second, and are asked at the beginning of the next.
+    let restarted = loop {
+        let second = wait_for_micros(&nodes, 600_000..900_000);
+        let restarted = Instant::now();
+        nodes.node(0).restart();
+        nodes.node(1).restart();
+        if second == wait_for_micros(&nodes, 0..1_000_000) {
+            break restarted;
+        }
+    };
+    wait_for_micros(&nodes, 0..400_000);
     let builder = Redlock::builder(nodes.urls()).longest_ttl(longest_ttl);
     let a = builder.connect().await.unwrap();
     let granted = a.lock("n").acquire_within(ms(10_000)).await;
@@ -48,14 +53,18 @@ async fn h55_a_node_is_not_taken_for_older_than_it_is() {
     assert!(age >= longest_ttl, "they voted when they were {age:?} old");
 }
 
-/// Waits until so much of a second has passed.
-fn wait_for_micros(nodes: &RedlockNodes, wanted: Range<u64>) {
+/// Waits until so much of a second has passed, and tells which second it is.
+fn wait_for_micros(nodes: &RedlockNodes, wanted: Range<u64>) -> u64 {
     let mut redis = nodes.node(2).client();
+    let mut second = 0;
     let is_there = || {
         let time = redis.command(&["TIME"]);
-        wanted.contains(&time.array()[1].text().parse().unwrap())
+        let part = |at: usize| time.array()[at].text().parse().unwrap();
+        second = part(0);
+        wanted.contains(&part(1))
     };
     assert!(eventually(Duration::from_secs(3), is_there));
+    second
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
