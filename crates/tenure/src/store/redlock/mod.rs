@@ -4,7 +4,7 @@
 //! hangs holds up nobody. What a failed attempt may have got is given back. The rule by which a node
 //! votes, and why the fences of a majority are unique and grow, is in `vote.lua`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -35,9 +35,11 @@ mod campaign;
 mod grants;
 mod keeping;
 mod leftovers;
+mod looking;
 mod loose_ends;
 mod messages;
 mod parting;
+mod records;
 mod round;
 mod tally;
 mod turn;
@@ -408,7 +410,7 @@ impl Store for RedlockStore {
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
-        Box::pin(look(&self.shared, name, limit))
+        Box::pin(looking::look(&self.shared, name, limit))
     }
 
     fn listen<'a>(
@@ -429,7 +431,7 @@ impl Store for RedlockStore {
         change: &'a RecordChange,
         limit: Moment,
     ) -> BoxFuture<'a, Result<RecordWritten, Failure>> {
-        Box::pin(write_record(&self.shared, client, change, limit))
+        Box::pin(records::write(&self.shared, client, change, limit))
     }
 
     fn records(
@@ -437,114 +439,6 @@ impl Store for RedlockStore {
         only: Option<ClientId>,
         limit: Moment,
     ) -> BoxFuture<'_, Result<Vec<Record>, Failure>> {
-        Box::pin(records(&self.shared, only, limit))
-    }
-}
-
-/// Who has a majority of the nodes.
-async fn look(
-    shared: &Arc<Shared>,
-    name: &LockName,
-    limit: Moment,
-) -> Result<Option<Found>, Failure> {
-    let mut round = shared.ask_all(|store| {
-        let name = name.clone();
-        async move { store.look(&name, limit).await }
-    });
-    let mut by_lease: HashMap<LeaseId, Vec<Found>> = HashMap::new();
-    let (mut free, mut failure) = (0, None);
-    let nodes = shared.voters.len();
-    while let Some((_, answer)) = round.next().await {
-        match answer {
-            Ok(None) => free += 1,
-            Err(failed) => failure = Some(failed),
-            Ok(Some(found)) => {
-                let same = by_lease.entry(found.id.clone()).or_default();
-                same.push(found);
-                if same.len() >= shared.majority {
-                    return Ok(majority_of(std::mem::take(same)));
-                }
-            }
-        }
-        if free > nodes - shared.majority {
-            return Ok(None);
-        }
-    }
-    let answered = free + by_lease.values().map(Vec::len).sum::<usize>();
-    match failure {
-        Some(failure) if answered < shared.majority => Err(failure),
-        _ => Ok(None),
-    }
-}
-
-/// One of several that say the same, which ends when the first of them does.
-fn majority_of(mut same: Vec<Found>) -> Option<Found> {
-    same.sort_by_key(|found| {
-        (
-            found.meta.is_empty(),
-            found.remaining.unwrap_or(Duration::MAX),
-        )
-    });
-    let remaining = same.iter().filter_map(|found| found.remaining).min();
-    let fence = same.iter().filter_map(|found| found.fence).max();
-    let found = same.into_iter().next()?;
-    Some(Found {
-        remaining,
-        fence,
-        ..found
-    })
-}
-
-async fn write_record(
-    shared: &Arc<Shared>,
-    client: ClientId,
-    change: &RecordChange,
-    limit: Moment,
-) -> Result<RecordWritten, Failure> {
-    let mut round = shared.ask_all(|store| {
-        let change = change.clone();
-        async move { store.write_record(client, &change, limit).await }
-    });
-    let (mut written, mut missing, mut failure) = (0, false, None);
-    while written < shared.majority {
-        match round.next().await {
-            Some((_, Ok(answer))) => {
-                written += 1;
-                missing |= answer == RecordWritten::Missing;
-            }
-            Some((_, Err(failed))) => failure = Some(failed),
-            None => break,
-        }
-    }
-    shared.spawn(async move { while round.next().await.is_some() {} });
-    match failure {
-        Some(failure) if written < shared.majority => Err(failure),
-        _ if missing => Ok(RecordWritten::Missing),
-        _ => Ok(RecordWritten::Yes),
-    }
-}
-
-/// What clients say of themselves on any of the nodes that answer.
-async fn records(
-    shared: &Arc<Shared>,
-    only: Option<ClientId>,
-    limit: Moment,
-) -> Result<Vec<Record>, Failure> {
-    let mut round = shared.ask_all(|store| async move { store.records(only, limit).await });
-    let mut found: HashMap<ClientId, BTreeMap<String, String>> = HashMap::new();
-    let (mut answered, mut failure) = (0, None);
-    while answered < shared.majority {
-        match round.next().await {
-            Some((_, Ok(records))) => {
-                answered += 1;
-                found.extend(records);
-            }
-            Some((_, Err(failed))) => failure = Some(failed),
-            None => break,
-        }
-    }
-    match failure {
-        Some(failure) if answered < shared.majority => Err(failure),
-        _ => Ok(found.into_iter().collect()),
+        Box::pin(records::read(&self.shared, only, limit))
     }
 }
