@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use super::Shared;
 use super::voter::lock;
+use crate::moment::Moment;
 use crate::pending::PendingOne;
 
 /// How often to look.
@@ -25,20 +26,22 @@ pub(super) struct LooseEnds {
 
 struct LooseEnd {
     work: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// A shutdown waits for it.
-    _pending: Option<PendingOne>,
+    /// A shutdown waits for it, but not for a node that hangs.
+    pending: Option<PendingOne>,
+    pending_until: Moment,
 }
 
 impl LooseEnds {
     pub(super) fn add(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
-        pending: Option<PendingOne>,
+        (pending, pending_until): (Option<PendingOne>, Moment),
     ) {
         let mut ends = lock(&self.ends);
         ends.push(LooseEnd {
             work: Box::pin(work),
-            _pending: pending,
+            pending,
+            pending_until,
         });
         if ends.len() == 1 {
             self.some.notify_one();
@@ -55,7 +58,13 @@ pub(super) async fn run(shared: Arc<Shared>) {
             tokio::time::sleep(LOOK).await;
             let mut ends = std::mem::take(&mut *lock(&loose_ends.ends));
             let mut context = Context::from_waker(Waker::noop());
-            ends.retain_mut(|end| end.work.as_mut().poll(&mut context).is_pending());
+            let now = shared.clock.now();
+            ends.retain_mut(|end| {
+                if now >= end.pending_until {
+                    end.pending = None;
+                }
+                end.work.as_mut().poll(&mut context).is_pending()
+            });
             let mut new = lock(&loose_ends.ends);
             ends.append(&mut new);
             *new = ends;

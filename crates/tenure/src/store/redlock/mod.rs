@@ -166,7 +166,8 @@ impl Shared {
     /// Goes on with what has mostly been done when somebody looks the next time.
     fn finish_later(&self, work: impl Future<Output = ()> + Send + 'static) {
         let pending = self.pending.get().map(Pending::begin);
-        self.loose_ends.add(work, pending);
+        let until = self.clock.now() + FAREWELL;
+        self.loose_ends.add(work, (pending, until));
     }
 
     /// Asks all nodes the same. Must be called on the engine.
