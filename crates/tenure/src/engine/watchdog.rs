@@ -421,8 +421,10 @@ fn looked(core: &Core, belief: &Belief, result: &Result<Watched, Failure>) {
         care.look.under_way = false;
         care.watched = result.is_ok();
         if !care.watched {
-            // Renewals go on by themselves; whether the lease can be watched is tried again.
-            care.look.due = Some(now + WATCH_AFTER);
+            // Renewals go on by themselves; whether the lease can be watched is tried again, at
+            // once if there is news meanwhile.
+            let later = now + WATCH_AFTER;
+            care.look.due = Some(care.look.due.map_or(later, |due| due.min(later)));
         }
     });
 }

@@ -1,6 +1,7 @@
 //! Keeping a lease on a majority: renewal, repair of nodes that forgot it, watching, adoption.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Shared;
 use super::round::Round;
@@ -11,6 +12,9 @@ use crate::seeded::{Bug, bug};
 use crate::store::{
     Failure, Held, Landing, NotHeld, Release, Renewed, SILENCE_LIMIT, Store, Watched,
 };
+
+/// How long the last nodes are waited for when the others do not agree.
+const GRACE: Duration = Duration::from_millis(50);
 
 /// What nodes said about a lease that they should have.
 struct Count {
@@ -240,7 +244,15 @@ pub(super) async fn watch(
     let mut count = Count::new(shared);
     count.sent_at = Some(shared.clock.now());
     while count.verdict().is_none() {
-        match round.next().await {
+        let next = if count.held + count.gone.len() < shared.majority {
+            round.next().await
+        } else {
+            // Those that have answered do not agree: it is changing just now. One that hangs must
+            // not keep us from looking again.
+            let next = tokio::time::timeout(GRACE, round.next()).await;
+            next.unwrap_or(None)
+        };
+        match next {
             None => return Err(count.undecided()),
             Some((_, Ok(Watched::Held))) => count.held += 1,
             Some((node, Ok(Watched::NotHeld(not_held)))) => {
