@@ -111,8 +111,6 @@ bugs! {
     HandOffNotRenewed = "hand-off-not-renewed",
     /// the last in line leaves the line's place in the queue behind
     PlaceNotLeft = "place-not-left",
-    /// the line does not hear that its place was given up
-    PlaceLeftUntold = "place-left-untold",
     /// a lock that has moved to another node is not followed
     MovedNotFollowed = "moved-not-followed",
     /// a lock on its way to another node is asked for as if it were there

@@ -12,7 +12,6 @@ use crate::core::Core;
 use crate::lease::LeaseId;
 use crate::name::LockName;
 use crate::owner::Holds;
-use crate::seeded::{Bug, bug};
 
 /// A waiter's place in a line. Dropping it takes the caller out.
 pub(crate) struct Place {
@@ -152,9 +151,7 @@ impl Lines {
     /// The line's place in the store's queue was given up. Told afterwards: whoever joined meanwhile
     /// may have taken up that place again before it was given up.
     pub(crate) fn place_left(&self, name: &LockName) {
-        if !bug(Bug::PlaceLeftUntold) {
-            self.tell(name, Message::PlaceLeft);
-        }
+        self.tell(name, Message::PlaceLeft);
     }
 
     /// The waiters of an owner who just got the lock have it too.
