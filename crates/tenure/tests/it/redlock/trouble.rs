@@ -106,6 +106,31 @@ async fn one_node_with_another_password_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_that_is_too_old_is_named_and_a_newer_one_is_no_trouble() {
+    let nodes = RedlockNodes::builder().proxied().start();
+    let version = nodes.node(1).info("redis_version");
+    let says = |other: &str| {
+        let (from, to) = (
+            format!("redis_version:{version}"),
+            format!("redis_version:{other}"),
+        );
+        assert_eq!(from.len(), to.len(), "replies keep their length");
+        nodes.proxy(1).heal();
+        nodes
+            .proxy(1)
+            .rewrite_replies(from.as_bytes(), to.as_bytes());
+    };
+    let padded = |start: &str| format!("{start}{}", "0".repeat(version.len() - start.len()));
+    says(&padded("6.2.1"));
+    let port = nodes.proxy(1).addr().port().to_string();
+    let parts = ["`6.2.1", "7.0 or newer", &port];
+    refused(&nodes.urls(), ErrorKind::Unsupported, &parts).await;
+    says(&padded("9.9.1"));
+    let client = connect(&nodes).await;
+    assert!(client.lock("n").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_all_kinds_go_together() {
     let tls = RedisServer::builder().with_tls().start();
     let secret = RedisServer::builder().password("hunter2").start();
