@@ -10,8 +10,9 @@ use crate::name::LockName;
 use crate::store::redis::{Ballot, Sent};
 use crate::store::{Held, Landing};
 
-/// Of how many names the last fence is remembered.
+/// Of how many names the last fence is remembered, but for those of the last second.
 const NAMES_MAX: usize = 10_000;
+const RECENT_US: u64 = 1_000_000;
 
 /// How many leases are remembered before those that have ended are looked for: a lease that was
 /// given away is never released here.
@@ -133,7 +134,8 @@ impl Grants {
     pub(super) fn saw_fence(&self, name: &LockName, fence: u64) {
         let mut fences = lock(&self.fences);
         if fences.len() >= NAMES_MAX {
-            fences.clear();
+            // Only what the clock has passed: the next block of such a name is above it anyway.
+            fences.retain(|_, known| *known + RECENT_US >= fence);
         }
         let known = fences.entry(name.clone()).or_default();
         *known = fence.max(*known);

@@ -8,7 +8,7 @@ use super::leftovers::Leftover;
 use super::round::Round;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
-use crate::store::redis::TakenBack;
+use crate::store::redis::{RedisStore, TakenBack};
 use crate::store::{BoxFuture, Failure, Held, Landing, Release, SILENCE_LIMIT};
 
 type Answer = Result<TakenBack, Failure>;
@@ -96,12 +96,15 @@ fn everywhere<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Pa
     let limit = limit.min(shared.clock.now() + SILENCE_LIMIT);
     let round = shared.ask_all(|store| {
         let lease = lease.clone();
-        async move {
-            let connection = store.connection(limit).await?;
-            store.take_back(connection, &lease, None, true).await
-        }
+        release_on(store, lease, limit)
     });
     parting(shared, lease, round)
+}
+
+/// Sends the release to one node, on whatever connection there is.
+async fn release_on(store: Arc<RedisStore>, lease: Held, limit: Moment) -> Answer {
+    let connection = store.connection(limit).await?;
+    store.take_back(connection, &lease, None, true).await
 }
 
 /// Sends each release behind the vote on its own connection.
@@ -112,11 +115,7 @@ fn behind_votes<'a>(shared: &'a Arc<Shared>, lease: &'a Held, grant: Grant) -> P
     for (node, sent) in grant.sent {
         let store = &shared.voters[node].store;
         let question: BoxFuture<'static, Answer> = if sent.connection.is_broken() {
-            let (store, lease) = (Arc::clone(store), lease.clone());
-            Box::pin(async move {
-                let connection = store.connection(limit).await?;
-                store.take_back(connection, &lease, None, true).await
-            })
+            Box::pin(release_on(Arc::clone(store), lease.clone(), limit))
         } else {
             Box::pin(store.take_back(sent.connection, lease, None, true))
         };
