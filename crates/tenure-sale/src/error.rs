@@ -12,7 +12,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     message: String,
-    source: Option<tenure::Error>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 /// What happened, for a program to branch on.
@@ -21,6 +21,14 @@ struct Inner {
 pub enum ErrorKind {
     /// The item's name cannot be part of a key.
     InvalidItem,
+    /// The name of a buyer is empty, too long, or holds control characters.
+    InvalidBuyer,
+    /// The id of a request is empty, too long, or holds control characters.
+    InvalidRequest,
+    /// What claims to be the id of an order is none.
+    InvalidOrder,
+    /// A setting of an item or of the sale contradicts another, or is out of bounds.
+    InvalidSetting,
     /// A number of units is beyond [`UNITS_MAX`](crate::UNITS_MAX).
     InvalidUnits,
     /// The URL cannot be understood.
@@ -29,6 +37,21 @@ pub enum ErrorKind {
     NotLoaded,
     /// The item was loaded before, and its stock is not overwritten.
     AlreadyLoaded,
+    /// There is no such item in the ledger.
+    NoItem,
+    /// There is no such order.
+    NoOrder,
+    /// There is an item of that name already.
+    ItemExists,
+    /// What the caller expected is no longer so: compare-and-set failed, or the state of an item or
+    /// order does not allow the change. Look again and decide anew.
+    Conflict,
+    /// The gate does not know the item as the ledger does, and was not rebuilt in time.
+    Stale,
+    /// The ledger is of a newer version than this program, or is used by another process.
+    LedgerInUse,
+    /// The ledger failed or is gone. Orders stay in the stream.
+    Ledger,
     /// The store failed; the [source](std::error::Error::source) is a [`tenure::Error`].
     Store,
     /// The store holds or answers something that is no stock.
@@ -56,7 +79,7 @@ impl Error {
             _ => ErrorKind::Store,
         };
         let mut error = Self::new(kind, wanted);
-        error.0.source = Some(source);
+        error.0.source = Some(Box::new(source));
         error
     }
 
@@ -89,6 +112,6 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_ref().map(|source| source as _)
+        self.0.source.as_ref().map(|source| &**source as _)
     }
 }

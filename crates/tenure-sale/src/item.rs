@@ -1,40 +1,142 @@
-//! The name of an item, as it stands in keys.
+//! Items on sale: what is sold, how much of it, when and to whom.
 
-use crate::error::{Error, ErrorKind, Result};
+use std::fmt;
+use std::time::{Duration, SystemTime};
 
-/// The longest name of an item, in bytes. It stands in every key of the item.
-pub const ITEM_BYTES_MAX: usize = 256;
+use crate::error::Result;
+use crate::names::item_name;
 
-/// Checks a name and keeps it.
-pub(crate) fn item_name(item: &str) -> Result<String> {
-    let cause = if item.is_empty() {
-        "it is empty"
-    } else if item.len() > ITEM_BYTES_MAX {
-        "it is longer than 256 bytes"
-    } else if item.contains(['{', '}']) {
-        // The name is the keys' hash tag: a brace inside would put them into different slots.
-        "it holds a brace, which Redis reads as the mark of a slot"
-    } else {
-        return Ok(item.to_owned());
-    };
-    let shown: String = item.chars().take(64).collect();
-    Err(Error::new(
-        ErrorKind::InvalidItem,
-        format!("cannot use `{shown}` as the name of an item: {cause}"),
-    ))
+/// An item to be put into the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewItem {
+    pub(crate) name: String,
+    pub(crate) units: u64,
+    pub(crate) unlimited: bool,
+    pub(crate) terms: Terms,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// On which terms an item is sold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Nobody may order before, by the gate's clock.
+    pub starts_at: Option<SystemTime>,
+    /// Nobody may order from then on, by the gate's clock.
+    pub ends_at: Option<SystemTime>,
+    /// The most units that one buyer may have, over all orders that hold units.
+    pub limit_per_buyer: Option<u64>,
+    /// The most units of one order.
+    pub units_per_order: u64,
+    /// An order not paid for within this time expires. Counted from its commit in the ledger.
+    pub pay_within: Option<Duration>,
+    /// With so many orders waiting for the ledger the gate answers busy.
+    pub backlog_max: u64,
+    /// For how long after the end of a sale the gate still knows the answers it gave.
+    pub answers_kept: Duration,
+}
 
-    #[test]
-    fn names_that_would_break_the_keys_are_refused() {
-        assert!(item_name("sku-7").is_ok());
-        assert!(item_name(&"x".repeat(ITEM_BYTES_MAX)).is_ok());
-        for wrong in ["", "a{b", "a}b", &"x".repeat(ITEM_BYTES_MAX + 1)] {
-            let error = item_name(wrong).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidItem, "{wrong}");
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            starts_at: None,
+            ends_at: None,
+            limit_per_buyer: None,
+            units_per_order: 1,
+            pay_within: None,
+            backlog_max: 100_000,
+            answers_kept: Duration::from_secs(24 * 60 * 60),
         }
     }
+}
+
+impl NewItem {
+    /// An item with so many units, on the default [`Terms`].
+    ///
+    /// # Errors
+    ///
+    /// If the name cannot be part of a key.
+    pub fn new(name: impl AsRef<str>, units: u64) -> Result<Self> {
+        Ok(Self {
+            name: item_name(name.as_ref())?,
+            units,
+            unlimited: false,
+            terms: Terms::default(),
+        })
+    }
+
+    /// An item that never sells out.
+    ///
+    /// # Errors
+    ///
+    /// If the name cannot be part of a key.
+    pub fn unlimited(name: impl AsRef<str>) -> Result<Self> {
+        let mut item = Self::new(name, 0)?;
+        item.unlimited = true;
+        Ok(item)
+    }
+
+    /// On other terms.
+    #[must_use]
+    pub fn terms(mut self, terms: Terms) -> Self {
+        self.terms = terms;
+        self
+    }
+}
+
+/// Whether an item is on sale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ItemState {
+    /// In the ledger, not at the gate.
+    Draft,
+    /// On sale, within its window.
+    Open,
+    /// Known at the gate, which refuses with *paused*.
+    Paused,
+    /// Over. It may be opened again.
+    Closed,
+}
+
+impl ItemState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Draft, Self::Open, Self::Paused, Self::Closed];
+
+    /// Its word, as it stands in the ledger and at the gate.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Draft => "draft",
+            Self::Open => "open",
+            Self::Paused => "paused",
+            Self::Closed => "closed",
+        }
+    }
+
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+}
+
+impl fmt::Display for ItemState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// An item as the ledger knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its name.
+    pub name: String,
+    /// Whether it is on sale.
+    pub state: ItemState,
+    /// All units there ever were, less those that were withdrawn. Meaningless if it is unlimited.
+    pub total: u64,
+    /// Whether it never sells out.
+    pub unlimited: bool,
+    /// Units of orders that hold units and are in the ledger.
+    pub sold: u64,
+    /// On which terms it is sold.
+    pub terms: Terms,
+    /// How often the gate was loaded from the ledger. Zero: never.
+    pub epoch: u64,
+    /// The number of its newest change, see [`Change`](crate::change::Change).
+    pub(crate) change: u64,
 }

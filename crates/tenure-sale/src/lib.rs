@@ -20,10 +20,18 @@
 //! # fn main() { tenure::blocking::block_on(example()).unwrap(); }
 //! ```
 
+mod change;
+mod entry;
 mod error;
+pub mod gate;
 mod item;
+pub mod ledger;
+mod names;
+mod order;
 mod stock;
 
 pub use crate::error::{Error, ErrorKind, Result};
-pub use crate::item::ITEM_BYTES_MAX;
+pub use crate::item::{Item, ItemState, NewItem, Terms};
+pub use crate::names::{BUYER_BYTES_MAX, ITEM_BYTES_MAX, REQUEST_BYTES_MAX};
+pub use crate::order::{Answer, ORDER_UNITS_MAX, Order, OrderId, OrderState, Outcome, Request};
 pub use crate::stock::{Stock, Take, UNITS_MAX};

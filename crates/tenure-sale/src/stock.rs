@@ -11,7 +11,7 @@ use tenure::Fence;
 use self::memory::MemoryShelf;
 use self::redis::RedisShelf;
 use crate::error::{Error, ErrorKind, Result};
-use crate::item::item_name;
+use crate::names::item_name;
 
 /// The most units of an item: the greatest integer that Lua's numbers keep exact.
 pub const UNITS_MAX: u64 = (1 << 53) - 1;

@@ -1,0 +1,4 @@
+//! A gate in this process.
+
+#[derive(Clone, Debug)]
+pub(super) struct MemoryGate;

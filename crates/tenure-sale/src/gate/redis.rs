@@ -1,0 +1,4 @@
+//! A gate on Redis.
+
+#[derive(Clone, Debug)]
+pub(super) struct RedisGate;

@@ -1,0 +1,195 @@
+//! The ledger: the truth about items and orders, in SQLite or PostgreSQL.
+
+use std::time::{Duration, SystemTime};
+
+use tenure::Fence;
+
+pub use crate::change::{Change, What};
+use crate::entry::Entry;
+use crate::error::Result;
+use crate::gate::{Load, Remembered};
+use crate::item::{Item, ItemState, NewItem, Terms};
+use crate::order::{Order, OrderId, OrderState};
+
+/// The ledger. Cheap to clone; clones share connections.
+#[derive(Clone, Debug)]
+pub struct Ledger {}
+
+/// What became of an entry that was brought to the ledger. All but [`Refused`](Fate::Refused) mean that
+/// the entry is settled and can be acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is in the ledger now, in this state (reserved, rejected, cancelled because that was wished before).
+    Settled(OrderState),
+    /// It was in the ledger before, with the same content; this is its state today.
+    Known(OrderState),
+    /// A withdrawal that was done (`true`) or refused and returned to the gate (`false`).
+    Withdrawal(bool),
+    /// Of an epoch older than the item's: nothing was written but that it is lost.
+    Stale,
+    /// It contradicts what the ledger holds under the same order id, or cannot be read. Bury it.
+    Refused(String),
+}
+
+/// What came of a change of state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// It is as wished now.
+    Done(Order),
+    /// It was so before.
+    Already(Order),
+    /// Its state does not allow it; nothing was changed.
+    Refused(Order),
+    /// The ledger does not know the order (yet).
+    Unknown,
+}
+
+/// Orders and units of an item by state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The state.
+    pub state: OrderState,
+    /// So many orders.
+    pub orders: u64,
+    /// So many units.
+    pub units: u64,
+}
+
+impl Ledger {
+    /// Opens the ledger that `url` names and brings its schema up to date: `sqlite:path`, `sqlite::memory:`,
+    /// `postgres://user@host/database`. A schema newer than this program is refused.
+    pub async fn open(url: impl AsRef<str>) -> Result<Self> {
+        todo!()
+    }
+    /// For a gate in memory: this process alone may use this ledger from now on, until the ledger and its clones are dropped.
+    /// Refused for PostgreSQL and for a file that another process holds.
+    pub async fn claim_alone(&self) -> Result<()> {
+        todo!()
+    }
+
+    /// Puts an item into the ledger, as a draft.
+    pub async fn create(&self, item: &NewItem) -> Result<Item> {
+        todo!()
+    }
+    /// One item.
+    pub async fn item(&self, name: &str) -> Result<Option<Item>> {
+        todo!()
+    }
+    /// All items, by name; those whose state is one of `states`, or all.
+    pub async fn items(&self, states: &[ItemState]) -> Result<Vec<Item>> {
+        todo!()
+    }
+    /// Changes the state of an item from one of `from`. `Err(Conflict)` if it is in none of them.
+    pub async fn set_state(&self, item: &str, from: &[ItemState], to: ItemState) -> Result<Item> {
+        todo!()
+    }
+    /// Changes the terms.
+    pub async fn set_terms(&self, item: &str, terms: &Terms) -> Result<Item> {
+        todo!()
+    }
+    /// Adds units, once per reference; with `expected` only if the total is that.
+    pub async fn add_units(
+        &self,
+        item: &str,
+        units: u64,
+        reason: &str,
+        reference: &str,
+        expected: Option<u64>,
+    ) -> Result<Item> {
+        todo!()
+    }
+    /// What came of a withdrawal: done, refused, or not yet known.
+    pub async fn withdrawal(&self, item: &str, reference: &str) -> Result<Option<bool>> {
+        todo!()
+    }
+
+    /// Brings a batch of entries of any items into the ledger in one transaction, and says what became of each, in their order.
+    /// An error means that nothing was committed, or that it is unknown: try again.
+    pub async fn commit(&self, entries: &[Entry]) -> Result<Vec<Fate>> {
+        todo!()
+    }
+    /// Marks an entry as dead: its units stay set aside. Entries that cannot be read leave no row.
+    pub async fn bury(&self, entry: &Entry, reason: &str) -> Result<()> {
+        todo!()
+    }
+
+    /// One order.
+    pub async fn order(&self, id: &OrderId) -> Result<Option<Order>> {
+        todo!()
+    }
+    /// The order of a request.
+    pub async fn order_of(&self, item: &str, buyer: &str, request: &str) -> Result<Option<Order>> {
+        todo!()
+    }
+    /// A buyer's orders, newest first.
+    pub async fn orders_of(&self, buyer: &str, count: usize) -> Result<Vec<Order>> {
+        todo!()
+    }
+    /// Reserved → paid.
+    pub async fn pay(&self, order: &OrderId) -> Result<Moved> {
+        todo!()
+    }
+    /// Reserved (or dead) → cancelled, units released. Unknown orders: the wish is kept, and the order is
+    /// cancelled when it arrives; answered [`Moved::Unknown`].
+    pub async fn cancel(&self, order: &OrderId) -> Result<Moved> {
+        todo!()
+    }
+    /// Expired or cancelled → paid-unfulfilled: paid for, and nothing left.
+    pub async fn pay_unfulfilled(&self, order: &OrderId) -> Result<Moved> {
+        todo!()
+    }
+    /// Dead → reserved: somebody decided that it stands.
+    pub async fn revive(&self, order: &OrderId) -> Result<Moved> {
+        todo!()
+    }
+    /// Reserved orders whose time is over → expired, units released. Returns them, at most `count`.
+    pub async fn expire(&self, count: usize) -> Result<Vec<OrderId>> {
+        todo!()
+    }
+    /// Writes down that an order of an older epoch never arrived. It is counted and announced once.
+    pub async fn mark_lost(&self, order: &OrderId) -> Result<Moved> {
+        todo!()
+    }
+
+    /// Gives the item its next epoch, in one transaction with what the gate is to be loaded with. From now on
+    /// entries of older epochs are refused. An older fence than the last is refused by `Err(Conflict)`.
+    pub async fn next_epoch(&self, item: &str, fence: Fence) -> Result<Load> {
+        todo!()
+    }
+    /// What buyers have (orders that hold units), a page after the buyer `after`.
+    pub async fn buyers(
+        &self,
+        item: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<(String, u64)>> {
+        todo!()
+    }
+    /// Answers to remember: orders accepted within `within`, and all that hold units; a page after the order `after`.
+    pub async fn answers(
+        &self,
+        item: &str,
+        within: Duration,
+        after: Option<&OrderId>,
+        count: usize,
+    ) -> Result<Vec<Remembered>> {
+        todo!()
+    }
+    /// The changes of an item after a number, in order.
+    pub async fn changes(&self, item: &str, after: u64, count: usize) -> Result<Vec<Change>> {
+        todo!()
+    }
+    /// Forgets changes older than `before` that the gate has applied, by the number given.
+    pub async fn forget_changes(
+        &self,
+        item: &str,
+        applied: u64,
+        before: SystemTime,
+    ) -> Result<u64> {
+        todo!()
+    }
+    /// Orders and units by state.
+    pub async fn counts(&self, item: &str) -> Result<Vec<Count>> {
+        todo!()
+    }
+}
