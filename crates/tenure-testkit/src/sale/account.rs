@@ -119,10 +119,10 @@ impl Account {
     pub fn unresolved(&self) -> Vec<&Deed> {
         let mut open: HashMap<_, &Deed> = HashMap::new();
         for deed in self.deeds.iter().filter(|deed| deed.kind == Kind::Ask) {
-            if deed.answer == Answer::Unknown {
-                open.insert(deed.key(), deed);
-            } else {
+            if deed.settles() {
                 open.remove(&deed.key());
+            } else if deed.answer == Answer::Unknown {
+                open.insert(deed.key(), deed);
             }
         }
         let mut open: Vec<&Deed> = open.into_values().collect();
@@ -140,6 +140,16 @@ impl Deed {
     /// What a request is known by: the id is the buyer's own, for one item.
     pub fn key(&self) -> (&str, &str, &str) {
         (&self.item, &self.buyer, &self.request)
+    }
+
+    /// Whether this answer to a request says what became of it, however often it was sent before. A
+    /// gate that is busy or must be rebuilt says only that nothing was done this time.
+    pub fn settles(&self) -> bool {
+        match self.answer {
+            Answer::Unknown => false,
+            Answer::Refused => !["busy", "stale-epoch"].contains(&self.word.as_str()),
+            _ => true,
+        }
     }
 
     /// Whether an order was told to exist for this very request.

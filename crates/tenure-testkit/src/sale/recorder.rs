@@ -199,5 +199,12 @@ mod tests {
         assert_eq!(unresolved.len(), 1);
         assert_eq!(unresolved[0].buyer, "bob");
         assert!(unresolved[0].received_ns.is_none());
+        // To be told that the gate is busy says nothing of what was asked before.
+        let busy = recorder.ask("it\tem", "bob", "1", 1);
+        busy.told(Answer::Refused, "busy", None);
+        assert_eq!(Account::load(dir.path()).unresolved().len(), 1);
+        let sold_out = recorder.ask("it\tem", "bob", "1", 1);
+        sold_out.told(Answer::Refused, "sold-out", None);
+        assert_eq!(Account::load(dir.path()).unresolved().len(), 0);
     }
 }

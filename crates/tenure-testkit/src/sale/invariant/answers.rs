@@ -87,7 +87,7 @@ fn takings(case: &Case<'_>, item: &str) -> Vec<(u64, u64)> {
             .or_insert((deed.sent_ns, deed.units, false));
         taking.1 = taking.1.max(deed.units);
         match deed.answer {
-            Answer::Refused if !case.allowed.lossy && deed.word != CONFLICT => {
+            Answer::Refused if !case.allowed.lossy && deed.settles() && deed.word != CONFLICT => {
                 taking.2 &= in_ledger.contains(&deed.key());
             }
             Answer::Refused => {}
