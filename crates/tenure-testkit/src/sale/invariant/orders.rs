@@ -7,6 +7,9 @@ use crate::check::Violation;
 use crate::sale::account::{Answer, Deed, Kind};
 use crate::sale::books::{Order, State};
 
+/// The word with which a shop says that there is no such order.
+const NO_ORDER: &str = "no-order";
+
 /// Answers and orders of the ledger are each other's, one to one.
 pub(super) fn confirmed_once(case: &Case<'_>) -> Vec<Violation> {
     let mut violations = twice_in_the_ledger(case);
@@ -78,7 +81,14 @@ fn orders_nobody_asked_for(case: &Case<'_>) -> Vec<Violation> {
 
 /// Every accepted order has come to its end, and the buyer is told which.
 pub(super) fn none_forgotten(case: &Case<'_>) -> Vec<Violation> {
-    let mut violations = Vec::new();
+    let denials = case.account.deeds.iter();
+    let denials = denials.filter(|deed| deed.word == NO_ORDER);
+    let mut violations: Vec<Violation> = denials
+        .map(|deed| {
+            let id = deed.order.as_deref().unwrap_or_default();
+            Violation::new("accepted and then denied", id, &[deed])
+        })
+        .collect();
     let mut judged = HashSet::new();
     let last_told = last_told(case);
     for deed in case.account.deeds.iter().filter(|deed| deed.is_order()) {
@@ -222,6 +232,9 @@ mod tests {
         let mut sale = good();
         sale.books.orders.remove(1);
         sale.books.journal.drain(1..3);
+        sale.breaks(&[NoneForgotten]);
+        let mut sale = good();
+        sale.deed(about(Kind::Look, "a.1.2", 35, Answer::Refused, "no-order"));
         sale.breaks(&[NoneForgotten]);
     }
 
