@@ -1,6 +1,5 @@
 //! All processes of the sale, each behind a proxy of its own where servers do not name each other.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -139,9 +138,6 @@ impl Slot {
         lock(&self.running)
     }
 }
-
-/// How often each word was counted.
-pub type Counts = BTreeMap<String, u64>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -157,9 +157,7 @@ impl Lane<'_> {
             }
             kind => self.logged(kind, || match &self.stage.gate {
                 GateServers::Single(server) => server::strike(kind, server, rng),
-                GateServers::Sentinel(sentinels) => {
-                    server::strike_sentinels(kind, sentinels, rng)
-                }
+                GateServers::Sentinel(sentinels) => server::strike_sentinels(kind, sentinels, rng),
             }),
         }
     }

@@ -95,7 +95,11 @@ impl Report {
     fn write_breaches(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for invariant in Invariant::ALL {
             let of_it = || self.breaches.iter().filter(|it| it.invariant == invariant);
-            row(f, invariant.name(), format!("{} violations", of_it().count()))?;
+            row(
+                f,
+                invariant.name(),
+                format!("{} violations", of_it().count()),
+            )?;
             for breach in of_it().take(SHOWN_MAX) {
                 writeln!(f, "{breach}")?;
             }
@@ -113,7 +117,11 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (deployment, seed, seconds) = (self.deployment, self.seed, self.seconds);
-        writeln!(f, "\nsale on {deployment}, {:.0} s", self.took.as_secs_f64())?;
+        writeln!(
+            f,
+            "\nsale on {deployment}, {:.0} s",
+            self.took.as_secs_f64()
+        )?;
         row(f, "processes", self.processes)?;
         row(f, "attempts", self.asked(|_| true))?;
         for answer in [Answer::Accepted, Answer::Replayed, Answer::Unknown] {
@@ -128,7 +136,11 @@ impl fmt::Display for Report {
         for item in &self.books.items {
             let total = item.total.map_or("unlimited".into(), |it| it.to_string());
             let (sold, left) = (item.sold, item.counter.left);
-            row(f, &format!("item {}", item.name), format!("{sold} sold, {left} left of {total}"))?;
+            row(
+                f,
+                &format!("item {}", item.name),
+                format!("{sold} sold, {left} left of {total}"),
+            )?;
         }
         for (kind, (effective, all)) in self.faults() {
             row(f, &format!("fault {kind}"), format!("{effective} of {all}"))?;

@@ -93,7 +93,11 @@ async fn supply(sale: Sale, units: u64, time: Duration) {
         };
         let reference = format!("delivery-{number}");
         let delta = i64::try_from(part).unwrap();
-        while sale.adjust(RUSH, delta, "delivery", &reference).await.is_err() {
+        while sale
+            .adjust(RUSH, delta, "delivery", &reference)
+            .await
+            .is_err()
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

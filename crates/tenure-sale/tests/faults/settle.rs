@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tenure_sale::{OrderId, OrderState, Request, Sale};
+use tenure_sale::{Mode, OrderId, OrderState, Request, Sale};
 use tenure_testkit::sale::{Account, Books, Deed, Recorder};
 use tokio::task::JoinSet;
 
@@ -37,16 +37,15 @@ pub async fn settle(sale: &Sale, items: &[OnSale], dir: &Path, stage: &Stage) ->
     let account = Account::load(dir);
     complaints.extend(look_at_all(sale, &recorder, &account).await);
     for item in items {
-        match sale.reconcile(item.name).await {
-            Ok(report) if report.drift == 0 => {}
+        match sale.reconcile(item.name, Mode::DryRun).await {
+            Ok(report) if report.is_clean() && report.settled => {}
             Ok(report) => complaints.push(format!("the engine finds a drift: {report:?}")),
             Err(error) => complaints.push(format!("cannot reconcile `{}`: {error}", item.name)),
         }
     }
-    Settled {
-        books: books::read(sale, items, stage).await,
-        complaints,
-    }
+    let (books, contradictions) = books::read(sale, items, stage).await;
+    complaints.extend(contradictions);
+    Settled { books, complaints }
 }
 
 /// Sends each request again whose answer was lost, until it is known what became of it.
@@ -101,7 +100,10 @@ async fn obstacle(sale: &Sale, items: &[OnSale]) -> tenure_sale::Result<Option<S
         let expiring = item.pay_within.is_some() && reserved > 0;
         let busy = standing.queued > 0 || standing.pending > 0 || !changes.is_empty();
         if busy || expiring || !standing.current {
-            let told = format!("`{name}`: {standing:?}, {} changes, {reserved} reserved", changes.len());
+            let told = format!(
+                "`{name}`: {standing:?}, {} changes, {reserved} reserved",
+                changes.len()
+            );
             return Ok(Some(told));
         }
     }
@@ -118,7 +120,8 @@ async fn look_at_all(sale: &Sale, recorder: &Arc<Recorder>, account: &Account) -
         async move {
             let id: OrderId = order.parse().unwrap();
             let told = look(&sale, &recorder, &id).await;
-            told.err().map(|error| format!("cannot say what became of `{order}`: {error}"))
+            told.err()
+                .map(|error| format!("cannot say what became of `{order}`: {error}"))
         }
     })
     .await

@@ -1,5 +1,6 @@
 //! What ledger and gate say when all is quiet, as plain data.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::history::line::words;
@@ -28,6 +29,8 @@ pub struct Item {
     pub limit: Option<u64>,
     /// What the gate says.
     pub counter: Counter,
+    /// What the gate believes each buyer to have, where it keeps that. Who has nothing is left out.
+    pub quotas: Option<BTreeMap<String, u64>>,
 }
 
 /// What the gate says of an item.

@@ -27,7 +27,7 @@ pub enum Invariant {
     SameAnswer = 4,
     /// No buyer has more than one buyer may have, at any commit.
     WithinLimit = 5,
-    /// Units left, queued and sold are all units that there are.
+    /// Units left, queued and sold are all units that there are, and the gate knows who has them.
     Conserved = 6,
     /// Sold out is told only when the units are gone.
     SoldOutTrue = 7,
@@ -207,6 +207,7 @@ mod testing {
             sold: 3,
             limit: Some(2),
             counter: Counter::default(),
+            quotas: Some([("ann".into(), 1), ("cid".into(), 2)].into()),
         };
         Sale {
             account: Account::new(deeds),

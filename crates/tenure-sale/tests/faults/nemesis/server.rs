@@ -116,7 +116,9 @@ impl Drop for Cut<'_> {
 /// Whether processes of the sale ask this server for something now.
 fn is_used(server: &RedisServer) -> bool {
     let before = server.command_calls("evalsha");
-    eventually(SETTLE_LIMIT / 4, || server.command_calls("evalsha") > before)
+    eventually(SETTLE_LIMIT / 4, || {
+        server.command_calls("evalsha") > before
+    })
 }
 
 fn oom_count(server: &RedisServer) -> u64 {

@@ -209,6 +209,7 @@ mod tests {
         sale.books.journal.pop();
         sale.books.items[0].sold = 1;
         sale.books.items[0].counter.left = 2;
+        sale.books.items[0].quotas = Some([("ann".into(), 1)].into());
         sale.breaks(&[ConfirmedOnce, NoneForgotten]);
     }
 

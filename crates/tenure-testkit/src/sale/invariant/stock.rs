@@ -1,6 +1,6 @@
 //! Units: how many there are, and who has them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Case;
 use crate::check::Violation;
@@ -90,6 +90,7 @@ pub(super) fn conserved(case: &Case<'_>) -> Vec<Violation> {
             let said = format!("orders hold {held} units, the ledger counts {}", item.sold);
             violations.push(Violation::new("miscounted", &item.name, &[&said]));
         }
+        violations.extend(quota_drift(case, item));
         let Some(total) = item.total else { continue };
         let counter = item.counter;
         if counter.left < 0 {
@@ -106,6 +107,33 @@ pub(super) fn conserved(case: &Case<'_>) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// Buyers of whom the gate believes something else than the ledger knows.
+fn quota_drift(case: &Case<'_>, item: &Item) -> Vec<Violation> {
+    let Some(quotas) = &item.quotas else {
+        return Vec::new();
+    };
+    let mut has: BTreeMap<&str, u64> = BTreeMap::new();
+    for order in case.books.holding(&item.name) {
+        *has.entry(&order.buyer).or_default() += order.units;
+    }
+    let believed: BTreeMap<&str, u64> = quotas.iter().map(|(it, has)| (&**it, *has)).collect();
+    let buyers: BTreeSet<&str> = has.keys().chain(believed.keys()).copied().collect();
+    let differ = buyers
+        .into_iter()
+        .filter(|buyer| has.get(buyer) != believed.get(buyer));
+    differ
+        .map(|buyer| {
+            let (has, believed) = (has.get(buyer), believed.get(buyer));
+            let said = format!(
+                "`{buyer}` has {}, the gate believes {}",
+                has.unwrap_or(&0),
+                believed.unwrap_or(&0)
+            );
+            Violation::new("drift of a quota", &item.name, &[&said])
+        })
+        .collect()
 }
 
 /// Each order's units are taken once and go back once.
@@ -167,6 +195,7 @@ mod tests {
             .push(order("a.1.4", "dan", 1, State::Paid));
         sale.books.journal.push(reserved("a.1.4", "dan", 1));
         sale.books.items[0].sold = 4;
+        sale.books.items[0].quotas = None;
         sale.breaks(&[NotOversold, Conserved]);
     }
 
@@ -199,6 +228,7 @@ mod tests {
         sale.books.journal.push(released("a.1.3", "cid", 2));
         sale.books.items[0].sold = 1;
         sale.books.items[0].counter.left = 2;
+        sale.books.items[0].quotas = Some([("ann".into(), 1)].into());
         sale.breaks(&[WithinLimit]);
     }
 
@@ -215,6 +245,21 @@ mod tests {
         let mut sale = good();
         sale.books.items[0].total = None;
         sale.books.items[0].counter.left = 99;
+        sale.breaks(&[]);
+    }
+
+    #[test]
+    fn a_buyer_who_has_other_units_than_the_gate_believes() {
+        for (buyer, units) in [("ann", 2), ("bob", 1)] {
+            let mut sale = good();
+            let quotas = sale.books.items[0].quotas.as_mut().expect("there are some");
+            quotas.insert(buyer.into(), units);
+            sale.breaks(&[Conserved]);
+        }
+        let mut sale = good();
+        sale.books.items[0].quotas = Some([("ann".into(), 1)].into());
+        sale.breaks(&[Conserved]);
+        sale.books.items[0].quotas = None;
         sale.breaks(&[]);
     }
 

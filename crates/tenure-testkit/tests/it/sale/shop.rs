@@ -1,5 +1,6 @@
 //! A shop on a real Redis: gate, queue, consumer and ledger, right but for one bug.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -225,12 +226,24 @@ impl Shop {
                 pending: pending.unsigned_abs(),
                 dead: 0,
             },
+            quotas: self.quotas(&mut redis),
         };
         Books {
             items: vec![item],
             orders: ledger.orders.clone(),
             journal: ledger.journal.clone(),
         }
+    }
+
+    /// What the gate believes each buyer to have; the naive shops do not keep that.
+    fn quotas(&self, redis: &mut RespClient) -> Option<BTreeMap<String, u64>> {
+        if self.has(Bug::GetSet) || self.has(Bug::DecrementThenSend) {
+            return None;
+        }
+        let reply = redis.command(&["HGETALL", BUYERS]);
+        let pairs = reply.array().chunks_exact(2);
+        let quotas = pairs.map(|pair| (pair[0].text().to_owned(), pair[1].int().unsigned_abs()));
+        Some(quotas.filter(|(_, units)| *units > 0).collect())
     }
 
     fn has(&self, bug: Bug) -> bool {
