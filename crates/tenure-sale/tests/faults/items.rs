@@ -7,9 +7,11 @@ use tenure_testkit::sale::Profile;
 
 use crate::plan::RATE;
 
-/// The notes' case: one attempt in forty can get a unit. Nothing comes back, so that *sold out* is
-/// judged exactly; units are added while it is sold out.
-pub const RUSH: &str = "rush";
+/// The notes' case: one attempt in forty can get a unit. Nothing comes back and nothing is added, so
+/// that *sold out* is judged exactly.
+const RUSH: &str = "rush";
+/// As much again, a quarter at first and the rest bit by bit while it is sold out.
+pub const REFILL: &str = "refill";
 /// One unit, wanted by everybody.
 const ONE: &str = "one";
 /// Orders for one to three, three for each buyer, by few who storm and repeat themselves; paid and
@@ -54,9 +56,14 @@ pub fn all(time: Duration) -> Vec<OnSale> {
         cancels: false,
         repeated_percent: 5,
         storm_percent: 2,
-        weight: 10,
+        weight: 7,
     };
     vec![
+        OnSale {
+            name: REFILL,
+            weight: 5,
+            ..plain
+        },
         OnSale {
             name: ONE,
             units: Some(1),
@@ -103,10 +110,10 @@ pub fn all(time: Duration) -> Vec<OnSale> {
 }
 
 impl OnSale {
-    /// As the shop puts it on sale. Of the rush only a part, the rest is added on the way.
+    /// As the shop puts it on sale.
     pub fn new_item(&self) -> NewItem {
         let item = match self.units {
-            Some(units) if self.name == RUSH => NewItem::new(self.name, units / 4),
+            Some(units) if self.name == REFILL => NewItem::new(self.name, units / 4),
             Some(units) => NewItem::new(self.name, units),
             None => NewItem::unlimited(self.name),
         };

@@ -12,7 +12,7 @@ use crate::allowance;
 use crate::client::Role;
 use crate::deployment::Deployment;
 use crate::fleet::Fleet;
-use crate::items::{self, OnSale, RUSH};
+use crate::items::{self, OnSale, REFILL};
 use crate::nemesis::{self, Lane};
 use crate::plan::Plan;
 use crate::report::Report;
@@ -21,7 +21,7 @@ use crate::stage::Stage;
 
 /// How often a line tells how far the run is.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// In so many parts the rest of the rush comes into the stock.
+/// In so many parts the rest of what is refilled comes into the stock.
 const DELIVERIES: u64 = 12;
 
 pub fn run(plan: &Plan, deployment: Deployment) -> Report {
@@ -38,7 +38,7 @@ pub fn run(plan: &Plan, deployment: Deployment) -> Report {
     let fleet = Fleet::start(&stage, dir.path(), plan.seed, plan.time());
     {
         let log = Nemesis::create(dir.path());
-        let supplies = runtime.spawn(supply(sale.clone(), rush(&items), plan.time()));
+        let supplies = runtime.spawn(supply(sale.clone(), refill(&items), plan.time()));
         break_things(plan, deployment, &stage, &fleet, &log);
         runtime.block_on(supplies).unwrap();
     }
@@ -65,9 +65,9 @@ pub fn run(plan: &Plan, deployment: Deployment) -> Report {
     }
 }
 
-fn rush(items: &[OnSale]) -> u64 {
-    let rush = items.iter().find(|item| item.name == RUSH);
-    rush.and_then(|item| item.units).unwrap_or_default()
+fn refill(items: &[OnSale]) -> u64 {
+    let refill = items.iter().find(|item| item.name == REFILL);
+    refill.and_then(|item| item.units).unwrap_or_default()
 }
 
 async fn open(stage: &Stage, items: &[OnSale]) -> Sale {
@@ -80,12 +80,12 @@ async fn open(stage: &Stage, items: &[OnSale]) -> Sale {
     sale
 }
 
-/// The rest of the rush comes into the stock bit by bit, whatever breaks: each delivery once.
+/// Units come into the stock bit by bit, whatever breaks: each delivery once.
 async fn supply(sale: Sale, units: u64, time: Duration) {
     let rest = units - units / 4;
     for number in 0..DELIVERIES {
         tokio::time::sleep(time.mul_f64(0.8) / u32::try_from(DELIVERIES).unwrap()).await;
-        // The last one brings what division left.
+        // The first one brings what division leaves over.
         let part = if number == 0 {
             rest - rest / DELIVERIES * (DELIVERIES - 1)
         } else {
@@ -94,7 +94,7 @@ async fn supply(sale: Sale, units: u64, time: Duration) {
         let reference = format!("delivery-{number}");
         let delta = i64::try_from(part).unwrap();
         while sale
-            .adjust(RUSH, delta, "delivery", &reference)
+            .adjust(REFILL, delta, "delivery", &reference)
             .await
             .is_err()
         {

@@ -15,7 +15,7 @@ use crate::items::OnSale;
 use crate::stage::Stage;
 
 /// How long everything may take to come to rest after all is healed.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// How many questions are under way at once.
 const AT_ONCE: usize = 32;
 /// The number of the one who asks in the end.

@@ -18,8 +18,8 @@ use crate::fleet::INSTANCES;
 use crate::items::{self, OnSale};
 use crate::plan::RATE;
 
-/// Buyers come in groups of so many milliseconds.
-const TICK: Duration = Duration::from_millis(10);
+/// Buyers come in groups, so often.
+const TICK_MS: u64 = 10;
 /// So many are served at once; whoever comes beyond that goes away.
 const AT_ONCE: usize = 400;
 /// How often a buyer who was not answered asks again at once; others are asked again in the end.
@@ -46,8 +46,8 @@ pub async fn run(order: &Order, finish: &CancellationToken) {
     });
     let buyers = TaskTracker::new();
     let places = Arc::new(Semaphore::new(AT_ONCE));
-    let per_tick = RATE * TICK.as_millis() as u64 / 1_000 / INSTANCES;
-    let mut ticks = tokio::time::interval(TICK);
+    let per_tick = RATE * TICK_MS / 1_000 / INSTANCES;
+    let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS));
     let mut number = 0;
     while !finish.is_cancelled() {
         ticks.tick().await;

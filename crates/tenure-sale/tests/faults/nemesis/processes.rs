@@ -89,16 +89,13 @@ pub fn watch_failpoints(fleet: &Fleet<'_>, log: &Nemesis, stop: &AtomicBool) {
             if running.process.is_running() {
                 continue;
             }
-            match running.failpoint.take() {
-                Some(failpoint) => {
-                    let step = failpoint.split('@').next().unwrap_or_default();
-                    let fault = log.begin(&format!("die-at {step}"));
-                    fault.client(running.number).end(true);
-                }
-                None => {
-                    let (role, number) = (slot.role.name(), running.number);
-                    fleet.complain(format!("{role} {number} died by itself"));
-                }
+            if let Some(failpoint) = running.failpoint.take() {
+                let step = failpoint.split('@').next().unwrap_or_default();
+                let fault = log.begin(&format!("die-at {step}"));
+                fault.client(running.number).end(true);
+            } else {
+                let (role, number) = (slot.role.name(), running.number);
+                fleet.complain(format!("{role} {number} died by itself"));
             }
             fleet.replace(slot, &mut running, None);
         }
