@@ -52,8 +52,8 @@ kinds! {
     KillConnections = "kill-connections",
     DropReplies = "drop-replies",
     ResetAfterRequest = "reset-after-request",
-    RestartLedger = "restart-postgres",
     KillLedger = "kill-postgres",
+    EndLedgerConnections = "end-postgres-connections",
     PauseLedger = "pause-postgres",
     PlannedFailover = "planned-failover",
     KillMaster = "kill-master",
@@ -61,9 +61,9 @@ kinds! {
 }
 
 use Kind::{
-    CutThenKill, DropReplies, Failpoint, KillConnections, KillConsumer, KillInstance, KillLedger,
-    KillMaster, KillServer, OutOfMemory, PauseConsumer, PauseInstance, PauseLedger, PauseServer,
-    PlannedFailover, ResetAfterRequest, RestartLedger, ScriptFlush,
+    CutThenKill, DropReplies, EndLedgerConnections, Failpoint, KillConnections, KillConsumer,
+    KillInstance, KillLedger, KillMaster, KillServer, OutOfMemory, PauseConsumer, PauseInstance,
+    PauseLedger, PauseServer, PlannedFailover, ResetAfterRequest, ScriptFlush,
 };
 
 /// What one thread breaks after the other, and how long it waits between; the threads break things at
@@ -96,7 +96,7 @@ const OF_SENTINEL: &[Kind] = &[
     ScriptFlush,
     KillConnections,
 ];
-const OF_LEDGER: &[Kind] = &[RestartLedger, KillLedger, PauseLedger];
+const OF_LEDGER: &[Kind] = &[EndLedgerConnections, KillLedger, PauseLedger];
 
 pub fn lanes(deployment: Deployment) -> [LanePlan; 3] {
     let of_gate = match deployment {
@@ -152,7 +152,7 @@ impl Lane<'_> {
                     self.logged(kind, || connections::strike(kind, proxy, rng));
                 }
             }
-            RestartLedger | KillLedger | PauseLedger => {
+            EndLedgerConnections | KillLedger | PauseLedger => {
                 self.logged(kind, || ledger::strike(kind, &self.stage.ledger, rng));
             }
             kind => self.logged(kind, || match &self.stage.gate {
