@@ -9,7 +9,8 @@
 //! Four processes are instances of a shop, three are consumers; all are this program again. One Redis,
 //! or one that Sentinel looks after, is their gate, one PostgreSQL their ledger. `items.rs` says what is
 //! sold and to whom, `nemesis.rs` what breaks, `allowance.rs` what may not hold then. The judge is
-//! `tenure_testkit::sale`, which knows nothing of the engine.
+//! `tenure_testkit::sale`, which knows nothing of the engine. With `TENURE_SALE_BUG=…` a bug is planted in the
+//! engine, and the run succeeds if it is caught.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -62,7 +63,17 @@ fn main() -> ExitCode {
     for deployment in plan.deployments() {
         let report = run::run(&plan, deployment);
         print!("{report}");
-        green &= report.is_green();
+        green &= match plan.bug() {
+            None => report.is_green(),
+            Some(bug) => {
+                let caught = !report.breaches.is_empty();
+                println!(
+                    "bug `{bug}`: {}",
+                    if caught { "caught" } else { "not caught" }
+                );
+                caught
+            }
+        };
     }
     if green {
         ExitCode::SUCCESS

@@ -18,6 +18,7 @@ pub struct Plan {
     deployment: Option<Deployment>,
     /// Where deeds are kept; thrown away if nowhere, and if all is well.
     keep: Option<PathBuf>,
+    bug: Option<String>,
 }
 
 /// Where the deeds of a run are.
@@ -36,6 +37,7 @@ impl Plan {
             seconds,
             deployment: from_env("DEPLOYMENT"),
             keep: std::env::var_os("TENURE_FAULTS_KEEP").map(PathBuf::from),
+            bug: from_env("TENURE_SALE_BUG"),
         }
     }
 
@@ -44,6 +46,11 @@ impl Plan {
             Some(deployment) => vec![deployment],
             None => Deployment::ALL.to_vec(),
         }
+    }
+
+    /// The bug that is planted in the engine, if one is.
+    pub fn bug(&self) -> Option<&str> {
+        self.bug.as_deref()
     }
 
     /// How long one deployment is broken.
