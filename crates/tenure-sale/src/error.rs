@@ -83,6 +83,12 @@ impl Error {
         error
     }
 
+    /// With the error that it comes from.
+    pub(crate) fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.0.source = Some(Box::new(source));
+        self
+    }
+
     pub(crate) fn not_loaded(item: &str) -> Self {
         let message = format!("item `{item}` was never loaded: load its units first");
         Self::new(ErrorKind::NotLoaded, message)

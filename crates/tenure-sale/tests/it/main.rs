@@ -6,5 +6,7 @@
 mod engine;
 /// A stock that somebody else wrote to, and a server that is gone.
 mod foreign;
+/// What a ledger promises, in SQLite and PostgreSQL.
+mod ledger;
 /// What a stock promises, in memory and on a real Redis.
 mod stock;
