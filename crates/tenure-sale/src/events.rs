@@ -4,15 +4,14 @@ mod follower;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 
-use self::follower::{Follower, Live};
 pub(crate) use self::follower::{Followers, announce_lost};
+use self::follower::{Left, Live};
 use crate::error::Result;
 use crate::item::{ItemState, Terms};
 use crate::ledger::{Change, What};
@@ -143,8 +142,6 @@ pub struct Events {
     /// Whether the ledger must be asked before `live` goes on where `cursor` is.
     behind: bool,
     ready: VecDeque<Event>,
-    /// Runs as long as somebody watches.
-    follower: Arc<Follower>,
 }
 
 impl Sale {
@@ -173,19 +170,14 @@ impl Sale {
     /// [`NoItem`](crate::ErrorKind::NoItem), or if the ledger cannot be reached.
     pub async fn events(&self, item: &str, after: Option<u64>) -> Result<Events> {
         let known = self.core().item(item).await?;
-        let (follower, live) = Followers::watch(self.core(), item);
-        let left = follower.left();
+        let (live, left) = Followers::watch(self.core(), item);
         Ok(Events {
             sale: self.clone(),
             item: item.to_owned(),
             cursor: after.unwrap_or(known.change).min(known.change),
             live,
             behind: true,
-            ready: left
-                .map(|units| Event::Left { units })
-                .into_iter()
-                .collect(),
-            follower: follower,
+            ready: left.map(Event::from).into_iter().collect(),
         })
     }
 }
@@ -206,7 +198,7 @@ impl Events {
                 continue;
             }
             match self.live.recv().await {
-                Ok(Live::Left(units)) => return Event::Left { units },
+                Ok(Live::Left(left)) => return left.into(),
                 Ok(Live::Change(change)) if change.number <= self.cursor => {}
                 Ok(Live::Change(change)) if change.number == self.cursor + 1 => self.take(&change),
                 Ok(Live::Change(_)) | Err(RecvError::Lagged(_)) => self.behind = true,
@@ -242,8 +234,14 @@ impl Events {
     /// Whoever looked for us is gone: only after a panic.
     async fn watch_again(&mut self) {
         sleep(PAUSE).await;
-        (self.follower, self.live) = Followers::watch(self.sale.core(), &self.item);
+        (self.live, _) = Followers::watch(self.sale.core(), &self.item);
         self.behind = true;
+    }
+}
+
+impl From<Left> for Event {
+    fn from(Left(units): Left) -> Self {
+        Self::Left { units }
     }
 }
 

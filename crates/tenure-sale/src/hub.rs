@@ -110,10 +110,10 @@ impl State {
             return;
         }
         self.recent_in_order.push_back(order.clone());
-        if self.recent_in_order.len() > RECENT_MAX {
-            if let Some(oldest) = self.recent_in_order.pop_front() {
-                self.recent.remove(&oldest);
-            }
+        if self.recent_in_order.len() > RECENT_MAX
+            && let Some(oldest) = self.recent_in_order.pop_front()
+        {
+            self.recent.remove(&oldest);
         }
     }
 }

@@ -63,43 +63,56 @@ pub(crate) async fn in_background(core: &Arc<Core>, item: &str, need: Need) -> R
 
 /// Rebuilds under the lock, which all processes of a sale share.
 pub(crate) async fn rebuild(core: &Core, item: &str, need: Need) -> Result<()> {
-    if is_met(core, item, need).await? {
-        return Ok(());
-    }
-    let name = format!("sale:{{{item}}}:rebuild");
-    let lock = core.locks.lock(name).ttl(LOCK_TTL);
-    let guard = lock.acquire_within(LOCK_WAIT_MAX).await.map_err(|error| {
-        if error.kind() == tenure::ErrorKind::Busy {
-            stale(item, "another process rebuilds it and does not get done")
-        } else {
-            let wanted = format!("cannot take the lock to rebuild the gate of `{item}`");
-            Error::store(wanted, error)
-        }
-    })?;
-    let done = under_lock(core, item, need, &guard).await;
+    let done = tries(core, item, need).await;
     if let Err(error) = &done {
         core.counters.rebuilds_failed.one();
         warn!(item, %error, "the gate was not rebuilt");
     }
-    if let Err(error) = guard.release().await {
-        warn!(item, %error, "the lock of a rebuild was not released: it ends by itself");
-    }
     done
 }
 
-async fn under_lock(core: &Core, item: &str, need: Need, guard: &Guard) -> Result<()> {
-    // Who had the lock before us may have done it.
-    if is_met(core, item, need).await? {
-        return Ok(());
-    }
+async fn tries(core: &Core, item: &str, need: Need) -> Result<()> {
     for _ in 0..TRIES_MAX {
-        if let Some(load) = load_once(core, item, guard).await? {
-            core.counters.rebuilds.one();
-            info!(item, epoch = load.epoch, left = ?load.left, "the gate was rebuilt");
+        if is_met(core, item, need).await? {
+            return Ok(());
+        }
+        // Taken anew for each try: no two epochs begin under one fence.
+        let guard = lock(core, item).await?;
+        let done = under_lock(core, item, need, &guard).await;
+        if let Err(error) = guard.release().await {
+            warn!(item, %error, "the lock of a rebuild was not released: it ends by itself");
+        }
+        if done? {
             return Ok(());
         }
     }
     Err(stale(item, "each load was overtaken by something"))
+}
+
+async fn lock(core: &Core, item: &str) -> Result<Guard> {
+    let lock = core.locks.lock(format!("sale:{{{item}}}:rebuild"));
+    let acquiring = lock.ttl(LOCK_TTL).acquire_within(LOCK_WAIT_MAX).await;
+    acquiring.map_err(|error| {
+        if error.kind() == tenure::ErrorKind::Busy {
+            return stale(item, "another process rebuilds it and does not get done");
+        }
+        let wanted = format!("cannot take the lock to rebuild the gate of `{item}`");
+        Error::store(wanted, error)
+    })
+}
+
+/// `false` if something came between.
+async fn under_lock(core: &Core, item: &str, need: Need, guard: &Guard) -> Result<bool> {
+    // Who had the lock before us may have done it.
+    if is_met(core, item, need).await? {
+        return Ok(true);
+    }
+    let Some(load) = load_once(core, item, guard).await? else {
+        return Ok(false);
+    };
+    core.counters.rebuilds.one();
+    info!(item, epoch = load.epoch, left = ?load.left, "the gate was rebuilt");
+    Ok(true)
 }
 
 /// `None` if something came between.

@@ -127,26 +127,30 @@ impl Sale {
         let known_after = core.item(item).await?;
         let gate_after = core.gate.standing(item).await?;
         let still = known == known_after && gate_before == gate_after;
-        Ok(Report::of(known_after, gate_after, by_state, still))
+        Ok(Report::of(
+            known_after,
+            gate_after.as_ref(),
+            by_state,
+            still,
+        ))
     }
 }
 
 impl Report {
-    fn of(item: Item, gate: Option<Standing>, by_state: Vec<Count>, still: bool) -> Self {
+    fn of(item: Item, gate: Option<&Standing>, by_state: Vec<Count>, still: bool) -> Self {
         let holds = |count: &&Count| count.state.holds_units();
         let held = by_state.iter().filter(holds).map(|count| count.units).sum();
-        let at_gate = gate.as_ref();
-        let number = |of: fn(&Standing) -> u64| at_gate.map_or(0, of);
+        let number = |of: fn(&Standing) -> u64| gate.map_or(0, of);
         let sells = |gate: &Standing| gate.current && gate.state.is_some();
         let gate_change = number(|gate| gate.change);
         let pending = number(|gate| gate.pending);
         // Entries that a consumer has may be in the ledger already.
         let settled = still && pending == 0 && (gate.is_none() || gate_change == item.change);
         Self {
-            current: at_gate.is_some_and(|gate| sells(gate) && gate.epoch == item.epoch),
-            left: at_gate.and_then(|gate| gate.left),
+            current: gate.is_some_and(|gate| sells(gate) && gate.epoch == item.epoch),
+            left: gate.and_then(|gate| gate.left),
             queued: number(|gate| gate.queued),
-            queued_units: at_gate.and_then(queued_units),
+            queued_units: gate.and_then(queued_units),
             pending,
             dead: number(|gate| gate.dead),
             held,

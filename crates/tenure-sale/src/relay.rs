@@ -12,7 +12,6 @@ use tracing::debug;
 use crate::error::Result;
 use crate::failpoint::failpoint;
 use crate::gate::Applied;
-use crate::ledger::{Change, What};
 use crate::rebuild::{self, Need};
 use crate::sale::Core;
 
@@ -90,9 +89,10 @@ async fn run(core: &Arc<Core>, item: &str, known: &mut Option<Place>) -> Result<
         let Some(last) = changes.last().map(|change| change.number) else {
             return Ok(Relayed::Done);
         };
-        if let Some(number) = needs_rebuild(place.change, &changes) {
+        if changes[0].number > place.change + 1 {
+            // What the gate was not told is forgotten.
             *known = None;
-            rebuild::in_background(core, item, Need::Change(number)).await?;
+            rebuild::in_background(core, item, Need::Change(last)).await?;
             continue;
         }
         failpoint("relay.before_apply");
@@ -111,8 +111,9 @@ async fn run(core: &Arc<Core>, item: &str, known: &mut Option<Place>) -> Result<
                 may_be_old = false;
             }
             Applied::Stale => {
+                // A limit per buyer has come, and the gate does not know what buyers have.
                 *known = None;
-                return Ok(Relayed::Stale);
+                rebuild::in_background(core, item, Need::Change(last)).await?;
             }
         }
     }
@@ -129,19 +130,6 @@ async fn place(core: &Core, item: &str, known: &mut Option<Place>) -> Result<Opt
         });
     }
     Ok(*known)
-}
-
-/// The change up to which the gate can only be brought by a rebuild. That is so if changes that it was
-/// not told are forgotten, and if a limit per buyer comes: what buyers have may be unknown at the gate.
-fn needs_rebuild(told: u64, changes: &[Change]) -> Option<u64> {
-    let first = changes.first()?.number;
-    if first > told + 1 {
-        return Some(first - 1);
-    }
-    let limits =
-        |what: &What| matches!(what, What::Terms(terms) if terms.limit_per_buyer.is_some());
-    let limiting = changes.iter().rev().find(|change| limits(&change.what));
-    limiting.map(|change| change.number)
 }
 
 impl Relays {

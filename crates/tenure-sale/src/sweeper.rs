@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::error::Result;
-use crate::order::OrderState;
+use crate::order::{OrderId, OrderState};
 use crate::relay;
 use crate::sale::Core;
 
@@ -35,7 +35,7 @@ pub(crate) async fn sweep(core: &Arc<Core>) -> Result<usize> {
         core.counters.expired.add(expired.len());
         core.hub
             .tell(expired.iter().map(|order| (order, OrderState::Expired)));
-        let items: BTreeSet<&str> = expired.iter().map(|order| order.item()).collect();
+        let items: BTreeSet<&str> = expired.iter().map(OrderId::item).collect();
         for item in items {
             relay::relay_if_possible(core, item).await;
         }

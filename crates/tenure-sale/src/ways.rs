@@ -40,7 +40,7 @@ use crate::order::{Outcome, Request};
 use crate::stock::{Stock, Take};
 
 /// How long a buyer waits for the lock.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+const LOCK_WAIT_MAX: Duration = Duration::from_mins(1);
 /// Entries of the queue that are thrown away in one step when the counter closes.
 const PAGE: usize = 1000;
 

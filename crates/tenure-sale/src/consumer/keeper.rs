@@ -21,7 +21,7 @@ use crate::{relay, sweeper};
 /// Closed items are looked at every so many times only: there may be many of them.
 const CLOSED_EVERY: u64 = 8;
 /// How often to look for what can be forgotten.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
+const FORGET_EVERY: Duration = Duration::from_mins(1);
 
 pub(super) struct Keeper {
     core: Arc<Core>,

@@ -36,7 +36,7 @@ impl Default for ConsumerOptions {
             sweep_every: Duration::from_secs(1),
             look_every: Duration::from_millis(500),
             stop_within: Duration::from_secs(5),
-            changes_kept: Duration::from_secs(24 * 60 * 60),
+            changes_kept: Duration::from_hours(24),
         }
     }
 }

@@ -106,7 +106,7 @@ async fn conclude(core: &Core, item: &str, entries: &[Entry], fates: Vec<Fate>) 
         }
         settled.released |= releases(&fate);
         done.push(entry.id.clone());
-        news.extend(order_of(entry).zip(state_of(&fate)));
+        news.extend(order_of(entry).zip(state_of(entry, &fate)));
     }
     failpoint("consumer.before_ack");
     core.gate.acknowledge(item, &done).await?;
@@ -136,11 +136,12 @@ fn order_of(entry: &Entry) -> Option<&OrderId> {
     }
 }
 
-fn state_of(fate: &Fate) -> Option<OrderState> {
+fn state_of(entry: &Entry, fate: &Fate) -> Option<OrderState> {
     match fate {
         Fate::Settled(state) | Fate::Known(state) => Some(*state),
-        Fate::Stale => Some(OrderState::Lost),
-        Fate::Withdrawal(_) | Fate::Refused(_) => None,
+        Fate::Stale if matches!(entry.what, Ok(Wanted::Order { .. })) => Some(OrderState::Lost),
+        // What was wished for an order that is in the ledger was not done.
+        Fate::Stale | Fate::Withdrawal(_) | Fate::Refused(_) => None,
     }
 }
 

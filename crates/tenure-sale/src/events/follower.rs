@@ -44,7 +44,7 @@ pub(crate) struct Followers {
 }
 
 #[derive(Debug)]
-pub(super) struct Follower {
+struct Follower {
     item: String,
     live: broadcast::Sender<Live>,
     state: Mutex<State>,
@@ -55,15 +55,19 @@ struct State {
     /// Epoch and number of orders accepted and not seen in the ledger, the oldest first.
     awaited: BTreeSet<(u64, u64)>,
     /// The units left that were told last.
-    left: Option<Option<u64>>,
+    left: Option<Left>,
 }
 
 /// What watchers are told.
 #[derive(Clone, Debug)]
 pub(super) enum Live {
     Change(Arc<Change>),
-    Left(Option<u64>),
+    Left(Left),
 }
+
+/// Units left at the gate; `None` if unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left(pub(super) Option<u64>);
 
 impl Followers {
     /// Remembers an order that was accepted, until the ledger has it or it is lost.
@@ -82,15 +86,13 @@ impl Followers {
         Self::follower(core, &mut core.followers.running(), item);
     }
 
-    /// Begins to watch.
-    pub(super) fn watch(
-        core: &Arc<Core>,
-        item: &str,
-    ) -> (Arc<Follower>, broadcast::Receiver<Live>) {
+    /// Begins to watch. Also says how many units were left when that was told last.
+    pub(super) fn watch(core: &Arc<Core>, item: &str) -> (broadcast::Receiver<Live>, Option<Left>) {
         let mut running = core.followers.running();
         let follower = Self::follower(core, &mut running, item);
         let live = follower.live.subscribe();
-        (follower, live)
+        let left = follower.state().left;
+        (live, left)
     }
 
     /// A consumer of this process has settled these: nobody needs to wait for the ledger's changes.
@@ -127,11 +129,6 @@ impl Followers {
 }
 
 impl Follower {
-    /// The units left that were told last; `None` if none were.
-    pub(super) fn left(&self) -> Option<Option<u64>> {
-        self.state().left
-    }
-
     fn is_watched(&self) -> bool {
         self.live.receiver_count() > 0
     }
@@ -168,7 +165,7 @@ impl Follower {
 
     async fn look_at_gate(&self, core: &Core) -> Result<()> {
         let standing = core.gate.standing(&self.item).await?;
-        let Some(left) = standing.map(|standing| standing.left) else {
+        let Some(left) = standing.map(|standing| Left(standing.left)) else {
             return Ok(());
         };
         let told = self.state().left.replace(left);

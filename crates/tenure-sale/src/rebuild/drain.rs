@@ -12,7 +12,7 @@ use crate::sale::Core;
 
 const BATCH: usize = 500;
 /// A queue at its cap of 100 000 needs a few seconds.
-const DRAIN_MAX: Duration = Duration::from_secs(120);
+const DRAIN_MAX: Duration = Duration::from_mins(2);
 /// Between looks at a queue that others are emptying.
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -147,7 +147,7 @@ impl Sale {
     /// refuses, because the entry is of no epoch then.
     async fn lower_draft(&self, item: &Item, wanted: Wanted) -> Result<()> {
         let entry = Entry {
-            id: OrderId::new(&item.name, item.epoch, 0),
+            id: OrderId::new(&item.name, item.epoch, rand::random::<u64>() >> 1),
             what: Ok(wanted),
             accepted_at: SystemTime::now(),
             deliveries: 1,

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+/// The engine: gate, queue and ledger as one thing, with real servers that fail.
+mod engine;
 /// A stock that somebody else wrote to, and a server that is gone.
 mod foreign;
 /// What a ledger promises, in SQLite and PostgreSQL.

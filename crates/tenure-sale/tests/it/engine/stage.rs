@@ -1,0 +1,212 @@
+//! A stage: a gate and a ledger of one's own, and what tests say to them.
+
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure_sale::{
+    Consumer, ConsumerOptions, ErrorKind, Item, Mode, NewItem, Order, OrderId, OrderState, Outcome,
+    Report, Request, Sale, SaleBuilder, Terms,
+};
+use tenure_testkit::{Fsync, PostgresServer, RedisServer};
+use tokio::time::{Instant, sleep};
+
+/// Nothing here takes longer on a busy machine.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// Runs each case on each stage: `on! { memory_sqlite, redis_postgres: case, case }`.
+macro_rules! on {
+    ($($stage:ident),+ : $cases:tt) => {
+        $(on! { @one $stage $cases })+
+    };
+    (@one $stage:ident { $($case:ident),* $(,)? }) => {
+        mod $stage {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case($crate::engine::stage::Stage::$stage()).await;
+            })*
+        }
+    };
+}
+
+pub struct Stage {
+    pub redis: Option<RedisServer>,
+    pub postgres: Option<PostgresServer>,
+    dir: TempDir,
+}
+
+impl Stage {
+    pub fn memory_sqlite() -> Self {
+        Self {
+            redis: None,
+            postgres: None,
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn redis_sqlite() -> Self {
+        let redis = RedisServer::builder().aof(Fsync::Always).start();
+        Self {
+            redis: Some(redis),
+            ..Self::memory_sqlite()
+        }
+    }
+
+    pub fn redis_postgres() -> Self {
+        Self {
+            postgres: Some(PostgresServer::start()),
+            ..Self::redis_sqlite()
+        }
+    }
+
+    pub fn redis(&self) -> &RedisServer {
+        self.redis.as_ref().unwrap()
+    }
+
+    pub fn gate_url(&self) -> String {
+        let redis = self.redis.as_ref();
+        redis.map_or("memory://".to_owned(), RedisServer::url)
+    }
+
+    pub fn ledger_url(&self) -> String {
+        match &self.postgres {
+            Some(postgres) => postgres.url(),
+            None => format!("sqlite:{}", self.dir.path().join("shop.db").display()),
+        }
+    }
+
+    pub fn builder(&self) -> SaleBuilder {
+        Sale::builder(self.gate_url(), self.ledger_url()).own_consumer(quick())
+    }
+
+    pub async fn open(&self) -> Sale {
+        self.builder().open().await.unwrap()
+    }
+
+    /// A sale, and a consumer if it does not have its own.
+    pub async fn open_consumed(&self) -> (Sale, Option<Consumer>) {
+        let sale = self.open().await;
+        let consumer = self.redis.as_ref().map(|_| consume(&sale));
+        (sale, consumer)
+    }
+}
+
+/// Options of a consumer that tests need not wait for.
+pub fn quick() -> ConsumerOptions {
+    ConsumerOptions::default()
+        .idle(Duration::from_millis(300))
+        .sweep_every(Duration::from_millis(20))
+        .look_every(Duration::from_millis(50))
+}
+
+pub fn consume(sale: &Sale) -> Consumer {
+    sale.consume(quick()).unwrap()
+}
+
+/// Puts `units` of item `i` on sale.
+pub async fn on_sale(sale: &Sale, units: u64) -> Item {
+    on_sale_with(sale, units, Terms::default()).await
+}
+
+pub async fn on_sale_with(sale: &Sale, units: u64, terms: Terms) -> Item {
+    let item = NewItem::new("i", units).unwrap().terms(terms);
+    sale.create(&item).await.unwrap();
+    sale.open_item("i").await.unwrap()
+}
+
+pub fn request(buyer: &str, id: &str) -> Request {
+    Request::new("i", buyer, id).unwrap()
+}
+
+/// What the gate says to `buyer` who asks for one unit.
+pub async fn ask(sale: &Sale, buyer: &str, id: &str) -> Outcome {
+    sale.submit(&request(buyer, id)).await.unwrap().outcome
+}
+
+/// An order that must be accepted.
+pub async fn buy(sale: &Sale, buyer: &str) -> OrderId {
+    match ask(sale, buyer, "r").await {
+        Outcome::Accepted(order) => order,
+        outcome => panic!("{buyer} was told {outcome:?}"),
+    }
+}
+
+/// The order, when it is no longer queued.
+pub async fn settled(sale: &Sale, order: &OrderId) -> Order {
+    let order = sale.wait(order, SOON).await.unwrap();
+    assert_ne!(order.state, OrderState::Queued, "{order:?}");
+    order
+}
+
+/// An order that is accepted and reserved.
+pub async fn reserve(sale: &Sale, buyer: &str) -> OrderId {
+    let order = buy(sale, buyer).await;
+    assert_eq!(settled(sale, &order).await.state, OrderState::Reserved);
+    order
+}
+
+/// Waits until an order is in this state.
+pub async fn becomes(sale: &Sale, order: &OrderId, state: OrderState) {
+    until(&format!("{order} is {state}"), async || {
+        sale.order(order)
+            .await
+            .is_ok_and(|order| order.state == state)
+    })
+    .await;
+}
+
+/// The units left at the gate.
+pub async fn left(sale: &Sale) -> u64 {
+    let standing = sale.gate().standing("i").await.unwrap();
+    standing.unwrap().left.unwrap()
+}
+
+pub async fn sold(sale: &Sale) -> u64 {
+    sale.item("i").await.unwrap().unwrap().sold
+}
+
+/// Waits until so many units are left at the gate.
+pub async fn left_becomes(sale: &Sale, units: u64) {
+    until(&format!("{units} units are left"), async || {
+        sale.gate()
+            .standing("i")
+            .await
+            .is_ok_and(|standing| standing.is_some_and(|standing| standing.left == Some(units)))
+    })
+    .await;
+}
+
+/// Waits until the queue is empty.
+pub async fn drained(sale: &Sale) {
+    until("the queue is empty", async || {
+        sale.gate()
+            .standing("i")
+            .await
+            .is_ok_and(|standing| standing.is_some_and(|standing| standing.queued == 0))
+    })
+    .await;
+}
+
+/// Gate, queue and ledger must agree, with nothing under way.
+pub async fn agrees(sale: &Sale) -> Report {
+    drained(sale).await;
+    let report = sale.reconcile("i", Mode::DryRun).await.unwrap();
+    assert!(report.settled, "{report}");
+    assert!(report.is_clean(), "{report}");
+    report
+}
+
+/// Waits until `condition` holds.
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + SOON;
+    while !condition().await {
+        assert!(Instant::now() < end, "it never came to be that {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[track_caller]
+pub fn fails<T: std::fmt::Debug>(result: tenure_sale::Result<T>, kind: ErrorKind) -> String {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    error.to_string()
+}
