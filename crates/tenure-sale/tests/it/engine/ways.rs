@@ -4,9 +4,9 @@ use tenure_sale::ways::{Counter, Way};
 
 use super::stage::Stage;
 
-on! { memory_sqlite, redis_sqlite: {
+on! { [memory_sqlite, redis_sqlite]:
     only_the_naive_way_sells_a_unit_twice,
-}}
+}
 
 const UNITS: u64 = 20;
 
