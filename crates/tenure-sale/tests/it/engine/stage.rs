@@ -55,10 +55,8 @@ impl Stage {
     }
 
     pub fn redis_postgres() -> Self {
-        let postgres = PostgresServer::shared();
-        let database = postgres.create_database();
         Self {
-            ledger_url: Some(postgres.url_of(&database)),
+            ledger_url: Some(PostgresServer::shared().create_database()),
             ..Self::redis_sqlite()
         }
     }
