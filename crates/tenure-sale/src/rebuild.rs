@@ -32,6 +32,9 @@ const LOCK_TTL: Duration = Duration::from_secs(10);
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(20);
 /// How often a load that was overtaken is begun again.
 const TRIES_MAX: u32 = 8;
+/// Whoever comes first after a server was restarted finds so many connections dead: the gate's, the one
+/// that reads, and the lock's.
+const CONNECTIONS: u32 = 3;
 /// Buyers and answers in one step of a load: the server does nothing else meanwhile.
 const PAGE: usize = 500;
 
@@ -63,7 +66,13 @@ pub(crate) async fn in_background(core: &Arc<Core>, item: &str, need: Need) -> R
 
 /// Rebuilds under the lock, which all processes of a sale share.
 pub(crate) async fn rebuild(core: &Core, item: &str, need: Need) -> Result<()> {
-    let done = tries(core, item, need).await;
+    let mut done = tries(core, item, need).await;
+    for _ in 0..CONNECTIONS {
+        if !matches!(&done, Err(error) if error.kind() == ErrorKind::Store) {
+            break;
+        }
+        done = tries(core, item, need).await;
+    }
     if let Err(error) = &done {
         core.counters.rebuilds_failed.one();
         warn!(item, %error, "the gate was not rebuilt");
