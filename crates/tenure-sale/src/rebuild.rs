@@ -3,7 +3,7 @@
 //! | step | why |
 //! |---|---|
 //! | take the lock | its fence tells an older rebuild that was paused from this one, at the gate and in the ledger |
-//! | begin a load under the old epoch | the gate accepts nothing from here on, so that draining ends |
+//! | begin a load | the gate accepts nothing from here on, so that draining ends |
 //! | drain the queue | what was accepted is brought into the ledger, not lost |
 //! | next epoch in the ledger | whoever still carries older entries is refused |
 //! | load buyers and answers, finish | the gate sells again, under the new epoch |
@@ -22,7 +22,7 @@ pub(crate) use self::flight::Flights;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::{bug, failpoint};
 use crate::gate::Load;
-use crate::item::{Item, ItemState};
+use crate::item::ItemState;
 use crate::ledger::What;
 use crate::sale::Core;
 
@@ -32,6 +32,9 @@ const LOCK_TTL: Duration = Duration::from_secs(10);
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(20);
 /// How often a load that was overtaken is begun again.
 const TRIES_MAX: u32 = 8;
+/// Whoever comes first after a server was restarted finds so many connections dead: the gate's, the one
+/// that reads, and the lock's.
+const CONNECTIONS: u32 = 3;
 /// Buyers and answers in one step of a load: the server does nothing else meanwhile.
 const PAGE: usize = 500;
 
@@ -63,7 +66,13 @@ pub(crate) async fn in_background(core: &Arc<Core>, item: &str, need: Need) -> R
 
 /// Rebuilds under the lock, which all processes of a sale share.
 pub(crate) async fn rebuild(core: &Core, item: &str, need: Need) -> Result<()> {
-    let done = tries(core, item, need).await;
+    let mut done = tries(core, item, need).await;
+    for _ in 0..CONNECTIONS {
+        if !matches!(&done, Err(error) if error.kind() == ErrorKind::Store) {
+            break;
+        }
+        done = tries(core, item, need).await;
+    }
     if let Err(error) = &done {
         core.counters.rebuilds_failed.one();
         warn!(item, %error, "the gate was not rebuilt");
@@ -123,8 +132,9 @@ async fn load_once(core: &Core, item: &str, guard: &Guard) -> Result<Option<Load
         let message = format!("cannot load the gate with `{item}`: it is a draft, open it first");
         return Err(Error::new(ErrorKind::Conflict, message));
     }
-    if known.epoch > 0 && !gate.begin_load(item, known.epoch, fence).await? {
-        return Err(overtaken(core, &known).await);
+    // Under the epoch that will be the next one, if nobody comes between.
+    if !gate.begin_load(item, known.epoch + 1, fence).await? {
+        return Err(overtaken(core, item).await);
     }
     if !bug("rebuild-without-drain") {
         drain(core, item, guard).await?;
@@ -132,7 +142,7 @@ async fn load_once(core: &Core, item: &str, guard: &Guard) -> Result<Option<Load
     let load = ledger.next_epoch(item, fence).await?;
     failpoint("rebuild.after_epoch");
     if !gate.begin_load(item, load.epoch, fence).await? {
-        return Err(overtaken(core, &known).await);
+        return Err(overtaken(core, item).await);
     }
     failpoint("rebuild.after_begin_load");
     let loaded = (bug("rebuild-without-buyers") || load_buyers(core, item, &load).await?)
@@ -220,19 +230,22 @@ fn still_ours(item: &str, guard: &Guard) -> Result<()> {
 }
 
 /// Why the gate refused a load.
-async fn overtaken(core: &Core, known: &Item) -> Error {
-    let standing = core.gate.standing(&known.name).await;
-    match standing {
-        Ok(Some(standing)) if standing.epoch > known.epoch + 1 => {
-            let message = format!(
-                "the gate has `{}` under epoch {}, and this ledger has it under {}: it was loaded \
-                 from another ledger, or this one was put back to an older state",
-                known.name, standing.epoch, known.epoch
-            );
-            Error::new(ErrorKind::Conflict, message)
-        }
-        _ => stale(&known.name, "a later rebuild came first"),
+async fn overtaken(core: &Core, item: &str) -> Error {
+    // In this order: the ledger is always ahead of a gate that was loaded from it.
+    let standing = core.gate.standing(item).await;
+    let known = core.item(item).await;
+    let (Ok(Some(standing)), Ok(known)) = (standing, known) else {
+        return stale(item, "gate or ledger does not answer");
+    };
+    if standing.epoch <= known.epoch {
+        return stale(item, "a later rebuild came first");
     }
+    let message = format!(
+        "the gate has `{item}` under epoch {}, and this ledger has it under {}: it was loaded from \
+         another ledger, or this one was put back to an older state",
+        standing.epoch, known.epoch
+    );
+    Error::new(ErrorKind::Conflict, message)
 }
 
 fn stale(item: &str, cause: &str) -> Error {

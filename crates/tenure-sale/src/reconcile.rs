@@ -121,11 +121,11 @@ impl Sale {
 
     async fn report(&self, item: &str) -> Result<Report> {
         let core = self.core();
-        let gate_before = core.gate.standing(item).await?;
+        let gate_before = self.standing_with_units(item).await?;
         let known = core.item(item).await?;
         let by_state = core.ledger.counts(item).await?;
         let known_after = core.item(item).await?;
-        let gate_after = core.gate.standing(item).await?;
+        let gate_after = self.standing_with_units(item).await?;
         let still = known == known_after && gate_before == gate_after;
         Ok(Report::of(
             known_after,
@@ -133,6 +133,19 @@ impl Sale {
             by_state,
             still,
         ))
+    }
+
+    async fn standing_with_units(&self, item: &str) -> Result<Option<Standing>> {
+        let gate = &self.core().gate;
+        let mut standing = gate.standing(item).await?;
+        if let Some(standing) = &mut standing {
+            let units = match standing.queued {
+                0 => 0,
+                _ => gate.queued_units(item).await?,
+            };
+            standing.queued_units = Some(units);
+        }
+        Ok(standing)
     }
 }
 
@@ -150,7 +163,7 @@ impl Report {
             current: gate.is_some_and(|gate| sells(gate) && gate.epoch == item.epoch),
             left: gate.and_then(|gate| gate.left),
             queued: number(|gate| gate.queued),
-            queued_units: gate.and_then(queued_units),
+            queued_units: gate.and_then(|gate| gate.queued_units),
             pending,
             dead: number(|gate| gate.dead),
             held,
@@ -163,10 +176,6 @@ impl Report {
             item,
         }
     }
-}
-
-fn queued_units(gate: &Standing) -> Option<u64> {
-    gate.queued_units.or((gate.queued == 0).then_some(0))
 }
 
 /// A table for people.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
@@ -20,6 +20,8 @@ use crate::{relay, sweeper};
 
 /// Closed items are looked at every so many times only: there may be many of them.
 const CLOSED_EVERY: u64 = 8;
+/// For a worker that gives up to do so by itself.
+const STOP_MARGIN: Duration = Duration::from_millis(500);
 /// How often to look for what can be forgotten.
 const FORGET_EVERY: Duration = Duration::from_mins(1);
 
@@ -65,7 +67,9 @@ impl Keeper {
         while !self.stop.is_cancelled() {
             // Before looking: what is opened meanwhile wakes us at once.
             let opened = core.opened.notified();
-            if let Err(error) = self.look().await {
+            // A look that is given up half-way is looked again by somebody else.
+            let stop = self.stop.clone();
+            if let Some(Err(error)) = stop.run_until_cancelled(self.look()).await {
                 warn!(%error, "a consumer could not look after all items");
             }
             let pause = sleep(self.options.look_every);
@@ -75,12 +79,19 @@ impl Keeper {
                 () = pause => {}
             }
         }
+        self.end().await;
+    }
+
+    /// Lets the workers finish what they have.
+    async fn end(self) {
         for working in self.workers.values() {
             working.stop.cancel();
         }
-        for (_, working) in self.workers.drain() {
-            // A worker that panicked has nothing left to stop.
-            let _ = working.running.await;
+        // They look at the time themselves, but not while they wait for a ledger's answer.
+        let end = Instant::now() + self.options.stop_within + STOP_MARGIN;
+        for working in self.workers.into_values() {
+            // A worker that panicked has nothing left to stop, and one that is late is aborted.
+            let _ = timeout_at(end, working.running).await;
         }
     }
 

@@ -5,7 +5,7 @@ use super::orders::no_order;
 use crate::entry::{Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::{Fate, Moved};
-use crate::order::{OrderId, OrderState};
+use crate::order::{Order, OrderId, OrderState};
 use crate::rebuild::{self, Need};
 use crate::relay;
 
@@ -40,14 +40,12 @@ impl Sale {
     pub async fn requeue(&self, id: &OrderId) -> Result<OrderState> {
         let core = self.core();
         let entry = self.dead_letter(id).await?.entry;
-        let state = match core.ledger.revive(id).await? {
-            Moved::Done(order) | Moved::Already(order) | Moved::Refused(order)
-                if order.state != OrderState::Dead =>
-            {
-                order.state
-            }
-            // There is no row of it, or it needs more than a word.
-            _ => self.commit_again(&entry).await?,
+        let row = self.row_of(&entry).await?;
+        let state = match row.map(|order| order.state) {
+            Some(OrderState::Dead) => self.revive(id).await?,
+            // Somebody decided before, and did not get to the end.
+            Some(state) => state,
+            None => self.commit_again(&entry).await?,
         };
         core.gate.unbury(id.item(), id).await?;
         core.hub.tell([(id, state)]);
@@ -63,12 +61,7 @@ impl Sale {
     pub async fn discard(&self, id: &OrderId) -> Result<()> {
         let core = self.core();
         let entry = self.dead_letter(id).await?.entry;
-        let has_row = core
-            .ledger
-            .order(id)
-            .await?
-            .is_some_and(|order| is_of(&entry, &order.buyer));
-        if has_row {
+        if self.row_of(&entry).await?.is_some() {
             core.ledger.cancel(id).await?;
             relay::relay_if_possible(core, id.item()).await;
             core.gate.unbury(id.item(), id).await?;
@@ -83,6 +76,22 @@ impl Sale {
         let dead = self.dead_letters(id.item(), LOOK_MAX).await?;
         let found = dead.into_iter().find(|letter| letter.entry.id == *id);
         found.ok_or_else(|| no_order(id))
+    }
+
+    /// The row of an entry: not of another order under the same id.
+    async fn row_of(&self, entry: &Entry) -> Result<Option<Order>> {
+        let Ok(Wanted::Order { buyer, request, .. }) = &entry.what else {
+            return Ok(None);
+        };
+        let row = self.core().ledger.order(&entry.id).await?;
+        Ok(row.filter(|row| row.buyer == *buyer && row.request == *request))
+    }
+
+    async fn revive(&self, id: &OrderId) -> Result<OrderState> {
+        match self.core().ledger.revive(id).await? {
+            Moved::Done(order) | Moved::Already(order) | Moved::Refused(order) => Ok(order.state),
+            Moved::Unknown => Err(no_order(id)),
+        }
     }
 
     async fn commit_again(&self, entry: &Entry) -> Result<OrderState> {
@@ -112,9 +121,4 @@ impl Sale {
         );
         Err(Error::new(ErrorKind::Conflict, message))
     }
-}
-
-/// Whether a row of the ledger is this entry's, and not another's under the same id.
-fn is_of(entry: &Entry, buyer: &str) -> bool {
-    matches!(&entry.what, Ok(Wanted::Order { buyer: wanted, .. }) if wanted == buyer)
 }

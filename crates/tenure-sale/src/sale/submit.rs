@@ -51,7 +51,7 @@ impl Sale {
         let core = self.core();
         let end = Instant::now() + core.limits.rebuild;
         loop {
-            let mut answer = core.gate.ask(request).await?;
+            let mut answer = self.asked(request).await?;
             failpoint("gate.after_script");
             match &answer.outcome {
                 Outcome::Accepted(order) | Outcome::Replayed(order) => {
@@ -77,6 +77,15 @@ impl Sale {
             let _ = timeout_at(end, Flights::join(core, request.item())).await;
             // If it was rebuilt, nobody notices so short a pause; if not, it should not be a storm.
             sleep(PAUSE.mul_f64(rand::random_range(0.0..1.0))).await;
+        }
+    }
+
+    /// The first who asks after a server was restarted may find a connection that is dead.
+    async fn asked(&self, request: &Request) -> Result<Answer> {
+        let gate = &self.core().gate;
+        match gate.ask(request).await {
+            Err(error) if error.kind() == ErrorKind::Store => gate.ask(request).await,
+            answer => answer,
         }
     }
 

@@ -9,17 +9,17 @@ use super::stage::{
     Stage, agrees, ask, buy, consume, drained, on_sale, quick, settled, sold, until,
 };
 
-on! { redis_sqlite, redis_postgres: {
+on! { [redis_sqlite, redis_postgres]:
     what_a_dead_consumer_left_another_takes_over,
     several_consumers_share_the_work,
     a_clean_stop_leaves_nothing_behind,
     dropping_a_consumer_does_no_harm,
-}}
+}
 
-on! { redis_sqlite: {
+on! { [redis_sqlite]:
     a_new_item_is_noticed,
     a_closed_item_is_consumed_to_its_end,
-}}
+}
 
 async fn what_a_dead_consumer_left_another_takes_over(stage: Stage) {
     let sale = stage.open().await;
@@ -118,7 +118,9 @@ async fn dropping_a_consumer_does_no_harm(stage: Stage) {
 
 async fn a_new_item_is_noticed(stage: Stage) {
     let (seller, other) = (stage.open().await, stage.open().await);
-    let consumer = other.consume(tenure_sale::ConsumerOptions::default()).unwrap();
+    let consumer = other
+        .consume(tenure_sale::ConsumerOptions::default())
+        .unwrap();
     tokio::time::sleep(Duration::from_millis(700)).await;
     on_sale(&seller, 1).await;
     let order = buy(&seller, "anna").await;

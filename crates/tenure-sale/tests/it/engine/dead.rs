@@ -8,15 +8,15 @@ use super::stage::{
     until,
 };
 
-on! { redis_sqlite, redis_postgres: {
+on! { [redis_sqlite, redis_postgres]:
     an_entry_that_contradicts_the_ledger_is_buried,
-}}
+}
 
-on! { redis_sqlite: {
+on! { [redis_sqlite]:
     an_entry_that_fails_alone_is_buried_and_requeued,
     an_entry_that_fails_alone_is_buried_and_discarded,
     an_entry_that_nobody_can_read_is_buried_and_discarded,
-}}
+}
 
 /// The ledger has an order of the same id with other content: something is very wrong.
 async fn an_entry_that_contradicts_the_ledger_is_buried(stage: Stage) {
@@ -36,7 +36,10 @@ async fn an_entry_that_contradicts_the_ledger_is_buried(stage: Stage) {
     assert_eq!(letter.id, order);
     // What the ledger has is not touched, and the others are sold.
     let kept = sale.ledger().order(&order).await.unwrap().unwrap();
-    assert_eq!((&*kept.buyer, kept.state), ("mallory", OrderState::Reserved));
+    assert_eq!(
+        (&*kept.buyer, kept.state),
+        ("mallory", OrderState::Reserved)
+    );
     reserve(&sale, "ben").await;
 
     fails(sale.requeue(&order).await, ErrorKind::Conflict);
@@ -76,10 +79,8 @@ async fn an_entry_that_fails_alone_is_buried_and_discarded(stage: Stage) {
 async fn an_entry_that_nobody_can_read_is_buried_and_discarded(stage: Stage) {
     let sale = stage.open().await;
     on_sale(&sale, 3).await;
-    let key = stage.redis().client().command(&["KEYS", "*i}:queue*"]);
-    let key = key.items()[0].text();
     let mut client = stage.redis().client();
-    client.command(&["XADD", &key, "1-99", "what", "is this"]);
+    client.command(&["XADD", "tenure:sale:{i}:orders", "1-99", "what", "is this"]);
     let _consumer = consume(&sale);
     let letter = one_is_buried(&sale).await;
     assert!(letter.what.is_err(), "{letter:?}");

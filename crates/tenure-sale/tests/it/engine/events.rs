@@ -7,11 +7,11 @@ use tokio::time::timeout;
 
 use super::stage::{SOON, Stage, buy, on_sale, reserve};
 
-on! { memory_sqlite, redis_sqlite: {
+on! { [memory_sqlite, redis_sqlite]:
     watchers_are_told_what_happens,
     who_resumes_misses_nothing,
     a_slow_watcher_misses_nothing,
-}}
+}
 
 /// The next event that has a number.
 async fn next(events: &mut Events) -> Event {
@@ -36,12 +36,21 @@ async fn watchers_are_told_what_happens(stage: Stage) {
         let Event::Orders { orders, state, .. } = next(events).await else {
             panic!("an order was committed");
         };
-        assert_eq!((&orders[..], state), (&[order.clone()][..], OrderState::Reserved));
+        assert_eq!(
+            (&orders[..], state),
+            (&[order.clone()][..], OrderState::Reserved)
+        );
     }
     sale.pay(&order).await.unwrap();
     let event = next(&mut events).await;
     assert!(
-        matches!(&event, Event::Orders { state: OrderState::Paid, .. }),
+        matches!(
+            &event,
+            Event::Orders {
+                state: OrderState::Paid,
+                ..
+            }
+        ),
         "{event:?}"
     );
     sale.adjust("i", 2, "delivery", "d").await.unwrap();
@@ -53,7 +62,13 @@ async fn watchers_are_told_what_happens(stage: Stage) {
     sale.close("i").await.unwrap();
     let event = next(&mut events).await;
     assert!(
-        matches!(&event, Event::State { state: ItemState::Closed, .. }),
+        matches!(
+            &event,
+            Event::State {
+                state: ItemState::Closed,
+                ..
+            }
+        ),
         "{event:?}"
     );
     let told = async { while other.next().await != (Event::Left { units: Some(6) }) {} };

@@ -11,18 +11,18 @@ use super::stage::{
     request, reserve, settled, sold, until,
 };
 
-on! { redis_sqlite, redis_postgres: {
+on! { [redis_sqlite, redis_postgres]:
     a_server_that_comes_back_is_rebuilt_and_nothing_is_lost,
     a_server_that_comes_back_empty_sells_nothing_twice,
-}}
+}
 
-on! { redis_sqlite: {
+on! { [redis_sqlite]:
     a_gate_that_is_away_is_told_and_nothing_is_lost,
     without_a_consumer_the_buyer_rebuilds,
     lost_orders_are_found_though_nobody_asks,
     a_zombie_that_kept_entries_is_refused,
     limits_outlive_the_server,
-}}
+}
 
 async fn a_server_that_comes_back_is_rebuilt_and_nothing_is_lost(stage: Stage) {
     let sale = stage.open().await;
@@ -69,7 +69,10 @@ async fn a_server_that_comes_back_empty_sells_nothing_twice(stage: Stage) {
         assert_eq!(sale.order(order).await.unwrap().state, OrderState::Reserved);
     }
     // A request whose order was lost may become another; one whose order stands does not.
-    assert_eq!(ask(&sale, "0", "r").await, Outcome::Replayed(reserved[0].clone()));
+    assert_eq!(
+        ask(&sale, "0", "r").await,
+        Outcome::Replayed(reserved[0].clone())
+    );
     let mut accepted = 0;
     for buyer in 100..120 {
         if let Outcome::Accepted(order) = ask(&sale, &buyer.to_string(), "r").await {
@@ -91,8 +94,14 @@ async fn a_gate_that_is_away_is_told_and_nothing_is_lost(stage: Stage) {
     let error = sale.submit(&request("ben", "r")).await;
     fails(error, ErrorKind::Store);
     // What the ledger knows can be asked and changed; the gate is told later.
-    assert_eq!(sale.order(&order).await.unwrap().state, OrderState::Reserved);
-    assert_eq!(sale.cancel(&order).await.unwrap().state, OrderState::Cancelled);
+    assert_eq!(
+        sale.order(&order).await.unwrap().state,
+        OrderState::Reserved
+    );
+    assert_eq!(
+        sale.cancel(&order).await.unwrap().state,
+        OrderState::Cancelled
+    );
     stage.redis().restart();
     until("the gate sells again", async || {
         matches!(sale.submit(&request("ben", "r")).await, Ok(answer) if answer.outcome.order().is_some())
@@ -123,13 +132,19 @@ async fn without_a_consumer_the_buyer_rebuilds(stage: Stage) {
     }
     assert_eq!(accepted, 9);
     // The rebuild has brought what was in the queue into the ledger.
-    assert_eq!(sale.order(&order).await.unwrap().state, OrderState::Reserved);
+    assert_eq!(
+        sale.order(&order).await.unwrap().state,
+        OrderState::Reserved
+    );
     assert_eq!(sale.stats().rebuilds, 2);
     agrees_with_queue(&sale).await;
 }
 
 async fn agrees_with_queue(sale: &tenure_sale::Sale) {
-    let report = sale.reconcile("i", tenure_sale::Mode::DryRun).await.unwrap();
+    let report = sale
+        .reconcile("i", tenure_sale::Mode::DryRun)
+        .await
+        .unwrap();
     assert!(report.settled && report.is_clean(), "{report}");
     assert_eq!(report.queued, 9, "{report}");
 }
@@ -151,7 +166,10 @@ async fn lost_orders_are_found_though_nobody_asks(stage: Stage) {
     let told = async {
         while !matches!(
             events.next().await,
-            tenure_sale::Event::Orders { state: OrderState::Lost, .. }
+            tenure_sale::Event::Orders {
+                state: OrderState::Lost,
+                ..
+            }
         ) {}
     };
     tokio::time::timeout(SOON, told).await.unwrap();

@@ -9,14 +9,14 @@ use super::stage::{
     settled, until,
 };
 
-on! { redis_postgres: {
+on! { [redis_own_postgres]:
     orders_wait_for_a_ledger_that_is_away,
     a_consumer_is_stopped_while_the_ledger_is_away,
-}}
+}
 
-on! { memory_sqlite: {
+on! { [memory_sqlite]:
     in_memory_nothing_is_accepted_without_the_ledger,
-}}
+}
 
 async fn orders_wait_for_a_ledger_that_is_away(stage: Stage) {
     let sale = stage.open().await;

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use tenure_sale::{ErrorKind, ItemState, NewItem, OrderId, OrderState, Outcome, Request, Sale, Terms};
+use tenure_sale::{
+    ErrorKind, ItemState, NewItem, OrderId, OrderState, Outcome, Request, Sale, Terms,
+};
 
 use super::stage::{
     SOON, Stage, agrees, ask, becomes, buy, consume, drained, fails, left, left_becomes, on_sale,
     on_sale_with, request, reserve, settled, sold,
 };
 
-on! { memory_sqlite, redis_sqlite, redis_postgres: {
+on! { [memory_sqlite, redis_sqlite, redis_postgres]:
     an_order_is_accepted_reserved_and_paid_for,
     the_same_request_is_the_same_order,
     a_cancelled_order_gives_its_unit_to_the_next,
@@ -17,22 +19,22 @@ on! { memory_sqlite, redis_sqlite, redis_postgres: {
     an_item_is_paused_opened_and_closed,
     a_rush_sells_exactly_what_there_is,
     a_limit_that_comes_later_counts_what_buyers_have,
-}}
+}
 
-on! { memory_sqlite: {
+on! { [memory_sqlite]:
     what_is_wrong_is_told,
     unlimited_stock_never_sells_out,
     a_sale_goes_on_after_a_restart_of_the_process,
     a_second_sale_on_the_same_ledger_is_refused,
     opening_again_changes_nothing,
-}}
+}
 
-on! { redis_sqlite: {
+on! { [redis_sqlite]:
     an_order_cancelled_in_the_queue_arrives_cancelled,
     an_order_paid_for_in_the_queue_is_paid,
     without_a_consumer_orders_wait,
     two_processes_know_of_each_others_orders,
-}}
+}
 
 async fn an_order_is_accepted_reserved_and_paid_for(stage: Stage) {
     let (sale, _consumer) = stage.open_consumed().await;
@@ -57,10 +59,16 @@ async fn the_same_request_is_the_same_order(stage: Stage) {
     let (sale, _consumer) = stage.open_consumed().await;
     on_sale(&sale, 2).await;
     let order = reserve(&sale, "anna").await;
-    assert_eq!(ask(&sale, "anna", "r").await, Outcome::Replayed(order.clone()));
+    assert_eq!(
+        ask(&sale, "anna", "r").await,
+        Outcome::Replayed(order.clone())
+    );
     // Also when the gate was loaded anew from the ledger.
     sale.rebuild("i").await.unwrap();
-    assert_eq!(ask(&sale, "anna", "r").await, Outcome::Replayed(order.clone()));
+    assert_eq!(
+        ask(&sale, "anna", "r").await,
+        Outcome::Replayed(order.clone())
+    );
     assert_eq!(sold(&sale).await, 1);
     agrees(&sale).await;
 }
@@ -74,8 +82,14 @@ async fn a_cancelled_order_gives_its_unit_to_the_next(stage: Stage) {
     on_sale_with(&sale, 1, terms).await;
     let order = reserve(&sale, "anna").await;
     assert_eq!(ask(&sale, "ben", "r").await, Outcome::SoldOut);
-    assert_eq!(sale.cancel(&order).await.unwrap().state, OrderState::Cancelled);
-    assert_eq!(sale.cancel(&order).await.unwrap().state, OrderState::Cancelled);
+    assert_eq!(
+        sale.cancel(&order).await.unwrap().state,
+        OrderState::Cancelled
+    );
+    assert_eq!(
+        sale.cancel(&order).await.unwrap().state,
+        OrderState::Cancelled
+    );
     left_becomes(&sale, 1).await;
     // Her quota is back too.
     let Outcome::Accepted(again) = ask(&sale, "anna", "r2").await else {
@@ -240,7 +254,10 @@ async fn unlimited_stock_never_sells_out(stage: Stage) {
     for buyer in 0..20 {
         buy(&sale, &buyer.to_string()).await;
     }
-    fails(sale.set_stock("i", 5, None).await, ErrorKind::InvalidSetting);
+    fails(
+        sale.set_stock("i", 5, None).await,
+        ErrorKind::InvalidSetting,
+    );
     let report = agrees(&sale).await;
     assert_eq!((report.item.sold, report.drift()), (20, None));
 }
@@ -252,7 +269,10 @@ async fn a_sale_goes_on_after_a_restart_of_the_process(stage: Stage) {
     drop(sale);
     let sale = reopened(&stage).await;
     assert_eq!(left(&sale).await, 2);
-    assert_eq!(ask(&sale, "anna", "r").await, Outcome::Replayed(order.clone()));
+    assert_eq!(
+        ask(&sale, "anna", "r").await,
+        Outcome::Replayed(order.clone())
+    );
     let next = buy(&sale, "ben").await;
     assert!(next.epoch() > order.epoch(), "{next} after {order}");
     agrees(&sale).await;
@@ -273,7 +293,10 @@ async fn a_second_sale_on_the_same_ledger_is_refused(stage: Stage) {
     let sale = stage.open().await;
     on_sale(&sale, 3).await;
     let error = fails(stage.builder().open().await, ErrorKind::LedgerInUse);
-    assert!(error.contains("shop.db") || error.contains("memory"), "{error}");
+    assert!(
+        error.contains("shop.db") || error.contains("memory"),
+        "{error}"
+    );
     buy(&sale, "anna").await;
 }
 

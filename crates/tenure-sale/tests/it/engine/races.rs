@@ -6,9 +6,9 @@ use tenure_sale::{OrderState, Terms};
 
 use super::stage::{Stage, agrees, buy, on_sale_with, sold};
 
-on! { memory_sqlite, redis_sqlite, redis_postgres: {
+on! { [memory_sqlite, redis_sqlite, redis_postgres]:
     one_of_cancel_pay_and_expiry_wins,
-}}
+}
 
 const ORDERS: u64 = 40;
 

@@ -2,20 +2,18 @@
 
 use tenure_sale::{ErrorKind, NewItem, OrderState, Outcome};
 
-use super::stage::{
-    Stage, agrees, ask, buy, fails, on_sale, settled, sold,
-};
+use super::stage::{Stage, agrees, ask, buy, fails, on_sale, settled, sold};
 
-on! { memory_sqlite, redis_sqlite, redis_postgres: {
+on! { [memory_sqlite, redis_sqlite, redis_postgres]:
     a_rebuild_in_the_middle_of_a_rush_loses_nothing,
     two_rebuilds_at_once_do_no_harm,
-}}
+}
 
-on! { redis_sqlite: {
+on! { [redis_sqlite]:
     a_rebuild_drains_without_a_consumer,
     a_draft_is_not_loaded,
     a_gate_of_another_ledger_is_not_overwritten,
-}}
+}
 
 async fn a_rebuild_in_the_middle_of_a_rush_loses_nothing(stage: Stage) {
     let (sale, _consumer) = stage.open_consumed().await;
@@ -65,7 +63,10 @@ async fn a_rebuild_drains_without_a_consumer(stage: Stage) {
     on_sale(&sale, 5).await;
     let order = buy(&sale, "anna").await;
     sale.rebuild("i").await.unwrap();
-    assert_eq!(sale.order(&order).await.unwrap().state, OrderState::Reserved);
+    assert_eq!(
+        sale.order(&order).await.unwrap().state,
+        OrderState::Reserved
+    );
     assert_eq!(sold(&sale).await, 1);
     agrees(&sale).await;
 }

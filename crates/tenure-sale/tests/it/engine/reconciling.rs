@@ -4,13 +4,13 @@ use tenure_sale::{Mode, Sale};
 
 use super::stage::{Stage, agrees, buy, drained, left, on_sale, reserve};
 
-on! { redis_sqlite, redis_postgres: {
+on! { [redis_sqlite, redis_postgres]:
     drift_is_found_and_repaired,
-}}
+}
 
-on! { memory_sqlite, redis_sqlite: {
+on! { [memory_sqlite, redis_sqlite]:
     a_report_is_a_table,
-}}
+}
 
 async fn drift_is_found_and_repaired(stage: Stage) {
     let (sale, _consumer) = stage.open_consumed().await;

@@ -6,14 +6,16 @@ use super::stage::{
     Stage, agrees, ask, fails, left, left_becomes, on_sale, reserve, settled, sold,
 };
 
-on! { memory_sqlite, redis_sqlite, redis_postgres: {
+on! { [memory_sqlite, redis_sqlite, redis_postgres]:
     stock_is_raised_once_per_reference,
     stock_is_lowered_to_what_is_sold_and_no_further,
     stock_is_set_only_as_expected,
     stock_moves_while_it_is_sold,
-}}
+}
 
-on! { memory_sqlite: { a_draft_is_raised_and_lowered } }
+on! { [memory_sqlite]:
+    a_draft_is_raised_and_lowered,
+}
 
 async fn stock_is_raised_once_per_reference(stage: Stage) {
     let (sale, _consumer) = stage.open_consumed().await;
@@ -39,7 +41,10 @@ async fn stock_is_lowered_to_what_is_sold_and_no_further(stage: Stage) {
         assert_eq!(item.total, 3);
     }
     assert_eq!(left(&sale).await, 1);
-    let error = fails(sale.adjust("i", -2, "broken", "b-2").await, ErrorKind::Conflict);
+    let error = fails(
+        sale.adjust("i", -2, "broken", "b-2").await,
+        ErrorKind::Conflict,
+    );
     assert!(error.contains("1 are left"), "{error}");
     fails(sale.set_stock("i", 1, None).await, ErrorKind::Conflict);
     assert_eq!(sale.set_stock("i", 2, None).await.unwrap().total, 2);
@@ -70,9 +75,13 @@ async fn stock_moves_while_it_is_sold(stage: Stage) {
     });
     let buyers: Vec<_> = buyers.collect();
     for turn in 0..5 {
-        sale.adjust("i", 6, "delivery", &format!("up-{turn}")).await.unwrap();
+        sale.adjust("i", 6, "delivery", &format!("up-{turn}"))
+            .await
+            .unwrap();
         // It may be sold by then.
-        let _ = sale.adjust("i", -4, "broken", &format!("down-{turn}")).await;
+        let _ = sale
+            .adjust("i", -4, "broken", &format!("down-{turn}"))
+            .await;
     }
     let mut accepted = 0;
     for buyer in buyers {
@@ -92,7 +101,10 @@ async fn a_draft_is_raised_and_lowered(stage: Stage) {
     assert_eq!(sale.set_stock("i", 9, None).await.unwrap().total, 9);
     assert_eq!(sale.set_stock("i", 4, Some(9)).await.unwrap().total, 4);
     assert_eq!(sale.set_stock("i", 2, Some(4)).await.unwrap().total, 2);
-    fails(sale.adjust("i", -3, "broken", "b").await, ErrorKind::Conflict);
+    fails(
+        sale.adjust("i", -3, "broken", "b").await,
+        ErrorKind::Conflict,
+    );
     sale.open_item("i").await.unwrap();
     assert_eq!(left(&sale).await, 2);
     agrees(&sale).await;

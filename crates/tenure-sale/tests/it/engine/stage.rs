@@ -13,24 +13,26 @@ use tokio::time::{Instant, sleep};
 /// Nothing here takes longer on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// Runs each case on each stage: `on! { memory_sqlite, redis_postgres: case, case }`.
+/// Runs each case on each stage: `on! { [memory_sqlite, redis_postgres]: case, case }`.
 macro_rules! on {
-    ($($stage:ident),+ : $cases:tt) => {
-        $(on! { @one $stage $cases })+
+    ($stages:tt: $($case:ident),+ $(,)?) => {
+        $(on! { @one $case $stages })+
     };
-    (@one $stage:ident { $($case:ident),* $(,)? }) => {
-        mod $stage {
+    (@one $case:ident [$($stage:ident),+]) => {
+        mod $case {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
+            async fn $stage() {
                 super::$case($crate::engine::stage::Stage::$stage()).await;
-            })*
+            })+
         }
     };
 }
 
 pub struct Stage {
     pub redis: Option<RedisServer>,
+    /// A PostgreSQL of its own, which may be killed.
     pub postgres: Option<PostgresServer>,
+    ledger_url: Option<String>,
     dir: TempDir,
 }
 
@@ -39,6 +41,7 @@ impl Stage {
         Self {
             redis: None,
             postgres: None,
+            ledger_url: None,
             dir: tempfile::tempdir().unwrap(),
         }
     }
@@ -53,7 +56,16 @@ impl Stage {
 
     pub fn redis_postgres() -> Self {
         Self {
-            postgres: Some(PostgresServer::start()),
+            ledger_url: Some(PostgresServer::shared().create_database()),
+            ..Self::redis_sqlite()
+        }
+    }
+
+    pub fn redis_own_postgres() -> Self {
+        let postgres = PostgresServer::start();
+        Self {
+            ledger_url: Some(postgres.url()),
+            postgres: Some(postgres),
             ..Self::redis_sqlite()
         }
     }
@@ -68,10 +80,19 @@ impl Stage {
     }
 
     pub fn ledger_url(&self) -> String {
-        match &self.postgres {
-            Some(postgres) => postgres.url(),
-            None => format!("sqlite:{}", self.dir.path().join("shop.db").display()),
-        }
+        let of_file = || format!("sqlite:{}", self.file().display());
+        self.ledger_url.clone().unwrap_or_else(of_file)
+    }
+
+    /// Runs SQL on the file behind the ledger's back.
+    pub fn sql(&self, sql: &str) {
+        let file = rusqlite::Connection::open(self.file()).unwrap();
+        file.busy_timeout(SOON).unwrap();
+        file.execute_batch(sql).unwrap();
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.dir.path().join("shop.db")
     }
 
     pub fn builder(&self) -> SaleBuilder {

@@ -4,9 +4,9 @@ use tenure_sale::ways::{Counter, Way};
 
 use super::stage::Stage;
 
-on! { memory_sqlite, redis_sqlite: {
+on! { [memory_sqlite, redis_sqlite]:
     only_the_naive_way_sells_a_unit_twice,
-}}
+}
 
 const UNITS: u64 = 20;
 
@@ -33,6 +33,6 @@ async fn only_the_naive_way_sells_a_unit_twice(stage: Stage) {
     }
     if let Some(redis) = &stage.redis {
         let keys = redis.client().command(&["KEYS", "tenure:sale:*"]);
-        assert!(keys.items().is_empty(), "{keys:?}");
+        assert!(keys.array().is_empty(), "{keys:?}");
     }
 }
