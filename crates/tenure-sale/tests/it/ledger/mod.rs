@@ -2,4 +2,8 @@
 
 /// Entries of the queue, and what becomes of each.
 mod commit;
+/// Epochs: what a gate is loaded with, and who may load it.
+mod epochs;
 mod setup;
+/// Changes of state, of orders and of items.
+mod states;
