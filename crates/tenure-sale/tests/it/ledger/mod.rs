@@ -6,6 +6,8 @@ mod books;
 mod commit;
 /// Epochs: what a gate is loaded with, and who may load it.
 mod epochs;
+/// Where a ledger is, who else uses it, of which version it is.
+mod opening;
 /// Random operations against a small model.
 mod random;
 mod setup;
@@ -13,3 +15,5 @@ mod setup;
 mod states;
 /// Many at once: nothing twice, nothing lost, no number left out.
 mod together;
+/// A database that is gone, slow or locked.
+mod trouble;
