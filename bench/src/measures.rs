@@ -2,6 +2,7 @@
 
 mod failover;
 mod leases;
+mod ledger;
 mod pairs;
 mod processes;
 mod redlock;
@@ -37,6 +38,7 @@ pub const ALL: &[Measure] = &[
     measure("redlock_crowd", redlock::crowd),
     measure("sentinel", failover::sentinel),
     measure("cluster", failover::cluster),
+    measure("ledger", ledger::measure),
 ];
 
 /// What a child process does: see [`crate::child`].

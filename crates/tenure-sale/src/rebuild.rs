@@ -32,6 +32,9 @@ const LOCK_TTL: Duration = Duration::from_secs(10);
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(20);
 /// How often a load that was overtaken is begun again.
 const TRIES_MAX: u32 = 8;
+/// So many of them wait for a moment in which no buyer lets go of units. If there is none, the gate
+/// believes for some buyers that they have less than they have; the ledger knows better.
+const STRICT_TRIES: u32 = 3;
 /// Whoever comes first after a server was restarted finds so many connections dead: the gate's, the one
 /// that reads, and the lock's.
 const CONNECTIONS: u32 = 3;
@@ -81,13 +84,13 @@ pub(crate) async fn rebuild(core: &Core, item: &str, need: Need) -> Result<()> {
 }
 
 async fn tries(core: &Core, item: &str, need: Need) -> Result<()> {
-    for _ in 0..TRIES_MAX {
+    for nth in 0..TRIES_MAX {
         if is_met(core, item, need).await? {
             return Ok(());
         }
         // Taken anew for each try: no two epochs begin under one fence.
         let guard = lock(core, item).await?;
-        let done = under_lock(core, item, need, &guard).await;
+        let done = under_lock(core, item, need, &guard, nth < STRICT_TRIES).await;
         if let Err(error) = guard.release().await {
             warn!(item, %error, "the lock of a rebuild was not released: it ends by itself");
         }
@@ -111,12 +114,18 @@ async fn lock(core: &Core, item: &str) -> Result<Guard> {
 }
 
 /// `false` if something came between.
-async fn under_lock(core: &Core, item: &str, need: Need, guard: &Guard) -> Result<bool> {
+async fn under_lock(
+    core: &Core,
+    item: &str,
+    need: Need,
+    guard: &Guard,
+    strictly: bool,
+) -> Result<bool> {
     // Who had the lock before us may have done it.
     if is_met(core, item, need).await? {
         return Ok(true);
     }
-    let Some(load) = load_once(core, item, guard).await? else {
+    let Some(load) = load_once(core, item, guard, strictly).await? else {
         return Ok(false);
     };
     core.counters.rebuilds.one();
@@ -125,7 +134,7 @@ async fn under_lock(core: &Core, item: &str, need: Need, guard: &Guard) -> Resul
 }
 
 /// `None` if something came between.
-async fn load_once(core: &Core, item: &str, guard: &Guard) -> Result<Option<Load>> {
+async fn load_once(core: &Core, item: &str, guard: &Guard, strictly: bool) -> Result<Option<Load>> {
     let (gate, ledger, fence) = (&core.gate, &core.ledger, guard.fence());
     let known = core.item(item).await?;
     if known.state == ItemState::Draft {
@@ -147,7 +156,7 @@ async fn load_once(core: &Core, item: &str, guard: &Guard) -> Result<Option<Load
     failpoint("rebuild.after_begin_load");
     let loaded = (bug("rebuild-without-buyers") || load_buyers(core, item, &load).await?)
         && (bug("rebuild-without-answers") || load_answers(core, item, &load).await?);
-    if !loaded || buyers_changed(core, item, &load).await? {
+    if !loaded || strictly && buyers_changed(core, item, &load).await? {
         return Ok(None);
     }
     still_ours(item, guard)?;

@@ -8,6 +8,9 @@
 //! | an error for one entry, and it answers else | leave it in the queue; after some deliveries, bury it |
 //! | an error, and it answers nothing | all stays in the queue: no entry is to blame |
 
+use std::time::Duration;
+
+use tokio::time::sleep;
 use tracing::{debug, error, warn};
 
 use crate::entry::{Entry, Wanted};
@@ -19,6 +22,10 @@ use crate::sale::Core;
 
 /// After so many deliveries an entry that the ledger does not take is buried.
 pub(crate) const DELIVERIES_MAX: u64 = 5;
+
+/// Before an entry is buried it is tried so often again, with such a pause before each try.
+const LAST_TRIES: u32 = 3;
+const LAST_PAUSE: Duration = Duration::from_millis(100);
 
 /// What settling did to the stock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,16 +65,14 @@ async fn one_by_one(
     cause: Error,
 ) -> Result<Settled> {
     // A ledger that is away is not asked once per entry.
-    if core.ledger.item(item).await.is_err() {
-        return Err(cause);
-    }
-    let mut all = Settled::default();
+    let mut all = is_there(core, item, cause).await?;
     for entry in entries {
         let single = std::slice::from_ref(entry);
-        match core.ledger.commit(single).await {
-            Ok(fates) => all.released |= conclude(core, item, single, fates).await?.released,
+        let settled = match core.ledger.commit(single).await {
+            Ok(fates) => conclude(core, item, single, fates).await?,
             Err(cause) => set_aside(core, item, entry, deliveries_max, cause).await?,
-        }
+        };
+        all.released |= settled.released;
     }
     Ok(all)
 }
@@ -78,17 +83,31 @@ async fn set_aside(
     item: &str,
     entry: &Entry,
     deliveries_max: u64,
-    cause: Error,
-) -> Result<()> {
-    if core.ledger.item(item).await.is_err() {
-        return Err(cause);
+    mut cause: Error,
+) -> Result<Settled> {
+    if entry.deliveries <= deliveries_max {
+        warn!(order = %entry.id, %cause, "the ledger did not take an entry: it will be tried again");
+        return is_there(core, item, cause).await;
     }
-    if entry.deliveries > deliveries_max {
-        let reason = format!("delivered {} times: {cause}", entry.deliveries);
-        return bury(core, item, entry, &reason).await;
+    // It may have been delivered so often because consumers died: only what it does now counts.
+    let single = std::slice::from_ref(entry);
+    for _ in 0..LAST_TRIES {
+        sleep(LAST_PAUSE).await;
+        match core.ledger.commit(single).await {
+            Ok(fates) => return conclude(core, item, single, fates).await,
+            Err(again) => cause = again,
+        }
     }
-    warn!(order = %entry.id, %cause, "the ledger did not take an entry: it will be tried again");
-    Ok(())
+    let reason = format!("delivered {} times: {cause}", entry.deliveries);
+    is_there(core, item, cause).await?;
+    bury(core, item, entry, &reason).await?;
+    Ok(Settled::default())
+}
+
+/// Whether the ledger answers; if not, no entry is to blame.
+async fn is_there(core: &Core, item: &str, cause: Error) -> Result<Settled> {
+    let answer = core.ledger.item(item).await;
+    answer.map(|_| Settled::default()).map_err(|_| cause)
 }
 
 /// After the commit.

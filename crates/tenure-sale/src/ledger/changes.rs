@@ -100,7 +100,7 @@ impl Work for Forget<'_> {
     }
 
     async fn run(&self, session: &mut Session) -> Result<u64, Fault> {
-        if item_name(self.item).is_err() || lock(session, self.item).await?.is_none() {
+        if lock(session, self.item).await?.is_none() {
             return Ok(0);
         }
         let params = [

@@ -11,7 +11,7 @@ use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock};
 use crate::ledger::moments::milliseconds;
 use crate::ledger::sql::{Column, Param, Row, Sql, foreign, int};
-use crate::names::{buyer_name, item_name, request_id};
+use crate::names::{buyer_name, request_id};
 use crate::order::OrderState;
 
 /// Orders by their id, by their request, and wishes to cancel, in one question.
@@ -132,11 +132,7 @@ async fn commit_item(
     entries: &[&Entry],
     landing: Landing<'_>,
 ) -> Result<Vec<Fate>, Fault> {
-    let locked = match item_name(name) {
-        Ok(_) => lock(session, name).await?,
-        Err(_) => None,
-    };
-    let Some(mut locked) = locked else {
+    let Some(mut locked) = lock(session, name).await? else {
         let shown: String = name.chars().take(64).collect();
         let reason = format!("the ledger has no item `{}`", shown.escape_debug());
         return Ok(vec![Fate::Refused(reason); entries.len()]);

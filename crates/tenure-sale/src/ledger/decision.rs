@@ -7,6 +7,7 @@
 //! units go somewhere else:
 //!
 //! - *reserved* and *dead*: into `sold`.
+//! - *paid* late: into `sold`, or back to the gate if the order does not need them any more.
 //! - *cancelled* by a wish, *rejected* because of the buyer's limit or because its request is an order
 //!   already: back to the gate, by a change.
 //! - *rejected* because it does not fit into `total - sold`: nowhere. The gate had set aside more than there
@@ -318,36 +319,41 @@ impl<'a> Desk<'a, '_> {
         if let Some(fate) = self.of_another_epoch(entry) {
             return fate;
         }
-        let waits = matches!(known.state, OrderState::Expired | OrderState::Cancelled);
-        let back = if !waits {
-            true
-        } else if self.beyond_limit(buyer, units) {
-            self.paid_late(order, &known, OrderState::PaidUnfulfilled);
-            true
-        } else if self.fits(units) {
+        if !matches!(known.state, OrderState::Expired | OrderState::Cancelled) {
+            self.let_go(order, &known);
+            self.settled(entry, "again", false);
+            return Fate::Known(known.state);
+        }
+        let (within, fits) = (!self.beyond_limit(buyer, units), self.fits(units));
+        let paid = within && fits;
+        let state = if paid {
             self.take(buyer, units);
-            self.paid_late(order, &known, OrderState::Paid);
-            false
+            OrderState::Paid
         } else {
-            self.too_many += units;
-            self.paid_late(order, &known, OrderState::PaidUnfulfilled);
-            false
+            OrderState::PaidUnfulfilled
         };
-        if back {
-            self.given_back += units;
-            let reason = format!("order `{order}` does not need them again");
-            self.decision.changes.push(What::Returned { units, reason });
+        let known = self.paid_late(order, &known, state);
+        if !within {
+            self.let_go(order, &known);
+        } else if !fits {
+            self.too_many += units;
         }
-        let state = self.facts.orders[&key(order)].state;
-        self.settled(entry, "again", state == OrderState::Paid && waits);
-        if waits {
-            Fate::Settled(state)
-        } else {
-            Fate::Known(state)
-        }
+        self.settled(entry, "again", paid);
+        Fate::Settled(state)
     }
 
-    fn paid_late(&mut self, order: &'a OrderId, known: &KnownOrder, to: OrderState) {
+    /// Units that were set aside once more, for nothing. The gate counts them among the buyer's.
+    fn let_go(&mut self, order: &OrderId, known: &KnownOrder) {
+        self.given_back += known.units;
+        self.decision.changes.push(What::Released {
+            order: order.clone(),
+            state: known.state,
+            buyer: known.buyer.clone(),
+            units: known.units,
+        });
+    }
+
+    fn paid_late(&mut self, order: &'a OrderId, known: &KnownOrder, to: OrderState) -> KnownOrder {
         let round = known.round + u64::from(to == OrderState::Paid);
         self.decision.agains.push(AgainRow {
             order,
@@ -360,9 +366,13 @@ impl<'a> Desk<'a, '_> {
             order: order.clone(),
             state: to,
         });
-        if let Some(known) = self.facts.orders.get_mut(&key(order)) {
-            (known.state, known.round) = (to, round);
-        }
+        let known = KnownOrder {
+            state: to,
+            round,
+            ..known.clone()
+        };
+        self.facts.orders.insert(key(order), known.clone());
+        known
     }
 
     /// The units of an order that was not taken go back to the gate.

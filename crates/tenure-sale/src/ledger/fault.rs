@@ -68,6 +68,7 @@ pub(super) fn told(doing: &str, error: sqlx::Error) -> Error {
             Some("28P01" | "28000") => "the server refuses this user and password: check the URL",
             Some("3D000") => "the server has no such database: create it first",
             Some("57014") => "the database took too long: try again",
+            Some("55P03") => "somebody else keeps the item locked: try again",
             _ => "the database refuses",
         },
         _ if is_disconnect(&error) => "the connection failed: try again",

@@ -91,6 +91,10 @@ impl Locked {
 /// Locks the item's row. Every transaction does that first, and those of several items in the order
 /// of their names: nobody waits for anybody in a circle, and changes are numbered as they are committed.
 pub(super) async fn lock(session: &mut Session, name: &str) -> Result<Option<Locked>, Fault> {
+    // What cannot be a name is no item's; and PostgreSQL cannot take every text.
+    if item_name(name).is_err() {
+        return Ok(None);
+    }
     let rows = session.rows(LOCK, &[Param::Text(name)]).await?;
     let Some(row) = rows.first() else {
         return Ok(None);
@@ -109,11 +113,10 @@ pub(super) async fn lock_known(session: &mut Session, name: &str) -> Result<Lock
 }
 
 pub(super) async fn one(books: &Books, name: &str) -> Result<Option<Item>> {
-    let doing = format!("read item `{name}` from the ledger");
-    // Also keeps back what PostgreSQL cannot have in a text.
     if item_name(name).is_err() {
         return Ok(None);
     }
+    let doing = format!("read item `{name}` from the ledger");
     let rows = books.rows(&doing, ONE, &[Param::Text(name)]).await?;
     let found = rows.first().map(item).transpose();
     found.map_err(|error| Fault::Sql(error).told(&doing))

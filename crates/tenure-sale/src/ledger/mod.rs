@@ -96,6 +96,10 @@ impl Ledger {
 
     /// For a gate in memory: this process alone may use this ledger from now on, until the ledger and its clones are dropped.
     /// Refused for PostgreSQL and for a file that another process holds.
+    #[expect(
+        clippy::unused_async,
+        reason = "a ledger elsewhere would have to be asked"
+    )]
     pub async fn claim_alone(&self) -> Result<()> {
         self.books.claim_alone()
     }

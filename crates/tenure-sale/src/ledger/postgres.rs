@@ -124,17 +124,17 @@ impl Drop for PostgresSession {
 }
 
 fn settings(options: &PgConnectOptions) -> PgConnectOptions {
-    options
-        .clone()
-        .application_name("tenure-sale")
-        .disable_statement_logging()
-        .options([
-            // The server gives up a little before we do, so that it does not work for nobody.
-            ("statement_timeout", "20s"),
-            ("lock_timeout", "4s"),
-            // A client that was stopped in the middle must not keep an item for itself.
-            ("idle_in_transaction_session_timeout", "10s"),
-            // A plan made while a table was empty would read all of it when it is large.
-            ("plan_cache_mode", "force_custom_plan"),
-        ])
+    let options = match options.get_application_name() {
+        Some(_) => options.clone(),
+        None => options.clone().application_name("tenure-sale"),
+    };
+    options.disable_statement_logging().options([
+        // The server gives up a little before we do, so that it does not work for nobody.
+        ("statement_timeout", "20s"),
+        ("lock_timeout", "4s"),
+        // A client that was stopped in the middle must not keep an item for itself.
+        ("idle_in_transaction_session_timeout", "10s"),
+        // A plan made while a table was empty would read all of it when it is large.
+        ("plan_cache_mode", "force_custom_plan"),
+    ])
 }

@@ -29,14 +29,16 @@ impl Sale {
     /// that cannot be said in time: pay again, which is done once.
     pub async fn pay(&self, id: &OrderId) -> Result<Order> {
         let core = self.core();
-        if let Moved::Unknown = core.ledger.pay(id).await? {
+        let mut moved = core.ledger.pay(id).await?;
+        if moved == Moved::Unknown {
             // Paid before it was even committed.
             let order = self.wait(id, core.limits.confirm).await?;
             if order.state == OrderState::Queued {
                 return Err(not_yet(id, "it still waits for the ledger"));
             }
+            moved = core.ledger.pay(id).await?;
         }
-        match core.ledger.pay(id).await? {
+        match moved {
             Moved::Done(order) => {
                 core.hub.tell([(id, order.state)]);
                 Ok(order)

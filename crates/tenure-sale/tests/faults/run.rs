@@ -42,8 +42,17 @@ pub fn run(plan: &Plan, deployment: Deployment) -> Report {
         break_things(plan, deployment, &stage, &fleet, &log);
         runtime.block_on(supplies).unwrap();
     }
+    eprintln!("sale on {deployment}: healed after {:.0?}", start.elapsed());
     let mut complaints = fleet.finish(Role::Instance);
+    eprintln!(
+        "sale on {deployment}: instances ended after {:.0?}",
+        start.elapsed()
+    );
     let settled = runtime.block_on(settle::settle(&sale, &items, dir.path(), &stage));
+    eprintln!(
+        "sale on {deployment}: at rest after {:.0?}",
+        start.elapsed()
+    );
     complaints.extend(fleet.finish(Role::Consumer));
     complaints.extend(settled.complaints);
     let account = Account::load(dir.path());

@@ -53,7 +53,7 @@ async fn several_consumers_share_the_work(stage: Stage) {
         .iter()
         .map(|sale| sale.consume(quick().batch(10)).unwrap())
         .collect();
-    let names: HashSet<_> = consumers.iter().map(|consumer| consumer.name()).collect();
+    let names: HashSet<_> = consumers.iter().map(tenure_sale::Consumer::name).collect();
     assert_eq!(names.len(), 3);
     let buyers = (0..400).map(|buyer| {
         let sale = sale.clone();

@@ -1,16 +1,17 @@
 //! What watchers are told.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use tenure_sale::{Event, Events, ItemState, OrderState};
+use tenure_sale::{Event, Events, ItemState, Mode, OrderState};
 use tokio::time::timeout;
 
-use super::stage::{SOON, Stage, buy, on_sale, reserve};
+use super::stage::{SOON, Stage, buy, drained, on_sale, reserve};
 
 on! { [memory_sqlite, redis_sqlite]:
     watchers_are_told_what_happens,
     who_resumes_misses_nothing,
     a_slow_watcher_misses_nothing,
+    who_resumes_too_late_is_told_so,
 }
 
 /// The next event that has a number.
@@ -97,6 +98,25 @@ async fn who_resumes_misses_nothing(stage: Stage) {
         }
     }
     assert_eq!(seen, expected);
+}
+
+async fn who_resumes_too_late_is_told_so(stage: Stage) {
+    let (sale, _consumer) = stage.open_consumed().await;
+    on_sale(&sale, 5).await;
+    let order = reserve(&sale, "anna").await;
+    drained(&sale).await;
+    let change = sale
+        .reconcile("i", Mode::DryRun)
+        .await
+        .unwrap()
+        .ledger_change;
+    let later = SystemTime::now() + Duration::from_hours(1);
+    let forgotten = sale.ledger().forget_changes("i", change, later).await;
+    assert!(forgotten.unwrap() > 0);
+    sale.pay(&order).await.unwrap();
+    let mut events = sale.events("i", Some(0)).await.unwrap();
+    assert_eq!(next(&mut events).await, Event::Missed { number: change });
+    assert_eq!(next(&mut events).await.number(), Some(change + 1));
 }
 
 async fn a_slow_watcher_misses_nothing(stage: Stage) {

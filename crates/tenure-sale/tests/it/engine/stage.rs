@@ -11,7 +11,7 @@ use tenure_testkit::{Fsync, PostgresServer, RedisServer};
 use tokio::time::{Instant, sleep};
 
 /// Nothing here takes longer on a busy machine.
-pub const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
 /// Runs each case on each stage: `on! { [memory_sqlite, redis_postgres]: case, case }`.
 macro_rules! on {
@@ -28,16 +28,16 @@ macro_rules! on {
     };
 }
 
-pub struct Stage {
-    pub redis: Option<RedisServer>,
+pub(super) struct Stage {
+    pub(super) redis: Option<RedisServer>,
     /// A PostgreSQL of its own, which may be killed.
-    pub postgres: Option<PostgresServer>,
+    pub(super) postgres: Option<PostgresServer>,
     ledger_url: Option<String>,
     dir: TempDir,
 }
 
 impl Stage {
-    pub fn memory_sqlite() -> Self {
+    pub(super) fn memory_sqlite() -> Self {
         Self {
             redis: None,
             postgres: None,
@@ -46,7 +46,7 @@ impl Stage {
         }
     }
 
-    pub fn redis_sqlite() -> Self {
+    pub(super) fn redis_sqlite() -> Self {
         let redis = RedisServer::builder().aof(Fsync::Always).start();
         Self {
             redis: Some(redis),
@@ -54,14 +54,14 @@ impl Stage {
         }
     }
 
-    pub fn redis_postgres() -> Self {
+    pub(super) fn redis_postgres() -> Self {
         Self {
             ledger_url: Some(PostgresServer::shared().create_database()),
             ..Self::redis_sqlite()
         }
     }
 
-    pub fn redis_own_postgres() -> Self {
+    pub(super) fn redis_own_postgres() -> Self {
         let postgres = PostgresServer::start();
         Self {
             ledger_url: Some(postgres.url()),
@@ -70,22 +70,22 @@ impl Stage {
         }
     }
 
-    pub fn redis(&self) -> &RedisServer {
+    pub(super) fn redis(&self) -> &RedisServer {
         self.redis.as_ref().unwrap()
     }
 
-    pub fn gate_url(&self) -> String {
+    pub(super) fn gate_url(&self) -> String {
         let redis = self.redis.as_ref();
         redis.map_or("memory://".to_owned(), RedisServer::url)
     }
 
-    pub fn ledger_url(&self) -> String {
+    pub(super) fn ledger_url(&self) -> String {
         let of_file = || format!("sqlite:{}", self.file().display());
         self.ledger_url.clone().unwrap_or_else(of_file)
     }
 
     /// Runs SQL on the file behind the ledger's back.
-    pub fn sql(&self, sql: &str) {
+    pub(super) fn sql(&self, sql: &str) {
         let file = rusqlite::Connection::open(self.file()).unwrap();
         file.busy_timeout(SOON).unwrap();
         file.execute_batch(sql).unwrap();
@@ -95,16 +95,16 @@ impl Stage {
         self.dir.path().join("shop.db")
     }
 
-    pub fn builder(&self) -> SaleBuilder {
+    pub(super) fn builder(&self) -> SaleBuilder {
         Sale::builder(self.gate_url(), self.ledger_url()).own_consumer(quick())
     }
 
-    pub async fn open(&self) -> Sale {
+    pub(super) async fn open(&self) -> Sale {
         self.builder().open().await.unwrap()
     }
 
     /// A sale, and a consumer if it does not have its own.
-    pub async fn open_consumed(&self) -> (Sale, Option<Consumer>) {
+    pub(super) async fn open_consumed(&self) -> (Sale, Option<Consumer>) {
         let sale = self.open().await;
         let consumer = self.redis.as_ref().map(|_| consume(&sale));
         (sale, consumer)
@@ -112,39 +112,39 @@ impl Stage {
 }
 
 /// Options of a consumer that tests need not wait for.
-pub fn quick() -> ConsumerOptions {
+pub(super) fn quick() -> ConsumerOptions {
     ConsumerOptions::default()
         .idle(Duration::from_millis(300))
         .sweep_every(Duration::from_millis(20))
         .look_every(Duration::from_millis(50))
 }
 
-pub fn consume(sale: &Sale) -> Consumer {
+pub(super) fn consume(sale: &Sale) -> Consumer {
     sale.consume(quick()).unwrap()
 }
 
 /// Puts `units` of item `i` on sale.
-pub async fn on_sale(sale: &Sale, units: u64) -> Item {
+pub(super) async fn on_sale(sale: &Sale, units: u64) -> Item {
     on_sale_with(sale, units, Terms::default()).await
 }
 
-pub async fn on_sale_with(sale: &Sale, units: u64, terms: Terms) -> Item {
+pub(super) async fn on_sale_with(sale: &Sale, units: u64, terms: Terms) -> Item {
     let item = NewItem::new("i", units).unwrap().terms(terms);
     sale.create(&item).await.unwrap();
     sale.open_item("i").await.unwrap()
 }
 
-pub fn request(buyer: &str, id: &str) -> Request {
+pub(super) fn request(buyer: &str, id: &str) -> Request {
     Request::new("i", buyer, id).unwrap()
 }
 
 /// What the gate says to `buyer` who asks for one unit.
-pub async fn ask(sale: &Sale, buyer: &str, id: &str) -> Outcome {
+pub(super) async fn ask(sale: &Sale, buyer: &str, id: &str) -> Outcome {
     sale.submit(&request(buyer, id)).await.unwrap().outcome
 }
 
 /// An order that must be accepted.
-pub async fn buy(sale: &Sale, buyer: &str) -> OrderId {
+pub(super) async fn buy(sale: &Sale, buyer: &str) -> OrderId {
     match ask(sale, buyer, "r").await {
         Outcome::Accepted(order) => order,
         outcome => panic!("{buyer} was told {outcome:?}"),
@@ -152,21 +152,21 @@ pub async fn buy(sale: &Sale, buyer: &str) -> OrderId {
 }
 
 /// The order, when it is no longer queued.
-pub async fn settled(sale: &Sale, order: &OrderId) -> Order {
+pub(super) async fn settled(sale: &Sale, order: &OrderId) -> Order {
     let order = sale.wait(order, SOON).await.unwrap();
     assert_ne!(order.state, OrderState::Queued, "{order:?}");
     order
 }
 
 /// An order that is accepted and reserved.
-pub async fn reserve(sale: &Sale, buyer: &str) -> OrderId {
+pub(super) async fn reserve(sale: &Sale, buyer: &str) -> OrderId {
     let order = buy(sale, buyer).await;
     assert_eq!(settled(sale, &order).await.state, OrderState::Reserved);
     order
 }
 
 /// Waits until an order is in this state.
-pub async fn becomes(sale: &Sale, order: &OrderId, state: OrderState) {
+pub(super) async fn becomes(sale: &Sale, order: &OrderId, state: OrderState) {
     until(&format!("{order} is {state}"), async || {
         sale.order(order)
             .await
@@ -176,17 +176,17 @@ pub async fn becomes(sale: &Sale, order: &OrderId, state: OrderState) {
 }
 
 /// The units left at the gate.
-pub async fn left(sale: &Sale) -> u64 {
+pub(super) async fn left(sale: &Sale) -> u64 {
     let standing = sale.gate().standing("i").await.unwrap();
     standing.unwrap().left.unwrap()
 }
 
-pub async fn sold(sale: &Sale) -> u64 {
+pub(super) async fn sold(sale: &Sale) -> u64 {
     sale.item("i").await.unwrap().unwrap().sold
 }
 
 /// Waits until so many units are left at the gate.
-pub async fn left_becomes(sale: &Sale, units: u64) {
+pub(super) async fn left_becomes(sale: &Sale, units: u64) {
     until(&format!("{units} units are left"), async || {
         sale.gate()
             .standing("i")
@@ -197,7 +197,7 @@ pub async fn left_becomes(sale: &Sale, units: u64) {
 }
 
 /// Waits until the queue is empty.
-pub async fn drained(sale: &Sale) {
+pub(super) async fn drained(sale: &Sale) {
     until("the queue is empty", async || {
         sale.gate()
             .standing("i")
@@ -208,7 +208,7 @@ pub async fn drained(sale: &Sale) {
 }
 
 /// Gate, queue and ledger must agree, with nothing under way.
-pub async fn agrees(sale: &Sale) -> Report {
+pub(super) async fn agrees(sale: &Sale) -> Report {
     drained(sale).await;
     let report = sale.reconcile("i", Mode::DryRun).await.unwrap();
     assert!(report.settled, "{report}");
@@ -217,7 +217,7 @@ pub async fn agrees(sale: &Sale) -> Report {
 }
 
 /// Waits until `condition` holds.
-pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+pub(super) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + SOON;
     while !condition().await {
         assert!(Instant::now() < end, "it never came to be that {what}");
@@ -226,7 +226,7 @@ pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 }
 
 #[track_caller]
-pub fn fails<T: std::fmt::Debug>(result: tenure_sale::Result<T>, kind: ErrorKind) -> String {
+pub(super) fn fails<T: std::fmt::Debug>(result: tenure_sale::Result<T>, kind: ErrorKind) -> String {
     let error = result.unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
     error.to_string()

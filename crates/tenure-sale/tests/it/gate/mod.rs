@@ -1,9 +1,25 @@
 //! What a gate promises, in memory and on every kind of Redis.
 
-/// The closed set of answers.
+/// The closed set of answers, and what is checked before what.
 mod answers;
+/// Changes of the ledger that the gate is told of.
+mod apply;
+/// What a broken, full or foreign server does to the gate, and what not.
+mod broken;
+/// Loading an item: who may, and what it does.
+mod loading;
+/// Gates compared with each other, by random steps.
+mod model;
+/// The queue between gate and ledger.
+mod queue;
+/// What an order costs the server.
+mod room;
 /// Where the contract runs.
 mod stage;
+/// Servers that were restarted or replaced.
+mod successors;
+/// Units for what is no buyer's order.
+mod taking;
 
 /// Runs a test on every kind of gate.
 macro_rules! on_every_gate {

@@ -2,10 +2,11 @@
 //! each of them.
 
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tenure::Fence;
-use tenure_sale::gate::{Gate, Load};
+use tenure_sale::gate::{Applied, Entry, Gate, Load};
+use tenure_sale::ledger::{Change, What};
 use tenure_sale::{Answer, ItemState, OrderId, Outcome, Request, Terms};
 use tenure_testkit::{Cluster, RedisServer, Sentinels};
 
@@ -99,6 +100,26 @@ impl Stage {
         self.gate.standing(&self.item).await.unwrap().unwrap().left
     }
 
+    /// Tells the gate of a change, which it must not know yet.
+    pub async fn tell(&self, number: u64, what: What) {
+        let changes = [change(number, what)];
+        let standing = self.gate.standing(&self.item).await.unwrap().unwrap();
+        let telling = self
+            .gate
+            .apply(&self.item, standing.epoch, number - 1, &changes);
+        assert_eq!(telling.await.unwrap(), Applied::Done);
+    }
+
+    /// New entries, without waiting.
+    pub async fn read(&self, count: usize) -> Vec<Entry> {
+        let reading = self.gate.read(&self.item, "c1", count, Duration::ZERO);
+        reading.await.unwrap()
+    }
+
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
     pub fn key(&self, what: &str) -> String {
         format!("tenure:sale:{{{}}}:{what}", self.item)
     }
@@ -112,6 +133,14 @@ pub fn load(epoch: u64, left: Option<u64>, terms: Terms) -> Load {
         left,
         change: 0,
         terms,
+    }
+}
+
+pub fn change(number: u64, what: What) -> Change {
+    Change {
+        number,
+        at: SystemTime::UNIX_EPOCH,
+        what,
     }
 }
 

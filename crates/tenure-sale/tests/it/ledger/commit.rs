@@ -24,6 +24,7 @@ on_every_ledger!(
     a_withdrawal_that_cannot_be_returns_its_units,
     a_late_payment_gets_units_again,
     a_late_payment_without_units_is_to_be_refunded,
+    a_late_payment_beyond_the_limit_is_to_be_refunded,
     an_order_that_needs_no_units_again_returns_them,
     the_dead_keep_their_units,
     several_items_in_one_batch,
@@ -356,6 +357,30 @@ async fn a_late_payment_without_units_is_to_be_refunded(setup: Setup) {
     assert_eq!(setup.item().await.sold, 2);
 }
 
+async fn a_late_payment_beyond_the_limit_is_to_be_refunded(setup: Setup) {
+    let terms = Terms {
+        limit_per_buyer: Some(1),
+        ..Terms::default()
+    };
+    setup.selling_on(5, terms).await;
+    setup.ledger.commit(&[order(1, "bob", 1)]).await.unwrap();
+    setup.ledger.cancel(&id(1, 1)).await.unwrap();
+    setup.ledger.commit(&[order(2, "bob", 1)]).await.unwrap();
+    let paid = again(3, id(1, 1), "bob", 1);
+    let fates = setup.ledger.commit(&[paid]).await.unwrap();
+    let state = OrderState::PaidUnfulfilled;
+    assert_eq!(fates, [Fate::Settled(state)]);
+    let (order, buyer) = (id(1, 1), "bob".to_owned());
+    let released = What::Released {
+        order,
+        state,
+        buyer,
+        units: 1,
+    };
+    assert!(setup.changes_after(3).await.contains(&released));
+    assert_eq!(setup.item().await.sold, 1);
+}
+
 async fn an_order_that_needs_no_units_again_returns_them(setup: Setup) {
     setup.selling(4).await;
     setup.ledger.commit(&[order(1, "bob", 2)]).await.unwrap();
@@ -366,7 +391,13 @@ async fn an_order_that_needs_no_units_again_returns_them(setup: Setup) {
         assert_eq!(fates, [Fate::Known(OrderState::Paid)]);
     }
     let changes = setup.changes_after(2).await;
-    assert!(matches!(&changes[..], [What::Returned { units: 2, .. }]));
+    let released = What::Released {
+        order: id(1, 1),
+        state: OrderState::Paid,
+        buyer: "bob".into(),
+        units: 2,
+    };
+    assert_eq!(changes, [released]);
     // Not what the order is in the ledger.
     for wrong in [again(3, id(1, 1), "eve", 2), again(3, id(1, 1), "bob", 1)] {
         let fates = setup.ledger.commit(&[wrong]).await.unwrap();
