@@ -126,24 +126,22 @@ impl Folding<'_> {
                 order,
                 state: OrderState::Paid,
             } if self.held.get(&order.to_string()) == Some(&false) => vec![self.reserved(order)],
-            // It never had units in the ledger, and those at the gate go back: once.
-            What::Released { order, .. } if !self.held.contains_key(&order.to_string()) => {
-                self.held.insert(order.to_string(), false);
-                Vec::new()
-            }
             What::Released {
                 order,
+                state: OrderState::Cancelled | OrderState::Expired,
                 buyer,
                 units,
-                ..
             } => {
-                self.held.insert(order.to_string(), false);
-                vec![Movement::Released {
+                // One that was cancelled before it came never had units in the ledger.
+                let known = self.held.insert(order.to_string(), false);
+                let release = known.map(|_| Movement::Released {
                     order: order.to_string(),
                     buyer: buyer.clone(),
                     units: *units,
-                }]
+                });
+                release.into_iter().collect()
             }
+            // Any other went back at the gate only, where it was set aside in vain.
             What::Added { units, .. } => vec![Movement::Added(*units)],
             What::Withdrawn { units, .. } => vec![Movement::Withdrawn(*units)],
             _ => Vec::new(),

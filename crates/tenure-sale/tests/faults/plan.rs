@@ -8,7 +8,7 @@ use tenure_testkit::Seed;
 use crate::deployment::Deployment;
 
 /// What CI has time for, both deployments together.
-const SECONDS_DEFAULT: u64 = 40;
+const SECONDS_DEFAULT: u64 = 24;
 /// Requests a second of all instances together: 200 000 in 100 seconds.
 pub const RATE: u64 = 2_000;
 
@@ -61,6 +61,8 @@ impl Plan {
     pub fn dir(&self, deployment: Deployment) -> Dir {
         if let Some(keep) = &self.keep {
             let path = keep.join(format!("{}-{deployment}", self.seed));
+            // What the last run with this seed left.
+            let _ = std::fs::remove_dir_all(&path);
             std::fs::create_dir_all(&path).unwrap();
             return Dir {
                 path,

@@ -136,9 +136,11 @@ fn break_things(
                 eprintln!("sale on {deployment}: {left} s left");
             }
         });
-        for lane in lanes {
-            lane.join().unwrap();
-        }
+        let ended: Vec<_> = lanes.into_iter().map(|lane| lane.join()).collect();
+        // Also if one has panicked, else nobody would ever hear of it.
         stop.store(true, Ordering::Relaxed);
+        for lane in ended {
+            lane.unwrap();
+        }
     });
 }
