@@ -18,6 +18,8 @@ use crate::stage::Stage;
 const LIMIT: Duration = Duration::from_mins(1);
 /// How many questions are under way at once.
 const AT_ONCE: usize = 32;
+/// How many answered requests are sent again.
+const REPEATED: usize = 500;
 /// The number of the one who asks in the end.
 const CLERK: u64 = 0;
 const PAUSE: Duration = Duration::from_millis(50);
@@ -32,8 +34,10 @@ pub async fn settle(sale: &Sale, items: &[OnSale], dir: &Path, stage: &Stage) ->
     let recorder = Arc::new(Recorder::create(dir, CLERK));
     let mut complaints = Vec::new();
     complaints.extend(resolve(sale, &recorder, &account).await);
-    complaints.extend(rest(sale, items).await);
     // What was resolved is an order too.
+    let account = Account::load(dir);
+    complaints.extend(repeat(sale, &recorder, &account).await);
+    complaints.extend(rest(sale, items).await);
     let account = Account::load(dir);
     complaints.extend(look_at_all(sale, &recorder, &account).await);
     for item in items {
@@ -51,9 +55,22 @@ pub async fn settle(sale: &Sale, items: &[OnSale], dir: &Path, stage: &Stage) ->
 /// Sends each request again whose answer was lost, until it is known what became of it.
 async fn resolve(sale: &Sale, recorder: &Arc<Recorder>, account: &Account) -> Vec<String> {
     let unresolved: Vec<Deed> = account.unresolved().into_iter().cloned().collect();
+    ask_again(sale, recorder, unresolved).await
+}
+
+/// Sends some requests again that were answered with an order: it must still be the same.
+async fn repeat(sale: &Sale, recorder: &Arc<Recorder>, account: &Account) -> Vec<String> {
+    let answered = account.deeds.iter().filter(|deed| deed.is_order());
+    let answered: Vec<&Deed> = answered.collect();
+    let every = answered.len() / REPEATED + 1;
+    let some = answered.into_iter().step_by(every).cloned().collect();
+    ask_again(sale, recorder, some).await
+}
+
+async fn ask_again(sale: &Sale, recorder: &Arc<Recorder>, deeds: Vec<Deed>) -> Vec<String> {
     let end = Instant::now() + LIMIT;
     let (sale, recorder) = (sale.clone(), Arc::clone(recorder));
-    for_each(unresolved, move |deed| {
+    for_each(deeds, move |deed| {
         let (sale, recorder) = (sale.clone(), Arc::clone(&recorder));
         async move {
             let request = Request::new(&deed.item, &deed.buyer, &deed.request).unwrap();

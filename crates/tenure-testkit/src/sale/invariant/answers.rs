@@ -33,6 +33,7 @@ pub(super) fn same_answer(case: &Case<'_>) -> Vec<Violation> {
             let evidence = lines.join("\n    ");
             violations.push(Violation::new("two orders told", subject, &[&evidence]));
         }
+        violations.extend(taken_back(case, deeds));
         let wanted: BTreeSet<u64> = deeds.iter().map(|deed| deed.units).collect();
         if let Some(deed) = deeds.iter().find(|deed| deed.word == CONFLICT)
             && wanted.len() == 1
@@ -42,6 +43,24 @@ pub(super) fn same_answer(case: &Case<'_>) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// A request that has an order and is refused afterwards.
+fn taken_back(case: &Case<'_>, deeds: &[&Deed]) -> Option<Violation> {
+    let has_order = |deed: &&&Deed| {
+        let id = deed.order.as_deref().unwrap_or_default();
+        deed.is_order() && !case.is_lost(id)
+    };
+    let told = deeds.iter().filter(has_order);
+    let told = told.min_by_key(|deed| deed.received_ns)?;
+    let mut later = deeds
+        .iter()
+        .filter(|it| Some(it.sent_ns) > told.received_ns);
+    let refused = later.find(|deed| {
+        deed.answer == Answer::Refused && deed.settles() && deed.units == told.units
+    })?;
+    let rule = "told an order and then refused";
+    Some(Violation::new(rule, &told.request, &[*told, *refused]))
 }
 
 /// Sold out is told only if, at some moment between question and answer, too few units may have been
@@ -112,6 +131,17 @@ mod tests {
         let other = ask("ann", "1", 1, 25, Answer::Accepted, "", Some("a.1.7"));
         sale.deed(other);
         sale.breaks(&[NoneForgotten, SameAnswer]);
+    }
+
+    #[test]
+    fn a_request_that_has_an_order_and_is_refused() {
+        let mut sale = good();
+        sale.deed(ask("ann", "1", 1, 97, Answer::Refused, "sold-out", None));
+        sale.breaks(&[SameAnswer]);
+        // A gate that is busy refuses without looking.
+        let mut sale = good();
+        sale.deed(ask("ann", "1", 1, 97, Answer::Refused, "busy", None));
+        sale.breaks(&[]);
     }
 
     #[test]
