@@ -318,7 +318,7 @@ fn standing(parts: &[Value]) -> Option<Standing> {
     })
 }
 
-/// Terms as arguments: starts, ends, limit, order_max, backlog_max, answers_kept.
+/// Terms as the scripts want them, in this order.
 fn terms(terms: &Terms) -> [String; 6] {
     [
         optional(terms.starts_at.map(micros)),

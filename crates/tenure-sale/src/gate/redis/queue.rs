@@ -170,9 +170,10 @@ impl RedisGate {
         let mut dead = Vec::new();
         for found in reply.as_array().unwrap_or_default() {
             let fields = found.as_array().and_then(|parts| parts.get(1));
-            match fields.and_then(|fields| entry::dead_entry(item, fields)) {
-                Some(entry) => dead.push(entry),
-                None => tracing::warn!(target: "tenure", item, "gate.unreadable_dead: {found}"),
+            if let Some(entry) = fields.and_then(|fields| entry::dead_entry(item, fields)) {
+                dead.push(entry);
+            } else {
+                tracing::warn!(target: "tenure", item, "gate.unreadable_dead: {found}");
             }
         }
         Ok(dead)

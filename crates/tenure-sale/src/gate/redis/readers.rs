@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tenure::redis::Dedicated;
 
 /// A connection that nobody used for so long is closed.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+const IDLE_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Readers {

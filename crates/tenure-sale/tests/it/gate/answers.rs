@@ -108,7 +108,7 @@ async fn an_order_has_no_more_units_than_allowed(kind: Kind) {
 async fn the_window_opens_and_shuts_by_the_clock(kind: Kind) {
     let stage = Stage::empty(kind).await;
     let now = SystemTime::now();
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     let window = |starts_at, ends_at| Terms {
         starts_at,
         ends_at,

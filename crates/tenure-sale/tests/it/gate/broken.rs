@@ -78,10 +78,11 @@ async fn numbers_that_are_none_stop_the_sale() {
             assert!(asking.is_err(), "{field} {wrong}");
             assert_eq!(content(&server, &stage), before);
         }
-        match good.is_nil() {
-            true => redis.command(&["HDEL", &key, field]),
-            false => redis.command(&["HSET", &key, field, good.text()]),
-        };
+        if good.is_nil() {
+            redis.command(&["HDEL", &key, field]);
+        } else {
+            redis.command(&["HSET", &key, field, good.text()]);
+        }
     }
     stage.order("bob", "r1").await;
 }

@@ -91,7 +91,7 @@ fn state() -> impl Strategy<Value = ItemState> {
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     let moment = prop_oneof![
         8 => Just(None),
         1 => Just(Some(SystemTime::now() - hour)),
