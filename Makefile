@@ -12,7 +12,7 @@ ONLY ?=
 
 .PHONY: help
 help: ## Show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: demo
 demo: ## Oversell with a naive shop, then sell exactly the stock under the lock; needs no server
@@ -22,14 +22,15 @@ demo: ## Oversell with a naive shop, then sell exactly the stock under the lock;
 .PHONY: test
 test: export RUST_TEST_THREADS ?= 4
 test: redis-server postgresql ## Install redis-server and PostgreSQL if they are missing, then run all tests
-	cargo test --workspace --all-targets
-	cargo test --workspace --doc
+	cargo test --workspace --all-targets --features tenure-sale/failpoints
+	cargo test --workspace --doc --features tenure-sale/failpoints
 
 .PHONY: check
 check: ## Format and lints, warnings denied
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p tenure --lib --test seeded --features seeded-bugs -- -D warnings
+	cargo clippy -p tenure-sale --lib --test faults --features failpoints -- -D warnings
 
 .PHONY: doc
 doc: ## Documentation, warnings denied
@@ -40,7 +41,7 @@ faults: redis-server ## Break servers, connections and clients at random: make f
 	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(LAYOUT),LAYOUT=$(LAYOUT)) $(if $(DEPLOYMENT),DEPLOYMENT=$(DEPLOYMENT)) cargo test --release -p tenure --test faults
 
 .PHONY: faults-sale
-faults-sale: redis-server ## Sell while servers, consumers and instances break: make faults-sale SECONDS=600 SEED=42 DEPLOYMENT=single|sentinel
+faults-sale: redis-server postgresql ## Sell while servers, consumers and instances break: make faults-sale SECONDS=600 SEED=42 DEPLOYMENT=single|sentinel
 	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(DEPLOYMENT),DEPLOYMENT=$(DEPLOYMENT)) cargo test --release -p tenure-sale --features failpoints --test faults
 
 .PHONY: long
@@ -52,6 +53,15 @@ long: redis-server ## The hazard tests and the ballot model with their long coun
 seeded: redis-server ## Plant one bug after the other and see each caught: make seeded BUG=naive-retry
 	BUG=$(BUG) cargo test -p tenure --features seeded-bugs --test seeded
 
+SALE_BUGS := ack-before-commit rebuild-without-drain rebuild-without-buyers rebuild-without-answers
+
+.PHONY: seeded-sale
+seeded-sale: redis-server postgresql ## Plant one bug after the other in the sale and see its fault run catch each
+	@for bug in $(SALE_BUGS); do \
+		TENURE_SALE_BUG=$$bug DEPLOYMENT=single SEED=11 SECONDS=15 \
+		cargo test -p tenure-sale --features failpoints --test faults || exit 1; \
+	done
+
 .PHONY: bench
 bench: redis-server ## Measure beside the floor and the peers, 5 minutes: make bench ROUNDS=7 ONLY=pairs,wake
 	@cargo run --quiet --locked --release --manifest-path bench/Cargo.toml -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
@@ -61,7 +71,7 @@ deny: ## Licences and sources of dependencies (needs cargo-deny)
 	cargo deny check
 
 .PHONY: ready
-ready: check doc test seeded ## Exactly what CI runs
+ready: check doc test seeded seeded-sale ## Exactly what CI runs
 
 # Tests need a real server. Debian's package is enough; root or sudo installs it. The example in Python
 # is tested if redis-py can be had too.

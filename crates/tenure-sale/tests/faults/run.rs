@@ -63,7 +63,7 @@ pub fn run(plan: &Plan, deployment: Deployment) -> Report {
     Report {
         deployment,
         seed: plan.seed,
-        seconds: plan.seconds,
+        seconds: plan.time().as_secs(),
         took: start.elapsed(),
         processes: fleet.processes(),
         account,
