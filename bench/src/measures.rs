@@ -1,6 +1,7 @@
 //! The measures, one file each: what is run, what is counted, what is aimed at.
 
 mod failover;
+mod gate;
 mod leases;
 mod pairs;
 mod processes;
@@ -37,6 +38,7 @@ pub const ALL: &[Measure] = &[
     measure("redlock_crowd", redlock::crowd),
     measure("sentinel", failover::sentinel),
     measure("cluster", failover::cluster),
+    measure("gate", gate::measure),
 ];
 
 /// What a child process does: see [`crate::child`].
