@@ -23,23 +23,42 @@ pub struct Entry {
 pub enum Wanted {
     /// A new order.
     Order {
+        /// Who ordered.
         buyer: String,
+        /// The buyer's id of the request.
         request: String,
+        /// How many units.
         units: u64,
     },
     /// The stock is to become smaller.
     Withdrawal {
         /// The operator's id of this withdrawal; the ledger does it once.
         reference: String,
+        /// Why, for people.
         reason: String,
+        /// How many units.
         units: u64,
         /// Only if the stock's total is still this.
         expected: Option<u64>,
     },
     /// An order that expired or was cancelled has been paid for after all, and gets units again.
     Again {
+        /// The order.
         order: OrderId,
+        /// Whose order.
         buyer: String,
+        /// How many units.
         units: u64,
     },
+}
+
+impl Wanted {
+    /// How many units the gate has set aside for it.
+    pub fn units(&self) -> u64 {
+        match self {
+            Self::Order { units, .. }
+            | Self::Withdrawal { units, .. }
+            | Self::Again { units, .. } => *units,
+        }
+    }
 }

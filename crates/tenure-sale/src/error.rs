@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -12,7 +13,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     message: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// What happened, for a program to branch on.
@@ -79,8 +80,23 @@ impl Error {
             _ => ErrorKind::Store,
         };
         let mut error = Self::new(kind, wanted);
-        error.0.source = Some(Box::new(source));
+        error.0.source = Some(Arc::new(source));
         error
+    }
+
+    /// The same failure, for somebody else whom it hit too.
+    pub(crate) fn shared(&self) -> Self {
+        Self(Box::new(Inner {
+            kind: self.0.kind,
+            message: self.0.message.clone(),
+            source: self.0.source.clone(),
+        }))
+    }
+
+    /// The same failure under another sentence.
+    pub(crate) fn saying(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
+        self
     }
 
     pub(crate) fn not_loaded(item: &str) -> Self {

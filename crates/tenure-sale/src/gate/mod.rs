@@ -4,18 +4,26 @@
 //! units aside. The gate may be too strict, never too generous: the ledger is the truth, and a gate
 //! whose server was restarted or replaced refuses until it is rebuilt from the ledger.
 
+mod clock;
+mod combiner;
+mod fold;
 mod memory;
 mod redis;
 
+use std::fmt;
 use std::time::Duration;
 
 use tenure::Fence;
 
+use self::memory::MemoryGate;
+use self::redis::RedisGate;
 pub use crate::entry::{Entry, Wanted};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::item::{ItemState, Terms};
 use crate::ledger::Change;
+use crate::names::{item_name, request_id};
 use crate::order::{Answer, OrderId, Request};
+use crate::stock::UNITS_MAX;
 
 /// The gate of all items. Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
@@ -25,8 +33,8 @@ pub struct Gate {
 
 #[derive(Clone, Debug)]
 enum Backend {
-    Memory(memory::MemoryGate),
-    Redis(redis::RedisGate),
+    Memory(MemoryGate),
+    Redis(RedisGate),
 }
 
 /// What the gate knows of an item.
@@ -113,11 +121,38 @@ pub struct Remembered {
     pub order: OrderId,
 }
 
+/// The same call for every backend: the one in memory answers at once.
+macro_rules! each {
+    ($gate:expr, $item:expr, $method:ident($($argument:expr),*)) => {{
+        item_name($item)?;
+        match &$gate.backend {
+            Backend::Memory(gate) => gate.$method($($argument),*),
+            Backend::Redis(gate) => gate.$method($($argument),*).await,
+        }
+    }};
+}
+
 impl Gate {
-    /// Connects to the gate that `url` names: `memory://` for one of this process alone, else any
-    /// Redis as for [`Tenure::connect`](tenure::Tenure::connect).
+    /// Connects to the gate that `url` names: `memory://` for one of its own, `memory://name` for one
+    /// that all of this process share who name it, else any Redis as for
+    /// [`Tenure::connect`](tenure::Tenure::connect).
+    ///
+    /// # Errors
+    ///
+    /// If the URL is wrong or the server cannot be reached.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
-        todo!()
+        let backend = match url.as_ref().trim().strip_prefix("memory://") {
+            Some(name) => Backend::Memory(MemoryGate::open(name)?),
+            None => Backend::Redis(RedisGate::connect(url.as_ref()).await?),
+        };
+        Ok(Self { backend })
+    }
+
+    /// The gate over a connection that others use too.
+    pub fn on(redis: tenure::redis::Client) -> Self {
+        Self {
+            backend: Backend::Redis(RedisGate::on(redis)),
+        }
     }
 
     /// Whether this gate lives in this process alone.
@@ -127,21 +162,41 @@ impl Gate {
 
     /// Asks for an order. Requests of concurrent callers travel together.
     ///
+    /// Dropping the future does not take the request back: it may have been sent. Whoever asks again
+    /// with the same request id learns what became of it.
+    ///
     /// # Errors
     ///
     /// If the gate cannot be reached or does not answer in time. What became of the request is
     /// unknown then: ask again with the same request id.
     pub async fn ask(&self, request: &Request) -> Result<Answer> {
-        todo!()
+        match &self.backend {
+            Backend::Memory(gate) => Ok(gate.ask(request)),
+            Backend::Redis(gate) => gate.ask(request).await,
+        }
     }
 
-    /// What the gate knows of an item; `None` if it does not know it.
+    /// What the gate knows of an item; `None` if it does not know it. The units in the queue are not
+    /// counted: see [`queued_units`](Self::queued_units).
     pub async fn standing(&self, item: &str) -> Result<Option<Standing>> {
-        todo!()
+        each!(self, item, standing(item))
+    }
+
+    /// The units that all entries in the queue have set aside. Reads the whole queue, page by page,
+    /// while it may change: exact only if nothing is sold and nothing is consumed meanwhile.
+    pub async fn queued_units(&self, item: &str) -> Result<u64> {
+        each!(self, item, queued_units(item))
     }
 
     /// Tells the gate what changed in the ledger, in the order of the numbers. Takes effect only if the
     /// gate is at change `after` of that epoch, and then all of them at once.
+    ///
+    /// [`Applied::Stale`] also if the gate would have to know what buyers have and does not: a limit
+    /// where there was none, or an item that is opened again after its answers' time was over.
+    ///
+    /// # Errors
+    ///
+    /// If the gate cannot be reached, or if the changes do not follow `after` without a gap.
     pub async fn apply(
         &self,
         item: &str,
@@ -149,22 +204,35 @@ impl Gate {
         after: u64,
         changes: &[Change],
     ) -> Result<Applied> {
-        todo!()
+        each!(self, item, apply(item, epoch, after, changes))
     }
 
-    /// Sets units aside for something that is no buyer's order, and queues it.
+    /// Sets units aside for something that is no buyer's order, and queues it. Works also while the
+    /// item is paused or closed.
+    ///
+    /// # Errors
+    ///
+    /// If the gate cannot be reached, if it is a buyer's order (ask for that), or if the same
+    /// reference stands for other units.
     pub async fn take(&self, item: &str, wanted: &Wanted) -> Result<Taken> {
-        todo!()
+        each!(self, item, take(item, wanted))
     }
 
     /// Begins to load an item: nothing is sold until [`finish_load`](Self::finish_load). The queue is
-    /// left alone (a rebuild drains it first, see [`drained`](Self::drained)); what was remembered of buyers is dropped.
-    /// `false`: a load with a greater fence or epoch was here before.
+    /// left alone; what was remembered of buyers is dropped.
+    /// `false`: a load with a greater fence or epoch was here before, or one with this epoch is done.
     pub async fn begin_load(&self, item: &str, epoch: u64, fence: Fence) -> Result<bool> {
-        todo!()
+        if epoch == 0 || epoch > UNITS_MAX || fence.get() > UNITS_MAX {
+            let message = format!(
+                "cannot load `{item}` under epoch `{epoch}` and fence `{fence}`: out of bounds"
+            );
+            return Err(Error::new(ErrorKind::InvalidSetting, message));
+        }
+        each!(self, item, begin_load(item, epoch, fence))
     }
 
-    /// Adds what buyers have, and answers to remember, to a load that has begun under that epoch and fence.
+    /// Adds what buyers have, and answers to remember, to a load that has begun under that epoch and
+    /// fence. `false`: another load came between.
     pub async fn load_buyers(
         &self,
         item: &str,
@@ -173,16 +241,26 @@ impl Gate {
         buyers: &[(String, u64)],
         answers: &[Remembered],
     ) -> Result<bool> {
-        todo!()
+        each!(self, item, load_buyers(item, epoch, fence, buyers, answers))
     }
 
     /// Ends a load: from now on the item is sold here. Refused (`false`) if another load came between,
-    /// or if the server is not the one that the load began on.
+    /// or if the server is not the one that the load began on. A repetition changes nothing.
     pub async fn finish_load(&self, item: &str, load: &Load) -> Result<bool> {
-        todo!()
+        if load.left.is_some_and(|left| left > UNITS_MAX) {
+            let message = format!(
+                "cannot load `{item}` with `{}` units: the most is {UNITS_MAX}",
+                load.left.unwrap_or_default()
+            );
+            return Err(Error::new(ErrorKind::InvalidUnits, message));
+        }
+        each!(self, item, finish_load(item, load))
     }
 
     /// Hands out entries that nobody has yet, waiting for some up to `patience`.
+    ///
+    /// Cancel safe in that nothing is lost: what was handed out to a future that was dropped is found
+    /// by [`claim`](Self::claim).
     pub async fn read(
         &self,
         item: &str,
@@ -190,7 +268,11 @@ impl Gate {
         count: usize,
         patience: Duration,
     ) -> Result<Vec<Entry>> {
-        todo!()
+        item_name(item)?;
+        match &self.backend {
+            Backend::Memory(gate) => Ok(gate.read(item, consumer, count, patience).await),
+            Backend::Redis(gate) => gate.read(item, consumer, count, patience).await,
+        }
     }
 
     /// Hands out entries that were handed to somebody at least `idle` ago and not acknowledged, from
@@ -202,36 +284,92 @@ impl Gate {
         idle: Duration,
         count: usize,
     ) -> Result<Vec<Entry>> {
-        todo!()
+        each!(self, item, claim(item, consumer, idle, count))
     }
 
-    /// Takes entries out of the queue for good, after their commit.
+    /// Takes entries out of the queue for good, after their commit. Those that are not there any more
+    /// do no harm.
     pub async fn acknowledge(&self, item: &str, entries: &[OrderId]) -> Result<()> {
-        todo!()
+        for entry in entries {
+            of_item(item, entry)?;
+        }
+        each!(self, item, acknowledge(item, entries))
     }
 
     /// Moves an entry from the queue to the dead, where it stays until somebody decides. One step.
+    /// Does nothing if it is not in the queue.
     pub async fn bury(&self, item: &str, entry: &OrderId, reason: &str) -> Result<()> {
-        todo!()
+        of_item(item, entry)?;
+        each!(self, item, bury(item, entry, reason))
     }
 
     /// The dead of an item with the reasons, from the oldest on.
     pub async fn dead(&self, item: &str, count: usize) -> Result<Vec<(Entry, String)>> {
-        todo!()
+        each!(self, item, dead(item, count))
     }
 
     /// Takes an entry from the dead for good, after its fate is in the ledger. `false`: it was not there.
     pub async fn unbury(&self, item: &str, entry: &OrderId) -> Result<bool> {
-        todo!()
+        of_item(item, entry)?;
+        each!(self, item, unbury(item, entry))
     }
 
     /// The entry of an order that still stands in the queue or among the dead.
     pub async fn find(&self, order: &OrderId) -> Result<Option<Entry>> {
-        todo!()
+        each!(self, order.item(), find(order))
     }
 
-    /// Forgets a closed item whose queue is empty. `false`: it is not closed, or entries are left.
+    /// Forgets a closed item whose queue is empty and that has no dead. `false`: it is not closed, or
+    /// entries are left.
     pub async fn forget(&self, item: &str) -> Result<bool> {
-        todo!()
+        each!(self, item, forget(item))
     }
+}
+
+/// What is taken is remembered by this. No buyer's request is: those begin with the buyer's name.
+fn reference(item: &str, wanted: &Wanted) -> Result<String> {
+    if wanted.units() == 0 || wanted.units() > UNITS_MAX {
+        let message = format!(
+            "cannot take `{}` units of `{item}`: it must be 1 to {UNITS_MAX}",
+            wanted.units()
+        );
+        return Err(Error::new(ErrorKind::InvalidUnits, message));
+    }
+    match wanted {
+        Wanted::Order { .. } => {
+            let message = format!("cannot take units of `{item}` for a buyer's order: ask for it");
+            Err(Error::new(ErrorKind::InvalidRequest, message))
+        }
+        Wanted::Withdrawal { reference, .. } => {
+            Ok(format!("\nwithdrawal\n{}", request_id(reference)?))
+        }
+        Wanted::Again { order, .. } => {
+            of_item(item, order)?;
+            Ok(format!("\nagain\n{order}"))
+        }
+    }
+}
+
+fn of_item(item: &str, order: &OrderId) -> Result<()> {
+    if order.item() == item {
+        return Ok(());
+    }
+    let message = format!("`{order}` is no entry of `{item}`");
+    Err(Error::new(ErrorKind::InvalidOrder, message))
+}
+
+fn other_units(item: &str, reference: &str) -> Error {
+    let message = format!(
+        "cannot take units of `{item}`: `{}` stands for another number of them",
+        reference.trim().replace('\n', " ")
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
+fn foreign_id(item: &str, epoch: u64, id: impl fmt::Display) -> Error {
+    let message = format!(
+        "cannot load `{item}` under epoch {epoch}: its queue has had the id `{id}`, which is not below. \
+         Was the ledger restored from an older copy, or the queue written to by others?"
+    );
+    Error::new(ErrorKind::Conflict, message)
 }

@@ -4,5 +4,7 @@
 
 /// A stock that somebody else wrote to, and a server that is gone.
 mod foreign;
+/// What a gate promises, in memory and on every kind of Redis.
+mod gate;
 /// What a stock promises, in memory and on a real Redis.
 mod stock;

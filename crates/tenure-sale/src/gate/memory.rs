@@ -1,4 +1,0 @@
-//! A gate in this process.
-
-#[derive(Clone, Debug)]
-pub(super) struct MemoryGate;

@@ -1,4 +1,0 @@
-//! A gate on Redis.
-
-#[derive(Clone, Debug)]
-pub(super) struct RedisGate;

@@ -1,0 +1,9 @@
+#!lua
+-- acknowledge.lua: take entries out of the queue for good. One atomic step.
+--
+-- KEYS  1 orders
+-- ARGV  their ids
+-- Reply how many were there
+
+redis.call('XACK', KEYS[1], 'ledger', unpack(ARGV))
+return redis.call('XDEL', KEYS[1], unpack(ARGV))

@@ -1,0 +1,46 @@
+#!lua
+-- begin_load.lua: stop selling and begin to load the item anew. One atomic step.
+--
+-- KEYS  1 gate   2 buyers   3 answers   4 orders
+-- ARGV  1 epoch   2 fence
+-- Reply {'begun'}          nothing is sold until the load is finished
+--       {'refused'}        a load with a greater fence, or with this epoch, was here before
+--       {'foreign', id}    the queue holds an id of this epoch or a later one: nobody could queue
+
+--@include whole.lua
+--@include server.lua
+
+local epoch, fence = whole(ARGV[1]), whole(ARGV[2])
+if not (epoch and epoch > 0 and fence) then
+  return redis.error_reply('ERR tenure: begin_load got an epoch or a fence that is none')
+end
+local gate = redis.call('HMGET', KEYS[1], 'epoch', 'fence', 'state')
+local seen_epoch, seen_fence = whole(gate[1] or '0'), whole(gate[2] or '0')
+if not (seen_epoch and seen_fence) then
+  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no gate')
+end
+-- An epoch that was finished is not begun again: its answers would be forgotten.
+local again = epoch == seen_epoch and gate[3] == 'loading'
+if fence < seen_fence or not (epoch > seen_epoch or again) then
+  return {'refused'}
+end
+if redis.call('EXISTS', KEYS[4]) == 1 then
+  local stream = redis.call('XINFO', 'STREAM', KEYS[4])
+  for n = 1, #stream, 2 do
+    if stream[n] == 'last-generated-id' then
+      if tonumber(string.match(stream[n + 1], '^%d+')) >= epoch then
+        return {'foreign', stream[n + 1]}
+      end
+    end
+  end
+end
+
+local created = redis.pcall('XGROUP', 'CREATE', KEYS[4], 'ledger', '0', 'MKSTREAM')
+if type(created) == 'table' and created.err and not string.find(created.err, 'BUSYGROUP', 1, true) then
+  return created
+end
+redis.call('UNLINK', KEYS[2], KEYS[3])
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'state', 'loading', 'epoch', plain(epoch), 'fence', plain(fence),
+  'run', server())
+return {'begun'}

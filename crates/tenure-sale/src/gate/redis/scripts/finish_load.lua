@@ -1,0 +1,37 @@
+#!lua
+-- finish_load.lua: from now on the item is sold here. One atomic step.
+--
+-- KEYS  1 gate   2 buyers   3 answers
+-- ARGV  1 epoch   2 fence   3 state   4 units left, or '' if unlimited   5 number of the last change
+--       6 starts   7 ends   8 limit   9 order_max   10 backlog_max   11 answers_kept; '' where none
+-- Reply 1 if it is sold here, 0 if another load came between or the server is another one
+--
+-- A repetition finds that it was done, and does not touch the stock again.
+
+--@include whole.lua
+--@include server.lua
+--@include now.lua
+
+local gate = redis.call('HMGET', KEYS[1], 'epoch', 'fence', 'state', 'run')
+if gate[1] ~= ARGV[1] or gate[2] ~= ARGV[2] or gate[4] ~= server() then
+  return 0
+end
+if gate[3] ~= 'loading' then
+  return 1
+end
+redis.call('HSET', KEYS[1], 'state', ARGV[3], 'change', ARGV[5], 'unlimited', ARGV[4] == '' and 1 or 0)
+local fields = {'left', false, 'starts', 'ends', 'limit', 'order_max', 'backlog_max', 'answers_kept'}
+for n, field in ipairs(fields) do
+  if field and ARGV[3 + n] ~= '' then
+    redis.call('HSET', KEYS[1], field, ARGV[3 + n])
+  end
+end
+if ARGV[8] == '' then
+  redis.call('UNLINK', KEYS[2])
+end
+if ARGV[3] == 'closed' then
+  redis.call('HSET', KEYS[1], 'forgets', plain(clock() + whole(ARGV[11]) * 1000))
+  redis.call('PEXPIRE', KEYS[2], ARGV[11])
+  redis.call('PEXPIRE', KEYS[3], ARGV[11])
+end
+return 1

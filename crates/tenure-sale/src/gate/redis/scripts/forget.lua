@@ -1,0 +1,15 @@
+#!lua
+-- forget.lua: forget a closed item of which nothing is left to do. One atomic step.
+--
+-- KEYS  1 gate   2 buyers   3 answers   4 orders   5 dead
+-- Reply 1 if nothing is known of it any more, 0 if it is not closed or entries are left
+
+local state = redis.call('HGET', KEYS[1], 'state')
+if state and state ~= 'closed' then
+  return 0
+end
+if redis.call('XLEN', KEYS[4]) > 0 or redis.call('XLEN', KEYS[5]) > 0 then
+  return 0
+end
+redis.call('UNLINK', unpack(KEYS))
+return 1

@@ -1,0 +1,19 @@
+#!lua flags=no-writes
+-- standing.lua: what the gate knows of an item.
+--
+-- KEYS  1 gate   2 orders   3 dead
+-- Reply nil if it does not know the item, otherwise
+--       {1 if the server is the one that was loaded, else 0; state; epoch; units left or '';
+--        number of the last change or ''; entries queued; entries pending; entries dead}
+
+--@include server.lua
+
+local gate = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'left', 'change', 'run')
+if not gate[2] then
+  return false
+end
+local pending = redis.pcall('XPENDING', KEYS[2], 'ledger')
+return {
+  gate[5] == server() and 1 or 0, gate[1], gate[2], gate[3] or '', gate[4] or '',
+  redis.call('XLEN', KEYS[2]), pending.err and 0 or pending[1], redis.call('XLEN', KEYS[3]),
+}

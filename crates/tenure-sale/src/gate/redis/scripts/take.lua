@@ -1,0 +1,74 @@
+#!lua
+-- take.lua: set units aside for something that is no buyer's request, and queue it. One atomic step.
+-- Neither the window nor the state of the item matters, nor a limit.
+--
+-- KEYS  1 gate   2 buyers   3 answers   4 orders
+-- ARGV  1 what it is remembered by   2 units   3 buyer whose units they become, or ''
+--       from 4 on: fields and values of the entry
+-- Reply {'queued', order}     the units are set aside
+--       {'replayed', order}   it was done before
+--       {'conflict', order}   it was done before, for other units
+--       {'sold out', left}    fewer are left
+--       {'busy'}, {'no item'}, {'stale'}: nothing was changed
+
+--@include whole.lua
+--@include server.lua
+--@include now.lua
+
+local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'unlimited', 'left', 'limit',
+  'backlog_max', 'answers_kept')
+local epoch, state, unlimited = whole(gate[1]), gate[2], gate[4] == '1'
+if not gate[1] then
+  return {'no item'}
+end
+if state == 'loading' or gate[3] ~= server() then
+  return {'stale'}
+end
+local left, backlog_max, kept = whole(gate[5]), whole(gate[7]), whole(gate[8])
+if not (epoch and (unlimited or left) and backlog_max and kept) then
+  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no gate')
+end
+local units, buyer = whole(ARGV[2]), ARGV[3]
+local before = redis.call('HGET', KEYS[3], ARGV[1])
+if before then
+  local order, old = string.match(before, '^(%d+%-%d+)/(%d+)$')
+  if not order then
+    return redis.error_reply('ERR tenure: `' .. KEYS[3] .. '` holds what is no answer')
+  end
+  return {whole(old) == units and 'replayed' or 'conflict', order}
+end
+local has
+if gate[6] and buyer ~= '' then
+  has = whole(redis.call('HGET', KEYS[2], buyer) or '0')
+  if not has then
+    return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` holds what are no units')
+  end
+end
+if redis.call('XLEN', KEYS[4]) >= backlog_max then
+  return {'busy'}
+end
+if not unlimited and left < units then
+  return {'sold out', plain(left)}
+end
+
+local entry = {}
+for n = 4, #ARGV do
+  entry[n - 3] = ARGV[n]
+end
+entry[#entry + 1] = 'at'
+entry[#entry + 1] = plain(clock())
+local order = redis.call('XADD', KEYS[4], 'NOMKSTREAM', plain(epoch) .. '-*', unpack(entry))
+if not order then
+  return {'stale'}
+end
+if not unlimited then
+  redis.call('HSET', KEYS[1], 'left', plain(left - units))
+end
+if has then
+  redis.call('HSET', KEYS[2], buyer, plain(has + units))
+end
+redis.call('HSET', KEYS[3], ARGV[1], order .. '/' .. plain(units))
+if state == 'closed' and redis.call('PTTL', KEYS[3]) < 0 then
+  redis.call('PEXPIRE', KEYS[3], plain(kept))
+end
+return {'queued', order}
