@@ -21,7 +21,7 @@ demo: ## Oversell with a naive shop, then sell exactly the stock under the lock;
 # Most tests wait for servers and not for a core: four at once take half the time of two.
 .PHONY: test
 test: export RUST_TEST_THREADS ?= 4
-test: redis-server ## Install redis-server if it is missing, then run all tests
+test: redis-server postgresql ## Install redis-server and PostgreSQL if they are missing, then run all tests
 	cargo test --workspace --all-targets
 	cargo test --workspace --doc
 
@@ -77,4 +77,22 @@ install-redis:
 		&& { sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-redis || true; }; \
 	else \
 		echo "redis-server is missing. Type: sudo apt-get install -y redis-server"; exit 1; \
+	fi
+
+# The ledger's tests start servers of their own with PostgreSQL's programs, which on Debian are in nobody's
+# path. The cluster that the package makes is left alone, running or not.
+.PHONY: postgresql
+postgresql:
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || $(MAKE) --no-print-directory install-postgresql
+
+.PHONY: install-postgresql
+install-postgresql:
+	@if ! command -v apt-get >/dev/null; then \
+		echo "PostgreSQL 12 or newer is missing: install it with your package manager, for example: brew install postgresql"; exit 1; \
+	elif [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; \
+	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then \
+		sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; \
+	else \
+		echo "PostgreSQL is missing. Type: sudo apt-get install -y postgresql"; exit 1; \
 	fi

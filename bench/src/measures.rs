@@ -3,6 +3,7 @@
 mod failover;
 mod gate;
 mod leases;
+mod ledger;
 mod pairs;
 mod processes;
 mod redlock;
@@ -39,6 +40,7 @@ pub const ALL: &[Measure] = &[
     measure("sentinel", failover::sentinel),
     measure("cluster", failover::cluster),
     measure("gate", gate::measure),
+    measure("ledger", ledger::measure),
 ];
 
 /// What a child process does: see [`crate::child`].

@@ -84,6 +84,12 @@ impl Error {
         error
     }
 
+    /// With the error that it comes from.
+    pub(crate) fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.0.source = Some(Arc::new(source));
+        self
+    }
+
     /// The same failure, for somebody else whom it hit too.
     pub(crate) fn shared(&self) -> Self {
         Self(Box::new(Inner {

@@ -1,4 +1,29 @@
-//! Stock that never sells a unit twice, beside Tenure's locks.
+//! Flash sales that sell no unit twice and lose no order, beside Tenure's locks.
+//!
+//! A [`Sale`] is a *gate* where buyers are let in or turned away in one atomic step, a *queue* of the
+//! orders that were accepted, and a *ledger* that is the truth. It runs inside one process with nothing
+//! installed, or in many processes on Redis and PostgreSQL; the code is the same.
+//!
+//! ```
+//! use tenure_sale::{NewItem, OrderState, Outcome, Request, Sale};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), tenure_sale::Error> {
+//! // `redis://…` and `postgres://…` when it grows up.
+//! let sale = Sale::open("memory://", "sqlite::memory:").await?;
+//! sale.create(&NewItem::new("sku-7", 5_000)?).await?;
+//! sale.open_item("sku-7").await?;
+//!
+//! // The id of the request is the buyer's own: asking again gives the same order again.
+//! let request = Request::new("sku-7", "anna", "7f3a")?;
+//! let answer = sale.submit(&request).await?;
+//! let Outcome::Accepted(order) = answer.outcome else {
+//!     return Ok(println!("no luck: {:?}", answer.outcome));
+//! };
+//! assert_eq!(sale.order(&order).await?.state, OrderState::Reserved);
+//! sale.pay(&order).await?;
+//! # Ok(()) }
+//! ```
 //!
 //! [`Stock`] keeps the units of one item, in memory or on Redis. It is the resource behind a lock:
 //! it refuses a holder that was paused for so long that somebody else took its place.
@@ -21,17 +46,33 @@
 //! ```
 
 mod change;
+mod consumer;
 mod entry;
 mod error;
+mod events;
+mod failpoint;
 pub mod gate;
+mod hub;
 mod item;
 pub mod ledger;
 mod names;
 mod order;
+mod rebuild;
+mod reconcile;
+mod relay;
+mod sale;
+mod stats;
 mod stock;
+mod sweeper;
+pub mod ways;
 
+pub use crate::consumer::{Consumer, ConsumerOptions};
 pub use crate::error::{Error, ErrorKind, Result};
+pub use crate::events::{Event, Events};
 pub use crate::item::{Item, ItemState, NewItem, Terms};
 pub use crate::names::{BUYER_BYTES_MAX, ITEM_BYTES_MAX, REQUEST_BYTES_MAX};
 pub use crate::order::{Answer, ORDER_UNITS_MAX, Order, OrderId, OrderState, Outcome, Request};
+pub use crate::reconcile::{Mode, Report};
+pub use crate::sale::{DeadLetter, Sale, SaleBuilder};
+pub use crate::stats::SaleStats;
 pub use crate::stock::{Stock, Take, UNITS_MAX};

@@ -29,6 +29,7 @@
 //!
 //! - [`RedisServer`]: a `redis-server` on a free port, plain, with TLS, on a Unix socket, as a
 //!   replica; paused, killed, restarted with or without its data, out of memory, busy.
+//! - [`PostgresServer`]: a PostgreSQL of one's own; paused, killed, restarted.
 //! - [`Sentinels`]: a master, its replicas and three sentinels; masters killed and replaced,
 //!   replication cut or delayed, the lagging replica promoted, sentinels killed.
 //! - [`Cluster`]: masters that share the slots, and their replicas; slots moved key by key or left
@@ -87,6 +88,7 @@ mod clock_shim;
 mod cluster;
 pub mod history;
 mod mutex;
+mod postgres;
 mod process;
 mod proxy;
 mod redisson;
@@ -103,6 +105,7 @@ mod wait;
 pub use clock_shim::ClockShim;
 pub use cluster::{Cluster, ClusterBuilder, FailoverKind, Migration};
 pub use history::{History, Nemesis, Recorder};
+pub use postgres::PostgresServer;
 pub use process::ClientProcess;
 pub use proxy::{Counts, Proxy};
 pub use redisson::Redisson;

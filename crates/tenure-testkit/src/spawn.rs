@@ -108,7 +108,7 @@ fn state(child: &Child) -> Option<char> {
     stat.rsplit(") ").next()?.chars().next()
 }
 
-fn setpriv_exists() -> bool {
+pub(crate) fn setpriv_exists() -> bool {
     static EXISTS: OnceLock<bool> = OnceLock::new();
     *EXISTS.get_or_init(|| {
         Command::new("setpriv")

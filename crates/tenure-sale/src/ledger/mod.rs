@@ -1,19 +1,46 @@
 //! The ledger: the truth about items and orders, in SQLite or PostgreSQL.
 
+mod adjustments;
+mod alone;
+mod books;
+mod change_text;
+mod changes;
+mod commit;
+mod decision;
+mod epochs;
+mod fault;
+mod items;
+mod moments;
+mod moves;
+mod orders;
+mod place;
+mod postgres;
+mod schema;
+mod sql;
+mod sqlite;
+
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use tenure::Fence;
 
 pub use crate::change::{Change, What};
-use crate::entry::Entry;
+use crate::entry::{Entry, Wanted};
 use crate::error::Result;
 use crate::gate::{Load, Remembered};
 use crate::item::{Item, ItemState, NewItem, Terms};
+use crate::ledger::books::Books;
+use crate::ledger::commit::Commit;
+use crate::ledger::decision::Landing;
+use crate::ledger::moves::{Move, Target};
+use crate::ledger::place::Place;
 use crate::order::{Order, OrderId, OrderState};
 
 /// The ledger. Cheap to clone; clones share connections.
-#[derive(Clone, Debug)]
-pub struct Ledger {}
+#[derive(Clone)]
+pub struct Ledger {
+    books: Books,
+}
 
 /// What became of an entry that was brought to the ledger. All but [`Refused`](Fate::Refused) mean that
 /// the entry is settled and can be acknowledged.
@@ -55,38 +82,53 @@ pub struct Count {
     pub units: u64,
 }
 
+/// The longest reason that is kept with an order, in characters.
+const NOTE_CHARS_MAX: usize = 512;
+
 impl Ledger {
     /// Opens the ledger that `url` names and brings its schema up to date: `sqlite:path`, `sqlite::memory:`,
     /// `postgres://user@host/database`. A schema newer than this program is refused.
     pub async fn open(url: impl AsRef<str>) -> Result<Self> {
-        todo!()
+        Ok(Self {
+            books: Books::open(Place::of_url(url.as_ref())?).await?,
+        })
     }
+
     /// For a gate in memory: this process alone may use this ledger from now on, until the ledger and its clones are dropped.
     /// Refused for PostgreSQL and for a file that another process holds.
+    #[expect(
+        clippy::unused_async,
+        reason = "a ledger elsewhere would have to be asked"
+    )]
     pub async fn claim_alone(&self) -> Result<()> {
-        todo!()
+        self.books.claim_alone()
     }
 
     /// Puts an item into the ledger, as a draft.
     pub async fn create(&self, item: &NewItem) -> Result<Item> {
-        todo!()
+        self.books.write(&items::Create(item)).await
     }
+
     /// One item.
     pub async fn item(&self, name: &str) -> Result<Option<Item>> {
-        todo!()
+        items::one(&self.books, name).await
     }
+
     /// All items, by name; those whose state is one of `states`, or all.
     pub async fn items(&self, states: &[ItemState]) -> Result<Vec<Item>> {
-        todo!()
+        items::all(&self.books, states).await
     }
+
     /// Changes the state of an item from one of `from`. `Err(Conflict)` if it is in none of them.
     pub async fn set_state(&self, item: &str, from: &[ItemState], to: ItemState) -> Result<Item> {
-        todo!()
+        self.books.write(&items::SetState { item, from, to }).await
     }
+
     /// Changes the terms.
     pub async fn set_terms(&self, item: &str, terms: &Terms) -> Result<Item> {
-        todo!()
+        self.books.write(&items::SetTerms { item, terms }).await
     }
+
     /// Adds units, once per reference; with `expected` only if the total is that.
     pub async fn add_units(
         &self,
@@ -96,66 +138,100 @@ impl Ledger {
         reference: &str,
         expected: Option<u64>,
     ) -> Result<Item> {
-        todo!()
+        let add = adjustments::Add {
+            item,
+            units,
+            reason,
+            reference,
+            expected,
+        };
+        self.books.write(&add).await
     }
+
     /// What came of a withdrawal: done, refused, or not yet known.
     pub async fn withdrawal(&self, item: &str, reference: &str) -> Result<Option<bool>> {
-        todo!()
+        adjustments::withdrawal(&self.books, item, reference).await
     }
 
     /// Brings a batch of entries of any items into the ledger in one transaction, and says what became of each, in their order.
     /// An error means that nothing was committed, or that it is unknown: try again.
     pub async fn commit(&self, entries: &[Entry]) -> Result<Vec<Fate>> {
-        todo!()
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let landing = Landing::Reserved;
+        self.books.write(&Commit { entries, landing }).await
     }
+
     /// Marks an entry as dead: its units stay set aside. Entries that cannot be read leave no row.
     pub async fn bury(&self, entry: &Entry, reason: &str) -> Result<()> {
-        todo!()
+        let note: String = reason
+            .chars()
+            .filter(|letter| !letter.is_control())
+            .take(NOTE_CHARS_MAX)
+            .collect();
+        let commit = Commit {
+            entries: std::slice::from_ref(entry),
+            landing: Landing::Dead(&note),
+        };
+        if matches!(entry.what, Ok(Wanted::Order { .. })) {
+            self.books.write(&commit).await?;
+        }
+        Ok(())
     }
 
     /// One order.
     pub async fn order(&self, id: &OrderId) -> Result<Option<Order>> {
-        todo!()
+        orders::one(&self.books, id).await
     }
+
     /// The order of a request.
     pub async fn order_of(&self, item: &str, buyer: &str, request: &str) -> Result<Option<Order>> {
-        todo!()
+        orders::of_request(&self.books, item, buyer, request).await
     }
+
     /// A buyer's orders, newest first.
     pub async fn orders_of(&self, buyer: &str, count: usize) -> Result<Vec<Order>> {
-        todo!()
+        orders::of_buyer(&self.books, buyer, count).await
     }
+
     /// Reserved → paid.
     pub async fn pay(&self, order: &OrderId) -> Result<Moved> {
-        todo!()
+        self.make(order, Target::Paid).await
     }
+
     /// Reserved (or dead) → cancelled, units released. Unknown orders: the wish is kept, and the order is
     /// cancelled when it arrives; answered [`Moved::Unknown`].
     pub async fn cancel(&self, order: &OrderId) -> Result<Moved> {
-        todo!()
+        self.make(order, Target::Cancelled).await
     }
+
     /// Expired or cancelled → paid-unfulfilled: paid for, and nothing left.
     pub async fn pay_unfulfilled(&self, order: &OrderId) -> Result<Moved> {
-        todo!()
+        self.make(order, Target::PaidUnfulfilled).await
     }
+
     /// Dead → reserved: somebody decided that it stands.
     pub async fn revive(&self, order: &OrderId) -> Result<Moved> {
-        todo!()
+        self.make(order, Target::Revived).await
     }
+
     /// Reserved orders whose time is over → expired, units released. Returns them, at most `count`.
     pub async fn expire(&self, count: usize) -> Result<Vec<OrderId>> {
-        todo!()
+        moves::expire(&self.books, count).await
     }
+
     /// Writes down that an order of an older epoch never arrived. It is counted and announced once.
     pub async fn mark_lost(&self, order: &OrderId) -> Result<Moved> {
-        todo!()
+        self.make(order, Target::Lost).await
     }
 
     /// Gives the item its next epoch, in one transaction with what the gate is to be loaded with. From now on
     /// entries of older epochs are refused. An older fence than the last is refused by `Err(Conflict)`.
     pub async fn next_epoch(&self, item: &str, fence: Fence) -> Result<Load> {
-        todo!()
+        self.books.write(&epochs::NextEpoch { item, fence }).await
     }
+
     /// What buyers have (orders that hold units), a page after the buyer `after`.
     pub async fn buyers(
         &self,
@@ -163,8 +239,9 @@ impl Ledger {
         after: Option<&str>,
         count: usize,
     ) -> Result<Vec<(String, u64)>> {
-        todo!()
+        epochs::buyers(&self.books, item, after, count).await
     }
+
     /// Answers to remember: orders accepted within `within`, and all that hold units; a page after the order `after`.
     pub async fn answers(
         &self,
@@ -173,12 +250,14 @@ impl Ledger {
         after: Option<&OrderId>,
         count: usize,
     ) -> Result<Vec<Remembered>> {
-        todo!()
+        epochs::answers(&self.books, item, within, after, count).await
     }
+
     /// The changes of an item after a number, in order.
     pub async fn changes(&self, item: &str, after: u64, count: usize) -> Result<Vec<Change>> {
-        todo!()
+        changes::after(&self.books, item, after, count).await
     }
+
     /// Forgets changes older than `before` that the gate has applied, by the number given.
     pub async fn forget_changes(
         &self,
@@ -186,10 +265,27 @@ impl Ledger {
         applied: u64,
         before: SystemTime,
     ) -> Result<u64> {
-        todo!()
+        let forget = changes::Forget {
+            item,
+            applied,
+            before,
+        };
+        self.books.write(&forget).await
     }
+
     /// Orders and units by state.
     pub async fn counts(&self, item: &str) -> Result<Vec<Count>> {
-        todo!()
+        orders::counts(&self.books, item).await
+    }
+
+    async fn make(&self, order: &OrderId, to: Target) -> Result<Moved> {
+        self.books.write(&Move { order, to }).await
+    }
+}
+
+/// Without the password of its URL.
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ledger").field(self.books.place()).finish()
     }
 }

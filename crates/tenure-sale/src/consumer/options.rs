@@ -1,0 +1,111 @@
+//! How a consumer works.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most entries in one transaction of the ledger.
+const BATCH_MAX: usize = 5_000;
+
+/// How a [`Consumer`](crate::Consumer) works.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_sale::ConsumerOptions;
+///
+/// let options = ConsumerOptions::default().batch(500).idle(Duration::from_secs(60));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until a consumer gets them"]
+pub struct ConsumerOptions {
+    pub(super) batch: usize,
+    pub(super) idle: Duration,
+    pub(super) deliveries_max: u64,
+    pub(super) sweep_every: Duration,
+    pub(super) look_every: Duration,
+    pub(super) stop_within: Duration,
+    pub(super) changes_kept: Duration,
+}
+
+impl Default for ConsumerOptions {
+    fn default() -> Self {
+        Self {
+            batch: 200,
+            idle: Duration::from_secs(30),
+            deliveries_max: super::settle::DELIVERIES_MAX,
+            sweep_every: Duration::from_secs(1),
+            look_every: Duration::from_millis(500),
+            stop_within: Duration::from_secs(5),
+            changes_kept: Duration::from_hours(24),
+        }
+    }
+}
+
+impl ConsumerOptions {
+    /// The most entries in one transaction: 200 by default. More: faster, and a larger step back when
+    /// one of them fails.
+    pub fn batch(mut self, entries: usize) -> Self {
+        self.batch = entries;
+        self
+    }
+
+    /// When entries that another consumer took and did not acknowledge are taken over: after 30 s by
+    /// default. Longer than a transaction ever takes; shorter does no harm but work done twice.
+    pub fn idle(mut self, idle: Duration) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// How often an entry that the ledger does not take is tried before it is buried as dead: 5 times
+    /// by default, and not while the ledger is away.
+    pub fn deliveries_max(mut self, deliveries: u64) -> Self {
+        self.deliveries_max = deliveries;
+        self
+    }
+
+    /// How often to look for orders that were not paid for in time: every second by default.
+    pub fn sweep_every(mut self, every: Duration) -> Self {
+        self.sweep_every = every;
+        self
+    }
+
+    /// How often to look for new items, gates that must be rebuilt and changes that gates were not
+    /// told: twice a second by default.
+    pub fn look_every(mut self, every: Duration) -> Self {
+        self.look_every = every;
+        self
+    }
+
+    /// How long [`stop`](crate::Consumer::stop) tries to finish while the ledger is away: 5 s by
+    /// default.
+    pub fn stop_within(mut self, limit: Duration) -> Self {
+        self.stop_within = limit;
+        self
+    }
+
+    /// For how long changes that the gate knows are kept for those who resume
+    /// [`Sale::events`](crate::Sale::events): a day by default.
+    pub fn changes_kept(mut self, kept: Duration) -> Self {
+        self.changes_kept = kept;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.batch == 0 || self.batch > BATCH_MAX {
+            let message = format!(
+                "cannot use `{}` as the batch of a consumer: it is 1 to {BATCH_MAX}",
+                self.batch
+            );
+            return Err(Error::new(ErrorKind::InvalidSetting, message));
+        }
+        for (what, every) in [("sweep", self.sweep_every), ("look", self.look_every)] {
+            if every.is_zero() {
+                let message = format!(
+                    "cannot use `0` as how often a consumer is to {what}: it would do nothing else"
+                );
+                return Err(Error::new(ErrorKind::InvalidSetting, message));
+            }
+        }
+        Ok(())
+    }
+}

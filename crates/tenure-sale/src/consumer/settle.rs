@@ -1,0 +1,186 @@
+//! Settling entries: into the ledger, then out of the queue.
+//!
+//! | the ledger says | then |
+//! |---|---|
+//! | settled, known, stale | acknowledge |
+//! | refused | bury |
+//! | an error for the batch | entry by entry |
+//! | an error for one entry, and it answers else | leave it in the queue; after some deliveries, bury it |
+//! | an error, and it answers nothing | all stays in the queue: no entry is to blame |
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tracing::{debug, error, warn};
+
+use crate::entry::{Entry, Wanted};
+use crate::error::{Error, Result};
+use crate::failpoint::failpoint;
+use crate::ledger::Fate;
+use crate::order::{OrderId, OrderState};
+use crate::sale::Core;
+
+/// After so many deliveries an entry that the ledger does not take is buried.
+pub(crate) const DELIVERIES_MAX: u64 = 5;
+
+/// Before an entry is buried it is tried so often again, with such a pause before each try.
+const LAST_TRIES: u32 = 3;
+const LAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// What settling did to the stock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settled {
+    /// Units went back: the gate should be told.
+    pub(crate) released: bool,
+}
+
+/// Brings entries of one item to the ledger and takes them out of the queue. `Ok` means that all of
+/// them were dealt with; `Err` that they should be tried again, which does no harm to those that were.
+pub(crate) async fn settle(
+    core: &Core,
+    item: &str,
+    entries: &[Entry],
+    deliveries_max: u64,
+) -> Result<Settled> {
+    failpoint("consumer.before_commit");
+    match core.ledger.commit(entries).await {
+        Ok(fates) => conclude(core, item, entries, fates).await,
+        Err(cause) => {
+            core.counters.batches_failed.one();
+            debug!(item, entries = entries.len(), %cause, "the ledger did not take a batch");
+            one_by_one(core, item, entries, deliveries_max, cause).await
+        }
+    }
+}
+
+async fn one_by_one(
+    core: &Core,
+    item: &str,
+    entries: &[Entry],
+    deliveries_max: u64,
+    cause: Error,
+) -> Result<Settled> {
+    // A ledger that is away is not asked once per entry.
+    let mut all = is_there(core, item, cause).await?;
+    for entry in entries {
+        let single = std::slice::from_ref(entry);
+        let settled = match core.ledger.commit(single).await {
+            Ok(fates) => conclude(core, item, single, fates).await?,
+            Err(cause) => set_aside(core, item, entry, deliveries_max, cause).await?,
+        };
+        all.released |= settled.released;
+    }
+    Ok(all)
+}
+
+/// An entry that the ledger did not take by itself.
+async fn set_aside(
+    core: &Core,
+    item: &str,
+    entry: &Entry,
+    deliveries_max: u64,
+    mut cause: Error,
+) -> Result<Settled> {
+    if entry.deliveries <= deliveries_max {
+        warn!(order = %entry.id, %cause, "the ledger did not take an entry: it will be tried again");
+        return is_there(core, item, cause).await;
+    }
+    // It may have been delivered so often because consumers died: only what it does now counts.
+    let single = std::slice::from_ref(entry);
+    for _ in 0..LAST_TRIES {
+        sleep(LAST_PAUSE).await;
+        match core.ledger.commit(single).await {
+            Ok(fates) => return conclude(core, item, single, fates).await,
+            Err(again) => cause = again,
+        }
+    }
+    let reason = format!("delivered {} times: {cause}", entry.deliveries);
+    is_there(core, item, cause).await?;
+    bury(core, item, entry, &reason).await?;
+    Ok(Settled::default())
+}
+
+/// Whether the ledger answers; if not, no entry is to blame.
+async fn is_there(core: &Core, item: &str, cause: Error) -> Result<Settled> {
+    let answer = core.ledger.item(item).await;
+    answer.map(|_| Settled::default()).map_err(|_| cause)
+}
+
+/// After the commit.
+async fn conclude(core: &Core, item: &str, entries: &[Entry], fates: Vec<Fate>) -> Result<Settled> {
+    failpoint("consumer.after_commit");
+    core.counters.batches.one();
+    let mut settled = Settled::default();
+    let mut done = Vec::with_capacity(entries.len());
+    let mut news = Vec::with_capacity(entries.len());
+    for (entry, fate) in entries.iter().zip(fates) {
+        count(core, &fate);
+        if let Fate::Refused(reason) = &fate {
+            bury(core, item, entry, reason).await?;
+            continue;
+        }
+        settled.released |= releases(&fate);
+        done.push(entry.id.clone());
+        news.extend(order_of(entry).zip(state_of(entry, &fate)));
+    }
+    failpoint("consumer.before_ack");
+    core.gate.acknowledge(item, &done).await?;
+    core.followers.settled(item, &news);
+    core.hub.tell(news);
+    Ok(settled)
+}
+
+/// First in the ledger: if that is away, nothing happens to the entry.
+async fn bury(core: &Core, item: &str, entry: &Entry, reason: &str) -> Result<()> {
+    core.ledger.bury(entry, reason).await?;
+    core.gate.bury(item, &entry.id, reason).await?;
+    core.counters.buried.one();
+    error!(order = %entry.id, reason, "an entry was buried as dead: requeue or discard it");
+    if let Some(order) = order_of(entry) {
+        core.hub.tell([(order, OrderState::Dead)]);
+    }
+    Ok(())
+}
+
+/// The order that an entry is about.
+fn order_of(entry: &Entry) -> Option<&OrderId> {
+    match &entry.what {
+        Ok(Wanted::Order { .. }) => Some(&entry.id),
+        Ok(Wanted::Again { order, .. }) => Some(order),
+        Ok(Wanted::Withdrawal { .. }) | Err(_) => None,
+    }
+}
+
+fn state_of(entry: &Entry, fate: &Fate) -> Option<OrderState> {
+    match fate {
+        Fate::Settled(state) | Fate::Known(state) => Some(*state),
+        Fate::Stale if matches!(entry.what, Ok(Wanted::Order { .. })) => Some(OrderState::Lost),
+        // What was wished for an order that is in the ledger was not done.
+        Fate::Stale | Fate::Withdrawal(_) | Fate::Refused(_) => None,
+    }
+}
+
+/// Whether the ledger has a change for the gate that gives units back.
+fn releases(fate: &Fate) -> bool {
+    match fate {
+        Fate::Settled(state) => !state.holds_units(),
+        Fate::Withdrawal(done) => !done,
+        Fate::Known(_) | Fate::Stale | Fate::Refused(_) => false,
+    }
+}
+
+fn count(core: &Core, fate: &Fate) {
+    let counters = &core.counters;
+    match fate {
+        Fate::Settled(state) => {
+            counters.committed.one();
+            if *state == OrderState::Rejected {
+                counters.rejected.one();
+            }
+        }
+        Fate::Withdrawal(_) => counters.committed.one(),
+        Fate::Known(_) => counters.redelivered.one(),
+        Fate::Stale => counters.stale_entries.one(),
+        Fate::Refused(_) => {}
+    }
+}

@@ -1,0 +1,100 @@
+//! The worker: consumes the queue of one item.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::backoff::Backoff;
+use super::options::ConsumerOptions;
+use super::settle::settle;
+use crate::entry::Entry;
+use crate::error::Result;
+use crate::failpoint::failpoint;
+use crate::relay;
+use crate::sale::Core;
+
+/// How long one question for new entries stays open. A clean stop waits for its end, because an answer
+/// under way would be entries handed to nobody.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// The least time between two looks for entries of consumers that died.
+const CLAIM_EVERY_MIN: Duration = Duration::from_millis(50);
+
+pub(super) struct Worker {
+    pub(super) core: Arc<Core>,
+    pub(super) item: String,
+    /// Of the consumer that it belongs to.
+    pub(super) name: String,
+    pub(super) options: ConsumerOptions,
+    pub(super) stop: CancellationToken,
+}
+
+impl Worker {
+    pub(super) async fn run(self) {
+        let mut held: Vec<Entry> = Vec::new();
+        let mut backoff = Backoff::new();
+        let mut claims_at = Instant::now();
+        let mut gives_up_at = None;
+        loop {
+            if self.stop.is_cancelled() {
+                let now = Instant::now();
+                let end = *gives_up_at.get_or_insert(now + self.options.stop_within);
+                if held.is_empty() || now >= end {
+                    break;
+                }
+            }
+            match self.turn(&mut held, &mut claims_at).await {
+                Ok(()) => backoff.reset(),
+                Err(error) => {
+                    debug!(item = self.item, %error, "a consumer pauses: gate or ledger is away");
+                    backoff.pause(&self.stop).await;
+                }
+            }
+        }
+        if !held.is_empty() {
+            let (item, entries) = (&self.item, held.len());
+            warn!(
+                item,
+                entries, "a consumer ends before the ledger took what it has"
+            );
+        }
+    }
+
+    /// Settles what is held, or takes something. After an error the same entries are held: they are
+    /// neither read nor counted as delivered again.
+    async fn turn(&self, held: &mut Vec<Entry>, claims_at: &mut Instant) -> Result<()> {
+        if held.is_empty() {
+            *held = self.take(claims_at).await?;
+            if held.is_empty() {
+                return Ok(());
+            }
+            failpoint("consumer.after_read");
+        }
+        let (core, item) = (&self.core, &self.item);
+        let settled = settle(core, item, held, self.options.deliveries_max).await?;
+        held.clear();
+        if settled.released {
+            relay::relay_if_possible(core, item).await;
+        }
+        Ok(())
+    }
+
+    /// Entries of the dead first, now and then; else new ones.
+    async fn take(&self, claims_at: &mut Instant) -> Result<Vec<Entry>> {
+        let (gate, batch) = (&self.core.gate, self.options.batch);
+        if Instant::now() >= *claims_at {
+            let idle = self.options.idle;
+            let claimed = gate.claim(&self.item, &self.name, idle, batch).await?;
+            if claimed.len() < batch {
+                *claims_at = Instant::now() + (idle / 2).max(CLAIM_EVERY_MIN);
+            }
+            if !claimed.is_empty() {
+                self.core.counters.claimed.add(claimed.len());
+                return Ok(claimed);
+            }
+        }
+        gate.read(&self.item, &self.name, batch, PATIENCE).await
+    }
+}

@@ -1,0 +1,286 @@
+//! The follower: one look at ledger and gate for all of this process who care about one item.
+//!
+//! Those are the watchers of [`Events`](super::Events), those who wait for an order, and the orders that
+//! this process saw accepted and not yet committed: if their epoch is over and the ledger has not heard
+//! of them, they are lost, and somebody must say so even if nobody asks.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, error};
+
+use crate::error::Result;
+use crate::ledger::{Change, Moved, What};
+use crate::order::{OrderId, OrderState};
+use crate::sale::Core;
+
+/// Events kept for a watcher that is slow; what is older it fetches itself.
+const LIVE_MAX: usize = 256;
+/// Orders of one item that are awaited: the queue's default cap is somewhat more, but in a queue that
+/// long nearly all of another process.
+const AWAITED_MAX: usize = 50_000;
+const PAGE: usize = 200;
+/// Between two looks while somebody waits or watches.
+const TICK: Duration = Duration::from_millis(50);
+/// Between two looks while orders are awaited that nobody asks for.
+const SLOW_TICK: Duration = Duration::from_millis(200);
+/// Units left are told at most so often.
+const LEFT_EVERY: Duration = Duration::from_millis(100);
+/// How often to look for awaited orders that are lost, or that were passed over.
+const AUDIT_EVERY: Duration = Duration::from_secs(1);
+/// Awaited orders asked for in one audit, which only matters if changes were passed over.
+const AUDIT_MAX: usize = 50;
+/// A follower that nobody needs for so long ends.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
+/// The followers of this process, by item.
+#[derive(Debug, Default)]
+pub(crate) struct Followers {
+    // A std mutex, not an async one: nobody waits while it is held.
+    running: Mutex<HashMap<String, Arc<Follower>>>,
+}
+
+#[derive(Debug)]
+struct Follower {
+    item: String,
+    live: broadcast::Sender<Live>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Epoch and number of orders accepted and not seen in the ledger, the oldest first.
+    awaited: BTreeSet<(u64, u64)>,
+    /// The units left that were told last.
+    left: Option<Left>,
+}
+
+/// What watchers are told.
+#[derive(Clone, Debug)]
+pub(super) enum Live {
+    Change(Arc<Change>),
+    Left(Left),
+}
+
+/// Units left at the gate; `None` if unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left(pub(super) Option<u64>);
+
+impl Followers {
+    /// Remembers an order that was accepted, until the ledger has it or it is lost.
+    pub(crate) fn expect(core: &Arc<Core>, order: &OrderId) {
+        let mut running = core.followers.running();
+        let follower = Self::follower(core, &mut running, order.item());
+        let mut state = follower.state();
+        state.awaited.insert((order.epoch(), order.number()));
+        if state.awaited.len() > AWAITED_MAX {
+            state.awaited.pop_first();
+        }
+    }
+
+    /// Sees to it that the hub hears of orders of `item`.
+    pub(crate) fn listen(core: &Arc<Core>, item: &str) {
+        Self::follower(core, &mut core.followers.running(), item);
+    }
+
+    /// Begins to watch. Also says how many units were left when that was told last.
+    pub(super) fn watch(core: &Arc<Core>, item: &str) -> (broadcast::Receiver<Live>, Option<Left>) {
+        let mut running = core.followers.running();
+        let follower = Self::follower(core, &mut running, item);
+        let live = follower.live.subscribe();
+        let left = follower.state().left;
+        (live, left)
+    }
+
+    /// A consumer of this process has settled these: nobody needs to wait for the ledger's changes.
+    pub(crate) fn settled(&self, item: &str, news: &[(&OrderId, OrderState)]) {
+        let follower = self.running().get(item).map(Arc::clone);
+        if let Some(follower) = follower {
+            follower.forget(news.iter().map(|(order, _)| *order));
+        }
+    }
+
+    fn follower(
+        core: &Arc<Core>,
+        running: &mut HashMap<String, Arc<Follower>>,
+        item: &str,
+    ) -> Arc<Follower> {
+        if let Some(follower) = running.get(item) {
+            return Arc::clone(follower);
+        }
+        let follower = Arc::new(Follower {
+            item: item.to_owned(),
+            live: broadcast::Sender::new(LIVE_MAX),
+            state: Mutex::default(),
+        });
+        running.insert(item.to_owned(), Arc::clone(&follower));
+        let (core, gone) = (Arc::clone(core), core.gone.clone());
+        let following = follow(core, Arc::clone(&follower));
+        tokio::spawn(async move { gone.run_until_cancelled(following).await });
+        follower
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<String, Arc<Follower>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Follower {
+    fn is_watched(&self) -> bool {
+        self.live.receiver_count() > 0
+    }
+
+    fn is_needed(&self, core: &Core) -> bool {
+        self.is_watched() || !self.state().awaited.is_empty() || core.hub.awaits(&self.item)
+    }
+
+    fn forget<'a>(&self, orders: impl IntoIterator<Item = &'a OrderId>) {
+        let mut state = self.state();
+        for order in orders {
+            state.awaited.remove(&(order.epoch(), order.number()));
+        }
+    }
+
+    /// Passes a change on to all who care.
+    fn pass_on(&self, core: &Core, change: Change) {
+        match &change.what {
+            What::Committed { orders, state } => {
+                self.forget(orders);
+                core.hub.tell(orders.iter().map(|order| (order, *state)));
+            }
+            What::Moved { order, state } | What::Released { order, state, .. } => {
+                self.forget([order]);
+                core.hub.tell([(order, *state)]);
+            }
+            _ => {}
+        }
+        if self.is_watched() {
+            // The last watcher may have left.
+            let _ = self.live.send(Live::Change(Arc::new(change)));
+        }
+    }
+
+    async fn look_at_gate(&self, core: &Core) -> Result<()> {
+        let standing = core.gate.standing(&self.item).await?;
+        let Some(left) = standing.map(|standing| Left(standing.left)) else {
+            return Ok(());
+        };
+        let told = self.state().left.replace(left);
+        if told != Some(left) {
+            // The last watcher may have left.
+            let _ = self.live.send(Live::Left(left));
+        }
+        Ok(())
+    }
+
+    /// Looks for awaited orders that will never come, and for those that came unseen.
+    async fn audit(&self, core: &Core) -> Result<()> {
+        if self.state().awaited.is_empty() {
+            return Ok(());
+        }
+        let epoch = core.item(&self.item).await?.epoch;
+        let (over, oldest) = self.to_audit(epoch);
+        for order in over {
+            match core.ledger.order(&order).await? {
+                Some(known) => core.hub.tell([(&order, known.state)]),
+                None => announce_lost(core, &order).await?,
+            }
+            self.forget([&order]);
+        }
+        for order in oldest {
+            if let Some(known) = core.ledger.order(&order).await? {
+                core.hub.tell([(&order, known.state)]);
+                self.forget([&order]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Awaited orders of epochs that are over, and the oldest of this one.
+    fn to_audit(&self, epoch: u64) -> (Vec<OrderId>, Vec<OrderId>) {
+        let state = self.state();
+        let order = |(epoch, number): &(u64, u64)| OrderId::new(&*self.item, *epoch, *number);
+        let over = state.awaited.range(..(epoch, 0)).map(order).collect();
+        let this = state.awaited.range((epoch, 0)..).map(order);
+        (over, this.take(AUDIT_MAX).collect())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes down that an order of an epoch that is over never arrived.
+pub(crate) async fn announce_lost(core: &Core, order: &OrderId) -> Result<()> {
+    if let Moved::Done(_) = core.ledger.mark_lost(order).await? {
+        core.counters.lost.one();
+        error!(%order, "an accepted order was lost with its server before the ledger heard of it");
+    }
+    core.hub.tell([(order, OrderState::Lost)]);
+    Ok(())
+}
+
+/// Follows an item until nobody needs it.
+async fn follow(core: Arc<Core>, follower: Arc<Follower>) {
+    let mut cursor = None;
+    let (mut looks_at, mut audits_at) = (Instant::now(), Instant::now() + AUDIT_EVERY);
+    let mut needed_at = Instant::now();
+    loop {
+        let full_page = match next_page(&core, &follower, &mut cursor).await {
+            Ok(full_page) => full_page,
+            Err(error) => {
+                debug!(item = follower.item, %error, "events wait for the ledger");
+                sleep(AUDIT_EVERY).await;
+                false
+            }
+        };
+        let now = Instant::now();
+        if follower.is_watched() && now >= looks_at {
+            looks_at = now + LEFT_EVERY;
+            // A gate that is away tells nothing new.
+            let _ = follower.look_at_gate(&core).await;
+        }
+        if now >= audits_at {
+            audits_at = now + AUDIT_EVERY;
+            // Whoever is not found is looked for again.
+            let _ = follower.audit(&core).await;
+        }
+        if follower.is_needed(&core) {
+            needed_at = now;
+        } else if now >= needed_at + IDLE_MAX && ends(&core, &follower) {
+            return;
+        }
+        if !full_page {
+            let eager = follower.is_watched() || core.hub.awaits(&follower.item);
+            sleep(if eager { TICK } else { SLOW_TICK }).await;
+        }
+    }
+}
+
+/// Passes on the next changes; whether there may be more at once.
+async fn next_page(core: &Core, follower: &Follower, cursor: &mut Option<u64>) -> Result<bool> {
+    let after = match *cursor {
+        Some(after) => after,
+        None => *cursor.insert(core.item(&follower.item).await?.change),
+    };
+    let changes = core.ledger.changes(&follower.item, after, PAGE).await?;
+    let full_page = changes.len() == PAGE;
+    for change in changes {
+        *cursor = Some(change.number);
+        follower.pass_on(core, change);
+    }
+    Ok(full_page)
+}
+
+/// Ends it, unless somebody has come to need it.
+fn ends(core: &Core, follower: &Follower) -> bool {
+    let mut running = core.followers.running();
+    if follower.is_needed(core) {
+        return false;
+    }
+    running.remove(&follower.item);
+    true
+}

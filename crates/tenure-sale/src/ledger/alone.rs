@@ -1,0 +1,77 @@
+//! Who uses a SQLite file: everybody who does holds a lock on the file beside it, `<file>.lock`,
+//! together with others or alone. The lock ends with the process, however that ends.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// That this ledger is used here.
+#[derive(Debug)]
+pub(super) struct Presence {
+    file: File,
+    path: PathBuf,
+}
+
+impl Presence {
+    /// Uses the ledger together with others. Refused if somebody has it alone.
+    pub(super) fn shared(ledger: &Path) -> Result<Self> {
+        let mut path = ledger.as_os_str().to_owned();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        let opened = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path);
+        let file = opened.map_err(|error| {
+            let message = format!("cannot open the ledger's lock file `{}`", path.display());
+            Error::new(ErrorKind::Ledger, message).with_source(error)
+        })?;
+        let presence = Self { file, path };
+        match presence.file.try_lock_shared() {
+            Ok(()) => Ok(presence),
+            Err(TryLockError::WouldBlock) => Err(presence.refused(
+                "another process has it for itself, because its gate is in its memory: use that one, \
+                 or a gate on Redis",
+            )),
+            Err(TryLockError::Error(error)) => Err(presence.failed(error)),
+        }
+    }
+
+    /// From now on nobody else may use the ledger.
+    pub(super) fn alone(&self) -> Result<()> {
+        // To turn a lock that is held into another one is not defined everywhere.
+        let taken = self.file.unlock().map_err(TryLockError::Error);
+        match taken.and_then(|()| self.file.try_lock()) {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => {
+                let refused = self.refused(
+                    "another process uses it, and a gate in memory has to be the only one: stop the \
+                     other process, or use a gate on Redis",
+                );
+                // Whoever took it alone in between keeps it; waiting for that one would never end.
+                let _ = self.file.try_lock_shared();
+                Err(refused)
+            }
+            Err(TryLockError::Error(error)) => Err(self.failed(error)),
+        }
+    }
+
+    fn refused(&self, cause: &str) -> Error {
+        let message = format!(
+            "cannot use the ledger beside `{}`: {cause}",
+            self.path.display()
+        );
+        Error::new(ErrorKind::LedgerInUse, message)
+    }
+
+    fn failed(&self, error: std::io::Error) -> Error {
+        let message = format!(
+            "cannot lock `{}`: does its file system know locks?",
+            self.path.display()
+        );
+        Error::new(ErrorKind::Ledger, message).with_source(error)
+    }
+}

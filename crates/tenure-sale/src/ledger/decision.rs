@@ -1,0 +1,500 @@
+//! What becomes of a batch of entries of one item: decided here, without a database.
+//!
+//! # Units
+//!
+//! At rest `total = left + queued + sold`, with what is left at the gate, what the entries of the queue
+//! have set aside, and what is sold in the ledger. Every decision takes an entry from the queue, so its
+//! units go somewhere else:
+//!
+//! - *reserved* and *dead*: into `sold`.
+//! - *paid* late: into `sold`, or back to the gate if the order does not need them any more.
+//! - *cancelled* by a wish, *rejected* because of the buyer's limit or because its request is an order
+//!   already: back to the gate, by a change.
+//! - *rejected* because it does not fit into `total - sold`: nowhere. The gate had set aside more than there
+//!   is (it lost what it had sold, and was not rebuilt), so that `left + queued + sold` was above `total` by
+//!   at least what does not fit. Given back, these units would only be sold again in vain. The one thing that
+//!   goes back is what no order could use: if an order for three comes upon one that is free, only two
+//!   were too many.
+//! - *stale*: nowhere. The gate of that epoch is gone with its queue, and the new one was loaded with
+//!   `total - sold`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::change::What;
+use crate::entry::{Entry, Wanted};
+use crate::item::Item;
+use crate::ledger::Fate;
+use crate::names::{buyer_name, request_id};
+use crate::order::{ORDER_UNITS_MAX, OrderId, OrderState};
+use crate::stock::UNITS_MAX;
+
+/// Epoch and number: an order of the item at hand.
+pub(super) type Key = (u64, u64);
+
+/// The longest reason of a withdrawal, in bytes.
+pub(super) const REASON_BYTES_MAX: usize = 1024;
+
+/// What the ledger holds that bears on the batch.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    pub(super) orders: HashMap<Key, KnownOrder>,
+    /// Requests that are an order already, but for those rejected and lost.
+    pub(super) requests: HashSet<(String, String)>,
+    pub(super) wishes: HashSet<Key>,
+    /// Entries that are no orders and were settled before, and whether what they asked for was done.
+    pub(super) settled: HashMap<Key, bool>,
+    /// References of adjustments that were decided before.
+    pub(super) references: HashSet<String>,
+    /// What buyers have. Needed if there is a limit.
+    pub(super) held: HashMap<String, u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct KnownOrder {
+    pub(super) buyer: String,
+    pub(super) request: String,
+    pub(super) units: u64,
+    pub(super) state: OrderState,
+    pub(super) round: u64,
+}
+
+/// What is to be written.
+#[derive(Debug, Default)]
+pub(super) struct Decision<'a> {
+    /// What became of each entry, in their order.
+    pub(super) fates: Vec<Fate>,
+    pub(super) rows: Vec<NewRow<'a>>,
+    pub(super) agains: Vec<AgainRow<'a>>,
+    pub(super) adjustments: Vec<AdjustmentRow<'a>>,
+    pub(super) settled: Vec<SettledRow>,
+    pub(super) wishes_met: Vec<Key>,
+    pub(super) changes: Vec<What>,
+}
+
+/// A new order.
+#[derive(Debug)]
+pub(super) struct NewRow<'a> {
+    pub(super) entry: &'a Entry,
+    pub(super) buyer: &'a str,
+    pub(super) request: &'a str,
+    pub(super) units: u64,
+    pub(super) state: OrderState,
+    pub(super) note: Option<&'a str>,
+}
+
+/// An order that was paid for late: in its new state, and with units again if it is *paid*.
+#[derive(Debug)]
+pub(super) struct AgainRow<'a> {
+    pub(super) order: &'a OrderId,
+    pub(super) from: OrderState,
+    pub(super) to: OrderState,
+    pub(super) units: u64,
+    pub(super) round: u64,
+}
+
+/// A withdrawal.
+#[derive(Debug)]
+pub(super) struct AdjustmentRow<'a> {
+    pub(super) reference: &'a str,
+    pub(super) reason: &'a str,
+    pub(super) units: u64,
+    pub(super) done: bool,
+}
+
+/// An entry that is no order and need not be looked at again.
+#[derive(Debug)]
+pub(super) struct SettledRow {
+    pub(super) key: Key,
+    pub(super) kind: &'static str,
+    pub(super) done: bool,
+}
+
+/// Decides about the entries of one item, in their order. `item` has its new units afterwards.
+///
+/// Orders that can be taken land as `landing`: reserved, or dead with the reason why.
+pub(super) fn decide<'a>(
+    item: &mut Item,
+    facts: Facts,
+    entries: &[&'a Entry],
+    landing: Landing<'a>,
+) -> Decision<'a> {
+    let mut desk = Desk {
+        item,
+        facts,
+        landing,
+        decision: Decision::default(),
+        committed: BTreeMap::new(),
+        given_back: 0,
+        too_many: 0,
+    };
+    for entry in entries {
+        let fate = desk.settle(entry);
+        desk.decision.fates.push(fate);
+    }
+    desk.finish()
+}
+
+/// As what an order lands in the ledger.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Landing<'a> {
+    Reserved,
+    Dead(&'a str),
+}
+
+/// Where a batch is decided.
+struct Desk<'a, 'i> {
+    item: &'i mut Item,
+    facts: Facts,
+    landing: Landing<'a>,
+    decision: Decision<'a>,
+    /// Orders that came into the ledger, by state and epoch.
+    committed: BTreeMap<(OrderState, u64), Vec<OrderId>>,
+    /// Units that go back to the gate.
+    given_back: u64,
+    /// Units of orders that did not fit.
+    too_many: u64,
+}
+
+/// An order as its entry has it.
+struct Wish<'a> {
+    entry: &'a Entry,
+    buyer: &'a str,
+    request: &'a str,
+    units: u64,
+}
+
+impl<'a> Desk<'a, '_> {
+    fn settle(&mut self, entry: &'a Entry) -> Fate {
+        if i64::try_from(entry.id.epoch()).is_err() || i64::try_from(entry.id.number()).is_err() {
+            return Fate::Refused("its number is beyond what the ledger can keep".into());
+        }
+        match &entry.what {
+            Err(reason) => Fate::Refused(reason.clone()),
+            Ok(Wanted::Order {
+                buyer,
+                request,
+                units,
+            }) => self.order(&Wish {
+                entry,
+                buyer,
+                request,
+                units: *units,
+            }),
+            Ok(Wanted::Withdrawal {
+                reference,
+                reason,
+                units,
+                expected,
+            }) => self.withdrawal(entry, reference, reason, *units, *expected),
+            Ok(Wanted::Again {
+                order,
+                buyer,
+                units,
+            }) => self.again(entry, order, buyer, *units),
+        }
+    }
+
+    fn order(&mut self, wish: &Wish<'a>) -> Fate {
+        if let Err(error) = buyer_name(wish.buyer).and_then(|_| request_id(wish.request)) {
+            return Fate::Refused(error.to_string());
+        }
+        if !(1..=ORDER_UNITS_MAX).contains(&wish.units) {
+            return Fate::Refused(format!("it is for `{}` units", wish.units));
+        }
+        if let Some(known) = self.facts.orders.get(&key(&wish.entry.id)) {
+            return met_again(known, wish);
+        }
+        if let Some(fate) = self.of_another_epoch(wish.entry) {
+            if fate == Fate::Stale {
+                self.write(wish, OrderState::Lost, None);
+                self.announce(&wish.entry.id, OrderState::Lost);
+            }
+            return fate;
+        }
+        Fate::Settled(self.new_order(wish))
+    }
+
+    /// What becomes of an entry that is not of the item's epoch.
+    fn of_another_epoch(&self, entry: &Entry) -> Option<Fate> {
+        match entry.id.epoch().cmp(&self.item.epoch) {
+            std::cmp::Ordering::Less => Some(Fate::Stale),
+            std::cmp::Ordering::Equal => None,
+            std::cmp::Ordering::Greater => Some(Fate::Refused(format!(
+                "it is of epoch {} and the ledger knows epochs up to {}: was the ledger restored from a \
+                 backup?",
+                entry.id.epoch(),
+                self.item.epoch
+            ))),
+        }
+    }
+
+    fn new_order(&mut self, wish: &Wish<'a>) -> OrderState {
+        let key = key(&wish.entry.id);
+        if self.facts.wishes.contains(&key) {
+            self.decision.wishes_met.push(key);
+            return self.give_back(wish, OrderState::Cancelled, "cancelled before it arrived");
+        }
+        let request = (wish.buyer.to_owned(), wish.request.to_owned());
+        if self.facts.requests.contains(&request) {
+            // The gate forgot its answer, and gave another.
+            return self.give_back(wish, OrderState::Rejected, "its request is another order");
+        }
+        if self.beyond_limit(wish.buyer, wish.units) {
+            return self.give_back(wish, OrderState::Rejected, "beyond the buyer's limit");
+        }
+        if !self.fits(wish.units) {
+            self.too_many += wish.units;
+            self.write(wish, OrderState::Rejected, Some("sold out"));
+            self.announce(&wish.entry.id, OrderState::Rejected);
+            return OrderState::Rejected;
+        }
+        self.facts.requests.insert(request);
+        self.take(wish.buyer, wish.units);
+        let (state, note) = match self.landing {
+            Landing::Reserved => (OrderState::Reserved, None),
+            Landing::Dead(reason) => (OrderState::Dead, Some(reason)),
+        };
+        self.write(wish, state, note);
+        self.announce(&wish.entry.id, state);
+        state
+    }
+
+    fn withdrawal(
+        &mut self,
+        entry: &'a Entry,
+        reference: &'a str,
+        reason: &'a str,
+        units: u64,
+        expected: Option<u64>,
+    ) -> Fate {
+        if !(1..=UNITS_MAX).contains(&units) {
+            return Fate::Refused(format!("it withdraws `{units}` units"));
+        }
+        if let Err(error) = check_reference(reference).and_then(|()| check_reason(reason)) {
+            return Fate::Refused(error);
+        }
+        if let Some(done) = self.facts.settled.get(&key(&entry.id)) {
+            return Fate::Withdrawal(*done);
+        }
+        if let Some(fate) = self.of_another_epoch(entry) {
+            return fate;
+        }
+        let new = self.facts.references.insert(reference.to_owned());
+        let as_expected = expected.is_none_or(|expected| expected == self.item.total);
+        let done = new && as_expected && !self.item.unlimited && self.fits(units);
+        if new {
+            self.decision.adjustments.push(AdjustmentRow {
+                reference,
+                reason,
+                units,
+                done,
+            });
+        }
+        if done {
+            self.item.total -= units;
+        } else {
+            self.given_back += units;
+        }
+        let reason = reason.to_owned();
+        self.decision.changes.push(if done {
+            What::Withdrawn { units, reason }
+        } else {
+            What::Returned { units, reason }
+        });
+        self.settled(entry, "withdrawal", done);
+        Fate::Withdrawal(done)
+    }
+
+    fn again(&mut self, entry: &'a Entry, order: &'a OrderId, buyer: &'a str, units: u64) -> Fate {
+        let known = self.facts.orders.get(&key(order)).cloned();
+        let Some(known) = known.filter(|_| order.item() == self.item.name) else {
+            return Fate::Refused(format!("item `{}` has no order `{order}`", self.item.name));
+        };
+        if known.buyer != buyer || known.units != units {
+            return Fate::Refused(format!("it is not what order `{order}` is in the ledger"));
+        }
+        if self.facts.settled.contains_key(&key(&entry.id)) {
+            return Fate::Known(known.state);
+        }
+        if let Some(fate) = self.of_another_epoch(entry) {
+            return fate;
+        }
+        if !matches!(known.state, OrderState::Expired | OrderState::Cancelled) {
+            self.let_go(order, &known);
+            self.settled(entry, "again", false);
+            return Fate::Known(known.state);
+        }
+        let (within, fits) = (!self.beyond_limit(buyer, units), self.fits(units));
+        let paid = within && fits;
+        let state = if paid {
+            self.take(buyer, units);
+            OrderState::Paid
+        } else {
+            OrderState::PaidUnfulfilled
+        };
+        let known = self.paid_late(order, &known, state);
+        if !within {
+            self.let_go(order, &known);
+        } else if !fits {
+            self.too_many += units;
+        }
+        self.settled(entry, "again", paid);
+        Fate::Settled(state)
+    }
+
+    /// Units that were set aside once more, for nothing. The gate counts them among the buyer's.
+    fn let_go(&mut self, order: &OrderId, known: &KnownOrder) {
+        self.given_back += known.units;
+        self.decision.changes.push(What::Released {
+            order: order.clone(),
+            state: known.state,
+            buyer: known.buyer.clone(),
+            units: known.units,
+        });
+    }
+
+    fn paid_late(&mut self, order: &'a OrderId, known: &KnownOrder, to: OrderState) -> KnownOrder {
+        let round = known.round + u64::from(to == OrderState::Paid);
+        self.decision.agains.push(AgainRow {
+            order,
+            from: known.state,
+            to,
+            units: known.units,
+            round,
+        });
+        self.decision.changes.push(What::Moved {
+            order: order.clone(),
+            state: to,
+        });
+        let known = KnownOrder {
+            state: to,
+            round,
+            ..known.clone()
+        };
+        self.facts.orders.insert(key(order), known.clone());
+        known
+    }
+
+    /// The units of an order that was not taken go back to the gate.
+    fn give_back(&mut self, wish: &Wish<'a>, state: OrderState, note: &'static str) -> OrderState {
+        self.write(wish, state, Some(note));
+        self.given_back += wish.units;
+        self.decision.changes.push(What::Released {
+            order: wish.entry.id.clone(),
+            state,
+            buyer: wish.buyer.to_owned(),
+            units: wish.units,
+        });
+        state
+    }
+
+    /// The order's row.
+    fn write(&mut self, wish: &Wish<'a>, state: OrderState, note: Option<&'a str>) {
+        self.decision.rows.push(NewRow {
+            entry: wish.entry,
+            buyer: wish.buyer,
+            request: wish.request,
+            units: wish.units,
+            state,
+            note,
+        });
+        let known = KnownOrder {
+            buyer: wish.buyer.to_owned(),
+            request: wish.request.to_owned(),
+            units: wish.units,
+            state,
+            round: 1,
+        };
+        self.facts.orders.insert(key(&wish.entry.id), known);
+    }
+
+    /// Says that an order came into the ledger. One whose units go back is announced by that.
+    fn announce(&mut self, id: &OrderId, state: OrderState) {
+        let ids = self.committed.entry((state, id.epoch())).or_default();
+        ids.push(id.clone());
+    }
+
+    fn settled(&mut self, entry: &Entry, kind: &'static str, done: bool) {
+        let key = key(&entry.id);
+        self.facts.settled.insert(key, done);
+        self.decision.settled.push(SettledRow { key, kind, done });
+    }
+
+    fn beyond_limit(&self, buyer: &str, units: u64) -> bool {
+        let has = self.facts.held.get(buyer).copied().unwrap_or_default();
+        let limit = self.item.terms.limit_per_buyer;
+        limit.is_some_and(|limit| has.saturating_add(units) > limit)
+    }
+
+    fn fits(&self, units: u64) -> bool {
+        let most = if self.item.unlimited {
+            UNITS_MAX
+        } else {
+            self.item.total
+        };
+        self.item.sold.saturating_add(units) <= most
+    }
+
+    fn take(&mut self, buyer: &str, units: u64) {
+        self.item.sold += units;
+        if self.item.terms.limit_per_buyer.is_some() {
+            *self.facts.held.entry(buyer.to_owned()).or_default() += units;
+        }
+    }
+
+    fn finish(mut self) -> Decision<'a> {
+        let committed = self.committed.into_iter();
+        let committed = committed.map(|((state, _), orders)| What::Committed { orders, state });
+        let mut changes: Vec<What> = committed.collect();
+        changes.append(&mut self.decision.changes);
+        if self.too_many > 0 && !self.item.unlimited {
+            let free = self.item.total - self.item.sold;
+            let units = free.saturating_sub(self.given_back).min(self.too_many);
+            if units > 0 {
+                let reason = "too few for the order they were set aside for".to_owned();
+                changes.push(What::Returned { units, reason });
+            }
+        }
+        self.decision.changes = changes;
+        self.decision
+    }
+}
+
+/// Whether a text can be the reference of an adjustment.
+pub(super) fn check_reference(reference: &str) -> Result<(), String> {
+    match request_id(reference) {
+        Ok(_) => Ok(()),
+        Err(_) => Err("a reference is 1 to 128 bytes without control characters".into()),
+    }
+}
+
+/// Whether a text can be the reason of an adjustment.
+pub(super) fn check_reason(reason: &str) -> Result<(), String> {
+    if reason.len() > REASON_BYTES_MAX || reason.contains(char::is_control) {
+        return Err(format!(
+            "a reason is at most {REASON_BYTES_MAX} bytes without control characters"
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn key(id: &OrderId) -> Key {
+    (id.epoch(), id.number())
+}
+
+/// An order that the ledger knows comes once more.
+fn met_again(known: &KnownOrder, wish: &Wish<'_>) -> Fate {
+    let same = known.buyer == wish.buyer && known.request == wish.request;
+    // Somebody asked for it and was told that it is lost; nobody knew its buyer then.
+    let lost_unseen = known.state == OrderState::Lost && known.buyer.is_empty();
+    if lost_unseen || (same && known.units == wish.units) {
+        return Fate::Known(known.state);
+    }
+    Fate::Refused(format!(
+        "the ledger has order `{}` with other content: {} units of `{}` for `{}`",
+        wish.entry.id,
+        known.units,
+        known.request.escape_debug(),
+        known.buyer.escape_debug()
+    ))
+}

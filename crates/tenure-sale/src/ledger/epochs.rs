@@ -1,0 +1,142 @@
+//! What a gate is loaded with.
+
+use std::time::Duration;
+
+use tenure::Fence;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::gate::{Load, Remembered};
+use crate::ledger::books::{Books, Session, Work};
+use crate::ledger::fault::Fault;
+use crate::ledger::items::{lock_known, postgres_now, sqlite_now};
+use crate::ledger::moments::length;
+use crate::ledger::orders::limit;
+use crate::ledger::sql::{Param, Row, Sql, int};
+use crate::names::item_name;
+use crate::order::OrderId;
+
+const SET_EPOCH: Sql = Sql::same(
+    "UPDATE sale_items SET epoch = $2, fence = $3 WHERE name = $1 AND epoch < $2 AND fence < $3",
+);
+/// Orders of older epochs arrive as lost, whatever was wished.
+const FORGET_WISHES: Sql =
+    Sql::same("DELETE FROM sale_cancel_wishes WHERE item = $1 AND epoch < $2");
+const BUYERS: Sql = Sql::same(
+    "SELECT buyer, CAST(sum(units) AS BIGINT) FROM sale_orders \
+     WHERE item = $1 AND buyer > $2 AND state IN ('reserved', 'paid', 'dead') \
+     AND state NOT IN ('rejected', 'lost') GROUP BY buyer ORDER BY buyer LIMIT $3",
+);
+
+/// A lost order is no answer: its buyer may ask again. A rejected one is, unless its request became another.
+macro_rules! answers {
+    ($now:expr) => {
+        concat!(
+            "SELECT o.epoch, o.number, o.buyer, o.request, o.units FROM sale_orders AS o \
+             WHERE o.item = $1 AND (o.epoch, o.number) > ($2, $3) AND o.state <> 'lost' \
+             AND (o.state IN ('reserved', 'paid', 'dead') OR o.accepted_at >= ",
+            $now,
+            " - $4) AND (o.state <> 'rejected' OR NOT EXISTS (SELECT 1 FROM sale_orders AS twin \
+             WHERE twin.item = o.item AND twin.buyer = o.buyer AND twin.request = o.request \
+             AND twin.state NOT IN ('rejected', 'lost'))) ORDER BY o.epoch, o.number LIMIT $5"
+        )
+    };
+}
+const ANSWERS: Sql = Sql::each(answers!(sqlite_now!()), answers!(postgres_now!()));
+
+/// The item's next epoch.
+pub(super) struct NextEpoch<'a> {
+    pub(super) item: &'a str,
+    pub(super) fence: Fence,
+}
+
+impl Work for NextEpoch<'_> {
+    type Made = Load;
+
+    fn doing(&self) -> String {
+        format!("begin the next epoch of item `{}`", self.item)
+    }
+
+    async fn run(&self, session: &mut Session) -> Result<Load, Fault> {
+        let locked = lock_known(session, self.item).await?;
+        let fits = i64::try_from(self.fence.get()).is_ok();
+        if !fits || self.fence.get() <= locked.fence {
+            let message = format!(
+                "cannot begin the next epoch of item `{}` under fence {}: fence {} was here; whoever \
+                 has that rebuilds the gate",
+                self.item, self.fence, locked.fence
+            );
+            return Err(Error::new(ErrorKind::Conflict, message).into());
+        }
+        let item = locked.item;
+        let epoch = item.epoch + 1;
+        let name = || Param::Text(self.item);
+        let params = [
+            name(),
+            Param::Int(int(epoch)),
+            Param::Int(int(self.fence.get())),
+        ];
+        session.run(SET_EPOCH, &params).await?;
+        session.run(FORGET_WISHES, &params[..2]).await?;
+        Ok(Load {
+            epoch,
+            fence: self.fence,
+            state: item.state,
+            left: (!item.unlimited).then(|| item.total - item.sold),
+            change: item.change,
+            terms: item.terms,
+        })
+    }
+}
+
+pub(super) async fn buyers(
+    books: &Books,
+    item: &str,
+    after: Option<&str>,
+    count: usize,
+) -> Result<Vec<(String, u64)>> {
+    if item_name(item).is_err() {
+        return Ok(Vec::new());
+    }
+    let doing = format!("read what buyers have of item `{item}`");
+    let params = [
+        Param::Text(item),
+        Param::Text(after.unwrap_or_default()),
+        Param::Int(limit(count)),
+    ];
+    let rows = books.rows(&doing, BUYERS, &params).await?;
+    let buyer = |row: &Row| Ok((row.get(0)?, row.number(1)?));
+    let buyers: Result<_, sqlx::Error> = rows.iter().map(buyer).collect();
+    buyers.map_err(|error| Fault::Sql(error).told(&doing))
+}
+
+pub(super) async fn answers(
+    books: &Books,
+    item: &str,
+    within: Duration,
+    after: Option<&OrderId>,
+    count: usize,
+) -> Result<Vec<Remembered>> {
+    if item_name(item).is_err() {
+        return Ok(Vec::new());
+    }
+    let doing = format!("read the answers given for item `{item}`");
+    let (epoch, number) = after.map_or((0, 0), |id| (id.epoch(), id.number()));
+    let params = [
+        Param::Text(item),
+        Param::Int(int(epoch)),
+        Param::Int(int(number)),
+        Param::Int(length(within)),
+        Param::Int(limit(count)),
+    ];
+    let rows = books.rows(&doing, ANSWERS, &params).await?;
+    let answer = |row: &Row| {
+        Ok(Remembered {
+            order: OrderId::new(item, row.number(0)?, row.number(1)?),
+            buyer: row.get(2)?,
+            request: row.get(3)?,
+            units: row.number(4)?,
+        })
+    };
+    let answers: Result<_, sqlx::Error> = rows.iter().map(answer).collect();
+    answers.map_err(|error| Fault::Sql(error).told(&doing))
+}

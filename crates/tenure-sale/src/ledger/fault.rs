@@ -1,0 +1,91 @@
+//! What can go wrong on the way to the ledger, and how it is told.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+
+/// Why a transaction did not come about.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The database failed or refused.
+    Sql(sqlx::Error),
+    /// The work itself was refused; nothing is written.
+    Refused(Error),
+}
+
+impl From<sqlx::Error> for Fault {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl Fault {
+    /// Two transactions stood in each other's way: nothing was done, and another try may go through.
+    pub(super) fn is_collision(&self) -> bool {
+        matches!(self, Self::Sql(error) if matches!(code(error).as_deref(), Some("40001" | "40P01")))
+    }
+
+    pub(super) fn told(self, doing: &str) -> Error {
+        match self {
+            Self::Sql(error) => told(doing, error),
+            Self::Refused(error) => error,
+        }
+    }
+}
+
+/// The connection is gone; whoever asks gets another one.
+pub(super) fn is_disconnect(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::Tls(_) => true,
+        // The server was told to stop, crashed, or is starting.
+        sqlx::Error::Database(_) => {
+            matches!(code(error).as_deref(), Some("57P01" | "57P02" | "57P03"))
+        }
+        _ => false,
+    }
+}
+
+/// The error of a database with what was wanted of it. What the database said is the source.
+pub(super) fn told(doing: &str, error: sqlx::Error) -> Error {
+    let cause = match &error {
+        sqlx::Error::PoolTimedOut => {
+            "no connection in time: is the server there, and not busy with something else?"
+        }
+        sqlx::Error::Database(_) => match code(&error).as_deref() {
+            // SQLITE_BUSY and SQLITE_BUSY_SNAPSHOT.
+            Some("5" | "517") => "another process keeps writing to the file: try again",
+            // SQLITE_FULL and disk_full.
+            Some("13" | "53100") => "the disk is full: make room",
+            // SQLITE_CORRUPT and SQLITE_NOTADB.
+            Some("11" | "26") => "the file is no database, or damaged: restore it from a backup",
+            Some("8" | "1032" | "14") => "the file cannot be opened or written: check its rights",
+            Some("28P01" | "28000") => "the server refuses this user and password: check the URL",
+            Some("3D000") => "the server has no such database: create it first",
+            Some("57014") => "the database took too long: try again",
+            Some("55P03") => "somebody else keeps the item locked: try again",
+            _ => "the database refuses",
+        },
+        _ if is_disconnect(&error) => "the connection failed: try again",
+        _ => "the database answered something unexpected",
+    };
+    Error::new(ErrorKind::Ledger, format!("cannot {doing}: {cause}")).with_source(error)
+}
+
+/// Nobody answered.
+pub(super) fn silence(doing: &str, waited: Duration) -> Error {
+    let message = format!(
+        "cannot {doing}: no answer within {waited:?}; whether it was done is unknown: try again"
+    );
+    Error::new(ErrorKind::Ledger, message)
+}
+
+fn code(error: &sqlx::Error) -> Option<String> {
+    let database = error.as_database_error()?;
+    database.code().map(std::borrow::Cow::into_owned)
+}

@@ -1,0 +1,273 @@
+//! Changes of an order's state, each by compare-and-set under the lock of its item.
+
+use std::collections::BTreeMap;
+
+use crate::change::What;
+use crate::error::Result;
+use crate::ledger::Moved;
+use crate::ledger::books::{Books, Session, Work};
+use crate::ledger::changes::record;
+use crate::ledger::fault::Fault;
+use crate::ledger::items::{Locked, lock, postgres_now, sqlite_now};
+use crate::ledger::orders::{OrderRow, key, limit, may_exist, read};
+use crate::ledger::sql::{Param, Sql, foreign, int};
+use crate::order::{Order, OrderId, OrderState};
+
+const SET_STATE: Sql = Sql::same(
+    "UPDATE sale_orders SET state = $5, pay_by = $6 \
+     WHERE item = $1 AND epoch = $2 AND number = $3 AND state = $4",
+);
+const RELEASE: Sql = Sql::same(
+    "INSERT INTO sale_journal (item, epoch, number, kind, round, units, at) \
+     VALUES ($1, $2, $3, 'release', $4, $5, $6)",
+);
+const WISH: Sql = Sql::same(
+    "INSERT INTO sale_cancel_wishes (item, epoch, number, at) VALUES ($1, $2, $3, $4) \
+     ON CONFLICT (item, epoch, number) DO NOTHING",
+);
+const INSERT_LOST: Sql = Sql::same(
+    "INSERT INTO sale_orders (item, epoch, number, buyer, request, units, state, accepted_at, committed_at) \
+     VALUES ($1, $2, $3, '', '', 0, 'lost', $4, $4)",
+);
+const OVERDUE: Sql = Sql::each(
+    concat!(
+        "SELECT item, epoch, number FROM sale_orders WHERE state = 'reserved' AND pay_by IS NOT NULL \
+         AND pay_by <= ",
+        sqlite_now!(),
+        " ORDER BY pay_by LIMIT $1"
+    ),
+    concat!(
+        "SELECT item, epoch, number FROM sale_orders WHERE state = 'reserved' AND pay_by IS NOT NULL \
+         AND pay_by <= ",
+        postgres_now!(),
+        " ORDER BY pay_by LIMIT $1"
+    ),
+);
+
+/// One order to another state.
+pub(super) struct Move<'a> {
+    pub(super) order: &'a OrderId,
+    pub(super) to: Target,
+}
+
+/// Where an order may go, and from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Paid,
+    Cancelled,
+    PaidUnfulfilled,
+    Revived,
+    Lost,
+}
+
+impl Target {
+    fn state(self) -> OrderState {
+        match self {
+            Self::Paid => OrderState::Paid,
+            Self::Cancelled => OrderState::Cancelled,
+            Self::PaidUnfulfilled => OrderState::PaidUnfulfilled,
+            Self::Revived => OrderState::Reserved,
+            Self::Lost => OrderState::Lost,
+        }
+    }
+
+    fn from(self) -> &'static [OrderState] {
+        match self {
+            Self::Paid => &[OrderState::Reserved],
+            Self::Cancelled => &[OrderState::Reserved, OrderState::Dead],
+            Self::PaidUnfulfilled => &[OrderState::Expired, OrderState::Cancelled],
+            Self::Revived => &[OrderState::Dead],
+            Self::Lost => &[],
+        }
+    }
+}
+
+impl Work for Move<'_> {
+    type Made = Moved;
+
+    fn doing(&self) -> String {
+        format!("make order `{}` {}", self.order, self.to.state())
+    }
+
+    async fn run(&self, session: &mut Session) -> Result<Moved, Fault> {
+        if !may_exist(self.order) {
+            return Ok(Moved::Unknown);
+        }
+        let Some(mut locked) = lock(session, self.order.item()).await? else {
+            return Ok(Moved::Unknown);
+        };
+        let Some(row) = read(session, self.order).await? else {
+            return self.unknown(session, &mut locked).await;
+        };
+        let state = row.order.state;
+        if state == self.to.state() {
+            return Ok(Moved::Already(row.order));
+        }
+        if !self.to.from().contains(&state) {
+            return Ok(Moved::Refused(row.order));
+        }
+        let pay_by = match self.to {
+            Target::Revived => locked.pay_by(),
+            _ => None,
+        };
+        let what = change_state(session, &mut locked, &row, self.to.state(), pay_by).await?;
+        record(session, &mut locked, &[what]).await?;
+        let moved = read(session, self.order).await?;
+        let moved = moved.ok_or_else(|| foreign(format!("order `{}` vanished", self.order)))?;
+        Ok(Moved::Done(moved.order))
+    }
+}
+
+impl Move<'_> {
+    /// The ledger does not know the order.
+    async fn unknown(&self, session: &mut Session, locked: &mut Locked) -> Result<Moved, Fault> {
+        let [item, epoch, number] = key(self.order);
+        let params = [item, epoch, number, Param::Int(locked.now)];
+        let arrives = self.order.epoch() == locked.item.epoch;
+        let arrived_never = self.order.epoch() < locked.item.epoch;
+        match self.to {
+            // An order of an older epoch will not arrive, and one of a newer epoch is made up.
+            Target::Cancelled if arrives => {
+                session.run(WISH, &params).await?;
+                Ok(Moved::Unknown)
+            }
+            Target::Lost if arrived_never => {
+                session.run(INSERT_LOST, &params).await?;
+                let lost = What::Committed {
+                    orders: vec![self.order.clone()],
+                    state: OrderState::Lost,
+                };
+                record(session, locked, &[lost]).await?;
+                let row = read(session, self.order).await?;
+                Ok(row.map_or(Moved::Unknown, |row| Moved::Done(row.order)))
+            }
+            _ => Ok(Moved::Unknown),
+        }
+    }
+}
+
+/// Expires what is overdue, one transaction for each item.
+pub(super) async fn expire(books: &Books, count: usize) -> Result<Vec<OrderId>> {
+    let doing = "look for orders that were not paid for in time";
+    let rows = books
+        .rows(doing, OVERDUE, &[Param::Int(limit(count))])
+        .await?;
+    let mut overdue: BTreeMap<String, Vec<OrderId>> = BTreeMap::new();
+    for row in rows {
+        let id = || -> Result<OrderId, sqlx::Error> {
+            Ok(OrderId::new(
+                row.get::<String>(0)?,
+                row.number(1)?,
+                row.number(2)?,
+            ))
+        };
+        let id = id().map_err(|error| Fault::Sql(error).told(doing))?;
+        overdue.entry(id.item().to_owned()).or_default().push(id);
+    }
+    let mut expired = Vec::new();
+    for (item, orders) in overdue {
+        let work = Expire {
+            item: &item,
+            orders: &orders,
+        };
+        match books.write(&work).await {
+            Ok(done) => expired.extend(done),
+            // Those of other items are expired already, and must be told.
+            Err(_) if !expired.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(expired)
+}
+
+/// Orders of one item that looked overdue.
+struct Expire<'a> {
+    item: &'a str,
+    orders: &'a [OrderId],
+}
+
+impl Work for Expire<'_> {
+    type Made = Vec<OrderId>;
+
+    fn doing(&self) -> String {
+        format!(
+            "expire {} orders of item `{}`",
+            self.orders.len(),
+            self.item
+        )
+    }
+
+    async fn run(&self, session: &mut Session) -> Result<Vec<OrderId>, Fault> {
+        let Some(mut locked) = lock(session, self.item).await? else {
+            return Ok(Vec::new());
+        };
+        let (mut expired, mut changes) = (Vec::new(), Vec::new());
+        for id in self.orders {
+            // Meanwhile it may have been paid for, cancelled, or expired by somebody else.
+            let row = read(session, id).await?;
+            let Some(row) = row.filter(|row| row.order.state == OrderState::Reserved) else {
+                continue;
+            };
+            let to = OrderState::Expired;
+            changes.push(change_state(session, &mut locked, &row, to, None).await?);
+            expired.push(id.clone());
+        }
+        if !changes.is_empty() {
+            record(session, &mut locked, &changes).await?;
+        }
+        Ok(expired)
+    }
+}
+
+/// Changes the state; if the order lets go of its units, writes that into the journal and lowers what
+/// is sold. Says what to announce.
+async fn change_state(
+    session: &mut Session,
+    locked: &mut Locked,
+    row: &OrderRow,
+    to: OrderState,
+    pay_by: Option<i64>,
+) -> Result<What, Fault> {
+    let Order {
+        id,
+        buyer,
+        units,
+        state: from,
+        ..
+    } = &row.order;
+    let [item, epoch, number] = key(id);
+    let params = [
+        item,
+        epoch,
+        number,
+        Param::Text(from.word()),
+        Param::Text(to.word()),
+        Param::MaybeInt(pay_by),
+    ];
+    let contradiction = || foreign(format!("order `{id}` changed under its lock"));
+    if session.run(SET_STATE, &params).await? != 1 {
+        return Err(contradiction().into());
+    }
+    let (order, units) = (id.clone(), *units);
+    if !from.holds_units() || to.holds_units() {
+        return Ok(What::Moved { order, state: to });
+    }
+    let [item, epoch, number] = key(id);
+    let params = [
+        item,
+        epoch,
+        number,
+        Param::Int(int(row.round)),
+        Param::Int(int(units)),
+        Param::Int(locked.now),
+    ];
+    session.run(RELEASE, &params).await?;
+    let sold = locked.item.sold.checked_sub(units);
+    locked.item.sold = sold.ok_or_else(contradiction)?;
+    Ok(What::Released {
+        order,
+        state: to,
+        buyer: buyer.clone(),
+        units,
+    })
+}

@@ -1,0 +1,140 @@
+//! The ledger in PostgreSQL.
+
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool, Postgres};
+use tokio::time::timeout;
+
+use crate::error::Result;
+use crate::ledger::fault::{is_disconnect, silence, told};
+use crate::ledger::place::Place;
+use crate::ledger::schema;
+use crate::ledger::sql::{Param, Row, Sql, postgres_arguments};
+
+/// A hot item is one row: more connections would only wait for it.
+const CONNECTIONS: u32 = 8;
+/// How long to wait for a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(4);
+/// How long to wait for the tables, which another process may be preparing.
+const PREPARE_LIMIT: Duration = Duration::from_secs(30);
+
+/// One database.
+#[derive(Clone)]
+pub(super) struct PostgresBooks {
+    pool: PgPool,
+}
+
+impl PostgresBooks {
+    pub(super) async fn open(place: &Place, options: &PgConnectOptions) -> Result<Self> {
+        let options = settings(options);
+        let doing = format!("open the ledger `{place}`");
+        // Not by the pool: it would try again for long, and not say why.
+        let connected = timeout(CONNECT_LIMIT, options.connect()).await;
+        let connected = connected.map_err(|_| silence(&doing, CONNECT_LIMIT))?;
+        let mut connection = connected.map_err(|error| told(&doing, error))?;
+        let prepared = schema::prepare_postgres(place, &mut connection);
+        let prepared = timeout(PREPARE_LIMIT, prepared).await;
+        prepared.map_err(|_| silence(&doing, PREPARE_LIMIT))??;
+        // Nobody waits for the server's goodbye.
+        let _ = timeout(CONNECT_LIMIT, connection.close()).await;
+        let pool = PgPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(CONNECT_LIMIT)
+            // A question before each use costs a round trip; `begin` notices by itself.
+            .test_before_acquire(false)
+            .connect_lazy_with(options);
+        Ok(Self { pool })
+    }
+
+    pub(super) async fn reader(&self) -> Result<PostgresSession, sqlx::Error> {
+        Ok(PostgresSession(Some(self.pool.acquire().await?)))
+    }
+
+    /// A connection in a transaction. Those that died while nobody used them are replaced.
+    pub(super) async fn begin(&self) -> Result<PostgresSession, sqlx::Error> {
+        let mut tries = CONNECTIONS;
+        loop {
+            let mut session = self.reader().await?;
+            let begun = sqlx::raw_sql("BEGIN").execute(session.connection()?).await;
+            match begun {
+                Ok(_) => return Ok(session),
+                Err(error) if is_disconnect(&error) && tries > 0 => tries -= 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A connection in use. One that is not put back after its work is closed, for it may be in the middle of
+/// something or wait for a server that never answers.
+pub(super) struct PostgresSession(Option<PoolConnection<Postgres>>);
+
+impl PostgresSession {
+    pub(super) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64, sqlx::Error> {
+        let arguments = postgres_arguments(params)?;
+        let query = sqlx::query_with(sql.postgres, arguments);
+        Ok(query.execute(self.connection()?).await?.rows_affected())
+    }
+
+    pub(super) async fn rows(
+        &mut self,
+        sql: Sql,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        let arguments = postgres_arguments(params)?;
+        let query = sqlx::query_with(sql.postgres, arguments);
+        let rows = query.fetch_all(self.connection()?).await?;
+        Ok(rows.into_iter().map(Row::Postgres).collect())
+    }
+
+    pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
+        sqlx::raw_sql("COMMIT").execute(self.connection()?).await?;
+        self.put_back();
+        Ok(())
+    }
+
+    pub(super) async fn rollback(mut self) {
+        let Ok(connection) = self.connection() else {
+            return;
+        };
+        if sqlx::raw_sql("ROLLBACK").execute(connection).await.is_ok() {
+            self.put_back();
+        }
+    }
+
+    /// Its work is done and its answer read: somebody else may have it.
+    pub(super) fn put_back(mut self) {
+        drop(self.0.take());
+    }
+
+    fn connection(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
+        // It is only taken out at the end.
+        self.0.as_deref_mut().ok_or(sqlx::Error::WorkerCrashed)
+    }
+}
+
+impl Drop for PostgresSession {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            drop(connection.detach());
+        }
+    }
+}
+
+fn settings(options: &PgConnectOptions) -> PgConnectOptions {
+    let options = match options.get_application_name() {
+        Some(_) => options.clone(),
+        None => options.clone().application_name("tenure-sale"),
+    };
+    options.disable_statement_logging().options([
+        // The server gives up a little before we do, so that it does not work for nobody.
+        ("statement_timeout", "20s"),
+        ("lock_timeout", "4s"),
+        // A client that was stopped in the middle must not keep an item for itself.
+        ("idle_in_transaction_session_timeout", "10s"),
+        // A plan made while a table was empty would read all of it when it is large.
+        ("plan_cache_mode", "force_custom_plan"),
+    ])
+}

@@ -1,0 +1,260 @@
+//! Rebuilding the gate of an item from the ledger.
+//!
+//! | step | why |
+//! |---|---|
+//! | take the lock | its fence tells an older rebuild that was paused from this one, at the gate and in the ledger |
+//! | begin a load | the gate accepts nothing from here on, so that draining ends |
+//! | drain the queue | what was accepted is brought into the ledger, not lost |
+//! | next epoch in the ledger | whoever still carries older entries is refused |
+//! | load buyers and answers, finish | the gate sells again, under the new epoch |
+
+mod drain;
+mod flight;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::Guard;
+use tracing::{info, warn};
+
+use self::drain::drain;
+pub(crate) use self::flight::Flights;
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint::failpoint;
+use crate::gate::Load;
+use crate::item::ItemState;
+use crate::ledger::What;
+use crate::sale::Core;
+
+/// How long a rebuild that died keeps the next one waiting. The lock is renewed while it lives.
+const LOCK_TTL: Duration = Duration::from_secs(10);
+/// How long to wait for somebody else's rebuild: longer than the lock of one that died.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(20);
+/// How often a load that was overtaken is begun again.
+const TRIES_MAX: u32 = 8;
+/// So many of them wait for a moment in which no buyer lets go of units. If there is none, the gate
+/// believes for some buyers that they have less than they have; the ledger knows better.
+const STRICT_TRIES: u32 = 3;
+/// Whoever comes first after a server was restarted finds so many connections dead: the gate's, the one
+/// that reads, and the lock's.
+const CONNECTIONS: u32 = 3;
+/// Buyers and answers in one step of a load: the server does nothing else meanwhile.
+const PAGE: usize = 500;
+
+/// What for the gate is to be rebuilt; if it is so already, nothing is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need {
+    /// The gate sells what the ledger has.
+    Current,
+    /// The gate is at this change, at least.
+    Change(u64),
+    /// In any case.
+    Always,
+}
+
+/// Rebuilds, and goes on when the caller is dropped: a load that is given up half-way leaves a gate
+/// that refuses.
+pub(crate) async fn in_background(core: &Arc<Core>, item: &str, need: Need) -> Result<()> {
+    let (on_core, name) = (Arc::clone(core), item.to_owned());
+    let running = tokio::spawn(async move {
+        let gone = on_core.gone.clone();
+        let rebuilding = rebuild(&on_core, &name, need);
+        gone.run_until_cancelled(rebuilding).await
+    });
+    match running.await {
+        Ok(Some(done)) => done,
+        Ok(None) | Err(_) => Err(stale(item, "the sale was closed meanwhile")),
+    }
+}
+
+/// Rebuilds under the lock, which all processes of a sale share.
+pub(crate) async fn rebuild(core: &Core, item: &str, need: Need) -> Result<()> {
+    let mut done = tries(core, item, need).await;
+    for _ in 0..CONNECTIONS {
+        if !matches!(&done, Err(error) if error.kind() == ErrorKind::Store) {
+            break;
+        }
+        done = tries(core, item, need).await;
+    }
+    if let Err(error) = &done {
+        core.counters.rebuilds_failed.one();
+        warn!(item, %error, "the gate was not rebuilt");
+    }
+    done
+}
+
+async fn tries(core: &Core, item: &str, need: Need) -> Result<()> {
+    for nth in 0..TRIES_MAX {
+        if is_met(core, item, need).await? {
+            return Ok(());
+        }
+        // Taken anew for each try: no two epochs begin under one fence.
+        let guard = lock(core, item).await?;
+        let done = under_lock(core, item, need, &guard, nth < STRICT_TRIES).await;
+        if let Err(error) = guard.release().await {
+            warn!(item, %error, "the lock of a rebuild was not released: it ends by itself");
+        }
+        if done? {
+            return Ok(());
+        }
+    }
+    Err(stale(item, "each load was overtaken by something"))
+}
+
+async fn lock(core: &Core, item: &str) -> Result<Guard> {
+    let lock = core.locks.lock(format!("sale:{{{item}}}:rebuild"));
+    let acquiring = lock.ttl(LOCK_TTL).acquire_within(LOCK_WAIT_MAX).await;
+    acquiring.map_err(|error| {
+        if error.kind() == tenure::ErrorKind::Busy {
+            return stale(item, "another process rebuilds it and does not get done");
+        }
+        let wanted = format!("cannot take the lock to rebuild the gate of `{item}`");
+        Error::store(wanted, error)
+    })
+}
+
+/// `false` if something came between.
+async fn under_lock(
+    core: &Core,
+    item: &str,
+    need: Need,
+    guard: &Guard,
+    strictly: bool,
+) -> Result<bool> {
+    // Who had the lock before us may have done it.
+    if is_met(core, item, need).await? {
+        return Ok(true);
+    }
+    let Some(load) = load_once(core, item, guard, strictly).await? else {
+        return Ok(false);
+    };
+    core.counters.rebuilds.one();
+    info!(item, epoch = load.epoch, left = ?load.left, "the gate was rebuilt");
+    Ok(true)
+}
+
+/// `None` if something came between.
+async fn load_once(core: &Core, item: &str, guard: &Guard, strictly: bool) -> Result<Option<Load>> {
+    let (gate, ledger, fence) = (&core.gate, &core.ledger, guard.fence());
+    let known = core.item(item).await?;
+    if known.state == ItemState::Draft {
+        let message = format!("cannot load the gate with `{item}`: it is a draft, open it first");
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
+    // Under the epoch that will be the next one, if nobody comes between.
+    if !gate.begin_load(item, known.epoch + 1, fence).await? {
+        return Err(overtaken(core, item).await);
+    }
+    drain(core, item, guard).await?;
+    let load = ledger.next_epoch(item, fence).await?;
+    failpoint("rebuild.after_epoch");
+    if !gate.begin_load(item, load.epoch, fence).await? {
+        return Err(overtaken(core, item).await);
+    }
+    failpoint("rebuild.after_begin_load");
+    let loaded = load_buyers(core, item, &load).await? && load_answers(core, item, &load).await?;
+    if !loaded || strictly && buyers_changed(core, item, &load).await? {
+        return Ok(None);
+    }
+    still_ours(item, guard)?;
+    Ok(gate.finish_load(item, &load).await?.then_some(load))
+}
+
+async fn load_buyers(core: &Core, item: &str, load: &Load) -> Result<bool> {
+    if load.terms.limit_per_buyer.is_none() {
+        return Ok(true);
+    }
+    let mut after: Option<String> = None;
+    loop {
+        let page = core.ledger.buyers(item, after.as_deref(), PAGE).await?;
+        let Some((last, _)) = page.last() else {
+            return Ok(true);
+        };
+        after = Some(last.clone());
+        let (epoch, fence) = (load.epoch, load.fence);
+        if !core
+            .gate
+            .load_buyers(item, epoch, fence, &page, &[])
+            .await?
+        {
+            return Ok(false);
+        }
+    }
+}
+
+async fn load_answers(core: &Core, item: &str, load: &Load) -> Result<bool> {
+    let within = load.terms.answers_kept;
+    let mut after = None;
+    loop {
+        let page = core.ledger.answers(item, within, after.as_ref(), PAGE);
+        let page = page.await?;
+        let Some(last) = page.last() else {
+            return Ok(true);
+        };
+        after = Some(last.order.clone());
+        let (epoch, fence) = (load.epoch, load.fence);
+        if !core
+            .gate
+            .load_buyers(item, epoch, fence, &[], &page)
+            .await?
+        {
+            return Ok(false);
+        }
+    }
+}
+
+/// Whether a buyer let go of units while pages were read. The relay will tell the gate of that too,
+/// and would lower what the buyer has a second time.
+async fn buyers_changed(core: &Core, item: &str, load: &Load) -> Result<bool> {
+    if load.terms.limit_per_buyer.is_none() {
+        return Ok(false);
+    }
+    let since = core.ledger.changes(item, load.change, PAGE).await?;
+    let releases = |what: &What| matches!(what, What::Released { .. });
+    Ok(since.len() == PAGE || since.iter().any(|change| releases(&change.what)))
+}
+
+async fn is_met(core: &Core, item: &str, need: Need) -> Result<bool> {
+    if matches!(need, Need::Always) {
+        return Ok(false);
+    }
+    let Some(standing) = core.gate.standing(item).await? else {
+        return Ok(false);
+    };
+    let sells = standing.current && standing.state.is_some();
+    Ok(match need {
+        Need::Change(number) => sells && standing.change >= number,
+        _ => sells && core.item(item).await?.epoch == standing.epoch,
+    })
+}
+
+fn still_ours(item: &str, guard: &Guard) -> Result<()> {
+    if guard.is_valid() {
+        return Ok(());
+    }
+    Err(stale(item, "the lock was lost meanwhile"))
+}
+
+/// Why the gate refused a load.
+async fn overtaken(core: &Core, item: &str) -> Error {
+    // In this order: the ledger is always ahead of a gate that was loaded from it.
+    let standing = core.gate.standing(item).await;
+    let known = core.item(item).await;
+    let (Ok(Some(standing)), Ok(known)) = (standing, known) else {
+        return stale(item, "gate or ledger does not answer");
+    };
+    if standing.epoch <= known.epoch {
+        return stale(item, "a later rebuild came first");
+    }
+    let message = format!(
+        "the gate has `{item}` under epoch {}, and this ledger has it under {}: it was loaded from \
+         another ledger, or this one was put back to an older state",
+        standing.epoch, known.epoch
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
+fn stale(item: &str, cause: &str) -> Error {
+    let message = format!("the gate of `{item}` was not rebuilt: {cause}; ask again in a moment");
+    Error::new(ErrorKind::Stale, message)
+}

@@ -1,0 +1,45 @@
+//! Draining a queue: bringing all that was accepted into the ledger.
+
+use std::time::Duration;
+
+use tenure::Guard;
+use tokio::time::{Instant, sleep};
+
+use super::{stale, still_ours};
+use crate::consumer::settle;
+use crate::error::Result;
+use crate::sale::Core;
+
+const BATCH: usize = 500;
+/// A queue at its cap of 100 000 needs a few seconds.
+const DRAIN_MAX: Duration = Duration::from_mins(2);
+/// Between looks at a queue that others are emptying.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Empties the queue of a gate that accepts nothing. Entries that consumers have are taken from them:
+/// both bring them to the ledger, which takes them once.
+pub(super) async fn drain(core: &Core, item: &str, guard: &Guard) -> Result<()> {
+    let consumer = format!("{}-rebuild", core.name);
+    let end = Instant::now() + DRAIN_MAX;
+    while Instant::now() < end {
+        still_ours(item, guard)?;
+        let mut entries = core
+            .gate
+            .claim(item, &consumer, Duration::ZERO, BATCH)
+            .await?;
+        if entries.is_empty() {
+            let reading = core.gate.read(item, &consumer, BATCH, Duration::ZERO);
+            entries = reading.await?;
+        }
+        if !entries.is_empty() {
+            settle(core, item, &entries, settle::DELIVERIES_MAX).await?;
+            continue;
+        }
+        let standing = core.gate.standing(item).await?;
+        if standing.is_none_or(|standing| standing.queued == 0) {
+            return Ok(());
+        }
+        sleep(PAUSE).await;
+    }
+    Err(stale(item, "its queue does not get empty"))
+}

@@ -1,0 +1,122 @@
+//! The sale: gate, queue and ledger as one thing.
+
+mod builder;
+mod core;
+mod dead;
+mod items;
+mod orders;
+mod payment;
+mod stock;
+mod submit;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use self::builder::SaleBuilder;
+pub(crate) use self::core::Core;
+pub use self::dead::DeadLetter;
+use crate::consumer::Consumer;
+use crate::error::Result;
+use crate::gate::Gate;
+use crate::ledger::Ledger;
+use crate::stats::SaleStats;
+
+/// A sale of any number of items: buyers ask its gate, accepted orders go through a queue into its
+/// ledger, and units that are let go come back to the gate exactly once. Cheap to clone.
+///
+/// | gate | ledger | is |
+/// |---|---|---|
+/// | `memory://` | `sqlite:shop.db`, `sqlite::memory:` | the whole sale in this process; a second process on the same ledger is refused. Accepted means committed |
+/// | any Redis, as for [`Tenure::connect`](tenure::Tenure::connect) | `postgres://…`, `sqlite:…` | any number of processes; some of them [`consume`](Sale::consume). Accepted means queued, and committed a moment later |
+///
+/// Nobody needs to look after the gate: when its server was restarted or replaced it refuses, and
+/// whoever notices first rebuilds it from the ledger.
+///
+/// All of it runs on the caller's tokio runtime, with time and I/O enabled: call it from there.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_sale::{NewItem, OrderState, Outcome, Request, Sale};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), tenure_sale::Error> {
+/// let sale = Sale::open("memory://", "sqlite::memory:").await?;
+/// sale.create(&NewItem::new("sku-7", 1)?).await?;
+/// sale.open_item("sku-7").await?;
+///
+/// let anna = Request::new("sku-7", "anna", "click-1")?;
+/// let Outcome::Accepted(order) = sale.submit(&anna).await?.outcome else {
+///     panic!("one unit is left");
+/// };
+/// // A double click, or a retry after a lost answer: the same order, not a second one.
+/// assert_eq!(sale.submit(&anna).await?.outcome, Outcome::Replayed(order.clone()));
+///
+/// let ben = Request::new("sku-7", "ben", "click-1")?;
+/// assert_eq!(sale.submit(&ben).await?.outcome, Outcome::SoldOut);
+///
+/// let confirmed = sale.wait(&order, Duration::from_secs(5)).await?;
+/// assert_eq!(confirmed.state, OrderState::Reserved);
+/// assert_eq!(sale.pay(&order).await?.state, OrderState::Paid);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Sale {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    core: Arc<Core>,
+    /// A gate in memory has no consumers but this one.
+    _own: Option<Consumer>,
+}
+
+impl Sale {
+    /// Opens a sale at the gate and on the ledger that the URLs name.
+    ///
+    /// # Errors
+    ///
+    /// If a URL is wrong, the gate or the ledger cannot be reached, or with a gate in memory if the
+    /// ledger is used by somebody else.
+    pub async fn open(gate_url: impl AsRef<str>, ledger_url: impl AsRef<str>) -> Result<Self> {
+        Self::builder(gate_url, ledger_url).open().await
+    }
+
+    /// Begins to open a sale with other settings than the default ones.
+    pub fn builder(gate_url: impl AsRef<str>, ledger_url: impl AsRef<str>) -> SaleBuilder {
+        SaleBuilder::new(gate_url.as_ref(), ledger_url.as_ref())
+    }
+
+    /// What this sale counted in this process. Costs nothing.
+    pub fn stats(&self) -> SaleStats {
+        self.core().counters.snapshot()
+    }
+
+    /// The gate, for those who look behind it.
+    pub fn gate(&self) -> &Gate {
+        &self.core().gate
+    }
+
+    /// The ledger, for those who look into it.
+    pub fn ledger(&self) -> &Ledger {
+        &self.core().ledger
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.shared.core
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.core.gone.cancel();
+    }
+}
+
+impl fmt::Debug for Sale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sale")
+            .field("name", &self.core().name)
+            .field("gate", self.gate())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,143 @@
+//! The settings of a sale, before it is opened.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::Tenure;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::core::Limits;
+use super::{Core, Sale, Shared};
+use crate::consumer::{Consumer, ConsumerOptions};
+use crate::error::{Error, Result};
+use crate::events::Followers;
+use crate::gate::Gate;
+use crate::hub::Hub;
+use crate::item::ItemState;
+use crate::ledger::Ledger;
+use crate::rebuild::{self, Flights, Need};
+use crate::relay::Relays;
+use crate::stats::Counters;
+
+/// The settings of a [`Sale`], before it is opened.
+#[derive(Clone)]
+#[must_use = "a builder opens nothing until `open`"]
+pub struct SaleBuilder {
+    gate_url: String,
+    ledger_url: String,
+    limits: Limits,
+    own: ConsumerOptions,
+}
+
+impl SaleBuilder {
+    pub(super) fn new(gate_url: &str, ledger_url: &str) -> Self {
+        Self {
+            gate_url: gate_url.trim().to_owned(),
+            ledger_url: ledger_url.trim().to_owned(),
+            limits: Limits {
+                confirm: Duration::from_secs(5),
+                rebuild: Duration::from_secs(2),
+            },
+            own: ConsumerOptions::default(),
+        }
+    }
+
+    /// How long a call waits for the ledger's word on what it put into the queue: 5 s by default. It
+    /// concerns orders at a gate in memory, payments that come late, and stock that is lowered.
+    /// Longer: callers survive a ledger that restarts. Shorter: they learn sooner that it is away.
+    pub fn confirm_within(mut self, limit: Duration) -> Self {
+        self.limits.confirm = limit;
+        self
+    }
+
+    /// How long a buyer waits while the gate is rebuilt before the answer is
+    /// [`StaleEpoch`](crate::Outcome::StaleEpoch): 2 s by default.
+    pub fn rebuild_within(mut self, limit: Duration) -> Self {
+        self.limits.rebuild = limit;
+        self
+    }
+
+    /// How the sale consumes its own queue, if the gate is in memory.
+    pub fn own_consumer(mut self, options: ConsumerOptions) -> Self {
+        self.own = options;
+        self
+    }
+
+    /// Opens the sale.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Sale::open`].
+    pub async fn open(self) -> Result<Sale> {
+        let gate = Gate::connect(&self.gate_url).await?;
+        let ledger = Ledger::open(&self.ledger_url).await?;
+        let is_memory = gate.is_memory();
+        if is_memory {
+            ledger.claim_alone().await?;
+        }
+        let core = Arc::new(Core {
+            name: own_name(),
+            gate,
+            ledger,
+            locks: locks(&self.gate_url).await?,
+            limits: self.limits,
+            hub: if is_memory {
+                Hub::that_remembers()
+            } else {
+                Hub::default()
+            },
+            counters: Counters::default(),
+            flights: Flights::default(),
+            relays: Relays::default(),
+            followers: Followers::default(),
+            opened: Notify::new(),
+            gone: CancellationToken::new(),
+        });
+        let own = if is_memory {
+            load_all(&core).await?;
+            Some(Consumer::start(Arc::clone(&core), self.own, None))
+        } else {
+            None
+        };
+        Ok(Sale {
+            shared: Arc::new(Shared { core, _own: own }),
+        })
+    }
+}
+
+/// The locks under which gates are rebuilt stand beside the gate.
+async fn locks(gate_url: &str) -> Result<Tenure> {
+    let connecting = Tenure::builder(gate_url).name("tenure-sale").connect();
+    connecting
+        .await
+        .map_err(|error| Error::store("cannot reach the locks beside the gate", error))
+}
+
+/// A gate in memory begins empty: it gets all that the ledger has.
+async fn load_all(core: &Core) -> Result<()> {
+    let states = [ItemState::Open, ItemState::Paused, ItemState::Closed];
+    for item in core.ledger.items(&states).await? {
+        rebuild::rebuild(core, &item.name, Need::Current).await?;
+    }
+    Ok(())
+}
+
+/// Two consumers of one name would take each other's entries.
+fn own_name() -> String {
+    let unique: u64 = rand::random();
+    format!("{}-{unique:016x}", std::process::id())
+}
+
+/// Without the passwords.
+impl fmt::Debug for SaleBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SaleBuilder")
+            .field("gate_url", &tenure::masked_url(&self.gate_url))
+            .field("ledger_url", &tenure::masked_url(&self.ledger_url))
+            .field("limits", &self.limits)
+            .field("own", &self.own)
+            .finish()
+    }
+}

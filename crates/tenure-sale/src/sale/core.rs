@@ -1,0 +1,58 @@
+//! What the parts of one sale share.
+
+use std::time::Duration;
+
+use tenure::Tenure;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::Followers;
+use crate::gate::Gate;
+use crate::hub::Hub;
+use crate::item::Item;
+use crate::ledger::Ledger;
+use crate::rebuild::Flights;
+use crate::relay::Relays;
+use crate::stats::Counters;
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Of this sale in this process, unlike any other.
+    pub(crate) name: String,
+    pub(crate) gate: Gate,
+    pub(crate) ledger: Ledger,
+    pub(crate) locks: Tenure,
+    pub(crate) limits: Limits,
+    pub(crate) hub: Hub,
+    pub(crate) counters: Counters,
+    pub(crate) flights: Flights,
+    pub(crate) relays: Relays,
+    pub(crate) followers: Followers,
+    /// Wakes consumers of this process when an item was opened.
+    pub(crate) opened: Notify,
+    /// Cancelled when the last clone of the sale is dropped: ends what runs in the background.
+    pub(crate) gone: CancellationToken,
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// For a call that needs the ledger's word on something in the queue.
+    pub(crate) confirm: Duration,
+    /// For a buyer who meets a gate that must be rebuilt.
+    pub(crate) rebuild: Duration,
+}
+
+impl Core {
+    /// An item that must be there.
+    pub(crate) async fn item(&self, name: &str) -> Result<Item> {
+        let item = self.ledger.item(name).await?;
+        item.ok_or_else(|| no_item(name))
+    }
+}
+
+pub(crate) fn no_item(name: &str) -> Error {
+    let message = format!("there is no item `{name}` in the ledger: create it first");
+    Error::new(ErrorKind::NoItem, message)
+}

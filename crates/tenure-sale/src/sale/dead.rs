@@ -1,0 +1,124 @@
+//! Dead letters: entries that the ledger did not take, and what to do about them.
+
+use super::Sale;
+use super::orders::no_order;
+use crate::entry::{Entry, Wanted};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ledger::{Fate, Moved};
+use crate::order::{Order, OrderId, OrderState};
+use crate::rebuild::{self, Need};
+use crate::relay;
+
+/// How many dead letters are looked through for one.
+const LOOK_MAX: usize = 10_000;
+
+/// An entry that the ledger did not take, again and again. Its units stay set aside until it is
+/// [requeued](Sale::requeue) or [discarded](Sale::discard).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The entry; its id is the order's.
+    pub entry: Entry,
+    /// Why the ledger did not take it.
+    pub reason: String,
+}
+
+impl Sale {
+    /// The dead letters of an item, from the oldest on, at most `count`.
+    pub async fn dead_letters(&self, item: &str, count: usize) -> Result<Vec<DeadLetter>> {
+        let dead = self.core().gate.dead(item, count).await?;
+        let letter = |(entry, reason)| DeadLetter { entry, reason };
+        Ok(dead.into_iter().map(letter).collect())
+    }
+
+    /// Brings a dead letter to the ledger once more, after what stood in its way is gone. Returns what
+    /// became of the order.
+    ///
+    /// # Errors
+    ///
+    /// [`NoOrder`](ErrorKind::NoOrder) if it is not among the dead, [`Conflict`](ErrorKind::Conflict) if
+    /// the ledger does not take it now either: it stays where it is.
+    pub async fn requeue(&self, id: &OrderId) -> Result<OrderState> {
+        let core = self.core();
+        let entry = self.dead_letter(id).await?.entry;
+        let row = self.row_of(&entry).await?;
+        let state = match row.map(|order| order.state) {
+            Some(OrderState::Dead) => self.revive(id).await?,
+            // Somebody decided before, and did not get to the end.
+            Some(state) => state,
+            None => self.commit_again(&entry).await?,
+        };
+        core.gate.unbury(id.item(), id).await?;
+        core.hub.tell([(id, state)]);
+        relay::relay_if_possible(core, id.item()).await;
+        Ok(state)
+    }
+
+    /// Gives a dead letter up: the order is cancelled and its units go back.
+    ///
+    /// # Errors
+    ///
+    /// [`NoOrder`](ErrorKind::NoOrder) if it is not among the dead.
+    pub async fn discard(&self, id: &OrderId) -> Result<()> {
+        let core = self.core();
+        let entry = self.dead_letter(id).await?.entry;
+        if self.row_of(&entry).await?.is_some() {
+            core.ledger.cancel(id).await?;
+            relay::relay_if_possible(core, id.item()).await;
+            core.gate.unbury(id.item(), id).await?;
+            return Ok(());
+        }
+        core.gate.unbury(id.item(), id).await?;
+        // Nothing but the gate knows of units that it set aside: the ledger says how many are left.
+        rebuild::in_background(core, id.item(), Need::Always).await
+    }
+
+    async fn dead_letter(&self, id: &OrderId) -> Result<DeadLetter> {
+        let dead = self.dead_letters(id.item(), LOOK_MAX).await?;
+        let found = dead.into_iter().find(|letter| letter.entry.id == *id);
+        found.ok_or_else(|| no_order(id))
+    }
+
+    /// The row of an entry: not of another order under the same id.
+    async fn row_of(&self, entry: &Entry) -> Result<Option<Order>> {
+        let Ok(Wanted::Order { buyer, request, .. }) = &entry.what else {
+            return Ok(None);
+        };
+        let row = self.core().ledger.order(&entry.id).await?;
+        Ok(row.filter(|row| row.buyer == *buyer && row.request == *request))
+    }
+
+    async fn revive(&self, id: &OrderId) -> Result<OrderState> {
+        match self.core().ledger.revive(id).await? {
+            Moved::Done(order) | Moved::Already(order) | Moved::Refused(order) => Ok(order.state),
+            Moved::Unknown => Err(no_order(id)),
+        }
+    }
+
+    async fn commit_again(&self, entry: &Entry) -> Result<OrderState> {
+        let fates = self
+            .core()
+            .ledger
+            .commit(std::slice::from_ref(entry))
+            .await?;
+        let cause = match fates.into_iter().next() {
+            Some(Fate::Settled(state) | Fate::Known(state)) if state != OrderState::Dead => {
+                return Ok(state);
+            }
+            Some(Fate::Withdrawal(done)) => {
+                return Ok(if done {
+                    OrderState::Reserved
+                } else {
+                    OrderState::Rejected
+                });
+            }
+            Some(Fate::Stale) => return Ok(OrderState::Lost),
+            Some(Fate::Refused(reason)) => reason,
+            Some(Fate::Settled(_) | Fate::Known(_)) | None => "it is dead still".to_owned(),
+        };
+        let message = format!(
+            "the ledger does not take `{}` now either: {cause}",
+            entry.id
+        );
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+}

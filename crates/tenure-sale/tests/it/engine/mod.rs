@@ -1,0 +1,30 @@
+//! The engine: gate, queue and ledger as one thing. Table of contents:
+
+/// A stage: a gate and a ledger of one's own, and what tests say to them.
+#[macro_use]
+mod stage;
+
+/// Consumers that die, stop, and share the work.
+mod consumers;
+/// Entries that the ledger does not take.
+mod dead;
+/// What watchers are told.
+mod events;
+/// The gate's server restarts, with and without what it knew.
+mod gate_away;
+/// Payments that come late.
+mod late;
+/// The ledger is away.
+mod ledger_away;
+/// The life of an order, and of an item.
+mod life;
+/// Cancelled, paid for and expired at once.
+mod races;
+/// Gate and ledger loaded anew.
+mod rebuilding;
+/// Whether all tell the same story.
+mod reconciling;
+/// Stock raised and lowered while it is sold.
+mod restock;
+/// The three ways side by side.
+mod ways;
