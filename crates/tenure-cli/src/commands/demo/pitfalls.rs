@@ -54,8 +54,8 @@ pub fn run(args: &PitfallsArgs) -> Result<Exit> {
 }
 
 async fn open_and_play(args: &PitfallsArgs, url: Option<&str>) -> Result<Exit> {
-    let mut end = End::listen()?;
     let stage = Stage::open(url).await?;
+    let mut end = End::listen()?;
     let mut players = JoinSet::new();
     let played = tokio::select! {
         played = play_all(args, &stage, &mut players) => played,
@@ -101,6 +101,9 @@ async fn play_all(
         }
     }
     output::say(format_args!("\n{}", tally.line(begun.elapsed())))?;
+    if stage.is_embedded() {
+        output::say("The same on a server: tenure demo pitfalls --url redis://127.0.0.1/")?;
+    }
     Ok(tally.exit())
 }
 

@@ -76,6 +76,14 @@ impl PlainStore {
         }
     }
 
+    /// Deletes many keys at once, wherever they are.
+    pub async fn del_all(&self, keys: Vec<String>) -> Result<()> {
+        match self {
+            Self::Memory(store) => store.del_all(&keys).await,
+            Self::Redis(store) => store.del_all(&keys).await,
+        }
+    }
+
     /// `PEXPIRE`: whether the key was there.
     pub async fn expire(&self, key: &str, lease: Duration) -> Result<bool> {
         match self {

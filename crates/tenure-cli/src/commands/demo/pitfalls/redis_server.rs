@@ -4,12 +4,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use tenure::redis::Client;
 
 use super::pitfall::Missing;
 
@@ -103,7 +105,7 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Read in its log, for another process may answer at its port.
+    /// Reads in its log when it is, for another process may answer at its port.
     async fn wait_until_ready(&mut self) -> Result<()> {
         let begun = Instant::now();
         while !self.files.log().contains("eady to accept connections") {
@@ -115,7 +117,12 @@ impl RedisServer {
             }
             tokio::time::sleep(LOOK).await;
         }
-        Ok(())
+        match Client::connect(self.url()).await {
+            Err(error) if error.kind() == tenure::ErrorKind::Unsupported => {
+                Err(Missing(error.to_string()).into())
+            }
+            connected => Ok(connected.map(drop)?),
+        }
     }
 }
 
@@ -163,6 +170,8 @@ fn command(port: u16, files: &Files, arguments: &[&str]) -> Command {
     command.args(["--appendonly", "yes", "--appendfsync", "always"]);
     command.args(["--repl-diskless-sync-delay", "0"]);
     command.args(arguments);
+    // Ctrl-C on a terminal reaches whole groups: this process is told, and ends the servers.
+    command.process_group(0);
     command.stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command

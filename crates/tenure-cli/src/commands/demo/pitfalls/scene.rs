@@ -12,13 +12,9 @@ use super::plain_store::PlainStore;
 
 /// How long the clients may take to let go of what they hold.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
-/// What may lie beside a lock in the store, in either layout.
-const NEIGHBOURS: [&str; 4] = [
-    "tenure:fence",
-    "tenure:queue",
-    "tenure:meta",
-    "redisson_lock_token",
-];
+/// What a lock may leave beside it, and what it leaves in Java's layout as well.
+const NEIGHBOURS: [&str; 2] = ["tenure:fence", "tenure:queue"];
+const NEIGHBOUR_OF_REDISSON: &str = "redisson_lock_token";
 
 /// The store that all pitfalls share, and what must be tidied up there.
 pub struct Stage {
@@ -75,6 +71,10 @@ impl Stage {
         }
     }
 
+    pub fn is_embedded(&self) -> bool {
+        self.is_embedded
+    }
+
     /// The scene of one act, which no other act shares.
     pub fn scene(self: &Arc<Self>, act: &str) -> Scene {
         Scene {
@@ -104,13 +104,20 @@ impl Stage {
             stock.remove().await?;
         }
         let keys: Vec<String> = lock(&self.keys).iter().cloned().collect();
-        for key in keys {
-            for neighbour in NEIGHBOURS {
-                self.store.del(&format!("{neighbour}:{{{key}}}")).await?;
-            }
-            self.store.del(&key).await?;
+        let mut all: Vec<String> = keys.iter().flat_map(|key| self.beside(key)).collect();
+        all.extend(keys);
+        self.store.del_all(all).await
+    }
+
+    /// The keys that a lock of this name may have left.
+    fn beside(&self, name: &str) -> Vec<String> {
+        let mut roles = NEIGHBOURS.to_vec();
+        // Not always: a user who may not touch such keys need not.
+        if self.url.contains("layout=redisson") {
+            roles.push(NEIGHBOUR_OF_REDISSON);
         }
-        Ok(())
+        let beside = roles.iter().map(|role| format!("{role}:{{{name}}}"));
+        beside.collect()
     }
 }
 

@@ -20,8 +20,8 @@ const WAITERS: usize = 4;
 /// How long the holder keeps them waiting.
 const HELD: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(30);
-/// More than each waiter needs, and fewer than anybody notices.
-const QUESTIONS_FEW: u64 = 20 * WAITERS as u64;
+/// More than each waiter needs, and fewer than a server notices.
+const QUESTIONS_FEW: u64 = 8 * WAITERS as u64;
 
 async fn asks_without_a_pause(scene: Scene) -> Result<Observed> {
     let (store, key) = (scene.store(), scene.key("lock"));

@@ -47,6 +47,11 @@ impl MemoryStore {
         Ok(())
     }
 
+    pub async fn del_all(&self, keys: &[String]) -> Result<()> {
+        self.ask().await.retain(|key, _| !keys.contains(key));
+        Ok(())
+    }
+
     pub async fn expire(&self, key: &str, lease: Duration) -> Result<bool> {
         let mut entries = self.ask().await;
         let found = live(&mut entries, key);

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tenure::redis::{Client, Command, Script, Value};
 
 static SELL_ONE: LazyLock<Script> =
@@ -47,6 +47,17 @@ impl RedisStore {
 
     pub async fn del(&self, key: &str) -> Result<()> {
         self.redis.run(Command::new("DEL").arg(key)).await?;
+        Ok(())
+    }
+
+    pub async fn del_all(&self, keys: &[String]) -> Result<()> {
+        // One command for each: on a cluster they are on different nodes.
+        let commands = keys.iter().map(|key| Command::new("DEL").arg(key));
+        for reply in self.redis.run_all(commands.collect()).await? {
+            if let Value::Error(error) = reply {
+                bail!("the server refused: {error}");
+            }
+        }
         Ok(())
     }
 
