@@ -46,7 +46,7 @@ async fn commit(pitfall: &Pitfall, stage: &Arc<Stage>) -> Result<Observed> {
     loop {
         let act = format!("{}:mistake-{tries}", pitfall.name);
         let observed = observe(pitfall.mistake, stage, &act).await?;
-        if observed.is_expected || tries == MISTAKES_MAX {
+        if observed.is_expected || tries >= MISTAKES_MAX {
             return Ok(observed);
         }
         tries += 1;
