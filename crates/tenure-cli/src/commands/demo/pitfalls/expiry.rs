@@ -92,7 +92,7 @@ async fn ends_by_itself(scene: Scene) -> Result<Observed> {
     Ok(Observed::when(true, words))
 }
 
-/// Callers die at all moments between asking and being granted.
+/// Callers die at all moments between asking and being granted, and a process just after that.
 async fn dies_at_any_moment(scene: Scene) -> Result<Observed> {
     let (a, b) = (scene.process("A").await?, scene.process("B").await?);
     let name = scene.key("lock");
@@ -108,8 +108,9 @@ async fn dies_at_any_moment(scene: Scene) -> Result<Observed> {
         caller.abort();
         longest = longest.max(free_after(&b, &name).await?);
     }
-    let longest = shown(longest);
-    let words = format!("{DEATHS} callers died while asking: free again after {longest} at most");
+    process_dies(a.lock(&name).ttl(LEASE).acquire_within(PATIENCE).await?)?;
+    let longest = shown(longest.max(free_after(&b, &name).await?));
+    let words = format!("{DEATHS} died while asking, one just after: free after {longest} at most");
     Ok(Observed::when(true, words))
 }
 
@@ -141,18 +142,22 @@ async fn believes_its_clock(scene: Scene) -> Result<Observed> {
 async fn asks_the_server(scene: Scene) -> Result<Observed> {
     let (a, b) = (scene.process("A").await?, scene.process("B").await?);
     let name = scene.key("lock");
-    let guard = a.lock(&name).ttl(Duration::from_secs(10)).acquire().await?;
+    let ttl = Duration::from_secs(10);
+    let guard = a.lock(&name).ttl(ttl).acquire().await?;
     let second = b.lock(&name).try_acquire().await?;
     let holder = b.lock(&name).holder().await?;
     let left = holder.and_then(|holder| holder.remaining);
-    let (is_refused, left) = (second.is_none(), shown(left.unwrap_or_default()));
+    let is_refused = second.is_none();
     guard.release().await?;
-    let words = if is_refused {
-        format!("B is refused: {left} are left by the store's clock, and no other is read")
-    } else {
-        "two holders".to_owned()
+    let words = match left {
+        Some(left) if is_refused => {
+            let left = shown(left);
+            format!("B is refused: {left} are left by the store's clock, and no other is read")
+        }
+        left => format!("B was refused: {is_refused}, and the store says that {left:?} are left"),
     };
-    Ok(Observed::when(is_refused, words))
+    let has_end = left.is_some_and(|left| left <= ttl);
+    Ok(Observed::when(is_refused && has_end, words))
 }
 
 async fn works_longer_than_the_lease(scene: Scene) -> Result<Observed> {

@@ -1,6 +1,7 @@
 //! Playing a pitfall: first the mistake, then the same situation with Tenure.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tenure::ErrorKind;
@@ -12,6 +13,8 @@ use crate::exit::Exit;
 /// How often a mistake may be committed until it shows: some are a matter of luck. Tenure has one
 /// try.
 const MISTAKES_MAX: u32 = 3;
+/// How long an act may take: several times what it needs on a busy machine.
+const ACT_MAX: Duration = Duration::from_secs(15);
 
 /// What came of a pitfall.
 #[derive(Debug)]
@@ -54,7 +57,11 @@ async fn commit(pitfall: &Pitfall, stage: &Arc<Stage>) -> Result<Observed> {
 }
 
 async fn observe(act: Act, stage: &Arc<Stage>, name: &str) -> Result<Observed> {
-    let played = act(stage.scene(name)).await;
+    let acting = tokio::time::timeout(ACT_MAX, act(stage.scene(name)));
+    let Ok(played) = acting.await else {
+        let words = format!("it had not ended after {} s", ACT_MAX.as_secs());
+        return Ok(Observed::when(false, words));
+    };
     played.or_else(|error| {
         // Busy, lost and the like: not what the act is there to show. All else is no outcome.
         if is_about_a_lock(&error) {
@@ -141,6 +148,15 @@ mod tests {
         };
         assert!(!tenure.is_expected);
         assert!(tenure.words.contains("was not free within"), "{tenure:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_act_that_does_not_end_is_ended() {
+        let endless: Act = |_| Box::pin(std::future::pending());
+        let Outcome::Played { tenure, .. } = outcome(HARMFUL, endless).await.unwrap() else {
+            panic!("it was skipped");
+        };
+        assert_eq!(tenure, Observed::when(false, "it had not ended after 15 s"));
     }
 
     #[tokio::test]

@@ -31,10 +31,12 @@ pub const PITFALLS: [Pitfall; 3] = [
 
 const LEASE: Duration = Duration::from_millis(200);
 /// Long enough to see what outlasts a lease.
-const SEVERAL_LEASES: Duration = Duration::from_millis(700);
+const SEVERAL_LEASES: Duration = Duration::from_millis(900);
 /// A lease that must be kept by renewal, also on a busy machine, and what outlasts it.
 const KEPT: Duration = Duration::from_millis(500);
 const BEYOND_KEPT: Duration = Duration::from_millis(1200);
+/// When the holder of such a lease must know that it is lost: at its end, on a busy machine.
+const TOLD_BY: Duration = Duration::from_millis(800);
 /// How long somebody waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -113,11 +115,9 @@ async fn is_told(scene: Scene) -> Result<Observed> {
     b.force_release(&name, of_a.lease_id()).await?;
     let of_b = b.lock(&name).acquire_within(PATIENCE).await?;
     let taken = stock.take_one(of_b.fence()).await?;
-    let Ok(reason) = tokio::time::timeout(PATIENCE, of_a.lost()).await else {
-        return Ok(Observed::when(
-            false,
-            "A was not told that its lock is gone",
-        ));
+    let Ok(reason) = tokio::time::timeout(TOLD_BY, of_a.lost()).await else {
+        let words = format!("A was not told within {} that it is lost", shown(TOLD_BY));
+        return Ok(Observed::when(false, words));
     };
     let time = shown(begun.elapsed());
     let late = stock.take_one(of_a.fence()).await?;
@@ -167,7 +167,7 @@ async fn renews_its_own(scene: Scene) -> Result<Observed> {
     b.force_release(&name, of_a.lease_id()).await?;
     process_dies(b.lock(&name).ttl(LEASE).acquire_within(PATIENCE).await?)?;
     let begun = Instant::now();
-    let of_c = c.lock(&name).acquire_within(PATIENCE).await?;
+    let of_c = c.lock(&name).acquire_within(SEVERAL_LEASES).await?;
     let time = shown(begun.elapsed());
     of_c.release().await?;
     drop(of_a);

@@ -20,6 +20,8 @@ const WAITERS: usize = 4;
 /// How long the holder keeps them waiting.
 const HELD: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(30);
+/// How long a waiter waits that is told when the lock is free.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// More than each waiter needs, and fewer than a server notices.
 const QUESTIONS_FEW: u64 = 8 * WAITERS as u64;
 
@@ -70,7 +72,7 @@ async fn waits_in_a_queue(scene: Scene) -> Result<Observed> {
 async fn wait(client: Locks, name: String) -> Result<()> {
     client
         .lock(name)
-        .acquire_within(LONG)
+        .acquire_within(PATIENCE)
         .await?
         .release()
         .await?;
