@@ -33,8 +33,8 @@ impl Presence {
         match presence.file.try_lock_shared() {
             Ok(()) => Ok(presence),
             Err(TryLockError::WouldBlock) => Err(presence.refused(
-                "another process has it for itself, because its gate is in its memory: use that one, \
-                 or a gate on Redis",
+                "another process, or another part of this one, has it for itself, because its gate is in \
+                 memory: use that one, or a gate on Redis",
             )),
             Err(TryLockError::Error(error)) => Err(presence.failed(error)),
         }

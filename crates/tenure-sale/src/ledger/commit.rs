@@ -25,7 +25,9 @@ const FACTS: Sql = Sql::each(
      ON o.item = $1 AND o.buyer = w.value ->> 2 AND o.request = w.value ->> 3 \
      AND o.state NOT IN ('rejected', 'lost') \
      UNION ALL \
-     SELECT 3, epoch, number, '', '', 0, '', 0 FROM sale_cancel_wishes WHERE item = $1",
+     SELECT 3, c.epoch, c.number, '', '', 0, '', 0 \
+     FROM json_each($2) AS w CROSS JOIN sale_cancel_wishes AS c \
+     ON c.item = $1 AND c.epoch = w.value ->> 0 AND c.number = w.value ->> 1",
     "WITH w AS MATERIALIZED (SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[]) \
      AS w (epoch, number, buyer, request)) \
      SELECT 1::bigint, o.epoch, o.number, o.buyer, o.request, o.units, o.state, o.round \
@@ -35,7 +37,8 @@ const FACTS: Sql = Sql::each(
      FROM w JOIN sale_orders AS o ON o.item = $1 AND o.buyer = w.buyer AND o.request = w.request \
      AND o.state NOT IN ('rejected', 'lost') \
      UNION ALL \
-     SELECT 3::bigint, epoch, number, '', '', 0, '', 0 FROM sale_cancel_wishes WHERE item = $1",
+     SELECT 3::bigint, c.epoch, c.number, '', '', 0, '', 0 \
+     FROM w JOIN sale_cancel_wishes AS c ON c.item = $1 AND c.epoch = w.epoch AND c.number = w.number",
 );
 const HELD: Sql = Sql::each(
     "SELECT o.buyer, sum(o.units) FROM json_each($2) AS w CROSS JOIN sale_orders AS o \

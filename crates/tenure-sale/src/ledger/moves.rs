@@ -9,8 +9,9 @@ use crate::ledger::books::{Books, Session, Work};
 use crate::ledger::changes::record;
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock, postgres_now, sqlite_now};
+use crate::ledger::moments::moment;
 use crate::ledger::orders::{OrderRow, key, limit, may_exist, read};
-use crate::ledger::sql::{Param, Sql, foreign, int};
+use crate::ledger::sql::{Column, Param, Row, Sql, foreign, int};
 use crate::order::{Order, OrderId, OrderState};
 
 const SET_STATE: Sql = Sql::same(
@@ -43,6 +44,27 @@ const OVERDUE: Sql = Sql::each(
         " ORDER BY pay_by LIMIT $1"
     ),
 );
+
+/// Those that were paid for, cancelled or expired by somebody else meanwhile are left alone.
+const EXPIRE: Sql = Sql::each(
+    "UPDATE sale_orders SET state = 'expired', pay_by = NULL \
+     WHERE item = $1 AND state = 'reserved' AND pay_by <= $2 \
+     AND (epoch, number) IN (SELECT value ->> 0, value ->> 1 FROM json_each($3)) \
+     RETURNING epoch, number, buyer, units, round",
+    "UPDATE sale_orders AS o SET state = 'expired', pay_by = NULL \
+     FROM unnest($3::bigint[], $4::bigint[]) AS w (epoch, number) \
+     WHERE o.item = $1 AND o.epoch = w.epoch AND o.number = w.number \
+     AND o.state = 'reserved' AND o.pay_by <= $2 \
+     RETURNING o.epoch, o.number, o.buyer, o.units, o.round",
+);
+const RELEASE_ALL: Sql = Sql::each(
+    "INSERT INTO sale_journal (item, at, kind, epoch, number, round, units) \
+     SELECT $1, $2, 'release', value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each($3)",
+    "INSERT INTO sale_journal (item, at, kind, epoch, number, round, units) \
+     SELECT $1, $2, 'release', w.* FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) AS w",
+);
+/// How many orders expire in one transaction: others wait for the item meanwhile.
+const BATCH: usize = 500;
 
 /// One order to another state.
 pub(super) struct Move<'a> {
@@ -112,9 +134,11 @@ impl Work for Move<'_> {
         };
         let what = change_state(session, &mut locked, &row, self.to.state(), pay_by).await?;
         record(session, &mut locked, &[what]).await?;
-        let moved = read(session, self.order).await?;
-        let moved = moved.ok_or_else(|| foreign(format!("order `{}` vanished", self.order)))?;
-        Ok(Moved::Done(moved.order))
+        Ok(Moved::Done(Order {
+            state: self.to.state(),
+            pay_by: pay_by.map(moment),
+            ..row.order
+        }))
     }
 }
 
@@ -165,14 +189,11 @@ pub(super) async fn expire(books: &Books, count: usize) -> Result<Vec<OrderId>> 
         overdue.entry(id.item().to_owned()).or_default().push(id);
     }
     let mut expired = Vec::new();
-    for (item, orders) in overdue {
-        let work = Expire {
-            item: &item,
-            orders: &orders,
-        };
-        match books.write(&work).await {
+    let batches = overdue.values().flat_map(|orders| orders.chunks(BATCH));
+    for orders in batches {
+        match books.write(&Expire(orders)).await {
             Ok(done) => expired.extend(done),
-            // Those of other items are expired already, and must be told.
+            // Others are expired already, and must be told.
             Err(_) if !expired.is_empty() => break,
             Err(error) => return Err(error),
         }
@@ -181,42 +202,95 @@ pub(super) async fn expire(books: &Books, count: usize) -> Result<Vec<OrderId>> 
 }
 
 /// Orders of one item that looked overdue.
-struct Expire<'a> {
-    item: &'a str,
-    orders: &'a [OrderId],
-}
+struct Expire<'a>(&'a [OrderId]);
 
 impl Work for Expire<'_> {
     type Made = Vec<OrderId>;
 
     fn doing(&self) -> String {
-        format!(
-            "expire {} orders of item `{}`",
-            self.orders.len(),
-            self.item
-        )
+        format!("expire {} orders", self.0.len())
     }
 
     async fn run(&self, session: &mut Session) -> Result<Vec<OrderId>, Fault> {
-        let Some(mut locked) = lock(session, self.item).await? else {
+        let item = self.0.first().map_or("", OrderId::item);
+        let Some(mut locked) = lock(session, item).await? else {
             return Ok(Vec::new());
         };
-        let (mut expired, mut changes) = (Vec::new(), Vec::new());
-        for id in self.orders {
-            // Meanwhile it may have been paid for, cancelled, or expired by somebody else.
-            let row = read(session, id).await?;
-            let Some(row) = row.filter(|row| row.order.state == OrderState::Reserved) else {
-                continue;
-            };
-            let to = OrderState::Expired;
-            changes.push(change_state(session, &mut locked, &row, to, None).await?);
-            expired.push(id.clone());
+        let keys = [
+            Column::Ints(self.0.iter().map(|id| int(id.epoch())).collect()),
+            Column::Ints(self.0.iter().map(|id| int(id.number())).collect()),
+        ];
+        let params = [
+            Param::Text(item),
+            Param::Int(locked.now),
+            Param::Bulk(&keys),
+        ];
+        let rows = session.rows(EXPIRE, &params).await?;
+        let expired: Result<Vec<Expired>, _> =
+            rows.iter().map(|row| Expired::of(item, row)).collect();
+        let expired = expired?;
+        if expired.is_empty() {
+            return Ok(Vec::new());
         }
-        if !changes.is_empty() {
-            record(session, &mut locked, &changes).await?;
-        }
-        Ok(expired)
+        release_all(session, &mut locked, &expired).await?;
+        let changes: Vec<What> = expired.iter().map(Expired::change).collect();
+        record(session, &mut locked, &changes).await?;
+        Ok(expired.into_iter().map(|expired| expired.id).collect())
     }
+}
+
+/// An order that has just expired.
+struct Expired {
+    id: OrderId,
+    buyer: String,
+    units: u64,
+    round: u64,
+}
+
+impl Expired {
+    fn of(item: &str, row: &Row) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: OrderId::new(item, row.number(0)?, row.number(1)?),
+            buyer: row.get(2)?,
+            units: row.number(3)?,
+            round: row.number(4)?,
+        })
+    }
+
+    fn change(&self) -> What {
+        What::Released {
+            order: self.id.clone(),
+            state: OrderState::Expired,
+            buyer: self.buyer.clone(),
+            units: self.units,
+        }
+    }
+}
+
+async fn release_all(
+    session: &mut Session,
+    locked: &mut Locked,
+    expired: &[Expired],
+) -> Result<(), Fault> {
+    let ints = |of: fn(&Expired) -> u64| Column::Ints(expired.iter().map(of).map(int).collect());
+    let columns = [
+        ints(|order| order.id.epoch()),
+        ints(|order| order.id.number()),
+        ints(|order| order.round),
+        ints(|order| order.units),
+    ];
+    let item = locked.item.name.as_str();
+    let params = [
+        Param::Text(item),
+        Param::Int(locked.now),
+        Param::Bulk(&columns),
+    ];
+    session.run(RELEASE_ALL, &params).await?;
+    let units: u64 = expired.iter().map(|order| order.units).sum();
+    let sold = locked.item.sold.checked_sub(units);
+    let sold = sold.ok_or_else(|| foreign(format!("less is sold of `{item}` than expired")))?;
+    locked.item.sold = sold;
+    Ok(())
 }
 
 /// Changes the state; if the order lets go of its units, writes that into the journal and lowers what

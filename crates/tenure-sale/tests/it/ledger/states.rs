@@ -12,6 +12,7 @@ on_every_ledger!(
     units_go_back_exactly_once,
     an_order_expires_when_its_time_is_over,
     expiry_spares_what_was_paid_for,
+    more_orders_expire_than_fit_one_transaction,
     a_revived_order_has_its_time_anew,
     an_order_is_lost_once,
     orders_that_cannot_be_are_unknown,
@@ -181,6 +182,22 @@ async fn expiry_spares_what_was_paid_for(setup: Setup) {
     setup.ledger.pay(&id(1, 1)).await.unwrap();
     assert_eq!(expire_all(&setup).await, [id(1, 2)]);
     assert_eq!(setup.item().await.sold, 1);
+}
+
+async fn more_orders_expire_than_fit_one_transaction(setup: Setup) {
+    setup
+        .selling_on(2000, paying_within(Duration::from_millis(1)))
+        .await;
+    let batch: Vec<_> = (1..=1100).map(|n| order(n, "bob", 1)).collect();
+    setup.ledger.commit(&batch).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let mut expired = setup.ledger.expire(10_000).await.unwrap();
+    expired.sort_unstable();
+    let all: Vec<OrderId> = batch.into_iter().map(|entry| entry.id).collect();
+    assert_eq!(expired, all);
+    assert_eq!(setup.item().await.sold, 0);
+    assert_eq!(setup.changes_after(1).await.len(), 1100);
+    super::books::assert_balanced(&setup).await;
 }
 
 async fn a_revived_order_has_its_time_anew(setup: Setup) {
