@@ -133,8 +133,10 @@ where
     let tasks: Vec<_> = (0..buyers)
         .map(|buyer| runtime.spawn(buy(buyer, end)))
         .collect();
-    let count = |task| runtime.block_on(task).expect("no buyer panics");
-    let sold: u64 = tasks.into_iter().map(count).sum();
+    let counts = tasks
+        .into_iter()
+        .map(|task| runtime.block_on(task).expect("no buyer panics"));
+    let sold: u64 = counts.sum();
     sold as f64 / begun.elapsed().as_secs_f64()
 }
 
