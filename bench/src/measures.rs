@@ -7,6 +7,7 @@ mod ledger;
 mod pairs;
 mod processes;
 mod redlock;
+mod sale;
 mod server_cpu;
 mod turns;
 mod waiters;
@@ -41,6 +42,8 @@ pub const ALL: &[Measure] = &[
     measure("cluster", failover::cluster),
     measure("gate", gate::measure),
     measure("ledger", ledger::measure),
+    measure("sale", sale::end_to_end),
+    measure("ways", sale::ways),
 ];
 
 /// What a child process does: see [`crate::child`].
