@@ -17,8 +17,9 @@ use crate::order::{Answer, Outcome, Request};
 
 /// Requests of one call. The server serves nobody else meanwhile: about a millisecond.
 const REQUESTS_MAX: usize = 128;
-/// Calls of one item that are under way at once.
-const CALLS_MAX: usize = 4;
+/// Calls of one item that are under way at once. While the server works on one, the next is on its
+/// way; more would only make them smaller.
+const CALLS_MAX: usize = 2;
 /// Requests of one item that wait in this process. Who comes then is told that the gate is busy.
 const WAITING_MAX: usize = 16 * 1024;
 /// How often a request whose sender was ended with its runtime looks for another.
@@ -276,5 +277,219 @@ async fn send_waiting<C: Call>(mut place: Place<C>) {
                 place.fail_waiting(&error);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::order::OrderId;
+
+    /// A server that answers when it is let, and numbers what it was asked.
+    #[derive(Clone)]
+    struct Server {
+        let_through: Arc<Semaphore>,
+        numbers: Arc<AtomicUsize>,
+        calls: Arc<Mutex<Vec<Vec<String>>>>,
+        fails: bool,
+    }
+
+    impl Server {
+        fn new() -> Self {
+            Self {
+                let_through: Arc::new(Semaphore::new(0)),
+                numbers: Arc::default(),
+                calls: Arc::default(),
+                fails: false,
+            }
+        }
+
+        fn calls(&self) -> Vec<Vec<String>> {
+            self.calls.lock().unwrap().clone()
+        }
+    }
+
+    impl Call for Server {
+        async fn call(&self, item: &str, requests: &[Request]) -> Result<Vec<Answer>> {
+            let ids = requests.iter().map(|request| request.id().to_owned());
+            self.calls.lock().unwrap().push(ids.collect());
+            self.let_through.acquire().await.unwrap().forget();
+            if self.fails {
+                return Err(Error::new(ErrorKind::Store, "gone"));
+            }
+            let answer = |_| {
+                let number = self.numbers.fetch_add(1, Ordering::Relaxed) as u64;
+                Answer {
+                    outcome: Outcome::Accepted(OrderId::new(item, 1, number)),
+                    left: None,
+                }
+            };
+            Ok(requests.iter().map(answer).collect())
+        }
+    }
+
+    fn request(id: usize) -> Request {
+        Request::new("item", "ann", format!("r{id}")).unwrap()
+    }
+
+    /// Asks `count` times at once, one after the other as far as the order goes.
+    async fn ask_all(
+        combiner: &Combiner<Server>,
+        ids: std::ops::Range<usize>,
+    ) -> Vec<tokio::task::JoinHandle<Result<Answer>>> {
+        let mut asking = Vec::new();
+        for id in ids {
+            let combiner = combiner.clone();
+            asking.push(tokio::spawn(
+                async move { combiner.ask(&request(id)).await },
+            ));
+            tokio::task::yield_now().await;
+        }
+        asking
+    }
+
+    /// Whether nothing is kept of an item that nobody asks for.
+    async fn is_idle(combiner: &Combiner<Server>) -> bool {
+        for _ in 0..100 {
+            if combiner.shared.lines().is_empty() {
+                return true;
+            }
+            // Who sends for others notices a little later that nobody waits.
+            tokio::task::yield_now().await;
+        }
+        false
+    }
+
+    #[tokio::test]
+    async fn who_comes_alone_is_sent_at_once() {
+        let server = Server::new();
+        let combiner = Combiner::new(server.clone());
+        server.let_through.add_permits(3);
+        for id in 0..3 {
+            assert!(combiner.ask(&request(id)).await.is_ok());
+        }
+        assert_eq!(server.calls(), [["r0"], ["r1"], ["r2"]]);
+        assert!(is_idle(&combiner).await);
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_travel_together_in_their_order() {
+        let server = Server::new();
+        let combiner = Combiner::new(server.clone());
+        let asking = ask_all(&combiner, 0..300).await;
+        assert_eq!(server.calls().len(), CALLS_MAX);
+        server.let_through.add_permits(1000);
+        for (id, answer) in asking.into_iter().enumerate() {
+            let answer = answer.await.unwrap().unwrap();
+            let order = answer.outcome.order().unwrap().number();
+            assert_eq!(order, id as u64);
+        }
+        let calls = server.calls();
+        let largest = calls.iter().map(Vec::len).max();
+        assert_eq!(largest, Some(REQUESTS_MAX), "{calls:?}");
+        let sent = calls.concat();
+        let ids: Vec<String> = (0..300).map(|id| format!("r{id}")).collect();
+        assert_eq!(sent, ids);
+        assert!(is_idle(&combiner).await);
+    }
+
+    #[tokio::test]
+    async fn who_sends_and_is_dropped_leaves_nobody_behind() {
+        let server = Server::new();
+        let combiner = Combiner::new(server.clone());
+        let asking = ask_all(&combiner, 0..CALLS_MAX + 10).await;
+        for asked in &asking[..CALLS_MAX] {
+            asked.abort();
+        }
+        server.let_through.add_permits(1000);
+        for answer in asking.into_iter().skip(CALLS_MAX) {
+            let answer = tokio::time::timeout(Duration::from_secs(5), answer).await;
+            assert!(answer.unwrap().unwrap().is_ok());
+        }
+        assert!(is_idle(&combiner).await);
+    }
+
+    #[tokio::test]
+    async fn who_waits_and_is_dropped_is_not_sent() {
+        let server = Server::new();
+        let combiner = Combiner::new(server.clone());
+        let asking = ask_all(&combiner, 0..CALLS_MAX + 3).await;
+        asking[CALLS_MAX + 1].abort();
+        tokio::task::yield_now().await;
+        server.let_through.add_permits(1000);
+        for (id, answer) in asking.into_iter().enumerate() {
+            assert_eq!(answer.await.is_ok(), id != CALLS_MAX + 1);
+        }
+        assert!(
+            !server
+                .calls()
+                .concat()
+                .contains(&format!("r{}", CALLS_MAX + 1))
+        );
+        assert!(is_idle(&combiner).await);
+    }
+
+    #[tokio::test]
+    async fn a_failure_reaches_everybody_at_once() {
+        let mut server = Server::new();
+        server.fails = true;
+        let combiner = Combiner::new(server.clone());
+        let asking = ask_all(&combiner, 0..500).await;
+        server.let_through.add_permits(1);
+        let mut unsent = 0;
+        for answer in asking.into_iter().skip(CALLS_MAX) {
+            let error = answer.await.unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Store);
+            unsent += usize::from(error.to_string().contains("was not asked for"));
+        }
+        assert_eq!(unsent, 500 - CALLS_MAX);
+        assert_eq!(server.calls().len(), CALLS_MAX);
+    }
+
+    #[tokio::test]
+    async fn too_many_are_told_that_it_is_busy() {
+        let server = Server::new();
+        let combiner = Combiner::new(server.clone());
+        let asking = ask_all(&combiner, 0..CALLS_MAX + WAITING_MAX).await;
+        let beyond = combiner.ask(&request(1_000_000)).await.unwrap();
+        assert_eq!(beyond.outcome, Outcome::Busy);
+        server.let_through.add_permits(1000);
+        for answer in asking {
+            assert!(answer.await.unwrap().is_ok());
+        }
+        assert!(is_idle(&combiner).await);
+    }
+
+    /// A runtime that is shut down takes its tasks along, also those that send for buyers elsewhere.
+    #[test]
+    fn a_sender_that_ends_with_its_runtime_leaves_nobody_behind() {
+        let runtime = || {
+            tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()
+        };
+        let (doomed, other) = (runtime().unwrap(), runtime().unwrap());
+        let server = Server::new();
+        let combiner = Combiner::new(server.clone());
+        let first = doomed.block_on(ask_all(&combiner, 0..CALLS_MAX + 5));
+        while server.calls().len() < CALLS_MAX {
+            std::thread::yield_now();
+        }
+        let asking = other.block_on(ask_all(&combiner, 100..120));
+        std::thread::sleep(Duration::from_millis(50));
+        drop(first);
+        doomed.shutdown_background();
+        server.let_through.add_permits(1000);
+        other.block_on(async {
+            for answer in asking {
+                let answer = tokio::time::timeout(Duration::from_secs(5), answer).await;
+                assert!(answer.unwrap().unwrap().is_ok());
+            }
+        });
     }
 }

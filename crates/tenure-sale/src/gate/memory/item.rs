@@ -89,9 +89,10 @@ impl ItemGate {
         let name = format!("{}\n{}", request.buyer(), request.id());
         let units = request.wanted();
         let outcome = if let Some((order, before)) = self.answers.get(&name) {
-            match *before == units {
-                true => Outcome::Replayed(order.clone()),
-                false => Outcome::Conflict(order.clone()),
+            if *before == units {
+                Outcome::Replayed(order.clone())
+            } else {
+                Outcome::Conflict(order.clone())
             }
         } else if let Some(refusal) = loaded.refusal(request, &self.buyers, queue.len(), now) {
             refusal
@@ -129,10 +130,10 @@ impl ItemGate {
         };
         let units = wanted.units();
         if let Some((order, before)) = self.answers.get(&reference) {
-            return match *before == units {
-                true => Ok(Taken::Replayed(order.clone())),
-                false => Err(other_units(item, &reference)),
-            };
+            if *before != units {
+                return Err(other_units(item, &reference));
+            }
+            return Ok(Taken::Replayed(order.clone()));
         }
         if queue.len() >= loaded.terms.backlog_max {
             return Ok(Taken::Busy);

@@ -26,6 +26,8 @@ use crate::order::{Answer, OrderId, Outcome, Request};
 
 /// Buyers and answers of one call while loading: others want the server in between.
 const LOADED_AT_ONCE: usize = 500;
+/// No arguments.
+const NONE: &[&str] = &[];
 
 #[derive(Clone, Debug)]
 pub(super) struct RedisGate {
@@ -56,7 +58,7 @@ impl RedisGate {
     pub(super) async fn standing(&self, item: &str) -> Result<Option<Standing>> {
         let keys = Keys::of(item);
         let keys = [&keys.gate, &keys.orders, &keys.dead];
-        let reply = self.script(item, &script::STANDING, &keys, &[]).await?;
+        let reply = self.script(item, &script::STANDING, &keys, NONE).await?;
         if reply.is_nil() {
             return Ok(None);
         }
@@ -169,17 +171,18 @@ impl RedisGate {
         buyers: &[(String, u64)],
         answers: &[Remembered],
     ) -> Result<bool> {
-        let mut arguments = vec![
+        let head = [
             epoch.to_string(),
             fence.to_string(),
             buyers.len().to_string(),
         ];
+        let mut arguments: Vec<Vec<u8>> = head.map(String::into_bytes).into();
         for (buyer, units) in buyers {
-            arguments.extend([buyer.clone(), units.to_string()]);
+            arguments.extend([buyer.clone().into(), units.to_string().into()]);
         }
         for known in answers {
             arguments.push(answer_field(&known.buyer, &known.request));
-            arguments.push(answer(&known.order, known.units));
+            arguments.push(answer(&known.order, known.units).into());
         }
         let keys = Keys::of(item);
         let keys = [&keys.gate, &keys.buyers, &keys.answers];
@@ -211,7 +214,7 @@ impl RedisGate {
             dead,
         } = &Keys::of(item);
         let keys = [gate, buyers, answers, orders, dead];
-        let forgotten = self.yes(item, &script::FORGET, &keys, &[]).await?;
+        let forgotten = self.yes(item, &script::FORGET, &keys, NONE).await?;
         if forgotten {
             self.readers.forget(item);
         }
@@ -223,7 +226,7 @@ impl RedisGate {
         item: &str,
         script: &Script,
         keys: &[&String],
-        arguments: &[String],
+        arguments: &[impl AsRef<[u8]>],
     ) -> Result<Value> {
         let reply = self.redis.script(script, keys, arguments).await;
         reply.map_err(|error| failed(item, error))
@@ -235,7 +238,7 @@ impl RedisGate {
         item: &str,
         script: &Script,
         keys: &[&String],
-        arguments: &[String],
+        arguments: &[impl AsRef<[u8]>],
     ) -> Result<bool> {
         let reply = self.script(item, script, keys, arguments).await?;
         match reply.as_int() {
@@ -253,14 +256,14 @@ impl Call for Asking {
     async fn call(&self, item: &str, requests: &[Request]) -> Result<Vec<Answer>> {
         let keys = Keys::of(item);
         let keys = [&keys.gate, &keys.buyers, &keys.answers, &keys.orders];
-        let mut arguments = Vec::with_capacity(3 * requests.len());
+        let mut arguments = Vec::with_capacity(4 * requests.len());
         for request in requests {
             push_request(&mut arguments, request);
         }
         let reply = self.0.script(&script::ASK, &keys, &arguments).await;
         let reply = reply.map_err(|error| unanswered(item, error))?;
         let parts = reply.as_array().unwrap_or_default();
-        if parts.len() != arguments.len() {
+        if parts.len() != 3 * requests.len() {
             return Err(not_understood(item, &reply));
         }
         let answers = parts.chunks_exact(3).map(|parts| read_answer(item, parts));
@@ -315,7 +318,7 @@ fn standing(parts: &[Value]) -> Option<Standing> {
     })
 }
 
-/// Terms as arguments: starts, ends, limit, order_max, backlog_max, answers_kept.
+/// Terms as the scripts want them, in this order.
 fn terms(terms: &Terms) -> [String; 6] {
     [
         optional(terms.starts_at.map(micros)),

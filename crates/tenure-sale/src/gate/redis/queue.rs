@@ -3,9 +3,10 @@
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
-use tenure::redis::{Command, Dedicated, Value};
+use tenure::redis::{Command, Value};
 
 use super::keys::{GROUP, Keys, entry_id};
+use super::readers::Reader;
 use super::{RedisGate, entry, failed, not_understood, script};
 use crate::entry::{Entry, Wanted};
 use crate::error::Result;
@@ -18,6 +19,8 @@ const AT_ONCE: usize = 500;
 const SLACK: Duration = Duration::from_secs(5);
 /// How often to look for a queue that does not exist yet.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often one reader makes the group again that somebody destroys.
+const CREATED_MAX: u32 = 10;
 
 impl RedisGate {
     pub(in crate::gate) async fn read(
@@ -28,16 +31,18 @@ impl RedisGate {
         patience: Duration,
     ) -> Result<Vec<Entry>> {
         let until = Instant::now() + patience;
+        let mut created = 0;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.read_once(item, consumer, count, left).await {
                 Ok(reply) => return read_entries(item, &reply),
-                Err(error) if is_no_group(&error) => {
-                    if !self.create_group(item).await? {
+                Err(error) if says(&error, "NOGROUP") && created < CREATED_MAX => {
+                    if self.create_group(item).await? {
+                        created += 1;
+                    } else if left.is_zero() {
+                        return Ok(Vec::new());
+                    } else {
                         // Nobody has loaded the item yet.
-                        if left.is_zero() {
-                            return Ok(Vec::new());
-                        }
                         tokio::time::sleep(left.min(LOOK_EVERY)).await;
                     }
                 }
@@ -61,21 +66,32 @@ impl RedisGate {
             command = command.arg("BLOCK").arg(millis(patience));
         }
         let command = command.arg("STREAMS").arg(&keys.orders).arg(">");
-        let connection = match self.readers.take(item) {
-            Some(connection) => connection,
-            None => self.reader(&keys).await?,
+        self.run_apart(item, command, patience + SLACK).await
+    }
+
+    /// Runs a command that blocks, or whose key is not its first argument, on a connection of its own.
+    async fn run_apart(
+        &self,
+        item: &str,
+        command: Command,
+        limit: Duration,
+    ) -> Result<Value, tenure::Error> {
+        let reader = match self.readers.take(item) {
+            Some(reader) => reader,
+            None => self.reader(item).await?,
         };
         // Not kept after an error, nor if this future is dropped: it may still be waiting then.
-        let reply = connection.run(command, patience + SLACK).await?;
-        self.readers.keep(item, connection);
+        let reply = reader.connection.run(command, limit).await?;
+        self.readers.keep(item, reader);
         Ok(reply)
     }
 
-    async fn reader(&self, keys: &Keys) -> Result<Dedicated, tenure::Error> {
+    async fn reader(&self, item: &str) -> Result<Reader, tenure::Error> {
+        let orders = Keys::of(item).orders;
         // An ordinary command first: it finds out where the item is now.
-        let looking = Command::new("EXISTS").arg(&keys.orders);
-        self.redis.run(looking).await?;
-        self.redis.dedicated_to(&keys.orders).await
+        self.redis.run(Command::new("EXISTS").arg(&orders)).await?;
+        let connection = self.redis.dedicated_to(&orders).await?;
+        Ok(Reader::new(connection))
     }
 
     /// Makes the group that was lost with its stream, or deleted; it begins at the oldest entry.
@@ -83,24 +99,12 @@ impl RedisGate {
     async fn create_group(&self, item: &str) -> Result<bool> {
         let command = Command::new("XGROUP").arg("CREATE");
         let command = command.arg(Keys::of(item).orders).arg(GROUP).arg(0);
-        // The key is the second argument: what finds its way by the first needs help.
-        match self.by_key(item, command).await {
+        match self.run_apart(item, command, SLACK).await {
             Ok(_) => Ok(true),
             Err(error) if says(&error, "BUSYGROUP") => Ok(true),
             Err(error) if says(&error, "requires the key to exist") => Ok(false),
             Err(error) => Err(failed(item, error)),
         }
-    }
-
-    /// Runs a command whose key is not its first argument.
-    async fn by_key(&self, item: &str, command: Command) -> Result<Value, tenure::Error> {
-        let connection = match self.readers.take(item) {
-            Some(connection) => connection,
-            None => self.reader(&Keys::of(item)).await?,
-        };
-        let reply = connection.run(command, SLACK).await?;
-        self.readers.keep(item, connection);
-        Ok(reply)
     }
 
     pub(in crate::gate) async fn claim(
@@ -170,9 +174,10 @@ impl RedisGate {
         let mut dead = Vec::new();
         for found in reply.as_array().unwrap_or_default() {
             let fields = found.as_array().and_then(|parts| parts.get(1));
-            match fields.and_then(|fields| entry::dead_entry(item, fields)) {
-                Some(entry) => dead.push(entry),
-                None => tracing::warn!(target: "tenure", item, "gate.unreadable_dead: {found}"),
+            if let Some(entry) = fields.and_then(|fields| entry::dead_entry(item, fields)) {
+                dead.push(entry);
+            } else {
+                tracing::warn!(target: "tenure", item, "gate.unreadable_dead: {found}");
             }
         }
         Ok(dead)
@@ -271,10 +276,6 @@ fn read_claimed(item: &str, reply: &Value, claimed: &mut Vec<Entry>) -> Option<S
         );
     }
     Some(next.as_str()?.to_owned())
-}
-
-fn is_no_group(error: &tenure::Error) -> bool {
-    says(error, "NOGROUP")
 }
 
 /// Whether the server's own words contain this.

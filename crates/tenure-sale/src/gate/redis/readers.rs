@@ -7,31 +7,49 @@ use std::time::{Duration, Instant};
 
 use tenure::redis::Dedicated;
 
-/// A connection that nobody used for so long is closed.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+/// How old a connection may become. It does not follow when another server becomes the master, and
+/// one that was cut off does not even say so: who waits there would wait in vain.
+const AGE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(super) struct Readers {
-    idle: Mutex<HashMap<String, Vec<(Dedicated, Instant)>>>,
+    idle: Mutex<HashMap<String, Vec<Reader>>>,
+}
+
+/// A connection to wait on.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) connection: Dedicated,
+    made: Instant,
+}
+
+impl Reader {
+    pub(super) fn new(connection: Dedicated) -> Self {
+        Self {
+            connection,
+            made: Instant::now(),
+        }
+    }
+
+    fn is_old(&self) -> bool {
+        self.made.elapsed() >= AGE_MAX
+    }
 }
 
 impl Readers {
     /// A connection that was used before, if there is one.
-    pub(super) fn take(&self, item: &str) -> Option<Dedicated> {
-        let (connection, _) = self.idle().get_mut(item)?.pop()?;
-        Some(connection)
+    pub(super) fn take(&self, item: &str) -> Option<Reader> {
+        let reader = self.idle().get_mut(item)?.pop()?;
+        (!reader.is_old()).then_some(reader)
     }
 
     /// Keeps a connection for the next reader. Only one that waits for nothing any more.
-    pub(super) fn keep(&self, item: &str, connection: Dedicated) {
-        let now = Instant::now();
+    pub(super) fn keep(&self, item: &str, reader: Reader) {
         let mut idle = self.idle();
-        idle.entry(item.to_owned())
-            .or_default()
-            .push((connection, now));
-        idle.retain(|_, connections| {
-            connections.retain(|(_, since)| now.duration_since(*since) < IDLE_MAX);
-            !connections.is_empty()
+        idle.entry(item.to_owned()).or_default().push(reader);
+        idle.retain(|_, readers| {
+            readers.retain(|reader| !reader.is_old());
+            !readers.is_empty()
         });
     }
 
@@ -39,7 +57,7 @@ impl Readers {
         self.idle().remove(item);
     }
 
-    fn idle(&self) -> MutexGuard<'_, HashMap<String, Vec<(Dedicated, Instant)>>> {
+    fn idle(&self) -> MutexGuard<'_, HashMap<String, Vec<Reader>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

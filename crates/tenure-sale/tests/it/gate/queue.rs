@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tenure_sale::gate::Wanted;
 use tenure_sale::ledger::What;
-use tenure_sale::{ErrorKind, ItemState, Outcome, Terms};
+use tenure_sale::{ErrorKind, ItemState, OrderId, Outcome, Terms};
 
 use super::on_every_gate;
 use super::stage::{Kind, Stage, ms};
@@ -75,7 +75,7 @@ async fn what_was_left_behind_is_claimed(kind: Kind) {
         let claiming = stage.gate.claim(&stage.item, "c2", idle, count);
         claiming.await.unwrap()
     };
-    assert!(claim(Duration::from_secs(60), 9).await.is_empty());
+    assert!(claim(Duration::from_mins(1), 9).await.is_empty());
     let claimed = claim(Duration::ZERO, 1).await;
     assert_eq!(claimed.len(), 1);
     assert_eq!((claimed[0].id.number(), claimed[0].deliveries), (0, 2));
@@ -181,7 +181,7 @@ async fn several_consumers_share_the_work(kind: Kind) {
     }
     let mut seen = Vec::new();
     for consumer in consuming {
-        seen.extend(consumer.await.unwrap().iter().map(|id| id.number()));
+        seen.extend(consumer.await.unwrap().iter().map(OrderId::number));
     }
     seen.sort_unstable();
     assert_eq!(seen, (0..300).collect::<Vec<_>>());

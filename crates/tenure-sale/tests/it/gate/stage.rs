@@ -16,7 +16,7 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
 
 /// A kind of gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Memory,
     Redis,
     Sentinel,
@@ -24,15 +24,15 @@ pub enum Kind {
 }
 
 /// An item at a gate.
-pub struct Stage {
-    pub gate: Gate,
-    pub item: String,
+pub(crate) struct Stage {
+    pub(crate) gate: Gate,
+    pub(crate) item: String,
     url: String,
 }
 
 impl Stage {
     /// An item that nobody has loaded.
-    pub async fn empty(kind: Kind) -> Self {
+    pub(crate) async fn empty(kind: Kind) -> Self {
         let unique = rand::random::<u64>();
         let url = match kind {
             Kind::Memory => format!("memory://gate-{unique:016x}"),
@@ -43,7 +43,7 @@ impl Stage {
         Self::at(url).await
     }
 
-    pub async fn at(url: String) -> Self {
+    pub(crate) async fn at(url: String) -> Self {
         Self {
             gate: Gate::connect(&url).await.unwrap(),
             item: format!("sku-{:016x}", rand::random::<u64>()),
@@ -52,56 +52,56 @@ impl Stage {
     }
 
     /// An item with so many units on these terms.
-    pub async fn with(kind: Kind, units: u64, terms: Terms) -> Self {
+    pub(crate) async fn with(kind: Kind, units: u64, terms: Terms) -> Self {
         let stage = Self::empty(kind).await;
         stage.load(load(1, Some(units), terms)).await;
         stage
     }
 
     /// An item with so many units.
-    pub async fn of(kind: Kind, units: u64) -> Self {
+    pub(crate) async fn of(kind: Kind, units: u64) -> Self {
         Self::with(kind, units, Terms::default()).await
     }
 
     /// The gate as another process sees it.
-    pub async fn again(&self) -> Gate {
+    pub(crate) async fn again(&self) -> Gate {
         Gate::connect(&self.url).await.unwrap()
     }
 
     /// Loads the item; fences are as great as epochs.
-    pub async fn load(&self, load: Load) {
+    pub(crate) async fn load(&self, load: Load) {
         let (gate, item) = (&self.gate, &self.item);
         assert!(gate.begin_load(item, load.epoch, load.fence).await.unwrap());
         assert!(gate.finish_load(item, &load).await.unwrap());
     }
 
-    pub fn request(&self, buyer: &str, id: &str) -> Request {
+    pub(crate) fn request(&self, buyer: &str, id: &str) -> Request {
         Request::new(&self.item, buyer, id).unwrap()
     }
 
-    pub async fn ask(&self, buyer: &str, id: &str) -> Outcome {
+    pub(crate) async fn ask(&self, buyer: &str, id: &str) -> Outcome {
         self.answer(buyer, id, 1).await.outcome
     }
 
-    pub async fn answer(&self, buyer: &str, id: &str, units: u64) -> Answer {
+    pub(crate) async fn answer(&self, buyer: &str, id: &str, units: u64) -> Answer {
         let request = self.request(buyer, id).units(units).unwrap();
         self.gate.ask(&request).await.unwrap()
     }
 
     /// An order that must be accepted.
-    pub async fn order(&self, buyer: &str, id: &str) -> OrderId {
+    pub(crate) async fn order(&self, buyer: &str, id: &str) -> OrderId {
         match self.ask(buyer, id).await {
             Outcome::Accepted(order) => order,
             other => panic!("not accepted but {other:?}"),
         }
     }
 
-    pub async fn left(&self) -> Option<u64> {
+    pub(crate) async fn left(&self) -> Option<u64> {
         self.gate.standing(&self.item).await.unwrap().unwrap().left
     }
 
     /// Tells the gate of a change, which it must not know yet.
-    pub async fn tell(&self, number: u64, what: What) {
+    pub(crate) async fn tell(&self, number: u64, what: What) {
         let changes = [change(number, what)];
         let standing = self.gate.standing(&self.item).await.unwrap().unwrap();
         let telling = self
@@ -111,21 +111,21 @@ impl Stage {
     }
 
     /// New entries, without waiting.
-    pub async fn read(&self, count: usize) -> Vec<Entry> {
+    pub(crate) async fn read(&self, count: usize) -> Vec<Entry> {
         let reading = self.gate.read(&self.item, "c1", count, Duration::ZERO);
         reading.await.unwrap()
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.url.clone()
     }
 
-    pub fn key(&self, what: &str) -> String {
+    pub(crate) fn key(&self, what: &str) -> String {
         format!("tenure:sale:{{{}}}:{what}", self.item)
     }
 }
 
-pub fn load(epoch: u64, left: Option<u64>, terms: Terms) -> Load {
+pub(crate) fn load(epoch: u64, left: Option<u64>, terms: Terms) -> Load {
     Load {
         epoch,
         fence: Fence::new(epoch),
@@ -136,7 +136,7 @@ pub fn load(epoch: u64, left: Option<u64>, terms: Terms) -> Load {
     }
 }
 
-pub fn change(number: u64, what: What) -> Change {
+pub(crate) fn change(number: u64, what: What) -> Change {
     Change {
         number,
         at: SystemTime::UNIX_EPOCH,
@@ -144,6 +144,6 @@ pub fn change(number: u64, what: What) -> Change {
     }
 }
 
-pub const fn ms(ms: u64) -> Duration {
+pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }

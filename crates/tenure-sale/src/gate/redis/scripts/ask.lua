@@ -2,7 +2,7 @@
 -- ask.lua: requests of concurrent buyers of one item, one after the other. One atomic step.
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders
--- ARGV  for each request: buyer, its id, units
+-- ARGV  for each request: what its answer is remembered by, buyer, its id, units
 -- Reply for each request: word, order, units left; the last two are '' where there are none
 --       accepted      the order is queued and its units are set aside
 --       replayed      the same request was accepted before, as this order
@@ -17,7 +17,7 @@
 --@include server.lua
 --@include now.lua
 
-local requests = #ARGV / 3
+local requests = #ARGV / 4
 
 local function all(word)
   local reply = {}
@@ -42,10 +42,9 @@ if not (epoch and (unlimited or left) and order_max and backlog_max) or (gate[8]
   return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no gate')
 end
 
-local buyers, names = {}, {}
+local names, buyers = {}, {}
 for n = 1, requests do
-  buyers[n] = ARGV[3 * n - 2]
-  names[n] = buyers[n] .. '\n' .. ARGV[3 * n - 1]
+  names[n], buyers[n] = ARGV[4 * n - 3], ARGV[4 * n - 2]
 end
 local remembered = {}
 for n, answer in ipairs(redis.call('HMGET', KEYS[3], unpack(names))) do
@@ -115,7 +114,7 @@ end
 
 local reply = {}
 for n = 1, requests do
-  local buyer, request, units = buyers[n], ARGV[3 * n - 1], whole(ARGV[3 * n])
+  local buyer, request, units = buyers[n], ARGV[4 * n - 1], whole(ARGV[4 * n])
   local word, order = nil, ''
   local before = remembered[names[n]]
   if before then
@@ -123,7 +122,7 @@ for n = 1, requests do
   else
     word = refusal(buyer, units)
     if not word then
-      order = accept(buyer, request, ARGV[3 * n], names[n])
+      order = accept(buyer, request, ARGV[4 * n], names[n])
       word, order = order and 'accepted' or shut, order or ''
     end
   end
