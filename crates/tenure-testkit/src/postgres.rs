@@ -73,11 +73,7 @@ impl PostgresServer {
     /// others use it.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<PostgresServer> = OnceLock::new();
-        SHARED.get_or_init(|| {
-            let server = Self::start();
-            remove_in_the_end(server.files.dir.path());
-            server
-        })
+        SHARED.get_or_init(Self::start)
     }
 
     /// `postgres://tenure@127.0.0.1:PORT/postgres`.
@@ -208,6 +204,7 @@ impl Files {
             dir,
             owner: owner(),
         };
+        remove_in_the_end(files.dir.path());
         fs::create_dir(files.data()).expect("failed to make a data directory");
         drop(files.open_log());
         for path in [files.data(), files.log_path(), files.dir.path().into()] {
@@ -248,24 +245,37 @@ impl Files {
         }
     }
 
-    /// Runs it as the owner of the files.
-    fn as_owner(&self, command: &mut Command) {
-        if let Some((user, group)) = self.owner {
-            command.uid(user.as_raw()).gid(group.as_raw());
+    /// A program of PostgreSQL's, run as the owner of the files, that does not outlive us.
+    fn command(&self, name: &str) -> Command {
+        let mut command;
+        if spawn::setpriv_exists() {
+            command = Command::new("setpriv");
+            command.args(["--pdeathsig", "KILL"]);
+            if let Some((user, group)) = self.owner {
+                // Not by `Command::uid`: a change of user would clear the wish to die with us.
+                let (user, group) = (user.to_string(), group.to_string());
+                command.args(["--reuid", &user, "--regid", &group, "--clear-groups"]);
+            }
+            command.arg("--").arg(program(name));
+        } else {
+            command = Command::new(program(name));
+            if let Some((user, group)) = self.owner {
+                command.uid(user.as_raw()).gid(group.as_raw());
+            }
         }
         // The caller's own directory may be closed to the owner.
         command.current_dir(self.dir.path());
+        command
     }
 
     #[track_caller]
     fn init(&self) {
-        let mut command = Command::new(program("initdb"));
+        let mut command = self.command("initdb");
         command
             .args(["--auth=trust", "--encoding=UTF8", "--locale=C"])
             .args(["--username", USER, "--no-instructions", "--no-sync"])
             .arg("--pgdata")
             .arg(self.data());
-        self.as_owner(&mut command);
         match command.output() {
             Ok(output) if output.status.success() => {}
             Ok(output) => panic!("initdb failed: {}", said(&output)),
@@ -276,7 +286,8 @@ impl Files {
     }
 }
 
-/// Removes the directory when this process has ended, however it ends: nothing drops a static.
+/// Removes the directory when this process has ended, however it ends: nothing drops a static, nor what a
+/// killed process had.
 fn remove_in_the_end(dir: &Path) {
     let script = "cat >/dev/null; sleep 1; rm -rf -- \"$0\"";
     let mut command = Command::new("sh");
@@ -299,19 +310,7 @@ enum StartFailure {
 /// Starts the process on the files as they are and waits until it serves.
 fn launch(files: &Files, port: u16) -> Result<Child, StartFailure> {
     let log_start = files.log().len();
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL"]);
-    if let Some((user, group)) = files.owner {
-        // The death signal must be asked for after the change of user, which clears it.
-        command
-            .args(["--reuid", &user.to_string(), "--regid", &group.to_string()])
-            .arg("--clear-groups");
-    }
-    command.arg("--").arg(program("postgres"));
-    if !spawn::setpriv_exists() {
-        command = Command::new(program("postgres"));
-        files.as_owner(&mut command);
-    }
+    let mut command = files.command("postgres");
     command
         .arg("-D")
         .arg(files.data())
@@ -319,7 +318,6 @@ fn launch(files: &Files, port: u16) -> Result<Child, StartFailure> {
         .args(["-c", "unix_socket_directories="])
         .args(["-c", "fsync=on", "-c", "max_connections=100"])
         .args(["-c", "shared_buffers=32MB", "-c", "logging_collector=off"])
-        .current_dir(files.dir.path())
         .stdin(Stdio::null())
         .stdout(files.open_log())
         .stderr(files.open_log());

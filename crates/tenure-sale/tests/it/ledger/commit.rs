@@ -1,5 +1,7 @@
 //! Entries of the queue, and what becomes of each.
 
+use std::slice::from_ref;
+
 use tenure::Fence;
 use tenure_sale::gate::{Entry, Wanted};
 use tenure_sale::ledger::{Fate, Moved, What};
@@ -66,7 +68,7 @@ async fn an_entry_that_comes_again_is_known(setup: Setup) {
         setup.ledger.commit(&twice).await.unwrap(),
         [RESERVED, known.clone()]
     );
-    assert_eq!(setup.ledger.commit(&[one.clone()]).await.unwrap(), [known]);
+    assert_eq!(setup.ledger.commit(from_ref(&one)).await.unwrap(), [known]);
     setup.ledger.pay(&one.id).await.unwrap();
     let fates = setup.ledger.commit(&[one]).await.unwrap();
     assert_eq!(fates, [Fate::Known(OrderState::Paid)]);
@@ -264,7 +266,7 @@ async fn entries_of_an_older_epoch_are_lost(setup: Setup) {
 async fn entries_of_a_newer_epoch_are_refused(setup: Setup) {
     setup.selling(10).await;
     let made_up = order_as(id(9, 1), "bob", "r", 1);
-    let fates = setup.ledger.commit(&[made_up.clone()]).await.unwrap();
+    let fates = setup.ledger.commit(from_ref(&made_up)).await.unwrap();
     assert!(matches!(&fates[..], [Fate::Refused(reason)] if reason.contains("epoch 9")));
     setup.ledger.bury(&made_up, "why not").await.unwrap();
     assert_eq!(setup.state(&id(9, 1)).await, None);
@@ -275,7 +277,7 @@ async fn a_withdrawal_is_done_once(setup: Setup) {
     assert_eq!(setup.ledger.withdrawal(ITEM, "w").await.unwrap(), None);
     let done = withdrawal(1, "w", 4, Some(10));
     for _ in 0..2 {
-        let fates = setup.ledger.commit(&[done.clone()]).await.unwrap();
+        let fates = setup.ledger.commit(from_ref(&done)).await.unwrap();
         assert_eq!(fates, [Fate::Withdrawal(true)]);
     }
     assert_eq!(setup.item().await.total, 6);
@@ -286,7 +288,7 @@ async fn a_withdrawal_is_done_once(setup: Setup) {
     // The gate forgot it and set units aside again: those go back, once.
     let twice = withdrawal(2, "w", 4, None);
     for _ in 0..2 {
-        let fates = setup.ledger.commit(&[twice.clone()]).await.unwrap();
+        let fates = setup.ledger.commit(from_ref(&twice)).await.unwrap();
         assert_eq!(fates, [Fate::Withdrawal(false)]);
     }
     assert_eq!(setup.item().await.total, 6);

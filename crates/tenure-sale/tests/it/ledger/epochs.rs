@@ -18,7 +18,7 @@ on_every_ledger!(
     changes_that_the_gate_has_are_forgotten,
 );
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const DAY: Duration = Duration::from_hours(24);
 
 async fn an_epoch_is_loaded_with_what_is_left(setup: Setup) {
     let terms = Terms {

@@ -170,8 +170,8 @@ impl World {
                 }
             }
             Step::Bury => {
-                let is_order = |entry: &&Entry| matches!(entry.what, Ok(Wanted::Order { .. }));
-                if self.gate.queue.front().filter(is_order).is_some() {
+                let is_order = |entry: &Entry| matches!(entry.what, Ok(Wanted::Order { .. }));
+                if self.gate.queue.front().is_some_and(is_order) {
                     let entry = self.gate.queue.pop_front().unwrap();
                     ledger.bury(&entry, "poison").await.unwrap();
                 }

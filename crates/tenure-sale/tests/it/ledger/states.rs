@@ -202,7 +202,7 @@ async fn more_orders_expire_than_fit_one_transaction(setup: Setup) {
 
 async fn a_revived_order_has_its_time_anew(setup: Setup) {
     setup
-        .selling_on(10, paying_within(Duration::from_secs(60)))
+        .selling_on(10, paying_within(Duration::from_mins(1)))
         .await;
     setup
         .ledger

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use tenure::Fence;
 use tenure_sale::gate::Entry;
 use tenure_sale::ledger::{Fate, Ledger};
@@ -177,6 +178,23 @@ async fn a_file_that_another_process_writes_is_waited_for_and_then_an_error() {
     sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
     setup.ledger.commit(&[order(2, "bob", 1)]).await.unwrap();
     assert_eq!(setup.item().await.sold, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_goes_away_does_not_keep_the_file_from_others() {
+    let setup = Setup::file().await;
+    setup.selling(1_000_000).await;
+    let options = setup.url.parse::<SqliteConnectOptions>().unwrap();
+    let options = options.busy_timeout(Duration::from_secs(2));
+    let mut other = options.connect().await.unwrap();
+    for round in 0..40_u64 {
+        let first = 1 + round * 100;
+        let batch: Vec<Entry> = (first..first + 50).map(|n| order(n, "bob", 1)).collect();
+        let patience = Duration::from_micros(round * 100);
+        let _ = tokio::time::timeout(patience, setup.ledger.commit(&batch)).await;
+        let written = sqlx::raw_sql("BEGIN IMMEDIATE; COMMIT");
+        written.execute(&mut other).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
