@@ -1,8 +1,12 @@
 //! Gate and ledger loaded anew.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use tenure_sale::{ErrorKind, NewItem, OrderState, Outcome};
 
-use super::stage::{Stage, agrees, ask, buy, fails, on_sale, settled, sold};
+use super::stage::{Stage, agrees, ask, buy, drained, fails, on_sale, settled, sold};
 
 on! { [memory_sqlite, redis_sqlite, redis_postgres]:
     a_rebuild_in_the_middle_of_a_rush_loses_nothing,
@@ -17,28 +21,39 @@ on! { [redis_sqlite]:
 
 async fn a_rebuild_in_the_middle_of_a_rush_loses_nothing(stage: Stage) {
     let (sale, _consumer) = stage.open_consumed().await;
-    on_sale(&sale, 100).await;
-    let rush = (0..300).map(|buyer| {
-        let sale = sale.clone();
-        tokio::spawn(async move { ask(&sale, &buyer.to_string(), "r").await })
+    on_sale(&sale, 1_000_000).await;
+    let over = Arc::new(AtomicBool::new(false));
+    let buyers = (0..16).map(|buyer| {
+        let (sale, over) = (sale.clone(), Arc::clone(&over));
+        tokio::spawn(async move {
+            let mut accepted: u64 = 0;
+            while !over.load(Ordering::Relaxed) {
+                match ask(&sale, &format!("{buyer}-{accepted}"), "r").await {
+                    Outcome::Accepted(_) => accepted += 1,
+                    outcome => panic!("{outcome:?}"),
+                }
+            }
+            accepted
+        })
     });
-    let rush: Vec<_> = rush.collect();
-    for _ in 0..3 {
+    let buyers: Vec<_> = buyers.collect();
+    for _ in 0..8 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
         sale.rebuild("i").await.unwrap();
     }
-    let mut accepted = Vec::new();
-    for asked in rush {
-        match asked.await.unwrap() {
-            Outcome::Accepted(order) => accepted.push(order),
-            Outcome::SoldOut => {}
-            outcome => panic!("{outcome:?}"),
-        }
+    over.store(true, Ordering::Relaxed);
+    let mut accepted = 0;
+    for buyer in buyers {
+        accepted += buyer.await.unwrap();
     }
-    assert_eq!(accepted.len(), 100);
-    for order in &accepted {
-        assert_eq!(settled(&sale, order).await.state, OrderState::Reserved);
-    }
-    assert_eq!(sale.stats().lost, 0);
+    drained(&sale).await;
+    // Not one of them is lost or rejected.
+    let counts = sale.ledger().counts("i").await.unwrap();
+    let counts = counts.iter().map(|count| (count.state, count.orders));
+    assert_eq!(
+        counts.collect::<Vec<_>>(),
+        [(OrderState::Reserved, accepted)]
+    );
     agrees(&sale).await;
 }
 
