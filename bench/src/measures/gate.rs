@@ -64,7 +64,15 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
             Target::AtLeast(0.5),
         ));
     }
-    rows.push(memory(&runtime, setting, &gate));
+    let short = |number: u64| format!("{number:016}");
+    let uuid = |number: u64| format!("0b9f1c52-7a1e-4c55-9d30-{number:012}");
+    let what = "gate, server memory per order before its acknowledgement";
+    let target = Target::AtMost(250.0);
+    let used = memory(&runtime, setting, &gate, short);
+    rows.push(Row::figure(what, (&used, Unit::Bytes), target));
+    let used = memory(&runtime, setting, &gate, uuid);
+    let what = "the same, with UUIDs of 36 bytes as ids of requests instead of 16 bytes";
+    rows.push(Row::figure(what, (&used, Unit::Bytes), target));
     rows
 }
 
@@ -141,26 +149,26 @@ where
 }
 
 /// What an accepted order takes of the server's memory until it is acknowledged, with a limit for
-/// each buyer, each order by another buyer and with a UUID as the id of its request.
-fn memory(runtime: &Runtime, setting: &Setting, gate: &Gate) -> Row {
+/// each buyer, and each order by another buyer with a name of 10 bytes.
+fn memory(
+    runtime: &Runtime,
+    setting: &Setting,
+    gate: &Gate,
+    request_id: impl Fn(u64) -> String,
+) -> Samples {
     let item = fresh_item();
     runtime.block_on(load(gate, &item, Some(5)));
     let before = used_memory(setting);
     runtime.block_on(async {
         for number in 0..REMEMBERED {
-            let id = format!("0b9f1c52-7a1e-4c55-9d30-{number:012}");
-            let request = Request::new(&item, format!("b{number:09}"), id);
+            let request = Request::new(&item, format!("b{number:09}"), request_id(number));
             let answer = gate.ask(&request.expect("good names")).await;
             assert!(answer.expect("the gate answers").outcome.order().is_some());
         }
     });
     let used = (used_memory(setting) - before) as f64 / REMEMBERED as f64;
     forget(setting, &item);
-    Row::figure(
-        "gate, server memory per order before its acknowledgement",
-        (&Samples::new([used]), Unit::Bytes),
-        Target::AtMost(250.0),
-    )
+    Samples::new([used])
 }
 
 fn used_memory(setting: &Setting) -> u64 {
