@@ -2,7 +2,6 @@
 //!
 //! It is a wake-up and no truth: whoever waits also asks the ledger now and then.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +24,8 @@ pub(crate) struct Hub {
 #[derive(Debug, Default)]
 struct State {
     waiting: HashMap<OrderId, Vec<oneshot::Sender<OrderState>>>,
+    /// How many orders of an item are waited for. Asked often, and not counted anew each time.
+    waiting_of: HashMap<String, usize>,
     recent: HashMap<OrderId, OrderState>,
     /// Their order, for forgetting the oldest.
     recent_in_order: VecDeque<OrderId>,
@@ -54,7 +55,7 @@ impl Hub {
             // The receiver is in our hands.
             let _ = sender.send(*recent);
         } else {
-            state.waiting.entry(order.clone()).or_default().push(sender);
+            state.await_news(order, sender);
         }
         drop(state);
         Hearing {
@@ -67,8 +68,7 @@ impl Hub {
     /// Begins to listen for what will be told of `order` from now on.
     pub(crate) fn hear_next<'a>(&'a self, order: &'a OrderId) -> Hearing<'a> {
         let (sender, news) = oneshot::channel();
-        let waiting = &mut self.state().waiting;
-        waiting.entry(order.clone()).or_default().push(sender);
+        self.state().await_news(order, sender);
         Hearing {
             hub: self,
             order,
@@ -83,7 +83,7 @@ impl Hub {
             return;
         }
         for (order, became) in news {
-            for waiter in state.waiting.remove(order).into_iter().flatten() {
+            for waiter in state.nobody_waits(order) {
                 // Who no longer waits need not be told.
                 let _ = waiter.send(became);
             }
@@ -95,8 +95,7 @@ impl Hub {
 
     /// Whether somebody waits for news of an order of `item`.
     pub(crate) fn awaits(&self, item: &str) -> bool {
-        let state = self.state();
-        state.waiting.keys().any(|order| order.item() == item)
+        self.state().waiting_of.contains_key(item)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -105,6 +104,28 @@ impl Hub {
 }
 
 impl State {
+    fn await_news(&mut self, order: &OrderId, waiter: oneshot::Sender<OrderState>) {
+        let waiters = self.waiting.entry(order.clone()).or_default();
+        waiters.push(waiter);
+        if waiters.len() == 1 {
+            *self.waiting_of.entry(order.item().to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Those who waited for `order`.
+    fn nobody_waits(&mut self, order: &OrderId) -> Vec<oneshot::Sender<OrderState>> {
+        let Some(waiters) = self.waiting.remove(order) else {
+            return Vec::new();
+        };
+        if let Some(count) = self.waiting_of.get_mut(order.item()) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting_of.remove(order.item());
+            }
+        }
+        waiters
+    }
+
     fn remember(&mut self, order: &OrderId, became: OrderState) {
         if self.recent.insert(order.clone(), became).is_some() {
             return;
@@ -132,10 +153,10 @@ impl Drop for Hearing<'_> {
     fn drop(&mut self) {
         self.news.close();
         let mut state = self.hub.state();
-        if let Entry::Occupied(mut waiting) = state.waiting.entry(self.order.clone()) {
-            waiting.get_mut().retain(|waiter| !waiter.is_closed());
-            if waiting.get().is_empty() {
-                waiting.remove();
+        if let Some(waiters) = state.waiting.get_mut(self.order) {
+            waiters.retain(|waiter| !waiter.is_closed());
+            if waiters.is_empty() {
+                state.nobody_waits(self.order);
             }
         }
     }
@@ -165,6 +186,7 @@ mod tests {
         drop(first);
         assert!(hub.awaits("i"));
         drop(second);
+        assert!(!hub.awaits("i"));
         assert!(hub.state().waiting.is_empty());
     }
 

@@ -10,6 +10,8 @@ mod consumers;
 mod dead;
 /// What watchers are told.
 mod events;
+/// Sentinel and Cluster: servers replaced by others that know less.
+mod failover;
 /// The gate's server restarts, with and without what it knew.
 mod gate_away;
 /// Payments that come late.
