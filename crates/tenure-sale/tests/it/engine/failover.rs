@@ -11,7 +11,10 @@ use super::stage::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_missed_orders_sells_nothing_twice() {
-    let (sentinels, files) = (Sentinels::builder().proxied_replication().start(), Stage::memory_sqlite());
+    let (sentinels, files) = (
+        Sentinels::builder().proxied_replication().start(),
+        Stage::memory_sqlite(),
+    );
     let sale = Sale::open(sentinels.url(), files.ledger_url())
         .await
         .unwrap();
