@@ -39,6 +39,10 @@ doc: ## Documentation, warnings denied
 faults: redis-server ## Break servers, connections and clients at random: make faults SECONDS=600 SEED=42 LAYOUT=redisson DEPLOYMENT=single|redlock|sentinel|cluster
 	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(LAYOUT),LAYOUT=$(LAYOUT)) $(if $(DEPLOYMENT),DEPLOYMENT=$(DEPLOYMENT)) cargo test --release -p tenure --test faults
 
+.PHONY: faults-sale
+faults-sale: redis-server ## Sell while servers, consumers and instances break: make faults-sale SECONDS=600 SEED=42 DEPLOYMENT=single|sentinel
+	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(DEPLOYMENT),DEPLOYMENT=$(DEPLOYMENT)) cargo test --release -p tenure-sale --features failpoints --test faults
+
 .PHONY: long
 long: redis-server ## The hazard tests and the ballot model with their long counts (ten times those of CI)
 	TENURE_LONG=1 cargo test --release -p tenure --test it hazards

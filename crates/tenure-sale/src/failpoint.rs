@@ -3,6 +3,8 @@
 //!
 //! `TENURE_SALE_FAILPOINT=consumer.after_commit@3` ends the process when it passes that step for the
 //! third time, without any last word; without `@3`, at the first time.
+//!
+//! `TENURE_SALE_BUG=ack-before-commit` plants a bug, to show that fault runs find it.
 
 /// Passes a step.
 #[cfg(feature = "failpoints")]
@@ -13,6 +15,18 @@ pub(crate) fn failpoint(step: &str) {
 /// Passes a step: nothing, in what users get.
 #[cfg(not(feature = "failpoints"))]
 pub(crate) const fn failpoint(_: &str) {}
+
+/// Whether this bug is planted.
+#[cfg(feature = "failpoints")]
+pub(crate) fn bug(name: &str) -> bool {
+    std::env::var("TENURE_SALE_BUG").is_ok_and(|planted| planted == name)
+}
+
+/// Whether this bug is planted: never, in what users get.
+#[cfg(not(feature = "failpoints"))]
+pub(crate) const fn bug(_: &str) -> bool {
+    false
+}
 
 #[cfg(feature = "failpoints")]
 mod planted {

@@ -56,7 +56,7 @@ pub fn assert_none(violations: &[Violation]) {
 }
 
 impl Violation {
-    fn new(rule: &'static str, subject: &str, evidence: &[&dyn fmt::Display]) -> Self {
+    pub(crate) fn new(rule: &'static str, subject: &str, evidence: &[&dyn fmt::Display]) -> Self {
         Self {
             rule,
             subject: subject.into(),

@@ -5,8 +5,8 @@
 //! nanoseconds of the host's `CLOCK_MONOTONIC` ([`now_ns`]), which is the same for all processes
 //! and which neither `SIGSTOP` nor a [`ClockShim`](crate::ClockShim) changes.
 
-mod line;
-mod nemesis;
+pub(crate) mod line;
+pub(crate) mod nemesis;
 mod recorder;
 
 use std::fmt;

@@ -45,7 +45,7 @@
 //! To judge a run with many clients and faults: each client process writes its [`history`] with a
 //! [`Recorder`], the test writes what it broke with a [`Nemesis`], and [`check`] finds what must
 //! not have happened; [`FencedRegister`] is a resource to be damaged if fences do not work.
-//! [`Seed`] makes such a run replayable:
+//! A [`sale`] has its own recorder, and ten invariants instead. [`Seed`] makes such a run replayable:
 //!
 //! ```
 //! use std::time::Duration;
@@ -95,6 +95,7 @@ mod redisson;
 mod redlock_nodes;
 mod resource;
 mod resp;
+pub mod sale;
 mod seed;
 mod sentinels;
 mod server;

@@ -15,7 +15,7 @@ use tracing::{debug, error, warn};
 
 use crate::entry::{Entry, Wanted};
 use crate::error::{Error, Result};
-use crate::failpoint::failpoint;
+use crate::failpoint::{bug, failpoint};
 use crate::ledger::Fate;
 use crate::order::{OrderId, OrderState};
 use crate::sale::Core;
@@ -42,6 +42,10 @@ pub(crate) async fn settle(
     entries: &[Entry],
     deliveries_max: u64,
 ) -> Result<Settled> {
+    if bug("ack-before-commit") {
+        let ids: Vec<OrderId> = entries.iter().map(|entry| entry.id.clone()).collect();
+        core.gate.acknowledge(item, &ids).await?;
+    }
     failpoint("consumer.before_commit");
     match core.ledger.commit(entries).await {
         Ok(fates) => conclude(core, item, entries, fates).await,

@@ -83,6 +83,8 @@ pub enum Taken {
         /// So many.
         left: u64,
     },
+    /// The buyer would have more than one buyer may have.
+    LimitReached,
     /// Too many entries wait for the ledger.
     Busy,
     /// The gate does not know the item.

@@ -50,11 +50,7 @@ pub(super) async fn record(
         return Err(foreign(format!("item `{}` changed under its lock", item.name)).into());
     }
     let payloads: Vec<String> = changes.iter().map(payload).collect();
-    let columns = [
-        Column::Ints((before + 1..=item.change).map(int).collect()),
-        Column::Texts(changes.iter().map(kind).collect()),
-        Column::Texts(payloads.iter().map(String::as_str).collect()),
-    ];
+    let columns = change_columns(before, changes, &payloads);
     let params = [
         Param::Text(&item.name),
         Param::Int(now),
@@ -62,6 +58,20 @@ pub(super) async fn record(
     ];
     session.run(INSERT, &params).await?;
     Ok(())
+}
+
+/// Number, kind and text of changes that follow the number `before`.
+pub(super) fn change_columns<'a>(
+    before: u64,
+    changes: &'a [What],
+    payloads: &'a [String],
+) -> [Column<'a>; 3] {
+    let numbers = (before + 1..).map(int).take(changes.len());
+    [
+        Column::Ints(numbers.collect()),
+        Column::Texts(changes.iter().map(kind).collect()),
+        Column::Texts(payloads.iter().map(String::as_str).collect()),
+    ]
 }
 
 pub(super) async fn after(

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use crate::entry::{Entry, Wanted};
 use crate::ledger::Fate;
 use crate::ledger::books::{Session, Work};
-use crate::ledger::changes::record;
+use crate::ledger::change_text::payload;
+use crate::ledger::changes::{change_columns, record};
 use crate::ledger::decision::{Decision, Facts, KnownOrder, Landing, NewRow, decide, key};
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock};
@@ -59,25 +60,35 @@ const REFERENCES: Sql = Sql::each(
      ON a.item = $1 AND a.reference = w.value ->> 0",
     "SELECT reference FROM sale_adjustments WHERE item = $1 AND reference = ANY ($2::text[])",
 );
-const INSERT_ORDERS: Sql = Sql::each(
+/// Orders, journal, item and changes in one go: fewer ways to the database and back.
+///
+/// Changes are written only if the item is as it was read. Each of the statements sees the tables as they
+/// were before on PostgreSQL, and what those before it did on SQLite.
+const WRITE: Sql = Sql::each(
     "INSERT INTO sale_orders (item, committed_at, pay_by, epoch, number, buyer, request, units, \
      state, accepted_at, note) \
      SELECT $1, $2, CASE WHEN value ->> 5 = 'reserved' THEN $3 END, value ->> 0, value ->> 1, \
-     value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7 FROM json_each($4)",
-    // The journal in the same statement: one round trip less.
+     value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7 FROM json_each($8); \
+     INSERT INTO sale_journal (item, at, epoch, number, kind, round, units) \
+     SELECT $1, $2, value ->> 0, value ->> 1, 'reserve', 1, value ->> 4 FROM json_each($8) \
+     WHERE value ->> 5 IN ('reserved', 'dead'); \
+     UPDATE sale_items SET sold = $4, total = $5, change = $6 WHERE name = $1 AND change = $7; \
+     INSERT INTO sale_changes (item, at, number, kind, payload) \
+     SELECT $1, $2, value ->> 0, value ->> 1, value ->> 2 FROM json_each($9) WHERE changes() = 1",
     "WITH written AS (\
      INSERT INTO sale_orders (item, committed_at, pay_by, epoch, number, buyer, request, units, \
      state, accepted_at, note) \
      SELECT $1, $2, CASE WHEN w.state = 'reserved' THEN $3::bigint END, w.* \
-     FROM unnest($4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::bigint[], $9::text[], \
-     $10::bigint[], $11::text[]) AS w (epoch, number, buyer, request, units, state, accepted_at, note) \
-     RETURNING epoch, number, units, state) \
-     INSERT INTO sale_journal (item, epoch, number, kind, round, units, at) \
-     SELECT $1, epoch, number, 'reserve', 1, units, $2 FROM written WHERE state IN ('reserved', 'dead')",
+     FROM unnest($8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::bigint[], $13::text[], \
+     $14::bigint[], $15::text[]) AS w (epoch, number, buyer, request, units, state, accepted_at, note) \
+     RETURNING epoch, number, units, state), \
+     journal AS (INSERT INTO sale_journal (item, epoch, number, kind, round, units, at) \
+     SELECT $1, epoch, number, 'reserve', 1, units, $2 FROM written WHERE state IN ('reserved', 'dead')), \
+     item AS (UPDATE sale_items SET sold = $4, total = $5, change = $6 \
+     WHERE name = $1 AND change = $7 RETURNING name) \
+     INSERT INTO sale_changes (item, at, number, kind, payload) \
+     SELECT item.name, $2, c.* FROM item, unnest($16::bigint[], $17::text[], $18::text[]) AS c",
 );
-const INSERT_JOURNAL_SQLITE: &str = "INSERT INTO sale_journal (item, at, epoch, number, kind, round, units) \
-     SELECT $1, $2, value ->> 0, value ->> 1, 'reserve', 1, value ->> 4 FROM json_each($4) \
-     WHERE value ->> 5 IN ('reserved', 'dead')";
 const PAY_AGAIN: Sql = Sql::same(
     "UPDATE sale_orders SET state = $5, round = $6, pay_by = NULL \
      WHERE item = $1 AND epoch = $2 AND number = $3 AND state = $4",
@@ -262,48 +273,66 @@ async fn write(
     locked: &mut Locked,
     decision: &Decision<'_>,
 ) -> Result<(), Fault> {
-    if !decision.rows.is_empty() {
-        insert_orders(session, locked, &decision.rows).await?;
-    }
     write_agains(session, locked, decision).await?;
     write_others(session, locked, decision).await?;
-    if !decision.changes.is_empty() {
+    if !decision.rows.is_empty() {
+        write_orders(session, locked, decision).await?;
+    } else if !decision.changes.is_empty() {
         record(session, locked, &decision.changes).await?;
     }
     Ok(())
 }
 
-async fn insert_orders(
+async fn write_orders(
     session: &mut Session,
-    locked: &Locked,
-    rows: &[NewRow<'_>],
+    locked: &mut Locked,
+    decision: &Decision<'_>,
 ) -> Result<(), Fault> {
-    let columns = [
-        Column::Ints(rows.iter().map(|row| int(row.entry.id.epoch())).collect()),
-        Column::Ints(rows.iter().map(|row| int(row.entry.id.number())).collect()),
-        Column::Texts(rows.iter().map(|row| row.buyer).collect()),
-        Column::Texts(rows.iter().map(|row| row.request).collect()),
-        Column::Ints(rows.iter().map(|row| int(row.units)).collect()),
-        Column::Texts(rows.iter().map(|row| row.state.word()).collect()),
-        Column::Ints(
-            rows.iter()
-                .map(|row| milliseconds(row.entry.accepted_at))
-                .collect(),
-        ),
-        Column::MaybeTexts(rows.iter().map(|row| row.note).collect()),
-    ];
+    let before = locked.item.change;
+    locked.item.change += decision.changes.len() as u64;
+    let item = &locked.item;
+    let orders = order_columns(&decision.rows);
+    let payloads: Vec<String> = decision.changes.iter().map(payload).collect();
+    let changes = change_columns(before, &decision.changes, &payloads);
     let params = [
-        Param::Text(&locked.item.name),
+        Param::Text(&item.name),
         Param::Int(locked.now),
         Param::MaybeInt(locked.pay_by()),
-        Param::Bulk(&columns),
+        Param::Int(int(item.sold)),
+        Param::Int(int(item.total)),
+        Param::Int(int(item.change)),
+        Param::Int(int(before)),
+        Param::Bulk(&orders),
+        Param::Bulk(&changes),
     ];
-    session.run(INSERT_ORDERS, &params).await?;
-    if matches!(session, Session::Sqlite(_)) {
-        let journal = Sql::each(INSERT_JOURNAL_SQLITE, "");
-        session.run(journal, &params).await?;
+    let written = session.run(WRITE, &params).await?;
+    // SQLite counts what all of the statements touched, PostgreSQL what the last one did.
+    let holding = |row: &&NewRow<'_>| row.state.holds_units();
+    let expected = decision.changes.len()
+        + match session {
+            Session::Sqlite(_) => {
+                decision.rows.len() + decision.rows.iter().filter(holding).count() + 1
+            }
+            Session::Postgres(_) => 0,
+        };
+    if written != expected as u64 {
+        return Err(foreign(format!("item `{}` changed under its lock", item.name)).into());
     }
     Ok(())
+}
+
+fn order_columns<'a>(rows: &'a [NewRow<'a>]) -> [Column<'a>; 8] {
+    let ints = |of: &dyn Fn(&NewRow<'a>) -> i64| Column::Ints(rows.iter().map(of).collect());
+    [
+        ints(&|row| int(row.entry.id.epoch())),
+        ints(&|row| int(row.entry.id.number())),
+        Column::Texts(rows.iter().map(|row| row.buyer).collect()),
+        Column::Texts(rows.iter().map(|row| row.request).collect()),
+        ints(&|row| int(row.units)),
+        Column::Texts(rows.iter().map(|row| row.state.word()).collect()),
+        ints(&|row| milliseconds(row.entry.accepted_at)),
+        Column::MaybeTexts(rows.iter().map(|row| row.note).collect()),
+    ]
 }
 
 async fn write_agains(

@@ -30,8 +30,8 @@ pub(super) enum Param<'a> {
     MaybeInt(Option<i64>),
     Bool(bool),
     Text(&'a str),
-    /// Many rows at once, last among the parameters: on PostgreSQL one array for each column, on
-    /// SQLite one JSON array of rows.
+    /// Many rows at once: on PostgreSQL an array for each column, each a parameter of its own, on SQLite
+    /// one JSON array of rows.
     Bulk(&'a [Column<'a>]),
 }
 

@@ -28,8 +28,9 @@ impl Sale {
         if let Some(order) = core.ledger.order(id).await? {
             return Ok(order);
         }
-        // Read first: if it is the same after we found nothing, there was no rebuild meanwhile.
-        let standing = core.gate.standing(id.item()).await?;
+        // Before and after: only a gate that sold all the time can say that it never had an order. One
+        // that was replaced between the questions has forgotten some.
+        let sold_before = self.sells(id).await?;
         if let Some(entry) = core.gate.find(id).await? {
             return Ok(queued(entry));
         }
@@ -37,13 +38,13 @@ impl Sale {
         if let Some(order) = core.ledger.order(id).await? {
             return Ok(order);
         }
+        let sells = sold_before && self.sells(id).await?;
         let item = core.item(id.item()).await?;
         if id.epoch() < item.epoch {
             announce_lost(core, id).await?;
             let lost = core.ledger.order(id).await?;
             return lost.ok_or_else(|| no_order(id));
         }
-        let sells = standing.is_some_and(|standing| standing.current && standing.state.is_some());
         if id.epoch() == item.epoch && !sells {
             let message = format!(
                 "cannot say what became of order `{id}` before the gate is rebuilt: ask again in a \
@@ -52,6 +53,14 @@ impl Sale {
             return Err(Error::new(ErrorKind::Stale, message));
         }
         Err(no_order(id))
+    }
+
+    /// Whether the gate sells the item of an order now, under the epoch of that order.
+    async fn sells(&self, id: &OrderId) -> Result<bool> {
+        let standing = self.core().gate.standing(id.item()).await?;
+        Ok(standing.is_some_and(|standing| {
+            standing.current && standing.state.is_some() && standing.epoch == id.epoch()
+        }))
     }
 
     /// Waits until an order is no longer queued, or until the time is over: then it is returned as it

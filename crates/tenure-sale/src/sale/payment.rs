@@ -12,6 +12,7 @@ use crate::gate::Taken;
 use crate::ledger::Moved;
 use crate::order::{Order, OrderId, OrderState};
 use crate::rebuild::Flights;
+use crate::relay;
 
 /// Between questions to a gate that is busy or must be rebuilt.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -61,9 +62,11 @@ impl Sale {
             buyer: order.buyer.clone(),
             units: order.units,
         };
+        // The units that it let go of may not be back at the gate yet, and are as good as any.
+        relay::relay(core, id.item()).await?;
         match self.set_aside(id.item(), &wanted).await? {
             Taken::Queued(_) | Taken::Replayed(_) => {}
-            Taken::SoldOut { .. } => return self.unfulfilled(id).await,
+            Taken::SoldOut { .. } | Taken::LimitReached => return self.unfulfilled(id).await,
             Taken::Busy => return Err(not_yet(id, "too many orders wait for the ledger")),
             Taken::NoItem | Taken::StaleEpoch => {
                 return Err(not_yet(id, "the gate was not rebuilt in time"));

@@ -108,7 +108,8 @@ impl Sale {
                 );
                 return Err(Error::new(ErrorKind::Conflict, message));
             }
-            Taken::Busy | Taken::NoItem | Taken::StaleEpoch => {
+            // A withdrawal has no buyer.
+            Taken::LimitReached | Taken::Busy | Taken::NoItem | Taken::StaleEpoch => {
                 let message = format!(
                     "cannot lower the stock of `{name}` now: its gate is busy or must be rebuilt; \
                      try again with the same reference"

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 /// A record that is one line of a file.
-pub(super) trait Line: Sized {
+pub(crate) trait Line: Sized {
     fn encode(&self) -> String;
     fn decode(fields: &mut Fields<'_>) -> Option<Self>;
 }
@@ -16,12 +16,12 @@ pub(super) trait Line: Sized {
 /// A file of records that only grows. Each is one plain `write`, so that `kill -9` loses none that
 /// were written.
 #[derive(Debug)]
-pub(super) struct Log(File);
+pub(crate) struct Log(File);
 
 impl Log {
     /// Panics if the file exists already.
     #[track_caller]
-    pub(super) fn create(path: &Path) -> Self {
+    pub(crate) fn create(path: &Path) -> Self {
         let mut options = OpenOptions::new();
         match options.append(true).create_new(true).open(path) {
             Ok(file) => Self(file),
@@ -29,7 +29,7 @@ impl Log {
         }
     }
 
-    pub(super) fn write(&self, record: &impl Line) {
+    pub(crate) fn write(&self, record: &impl Line) {
         (&self.0)
             .write_all(record.encode().as_bytes())
             .expect("failed to write a history");
@@ -37,7 +37,7 @@ impl Log {
 }
 
 /// All records of a file; panics, naming the line, if one is damaged.
-pub(super) fn load<T: Line>(path: &Path) -> Vec<T> {
+pub(crate) fn load<T: Line>(path: &Path) -> Vec<T> {
     let text = fs::read_to_string(path)
         .unwrap_or_else(|error| panic!("failed to read `{}`: {error}", path.display()));
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -52,19 +52,19 @@ pub(super) fn load<T: Line>(path: &Path) -> Vec<T> {
 
 /// A line under construction.
 #[derive(Default)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     line: String,
     begun: bool,
 }
 
 impl Writer {
-    pub(super) fn field(mut self, value: impl fmt::Display) -> Self {
+    pub(crate) fn field(mut self, value: impl fmt::Display) -> Self {
         self.separate();
         let _ = write!(self.line, "{value}");
         self
     }
 
-    pub(super) fn optional(self, value: Option<u64>) -> Self {
+    pub(crate) fn optional(self, value: Option<u64>) -> Self {
         match value {
             Some(value) => self.field(value),
             None => self.field('-'),
@@ -72,7 +72,7 @@ impl Writer {
     }
 
     /// Any text; what would break the line is written as `%XX`.
-    pub(super) fn text(mut self, text: &str) -> Self {
+    pub(crate) fn text(mut self, text: &str) -> Self {
         self.separate();
         for character in text.chars() {
             if character == '%' || character.is_ascii_control() {
@@ -84,7 +84,7 @@ impl Writer {
         self
     }
 
-    pub(super) fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         self.line.push('\n');
         self.line
     }
@@ -98,10 +98,10 @@ impl Writer {
 }
 
 /// The fields of a line, taken one after the other.
-pub(super) struct Fields<'a>(std::str::Split<'a, char>);
+pub(crate) struct Fields<'a>(std::str::Split<'a, char>);
 
 impl Fields<'_> {
-    pub(super) fn value<T: std::str::FromStr>(&mut self) -> Option<T> {
+    pub(crate) fn value<T: std::str::FromStr>(&mut self) -> Option<T> {
         self.0.next()?.parse().ok()
     }
 
@@ -109,14 +109,14 @@ impl Fields<'_> {
         clippy::option_option,
         reason = "a missing field is not a field that says none"
     )]
-    pub(super) fn optional(&mut self) -> Option<Option<u64>> {
+    pub(crate) fn optional(&mut self) -> Option<Option<u64>> {
         match self.0.next()? {
             "-" => Some(None),
             number => number.parse().ok().map(Some),
         }
     }
 
-    pub(super) fn text(&mut self) -> Option<String> {
+    pub(crate) fn text(&mut self) -> Option<String> {
         let mut parts = self.0.next()?.split('%');
         let mut text = parts.next()?.to_string();
         for part in parts {
@@ -169,4 +169,4 @@ macro_rules! words {
         }
     };
 }
-pub(super) use words;
+pub(crate) use words;

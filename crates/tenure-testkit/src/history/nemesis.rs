@@ -6,7 +6,7 @@ use std::path::Path;
 use super::line::{Fields, Line, Log, Millis, Writer};
 use super::now_ns;
 
-pub(super) const EXTENSION: &str = "faults";
+pub(crate) const EXTENSION: &str = "faults";
 
 /// Something that was broken for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod process;
 mod proxy;
 mod redlock_nodes;
 mod resp;
+mod sale;
 mod sentinels;
 mod server;
 

@@ -135,6 +135,12 @@ impl ItemGate {
             }
             return Ok(Taken::Replayed(order.clone()));
         }
+        if let (Wanted::Again { buyer, .. }, Some(limit)) = (wanted, loaded.terms.limit_per_buyer) {
+            let has = self.buyers.get(buyer).copied().unwrap_or_default();
+            if has.saturating_add(units) > limit {
+                return Ok(Taken::LimitReached);
+            }
+        }
         if queue.len() >= loaded.terms.backlog_max {
             return Ok(Taken::Busy);
         }

@@ -120,6 +120,7 @@ impl RedisGate {
             (Some("sold out"), Some(left)) => Ok(Taken::SoldOut {
                 left: whole(item, left)?,
             }),
+            (Some("limit"), _) => Ok(Taken::LimitReached),
             (Some("busy"), _) => Ok(Taken::Busy),
             (Some("no item"), _) => Ok(Taken::NoItem),
             (Some("stale"), _) => Ok(Taken::StaleEpoch),

@@ -12,6 +12,7 @@ on_every_gate! {
     units_are_taken_whatever_the_state;
     more_than_is_left_cannot_be_taken;
     an_order_that_is_paid_after_all_counts_for_its_buyer;
+    an_order_is_not_paid_after_all_beyond_the_limit;
     a_reference_is_no_buyers_request;
     what_makes_no_sense_cannot_be_taken;
 }
@@ -93,6 +94,33 @@ async fn an_order_that_is_paid_after_all_counts_for_its_buyer(kind: Kind) {
     assert_eq!(stage.left().await, Some(2));
     assert_eq!(stage.ask("ann", "r2").await, Outcome::LimitReached);
     assert_eq!(stage.read(9).await[1].what, Ok(wanted));
+}
+
+/// Otherwise an order that was accepted in time could find no room in the ledger, if that hears of
+/// the payment first.
+async fn an_order_is_not_paid_after_all_beyond_the_limit(kind: Kind) {
+    let terms = Terms {
+        limit_per_buyer: Some(1),
+        ..Terms::default()
+    };
+    let stage = Stage::with(kind, 3, terms).await;
+    let order = stage.order("ann", "r1").await;
+    let released = What::Released {
+        order: order.clone(),
+        state: tenure_sale::OrderState::Expired,
+        buyer: "ann".to_owned(),
+        units: 1,
+    };
+    stage.tell(1, released).await;
+    stage.order("ann", "r2").await;
+    let wanted = Wanted::Again {
+        order,
+        buyer: "ann".to_owned(),
+        units: 1,
+    };
+    let taken = stage.gate.take(&stage.item, &wanted).await.unwrap();
+    assert_eq!(taken, Taken::LimitReached);
+    assert_eq!(stage.left().await, Some(2));
 }
 
 async fn a_reference_is_no_buyers_request(kind: Kind) {

@@ -1,6 +1,7 @@
 #!lua
 -- take.lua: set units aside for something that is no buyer's request, and queue it. One atomic step.
--- Neither the window nor the state of the item matters, nor a limit.
+-- Neither the window nor the state of the item matters. The buyer's limit does: the ledger may be told
+-- of this before it is told of an order that was accepted earlier, and must have room for both.
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders
 -- ARGV  1 what it is remembered by   2 units   3 buyer whose units they become, or ''
@@ -9,6 +10,7 @@
 --       {'replayed', order}   it was done before
 --       {'conflict', order}   it was done before, for other units
 --       {'sold out', left}    fewer are left
+--       {'limit'}             the buyer would have more than one may have
 --       {'busy'}, {'no item'}, {'stale'}: nothing was changed
 
 --@include whole.lua
@@ -40,8 +42,12 @@ end
 local has
 if gate[6] and buyer ~= '' then
   has = whole(redis.call('HGET', KEYS[2], buyer) or '0')
-  if not has then
+  local limit = whole(gate[6])
+  if not (has and limit) then
     return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` holds what are no units')
+  end
+  if has + units > limit then
+    return {'limit'}
   end
 end
 if redis.call('XLEN', KEYS[4]) >= backlog_max then

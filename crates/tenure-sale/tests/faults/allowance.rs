@@ -1,0 +1,66 @@
+//! What may not hold on which deployment: everything else must, or the run fails.
+//!
+//! docs/testing.md shows this table, and each run compares the two before it begins.
+
+use std::fmt::Write as _;
+
+use tenure_testkit::sale::Allowed;
+
+use crate::deployment::Deployment;
+
+pub struct Row {
+    pub deployment: Deployment,
+    pub allowed: Allowed,
+    what: &'static str,
+    why: &'static str,
+}
+
+const NOTHING: Allowed = Allowed {
+    lossy: false,
+    dead: 0,
+};
+
+/// Each deployment with what is allowed there.
+pub const TABLE: &[Row] = &[
+    Row {
+        deployment: Deployment::Single,
+        allowed: NOTHING,
+        what: "nothing",
+        why: "an append-only file survives the server's death, the page cache keeps what was not synced",
+    },
+    Row {
+        deployment: Deployment::Sentinel,
+        allowed: Allowed {
+            lossy: true,
+            ..NOTHING
+        },
+        what: "accepted orders that were not confirmed may be *lost* or *rejected*, if the buyer is told; \
+               their requests may get another order",
+        why: "a promoted replica does not have what its master acknowledged last",
+    },
+];
+
+/// What is allowed on this deployment.
+pub fn of(deployment: Deployment) -> Allowed {
+    let row = TABLE.iter().find(|row| row.deployment == deployment);
+    row.map_or(NOTHING, |row| row.allowed)
+}
+
+/// Panics unless docs/testing.md shows the table as it is.
+pub fn assert_documented() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/testing.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let table = in_markdown();
+    assert!(
+        text.contains(&table),
+        "docs/testing.md does not show what is allowed:\n{table}"
+    );
+}
+
+fn in_markdown() -> String {
+    let mut text = String::from("| gate | allowed | because |\n|---|---|---|\n");
+    for row in TABLE {
+        let _ = writeln!(text, "| {} | {} | {} |", row.deployment, row.what, row.why);
+    }
+    text
+}

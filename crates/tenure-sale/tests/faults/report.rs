@@ -1,0 +1,161 @@
+//! What is printed at the end.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tenure_testkit::Seed;
+use tenure_testkit::sale::{Account, Answer, Books, Breach, Invariant, Kind};
+
+use crate::deployment::Deployment;
+
+/// How many violations of a kind are shown in full.
+const SHOWN_MAX: usize = 3;
+
+pub struct Report {
+    pub deployment: Deployment,
+    pub seed: Seed,
+    pub seconds: u64,
+    pub took: Duration,
+    pub processes: u64,
+    pub account: Account,
+    pub books: Books,
+    pub breaches: Vec<Breach>,
+    /// Panics, processes that hang, what did not come to rest.
+    pub complaints: Vec<String>,
+    pub dir: PathBuf,
+}
+
+/// What a run of full length must reach: one that does nothing proves nothing.
+const LEAST: [(&str, u64); 4] = [
+    ("attempts", 300),
+    ("accepted", 15),
+    ("faults", 1),
+    ("kinds of faults", 0),
+];
+
+impl Report {
+    pub fn is_green(&self) -> bool {
+        self.breaches.is_empty() && self.complaints.is_empty() && self.shortfalls().is_empty()
+    }
+
+    /// What there was too little of, for each second.
+    fn shortfalls(&self) -> Vec<String> {
+        let seconds = self.took.as_secs().min(self.seconds);
+        let kinds = self.faults().len() as u64;
+        let counts = [
+            self.asked(|_| true),
+            self.asked(|answer| answer == Answer::Accepted),
+            self.faults().values().map(|(effective, _)| effective).sum(),
+            kinds,
+        ];
+        let least = LEAST.iter().zip(counts);
+        let missed = least.filter(|((_, least), count)| *count < least * seconds / 3);
+        missed
+            .map(|((what, _), count)| format!("too few {what}: {count}"))
+            .collect()
+    }
+
+    fn asked(&self, wanted: impl Fn(Answer) -> bool) -> u64 {
+        let asks = self.account.deeds.iter();
+        let asks = asks.filter(|deed| deed.kind == Kind::Ask && wanted(deed.answer));
+        asks.count() as u64
+    }
+
+    /// Those that took effect, and all.
+    fn faults(&self) -> BTreeMap<&str, (u64, u64)> {
+        let mut faults: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for fault in &self.account.faults {
+            let counts = faults.entry(&fault.kind).or_default();
+            counts.0 += u64::from(fault.took_effect);
+            counts.1 += 1;
+        }
+        faults
+    }
+
+    fn refused(&self) -> BTreeMap<&str, u64> {
+        let mut words = BTreeMap::new();
+        for deed in &self.account.deeds {
+            if deed.kind == Kind::Ask && deed.answer == Answer::Refused {
+                *words.entry(deed.word.as_str()).or_default() += 1;
+            }
+        }
+        words
+    }
+
+    fn states(&self) -> BTreeMap<String, u64> {
+        let mut states = BTreeMap::new();
+        for order in &self.books.orders {
+            *states.entry(order.state.to_string()).or_default() += 1;
+        }
+        states
+    }
+
+    fn write_breaches(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for invariant in Invariant::ALL {
+            let of_it = || self.breaches.iter().filter(|it| it.invariant == invariant);
+            row(
+                f,
+                invariant.name(),
+                format!("{} violations", of_it().count()),
+            )?;
+            for breach in of_it().take(SHOWN_MAX) {
+                writeln!(f, "{breach}")?;
+            }
+        }
+        for complaint in &self.complaints {
+            writeln!(f, "{complaint}")?;
+        }
+        for shortfall in self.shortfalls() {
+            writeln!(f, "{shortfall}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (deployment, seed, seconds) = (self.deployment, self.seed, self.seconds);
+        writeln!(
+            f,
+            "\nsale on {deployment}, {:.0} s",
+            self.took.as_secs_f64()
+        )?;
+        row(f, "processes", self.processes)?;
+        row(f, "attempts", self.asked(|_| true))?;
+        for answer in [Answer::Accepted, Answer::Replayed, Answer::Unknown] {
+            row(f, &answer.to_string(), self.asked(|it| it == answer))?;
+        }
+        for (word, count) in self.refused() {
+            row(f, &format!("refused {word}"), count)?;
+        }
+        for (state, count) in self.states() {
+            row(f, &format!("order {state}"), count)?;
+        }
+        for item in &self.books.items {
+            let total = item.total.map_or("unlimited".into(), |it| it.to_string());
+            let (sold, left) = (item.sold, item.counter.left);
+            row(
+                f,
+                &format!("item {}", item.name),
+                format!("{sold} sold, {left} left of {total}"),
+            )?;
+        }
+        for (kind, (effective, all)) in self.faults() {
+            row(f, &format!("fault {kind}"), format!("{effective} of {all}"))?;
+        }
+        self.write_breaches(f)?;
+        if !self.is_green() {
+            writeln!(f, "what everybody did is in {}", self.dir.display())?;
+        }
+        writeln!(
+            f,
+            "replay with: make faults-sale DEPLOYMENT={deployment} SEED={seed} SECONDS={seconds}"
+        )
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(f, "  {name:<28} {value}")
+}

@@ -1,0 +1,146 @@
+//! One sale from its opening to the verdict.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tenure_sale::Sale;
+use tenure_testkit::Nemesis;
+use tenure_testkit::sale::{Account, violations};
+
+use crate::allowance;
+use crate::client::Role;
+use crate::deployment::Deployment;
+use crate::fleet::Fleet;
+use crate::items::{self, OnSale, REFILL};
+use crate::nemesis::{self, Lane};
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::settle;
+use crate::stage::Stage;
+
+/// How often a line tells how far the run is.
+const PROGRESS: Duration = Duration::from_secs(10);
+/// In so many parts the rest of what is refilled comes into the stock.
+const DELIVERIES: u64 = 12;
+
+pub fn run(plan: &Plan, deployment: Deployment) -> Report {
+    let start = Instant::now();
+    let mut dir = plan.dir(deployment);
+    let stage = Stage::start(deployment);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let items = items::all(plan.time());
+    let sale = runtime.block_on(open(&stage, &items));
+    let fleet = Fleet::start(&stage, dir.path(), plan.seed, plan.time());
+    {
+        let log = Nemesis::create(dir.path());
+        let supplies = runtime.spawn(supply(sale.clone(), refill(&items), plan.time()));
+        break_things(plan, deployment, &stage, &fleet, &log);
+        runtime.block_on(supplies).unwrap();
+    }
+    eprintln!("sale on {deployment}: healed after {:.0?}", start.elapsed());
+    let mut complaints = fleet.finish(Role::Instance);
+    eprintln!(
+        "sale on {deployment}: instances ended after {:.0?}",
+        start.elapsed()
+    );
+    let settled = runtime.block_on(settle::settle(&sale, &items, dir.path(), &stage));
+    eprintln!(
+        "sale on {deployment}: at rest after {:.0?}",
+        start.elapsed()
+    );
+    complaints.extend(fleet.finish(Role::Consumer));
+    complaints.extend(settled.complaints);
+    let account = Account::load(dir.path());
+    let breaches = violations(&account, &settled.books, allowance::of(deployment));
+    if !(breaches.is_empty() && complaints.is_empty()) {
+        dir.keep();
+    }
+    Report {
+        deployment,
+        seed: plan.seed,
+        seconds: plan.seconds,
+        took: start.elapsed(),
+        processes: fleet.processes(),
+        account,
+        books: settled.books,
+        breaches,
+        complaints,
+        dir: dir.path().to_owned(),
+    }
+}
+
+fn refill(items: &[OnSale]) -> u64 {
+    let refill = items.iter().find(|item| item.name == REFILL);
+    refill.and_then(|item| item.units).unwrap_or_default()
+}
+
+async fn open(stage: &Stage, items: &[OnSale]) -> Sale {
+    let sale = Sale::open(stage.gate_url(None), stage.ledger_url()).await;
+    let sale = sale.unwrap();
+    for item in items {
+        sale.create(&item.new_item()).await.unwrap();
+        sale.open_item(item.name).await.unwrap();
+    }
+    sale
+}
+
+/// Units come into the stock bit by bit, whatever breaks: each delivery once.
+async fn supply(sale: Sale, units: u64, time: Duration) {
+    let rest = units - units / 4;
+    for number in 0..DELIVERIES {
+        tokio::time::sleep(time.mul_f64(0.8) / u32::try_from(DELIVERIES).unwrap()).await;
+        // The first one brings what division leaves over.
+        let part = if number == 0 {
+            rest - rest / DELIVERIES * (DELIVERIES - 1)
+        } else {
+            rest / DELIVERIES
+        };
+        let reference = format!("delivery-{number}");
+        let delta = i64::try_from(part).unwrap();
+        while sale
+            .adjust(REFILL, delta, "delivery", &reference)
+            .await
+            .is_err()
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+fn break_things(
+    plan: &Plan,
+    deployment: Deployment,
+    stage: &Stage,
+    fleet: &Fleet<'_>,
+    log: &Nemesis,
+) {
+    let end = Instant::now() + plan.time();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut lanes = Vec::new();
+        for (number, kinds) in (1..).zip(nemesis::lanes(deployment)) {
+            let lane = Lane { stage, fleet, log };
+            let seed = plan.seed.part(1_000_000 + number);
+            lanes.push(scope.spawn(move || lane.run(&kinds, seed, end)));
+        }
+        scope.spawn(|| nemesis::watch_failpoints(fleet, log, &stop));
+        scope.spawn(|| {
+            while Instant::now() < end {
+                thread::sleep(PROGRESS.min(end.saturating_duration_since(Instant::now())));
+                let left = end.saturating_duration_since(Instant::now()).as_secs();
+                eprintln!("sale on {deployment}: {left} s left");
+            }
+        });
+        let ended: Vec<_> = lanes.into_iter().map(|lane| lane.join()).collect();
+        // Also if one has panicked, else nobody would ever hear of it.
+        stop.store(true, Ordering::Relaxed);
+        for lane in ended {
+            lane.unwrap();
+        }
+    });
+}

@@ -1,0 +1,201 @@
+//! Negative controls: small shops on a real Redis, each with one bug that shops in the wild have, under
+//! the same load, the same recorder and the same judge as the engine. A judge that never finds anything
+//! proves nothing.
+
+mod ledger;
+mod shop;
+
+use std::thread;
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use tenure_testkit::sale::{
+    Account, Allowed, Answer, Breach, Demand, Invariant, Kind, Profile, Recorder, violations,
+};
+use tenure_testkit::{RespClient, Seed};
+
+use shop::{Bug, ITEM, Shop};
+
+use Invariant::{
+    ConfirmedOnce, Conserved, Monotone, NoneForgotten, NotOversold, Quiet, ReleasedOnce,
+    SameAnswer, SoldOutTrue, WithinLimit,
+};
+
+const CLIENTS: u64 = 4;
+const WISHES: usize = 250;
+const UNITS: u64 = 160;
+const LIMIT: u64 = 3;
+
+#[test]
+fn a_shop_without_bugs_breaks_nothing() {
+    assert_eq!(run(None), []);
+}
+
+#[test]
+fn read_subtract_and_write_back() {
+    breaks(Bug::GetSet, &[NotOversold]);
+}
+
+#[test]
+fn a_crash_between_decrement_and_publication() {
+    breaks(Bug::DecrementThenSend, &[Conserved]);
+}
+
+#[test]
+fn a_comparison_that_is_off_by_one() {
+    breaks(Bug::OffByOne, &[NotOversold, Conserved]);
+}
+
+#[test]
+fn units_put_back_as_often_as_the_message_comes() {
+    breaks(Bug::UnconditionalRevert, &[Conserved]);
+}
+
+#[test]
+fn an_acknowledgement_before_the_commit() {
+    breaks(Bug::AckBeforeCommit, &[NoneForgotten]);
+}
+
+#[test]
+fn a_queue_that_is_cut_at_a_length() {
+    breaks(Bug::MaxLen, &[NoneForgotten, Conserved]);
+}
+
+#[test]
+fn stock_that_is_loaded_again_at_every_start() {
+    breaks(Bug::PreheatOverwrites, &[NotOversold]);
+}
+
+#[test]
+fn a_ledger_without_a_unique_key() {
+    breaks(Bug::NoUniqueKey, &[ConfirmedOnce]);
+}
+
+#[test]
+fn a_retry_that_is_a_second_order() {
+    breaks(Bug::NoRequestId, &[SameAnswer]);
+}
+
+#[test]
+fn a_limit_that_is_read_before_it_is_written() {
+    breaks(Bug::LimitReadBefore, &[WithinLimit]);
+}
+
+#[test]
+fn stock_in_buckets_that_do_not_help_each_other() {
+    breaks(Bug::Buckets, &[SoldOutTrue]);
+}
+
+#[test]
+fn a_change_of_state_without_compare() {
+    breaks(Bug::BlindCancel, &[ReleasedOnce, Monotone]);
+}
+
+#[test]
+fn entries_of_a_dead_consumer_that_nobody_claims() {
+    breaks(Bug::NoClaim, &[NoneForgotten, Quiet]);
+}
+
+#[track_caller]
+fn breaks(bug: Bug, expected: &[Invariant]) {
+    let found = run(Some(bug));
+    for invariant in expected {
+        let hits = found.iter().filter(|breach| breach.invariant == *invariant);
+        assert!(hits.count() > 0, "`{invariant}` is not broken: {found:#?}");
+    }
+}
+
+/// A whole sale: buyers at once, a consumer that dies now and then, and the verdict when all is quiet.
+fn run(bug: Option<Bug>) -> Vec<Breach> {
+    let seed = Seed::new(7);
+    let dir = tempfile::tempdir().unwrap();
+    let shop = Shop::open(bug, UNITS, LIMIT);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (1..=CLIENTS)
+            .map(|client| {
+                let (shop, dir) = (&shop, dir.path());
+                scope.spawn(move || buy(shop, &Recorder::create(dir, client), client, seed))
+            })
+            .collect();
+        while !clients.iter().all(thread::ScopedJoinHandle::is_finished) {
+            shop.consume();
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    settle(&shop, dir.path());
+    let account = Account::load(dir.path());
+    violations(&account, &shop.books(), Allowed::default())
+}
+
+fn buy(shop: &Shop, recorder: &Recorder, client: u64, seed: Seed) {
+    let mut redis = shop.redis();
+    let mut rng = seed.part(1_000 + client).rng();
+    let profile = Profile {
+        item: ITEM.into(),
+        buyers: 80,
+        units_max: 2,
+        repeated_percent: 20,
+        storm_percent: 10,
+    };
+    let mut orders = Vec::new();
+    for wish in Demand::new(seed, client, vec![profile]).take(WISHES) {
+        for _ in 0..wish.times {
+            let asked = recorder.ask(ITEM, &wish.buyer, &wish.request, wish.units);
+            let told = shop.ask(&mut redis, &wish, &mut rng);
+            asked.told(told.answer, told.word, told.order.as_deref());
+            orders.extend(told.order);
+        }
+        // One that has had the time to come into the ledger, mostly.
+        if let Some(order) = orders.choose(&mut rng).filter(|_| orders.len() > 5) {
+            follow(shop, recorder, &mut redis, order, &mut rng);
+        }
+    }
+}
+
+/// What a buyer does with an order: looks at it, pays or cancels, and cannot leave it at that.
+fn follow(shop: &Shop, recorder: &Recorder, redis: &mut RespClient, order: &str, rng: &mut StdRng) {
+    look(shop, recorder, order);
+    for _ in 0..2 {
+        let kind = [Kind::Pay, Kind::Cancel, Kind::Cancel][rng.random_range(0..3)];
+        let asked = recorder.about(kind, ITEM, order);
+        let done = match kind {
+            Kind::Pay => shop.pay(order),
+            _ => shop.cancel(redis, order, rng),
+        };
+        match done {
+            Some(state) => asked.told(Answer::Done, &state.to_string(), None),
+            None => asked.told(Answer::Refused, "state", None),
+        }
+    }
+}
+
+fn look(shop: &Shop, recorder: &Recorder, order: &str) {
+    let asked = recorder.about(Kind::Look, ITEM, order);
+    let state = shop.state(order).to_string();
+    asked.told(Answer::State, &state, None);
+}
+
+/// Lets the consumer come to its end, asks again whatever is not known, and looks at every order.
+fn settle(shop: &Shop, dir: &std::path::Path) {
+    let recorder = Recorder::create(dir, 0);
+    let mut redis = shop.redis();
+    let mut rng = Seed::new(0).rng();
+    for deed in Account::load(dir).unresolved() {
+        let asked = recorder.ask(ITEM, &deed.buyer, &deed.request, deed.units);
+        let wish = tenure_testkit::sale::Wish {
+            item: ITEM.into(),
+            buyer: deed.buyer.clone(),
+            request: deed.request.clone(),
+            units: deed.units,
+            times: 1,
+        };
+        let told = shop.ask_alive(&mut redis, &wish, &mut rng);
+        asked.told(told.answer, told.word, told.order.as_deref());
+    }
+    shop.drain();
+    for order in shop.books().orders {
+        look(shop, &recorder, &order.id);
+    }
+}
