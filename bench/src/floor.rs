@@ -73,7 +73,7 @@ impl Floor {
 }
 
 /// A connection as `crates/tenure/src/store/redis/link.rs` makes it.
-async fn connect(url: &str, nagle: Nagle) -> MultiplexedConnection {
+pub async fn connect(url: &str, nagle: Nagle) -> MultiplexedConnection {
     let info = url.into_connection_info().expect("a redis url");
     let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(nagle == Nagle::Off));
     let config = AsyncConnectionConfig::new()

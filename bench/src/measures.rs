@@ -1,11 +1,13 @@
 //! The measures, one file each: what is run, what is counted, what is aimed at.
 
 mod failover;
+mod gate;
 mod leases;
 mod ledger;
 mod pairs;
 mod processes;
 mod redlock;
+mod sale;
 mod server_cpu;
 mod turns;
 mod waiters;
@@ -38,7 +40,10 @@ pub const ALL: &[Measure] = &[
     measure("redlock_crowd", redlock::crowd),
     measure("sentinel", failover::sentinel),
     measure("cluster", failover::cluster),
+    measure("gate", gate::measure),
     measure("ledger", ledger::measure),
+    measure("sale", sale::end_to_end),
+    measure("ways", sale::ways),
 ];
 
 /// What a child process does: see [`crate::child`].

@@ -44,6 +44,20 @@ impl Samples {
         }
     }
 
+    /// The figure below which so great a part of them lies.
+    pub fn quantile(&self, part: f64) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a place in a list"
+        )]
+        let place = (sorted.len() as f64 * part) as usize;
+        let last = sorted.len().saturating_sub(1);
+        sorted.get(place.min(last)).copied().unwrap_or(f64::NAN)
+    }
+
     pub fn min(&self) -> f64 {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }

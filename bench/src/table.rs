@@ -132,6 +132,7 @@ pub enum Unit {
     Percent,
     Bytes,
     Times,
+    Count,
 }
 
 impl Unit {
@@ -145,6 +146,7 @@ impl Unit {
             Self::Percent => format!("{} %", number(value)),
             Self::Bytes => format!("{value:.0} B"),
             Self::Times => format!("{}×", number(value)),
+            Self::Count => format!("{value:.0}"),
         }
     }
 }

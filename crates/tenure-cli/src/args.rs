@@ -1,8 +1,10 @@
 //! The command line.
 
+use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+use crate::commands::demo::pitfalls;
 use crate::exit::Exit;
 use crate::output;
 
@@ -12,10 +14,11 @@ Examples:
   tenure demo --url redis://127.0.0.1/     the same on a Redis server
   tenure demo --url URL --url URL --url URL   locks on a majority of independent servers
   tenure demo --stock 5 --buyers 10000     a hotter sale
+  tenure demo pitfalls                     every mistake with locks, for real, and then without
 
 Exit codes:
   0    done
-  1    the invariant that the lock should keep was broken
+  1    what the lock should keep was broken, or a mistake did no damage
   64   the command line or a URL is wrong
   69   the server cannot be reached, or cannot serve
   70   something that should not happen: please report it
@@ -30,8 +33,20 @@ Examples:
   tenure demo --url redis://a/ --url redis://b/ --url redis://c/
   TENURE_URL=redis://127.0.0.1/ tenure demo --clients 8
   NO_COLOR=1 tenure demo 2>/dev/null
+  tenure demo pitfalls --help
 
 On a server, the demo uses an item and a lock of its own for every run, and deletes their keys.";
+
+const PITFALLS_EXAMPLES: &str = "\
+Examples:
+  tenure demo pitfalls
+  tenure demo pitfalls --list
+  tenure demo pitfalls --url redis://127.0.0.1/
+  tenure demo pitfalls --only fixed-lease,promoted-replica
+
+Those about several servers start `redis-server` from the PATH on free ports of 127.0.0.1 and end it
+again, whatever the URL is; without it they are skipped. On a server, the others use keys of their
+own for every run, and delete them.";
 
 /// Distributed locks on Redis that never lie about who holds what.
 #[derive(Debug, Parser)]
@@ -55,8 +70,11 @@ pub enum Command {
 ///
 /// Needs no server: without a URL everything runs inside this process.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = DEMO_EXAMPLES)]
+#[command(after_long_help = DEMO_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct DemoArgs {
+    #[command(subcommand)]
+    pub command: Option<DemoCommand>,
+
     /// Where to run it [env: `TENURE_URL`] [default: inside this process]
     ///
     /// Given several times, or with several URLs in the variable, the lock is held on a majority
@@ -95,6 +113,41 @@ pub struct DemoArgs {
     pub clients: u64,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum DemoCommand {
+    Pitfalls(PitfallsArgs),
+}
+
+/// Commit each known mistake with locks for real, then do the same with Tenure.
+///
+/// Each pitfall has its own few lines of code: what people write, run by tasks against a store
+/// until the damage shows, and the same situation with Tenure. A mistake that did no damage, or a
+/// situation in which Tenure did not hold, is told and makes the exit code 1.
+///
+/// Needs no server: without a URL everything runs inside this process, but for the pitfalls that
+/// are about several servers.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = PITFALLS_EXAMPLES)]
+pub struct PitfallsArgs {
+    /// Where to run them [env: `TENURE_URL`] [default: inside this process]
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+
+    /// Only these, by the names that `--list` shows
+    #[arg(
+        long,
+        value_name = "NAME,NAME",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    #[arg(value_parser = PossibleValuesParser::new(pitfalls::names()))]
+    only: Vec<String>,
+
+    /// Show what there is and run nothing
+    #[arg(long)]
+    pub list: bool,
+}
+
 impl Args {
     /// Reads the command line of this process.
     pub fn read() -> Result<Self, clap::Error> {
@@ -103,18 +156,35 @@ impl Args {
 }
 
 impl DemoArgs {
-    /// The URLs that were given, by option or environment. An empty variable is none.
+    /// The URLs that were given, by option or environment.
     pub fn urls(&self) -> Vec<String> {
-        // Not `REDIS_URL`: it is set for other programs, and a demonstration must not surprise
-        // their server.
-        let variable = || std::env::var("TENURE_URL").unwrap_or_default();
-        if self.url.is_empty() {
-            let variable = variable();
-            return variable.split_whitespace().map(ToOwned::to_owned).collect();
-        }
-        let given = self.url.iter().filter(|url| !url.is_empty());
-        given.cloned().collect()
+        urls_given(&self.url)
     }
+}
+
+impl PitfallsArgs {
+    /// The URLs that were given, by option or environment.
+    pub fn urls(&self) -> Vec<String> {
+        urls_given(self.url.as_slice())
+    }
+
+    /// Whether this pitfall was asked for.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
+    }
+}
+
+/// The URLs of the option, or else of the environment. An empty one is none.
+fn urls_given(option: &[String]) -> Vec<String> {
+    // Not `REDIS_URL`: it is set for other programs, and a demonstration must not surprise their
+    // server.
+    let variable = || std::env::var("TENURE_URL").unwrap_or_default();
+    if option.is_empty() {
+        let variable = variable();
+        return variable.split_whitespace().map(ToOwned::to_owned).collect();
+    }
+    let given = option.iter().filter(|url| !url.is_empty());
+    given.cloned().collect()
 }
 
 /// Prints help, the version, or what is wrong with the command line.

@@ -1,6 +1,6 @@
 //! What the command can do.
 
-mod demo;
+pub mod demo;
 
 use anyhow::Result;
 

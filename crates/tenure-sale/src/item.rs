@@ -43,7 +43,7 @@ impl Default for Terms {
             units_per_order: 1,
             pay_within: None,
             backlog_max: 100_000,
-            answers_kept: Duration::from_secs(24 * 60 * 60),
+            answers_kept: Duration::from_hours(24),
         }
     }
 }

@@ -76,3 +76,8 @@ pub use crate::reconcile::{Mode, Report};
 pub use crate::sale::{DeadLetter, Sale, SaleBuilder};
 pub use crate::stats::SaleStats;
 pub use crate::stock::{Stock, Take, UNITS_MAX};
+
+/// The examples of the README compile and run; here, because this crate knows both libraries.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -187,7 +187,7 @@ impl FromStr for OrderId {
 /// A number as we write it: no sign, no leading zero. One order has one text.
 fn plain_number(text: &str) -> Option<u64> {
     let number: u64 = text.parse().ok()?;
-    (number.to_string() == text && number <= i64::MAX as u64).then_some(number)
+    (number.to_string() == text && i64::try_from(number).is_ok()).then_some(number)
 }
 
 /// What became of an order.

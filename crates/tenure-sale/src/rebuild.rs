@@ -27,7 +27,7 @@ use crate::ledger::What;
 use crate::sale::Core;
 
 /// How long a rebuild that died keeps the next one waiting. The lock is renewed while it lives.
-const LOCK_TTL: Duration = Duration::from_secs(10);
+const LOCK_TTL: Duration = Duration::from_secs(5);
 /// How long to wait for somebody else's rebuild: longer than the lock of one that died.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(20);
 /// How often a load that was overtaken is begun again.

@@ -225,6 +225,7 @@ impl fmt::Display for Report {
 impl Report {
     fn verdict(&self) -> &'static str {
         match (self.is_clean(), self.settled) {
+            (_, false) if self.pending > 0 => "consumers have entries in their hands: look again",
             (_, false) => "orders are moving: look again at a quiet moment",
             (true, true) if self.repaired => "the gate was rebuilt, all agree",
             (true, true) => "all agree",

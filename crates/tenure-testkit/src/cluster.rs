@@ -7,6 +7,7 @@ mod migration;
 mod slot;
 mod view;
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 pub use builder::ClusterBuilder;
@@ -35,6 +36,10 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 pub struct Cluster {
     servers: Vec<RedisServer>,
     masters: usize,
+    /// One slot at a time gets its new master. Whoever gets one raises its own epoch: if that were the
+    /// source of another, it would claim that one back before it is told, and its new master would
+    /// drop the keys.
+    ending_migration: Mutex<()>,
 }
 
 impl Cluster {

@@ -53,8 +53,3 @@ pub mod redis {
 
     pub use crate::store::redis::{Client, Command, Dedicated, Script, Value};
 }
-
-/// The examples of the README compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -1,25 +1,33 @@
 //! `tenure demo`: oversell without a lock, then do not, with one.
 
+pub mod pitfalls;
 mod progress;
 mod report;
 mod sale;
 mod shop;
 
 use anyhow::{Context, Result};
+use tokio::runtime::Runtime;
 
 use self::report::Report;
 use self::sale::{Tally, Way};
 use self::shop::Shop;
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, DemoCommand};
 use crate::exit::Exit;
 use crate::output::{self, Paint};
 
 pub fn run(args: &DemoArgs) -> Result<Exit> {
+    match &args.command {
+        None => runtime()?.block_on(open_and_play(args)),
+        Some(DemoCommand::Pitfalls(args)) => pitfalls::run(args),
+    }
+}
+
+fn runtime() -> Result<Runtime> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build()
-        .context("cannot start: are threads or file descriptors used up?")?;
-    runtime.block_on(open_and_play(args))
+        .build();
+    runtime.context("cannot start: are threads or file descriptors used up?")
 }
 
 async fn open_and_play(args: &DemoArgs) -> Result<Exit> {

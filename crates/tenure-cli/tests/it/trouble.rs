@@ -29,7 +29,7 @@ fn a_wrong_command_line_ends_with_64() {
 fn an_argument_that_is_none_is_told_without_its_password() {
     let ended = run(&mut tenure(&["demo", "redis://:secret@h/"]));
     ended.ended_with(64);
-    ended.complains("unexpected argument");
+    ended.complains("unrecognized subcommand");
     ended.keeps("secret");
 }
 

@@ -1,5 +1,6 @@
 //! How a cluster is set up.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::Cluster;
@@ -97,6 +98,7 @@ impl ClusterBuilder {
         let cluster = Cluster {
             servers,
             masters: self.masters,
+            ending_migration: Mutex::default(),
         };
         cluster.form();
         cluster

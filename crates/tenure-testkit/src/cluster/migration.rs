@@ -2,6 +2,7 @@
 
 use super::Cluster;
 use crate::RedisServer;
+use crate::mutex::lock;
 use crate::server::{ADMIN_PASSWORD, ADMIN_USER};
 
 /// Keys that one `MIGRATE` moves.
@@ -83,6 +84,7 @@ impl<'a> Migration<'a> {
     #[track_caller]
     pub fn finish(self) {
         self.move_keys();
+        let _alone = lock(&self.cluster.ending_migration);
         // The target first: if it alone knew, it would win; if the source alone knew, nobody would
         // serve the slot.
         self.set_slot(self.target, "NODE", self.target);

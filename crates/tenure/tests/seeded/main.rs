@@ -29,7 +29,7 @@ use binaries::{Binaries, Verdict};
 use table::{Catcher, Row, Settings};
 
 /// How many tests run at once. Most of their time they wait.
-const WORKERS: usize = 2;
+const WORKERS: usize = 4;
 
 fn main() -> ExitCode {
     // Test runners ask for the tests in a binary; to them this one has none.

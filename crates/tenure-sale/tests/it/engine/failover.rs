@@ -33,7 +33,7 @@ async fn a_replica_that_missed_orders_sells_nothing_twice() {
     consumer.stop().await;
     let unconfirmed = [buy(&sale, "x").await, buy(&sale, "y").await];
     let dead = sentinels.kill_master();
-    sentinels.wait_for_failover(dead, Duration::from_secs(60));
+    sentinels.wait_for_failover(dead, Duration::from_mins(1));
 
     let _consumer = consume(&sale);
     until("the gate sells again", async || {

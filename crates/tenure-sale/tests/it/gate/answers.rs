@@ -117,7 +117,7 @@ async fn the_window_opens_and_shuts_by_the_clock(kind: Kind) {
     let mut epoch = 0;
     let mut answer = async |terms: Terms| {
         epoch += 1;
-        stage.load(load(epoch, Some(9), terms)).await;
+        stage.load(load(epoch, Some(9999), terms)).await;
         stage.ask("ann", &format!("r{epoch}")).await
     };
     assert_eq!(
@@ -152,7 +152,6 @@ async fn the_window_opens_and_shuts_by_the_clock(kind: Kind) {
                 assert!(after >= opens && before < shuts);
                 sold += 1;
             }
-            Outcome::SoldOut => assert_eq!(sold, 9),
             other => {
                 assert_eq!(other, Outcome::Ended);
                 assert!(after >= shuts);

@@ -210,7 +210,65 @@ async fn a_dead_server_is_an_error_in_time_and_comes_back_stale() {
     let reading = stage.gate.read(&stage.item, "c", 9, ms(100)).await;
     assert_eq!(reading.unwrap_err().kind(), ErrorKind::Store);
     server.restart_empty();
-    assert_eq!(stage.ask("bob", "r1").await, Outcome::NoItem);
+    for _ in 0..200 {
+        match stage.gate.ask(&stage.request("bob", "r1")).await {
+            Ok(answer) => return assert_eq!(answer.outcome, Outcome::NoItem),
+            Err(_) => tokio::time::sleep(ms(50)).await,
+        }
+    }
+    panic!("it does not come back");
+}
+
+/// Requests that wait while others are under way travel in one call: there, too, the second of two
+/// finds the first, and a buyer's limit and the stock count for both.
+#[tokio::test]
+async fn requests_that_travel_together_are_answered_one_after_the_other() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let stage = Stage::at(proxy.url()).await;
+    let terms = Terms {
+        limit_per_buyer: Some(2),
+        backlog_max: 12,
+        ..Terms::default()
+    };
+    stage.load(load(1, Some(11), terms)).await;
+    stage.order("warm", "up").await;
+    let ask = |buyer: String, id: String| {
+        let (gate, request) = (stage.gate.clone(), stage.request(&buyer, &id));
+        tokio::spawn(async move { gate.ask(&request).await.unwrap().outcome })
+    };
+    proxy.hold_requests();
+    let mut asking: Vec<_> = (0..4)
+        .map(|n| ask(format!("b{n}"), "r".to_owned()))
+        .collect();
+    tokio::time::sleep(ms(100)).await;
+    asking.extend((0..9).map(|_| ask("ann".to_owned(), "same".to_owned())));
+    asking.extend((0..9).map(|n| ask("eve".to_owned(), format!("r{n}"))));
+    asking.extend((0..9).map(|n| ask(format!("c{n}"), "r".to_owned())));
+    tokio::time::sleep(ms(100)).await;
+    proxy.release_requests();
+    let mut outcomes = Vec::new();
+    for asked in asking {
+        outcomes.push(asked.await.unwrap());
+    }
+    let count = |outcomes: &[Outcome], wanted: fn(&Outcome) -> bool| {
+        outcomes.iter().filter(|outcome| wanted(outcome)).count()
+    };
+    let accepted = |outcome: &Outcome| matches!(outcome, Outcome::Accepted(_));
+    assert_eq!(count(&outcomes[..4], accepted), 4);
+    assert_eq!(count(&outcomes[4..13], accepted), 1);
+    let replayed = |outcome: &Outcome| matches!(outcome, Outcome::Replayed(_));
+    assert_eq!(count(&outcomes[4..13], replayed), 8);
+    assert_eq!(count(&outcomes[13..22], accepted), 2);
+    assert_eq!(
+        count(&outcomes[13..22], |it| *it == Outcome::LimitReached),
+        7
+    );
+    assert_eq!(count(&outcomes[22..], accepted), 3);
+    assert_eq!(count(&outcomes[22..], |it| *it == Outcome::SoldOut), 6);
+    assert_eq!(stage.left().await, Some(0));
+    let calls = server.command_calls("evalsha");
+    assert!(calls < 12, "{calls} calls for 31 requests");
 }
 
 #[tokio::test]

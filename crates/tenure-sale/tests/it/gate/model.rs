@@ -274,7 +274,11 @@ fn told<T: std::fmt::Debug>(result: tenure_sale::Result<T>) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 40,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn gates_in_memory_and_on_redis_say_the_same(

@@ -148,10 +148,15 @@ async fn h36_a_herd_asks_twice_per_grant_and_only_its_head_asks() {
     let mut waiting: Vec<_> = (0..HERD).map(|_| waiter(&herd, ms(0))).collect();
     waiting.extend((0..OTHERS).map(|_| waiter(&others, ms(0))));
     tokio::time::sleep(ms(500)).await;
-    // Found busy, subscribed, asked once more; the others stand behind and ask nobody.
-    assert_eq!(herd.stats().busy, 2);
-    // One of the others asked before there was a line.
-    assert!(others.stats().busy <= 3, "{:?}", others.stats());
+    // Found busy, subscribed, asked once more; the others stand behind and ask nobody. While there
+    // is no line yet, each of the two threads may ask for a task of its own.
+    for client in [&herd, &others] {
+        assert!(
+            (2..=4).contains(&client.stats().busy),
+            "{:?}",
+            client.stats()
+        );
+    }
 
     server.reset_stats();
     guard.release().await.unwrap();
