@@ -41,6 +41,7 @@ pub fn run(plan: &Plan, deployment: Deployment) -> Report {
         let supplies = runtime.spawn(supply(sale.clone(), refill(&items), plan.time()));
         break_things(plan, deployment, &stage, &fleet, &log);
         runtime.block_on(supplies).unwrap();
+        fleet.disarm();
     }
     eprintln!("sale on {deployment}: healed after {:.0?}", start.elapsed());
     let mut complaints = fleet.finish(Role::Instance);
@@ -136,7 +137,10 @@ fn break_things(
                 eprintln!("sale on {deployment}: {left} s left");
             }
         });
-        let ended: Vec<_> = lanes.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let ended: Vec<_> = lanes
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
         // Also if one has panicked, else nobody would ever hear of it.
         stop.store(true, Ordering::Relaxed);
         for lane in ended {
