@@ -155,10 +155,10 @@ impl<'a> Case<'a> {
         self.orders.get(id).copied()
     }
 
-    /// Whether the gate's server forgot this order, where it may.
+    /// Whether the gate's server forgot this order, or forgot what made it one too many, where it may.
     fn is_lost(&self, id: &str) -> bool {
         let state = self.order(id).map(|order| order.state);
-        self.allowed.lossy && state == Some(State::Lost)
+        self.allowed.lossy && matches!(state, Some(State::Lost | State::Rejected))
     }
 }
 
