@@ -45,6 +45,12 @@ impl Ledger {
         Some(order)
     }
 
+    pub(super) fn held_by(&self, buyer: &str) -> u64 {
+        let of_buyer = self.orders.iter().filter(|order| order.buyer == buyer);
+        let held = of_buyer.filter(|order| order.state.holds_units());
+        held.map(|order| order.units).sum()
+    }
+
     pub(super) fn sold(&self) -> u64 {
         let held = self.orders.iter().filter(|it| it.state.holds_units());
         held.map(|order| order.units).sum()
