@@ -136,7 +136,10 @@ fn break_things(
                 eprintln!("sale on {deployment}: {left} s left");
             }
         });
-        let ended: Vec<_> = lanes.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let ended: Vec<_> = lanes
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
         // Also if one has panicked, else nobody would ever hear of it.
         stop.store(true, Ordering::Relaxed);
         for lane in ended {
