@@ -189,7 +189,7 @@ fn interrupted_while_selling(size: &[&str], key: &str) {
     command.args(size).stdout(Stdio::null());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let pattern = format!("tenure:sale:*:{key}");
-    let selling = eventually(Duration::from_secs(60), || {
+    let selling = eventually(Duration::from_mins(1), || {
         let found = server.client().command(&["KEYS", &pattern]);
         found.array().len() == 1
     });
