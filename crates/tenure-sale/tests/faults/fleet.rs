@@ -71,23 +71,28 @@ impl<'a> Fleet<'a> {
         *running = self.spawn(slot.role, slot.proxy.as_ref(), failpoint);
     }
 
+    /// Replaces those that are still to die at a step: nobody would put others in their places.
+    pub fn disarm(&self) {
+        for slot in &self.slots {
+            let mut running = slot.running();
+            if running.failpoint.is_some() {
+                running.process.kill();
+                self.replace(slot, &mut running, None);
+            }
+        }
+    }
+
     /// Lets all processes of a role come to their end; what they should not have said or done.
     pub fn finish(&self, role: Role) -> Vec<String> {
         let slots = || self.slots.iter().filter(|slot| slot.role == role);
         for slot in slots() {
-            let mut running = slot.running();
-            if running.failpoint.is_some() && !running.process.is_running() {
-                self.replace(slot, &mut running, None);
-            }
-            running.process.send_line("finish");
+            slot.running().process.send_line("finish");
         }
         for slot in slots() {
             let running = slot.running();
             let (name, number) = (role.name(), running.number);
             match running.process.wait(FINISH_LIMIT) {
                 Some(status) if status.success() => {}
-                // Its last acts brought it to the step where it had to die.
-                Some(_) if running.failpoint.is_some() => {}
                 Some(status) => self.complain(format!("{name} {number} ended with {status}")),
                 None => self.complain(format!("{name} {number} hung for {FINISH_LIMIT:?}")),
             }

@@ -41,6 +41,7 @@ pub fn run(plan: &Plan, deployment: Deployment) -> Report {
         let supplies = runtime.spawn(supply(sale.clone(), refill(&items), plan.time()));
         break_things(plan, deployment, &stage, &fleet, &log);
         runtime.block_on(supplies).unwrap();
+        fleet.disarm();
     }
     eprintln!("sale on {deployment}: healed after {:.0?}", start.elapsed());
     let mut complaints = fleet.finish(Role::Instance);
