@@ -39,14 +39,13 @@ const INSERT_SQLITE: &str = "INSERT INTO bare_orders (item, epoch, number, buyer
 pub fn measure(setting: &Setting) -> Vec<Row> {
     let server = PostgresServer::start();
     let dir = tempfile::tempdir().expect("a directory can be made");
-    let path = dir.path().join("bench.db");
     let runtime = two_workers();
     let mut rows = Vec::new();
     for batch in BATCHES {
         let url = server.create_database();
         let bare = runtime.block_on(Bare::postgres(&url));
         rows.push(beside(setting, &runtime, "PostgreSQL", &url, bare, batch));
-        let path = path.with_extension(batch.to_string());
+        let path = dir.path().join(format!("bench-{batch}.db"));
         let url = format!("sqlite:{}", path.display());
         let bare = runtime.block_on(Bare::sqlite(&path));
         rows.push(beside(setting, &runtime, "SQLite", &url, bare, batch));

@@ -105,21 +105,26 @@ pub fn ways(setting: &Setting) -> Vec<Row> {
 
 /// All buyers come: orders answered per second, and units that were sold but never there.
 async fn rush(url: &str, way: Way) -> (f64, u64) {
-    let counter = Counter::open(way, url, format!("bench-{way}"), STOCK).await;
-    let counter = counter.expect("the server takes the stock");
-    let came = Arc::new(AtomicU64::new(0));
+    let counter = Counter::open(way, url, format!("bench-{way}")).await;
+    let counter = counter.expect("the server can be reached");
+    counter
+        .load(STOCK)
+        .await
+        .expect("the server takes the stock");
+    let (came, sold) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let begun = Instant::now();
     let buyers: Vec<_> = (0..AT_ONCE)
         .map(|_| {
-            let (counter, came) = (counter.clone(), came.clone());
+            let (counter, came, sold) = (counter.clone(), came.clone(), sold.clone());
             tokio::spawn(async move {
                 loop {
                     let number = came.fetch_add(1, Ordering::Relaxed);
                     if number >= WISHES {
                         return;
                     }
-                    let sold = counter.sell(&format!("buyer-{number}")).await;
-                    sold.expect("the server answers");
+                    let is_sold = counter.sell(&format!("buyer-{number}")).await;
+                    let is_sold = is_sold.expect("the server answers");
+                    sold.fetch_add(is_sold.into(), Ordering::Relaxed);
                 }
             })
         })
@@ -128,9 +133,8 @@ async fn rush(url: &str, way: Way) -> (f64, u64) {
         buyer.await.expect("no buyer panics");
     }
     let rate = WISHES as f64 / begun.elapsed().as_secs_f64();
-    let oversold = counter.oversold();
-    counter.close().await.expect("the server answers");
-    (rate, oversold)
+    counter.remove().await.expect("the server answers");
+    (rate, sold.load(Ordering::Relaxed).saturating_sub(STOCK))
 }
 
 struct Shop {

@@ -10,7 +10,7 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  tenure demo                              oversell without a lock, then not, with no server
+  tenure demo                              oversell, then not, by lock and by script
   tenure demo --url redis://127.0.0.1/     the same on a Redis server
   tenure demo --url URL --url URL --url URL   locks on a majority of independent servers
   tenure demo --stock 5 --buyers 10000     a hotter sale
@@ -18,7 +18,7 @@ Examples:
 
 Exit codes:
   0    done
-  1    what the lock should keep was broken, or a mistake did no damage
+  1    what the lock or the script should keep was broken, or a mistake did no damage
   64   the command line or a URL is wrong
   69   the server cannot be reached, or cannot serve
   70   something that should not happen: please report it
@@ -62,11 +62,12 @@ pub enum Command {
     Demo(DemoArgs),
 }
 
-/// Sell 100 units to 1000 buyers without a lock, then with one.
+/// Sell 100 units to 1000 buyers in three ways: naively, under a lock, by script.
 ///
 /// Several shop instances sell one item. First each buyer reads the stock, thinks for a
 /// millisecond and writes it back: the shop sells more than it has. Then the same under a lock,
-/// with a write that checks the fence: the shop sells exactly what it has.
+/// with a write that checks the fence: the shop sells exactly what it has. Then by one script that
+/// checks, subtracts and queues the order: the same, and nobody waits for anybody.
 ///
 /// Needs no server: without a URL everything runs inside this process.
 #[derive(Debug, clap::Args)]
@@ -78,7 +79,7 @@ pub struct DemoArgs {
     /// Where to run it [env: `TENURE_URL`] [default: inside this process]
     ///
     /// Given several times, or with several URLs in the variable, the lock is held on a majority
-    /// of these servers, and the stock is on the first.
+    /// of these servers, and the stock is on the first. A script cannot span them and is left out.
     #[arg(long, value_name = "URL")]
     url: Vec<String>,
 

@@ -2,9 +2,9 @@
 //!
 //! | way | is | under a rush |
 //! |---|---|---|
-//! | [`Way::Naive`] | read, subtract, write back | sells units twice |
+//! | [`Way::Naive`] | read, think, write back | sells units twice |
 //! | [`Way::Lock`] | the same under a lock, with its fence | sells each unit once, one buyer at a time |
-//! | [`Way::Script`] | check, queue and subtract in one step at the gate | sells each unit once, as fast as the server answers |
+//! | [`Way::Script`] | check, subtract and queue in one step at the gate | sells each unit once, as fast as the server answers |
 //!
 //! ```
 //! use tenure_sale::ways::{Counter, Way};
@@ -12,12 +12,12 @@
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), tenure_sale::Error> {
 //! for way in Way::ALL {
-//!     let counter = Counter::open(way, "memory://", "sku-7", 1).await?;
+//!     let counter = Counter::open(way, "memory://", "sku-7").await?;
+//!     counter.load(1).await?;
 //!     assert!(counter.sell("anna").await?);
 //!     assert!(!counter.sell("ben").await?);
-//!     assert_eq!(counter.orders(), 1);
-//!     assert_eq!(counter.oversold(), 0);
-//!     counter.close().await?;
+//!     assert_eq!(counter.left().await?, 0);
+//!     counter.remove().await?;
 //! }
 //! # Ok(()) }
 //! ```
@@ -26,13 +26,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use tenure::{Fence, Tenure};
+use tenure::{Fence, Lock, Tenure};
 
-use crate::change::{Change, What};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::gate::{Gate, Load};
 use crate::item::{ItemState, Terms};
 use crate::names::item_name;
@@ -41,13 +39,17 @@ use crate::stock::{Stock, Take};
 
 /// How long a buyer waits for the lock.
 const LOCK_WAIT_MAX: Duration = Duration::from_mins(1);
-/// Entries of the queue that are thrown away in one step when the counter closes.
+/// Entries of the queue that are thrown away in one step when the item is removed.
 const PAGE: usize = 1000;
+/// The epoch, and the fence, under which the gate sells an item.
+const SELLING: u64 = 1;
+/// Those under which it sells no more: above, so that the gate lets them replace the others.
+const REMOVING: u64 = 2;
 
 /// A way to sell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// Read, subtract, write back.
+    /// Read, think, write back.
     Naive,
     /// The same, under a lock.
     Lock,
@@ -75,206 +77,262 @@ impl fmt::Display for Way {
     }
 }
 
-/// Sells one item in one way. Cheap to clone; clones share what they count.
-#[derive(Clone, Debug)]
+/// Sells one item in one way. Cheap to clone.
+///
+/// Several counters may sell one item, each with clients of its own, as the processes of a shop do.
+/// One of them loads it, and one removes it.
+#[derive(Clone)]
 pub struct Counter {
-    way: Way,
-    item: String,
-    units: u64,
     till: Till,
-    sold: Arc<Sold>,
-}
-
-#[derive(Debug, Default)]
-struct Sold {
-    orders: AtomicU64,
-    /// Requests need ids of their own.
-    requests: AtomicU64,
+    thinking: Duration,
 }
 
 #[derive(Clone)]
 enum Till {
     Naive(Stock),
-    Lock(Stock, Tenure),
-    Script(Gate),
+    Lock(Stock, Lock),
+    Script(Gate, Arc<str>),
 }
 
 impl Counter {
-    /// Loads `units` of `item` into the store that `url` names: `memory://`, or a Redis. The item should
-    /// be of this run alone; [`close`](Counter::close) removes it.
+    /// Sells the units of `stock` without any care.
+    pub fn naive(stock: Stock) -> Self {
+        Self::with(Till::Naive(stock))
+    }
+
+    /// Sells the units of `stock` under `lock`.
+    pub fn under_lock(stock: Stock, lock: Lock) -> Self {
+        Self::with(Till::Lock(stock, lock))
+    }
+
+    /// Sells `item` at `gate`, without a ledger behind it: orders stay in the queue.
     ///
     /// # Errors
     ///
-    /// If the URL or the name is wrong, the server cannot be reached, or the item is there already.
-    pub async fn open(
-        way: Way,
-        url: impl AsRef<str>,
-        item: impl AsRef<str>,
-        units: u64,
-    ) -> Result<Self> {
-        let (url, item) = (url.as_ref(), item_name(item.as_ref())?);
-        let till = match way {
-            Way::Naive => Till::Naive(loaded_stock(url, &item, units).await?),
+    /// If the item's name is wrong. Nothing is asked of the gate.
+    pub fn by_script(gate: Gate, item: impl AsRef<str>) -> Result<Self> {
+        let item = item_name(item.as_ref())?;
+        Ok(Self::with(Till::Script(gate, item.into())))
+    }
+
+    /// Sells `item` with clients of its own in the store that `url` names: `memory://`, or a Redis.
+    ///
+    /// # Errors
+    ///
+    /// If the URL or the name is wrong, or the server cannot be reached.
+    pub async fn open(way: Way, url: impl AsRef<str>, item: impl AsRef<str>) -> Result<Self> {
+        let (url, item) = (url.as_ref(), item.as_ref());
+        match way {
+            Way::Naive => Ok(Self::naive(Stock::open(url, item).await?)),
             Way::Lock => {
-                let connecting = Tenure::connect(url).await;
-                let locks =
-                    connecting.map_err(|error| Error::store("cannot reach the locks", error))?;
-                Till::Lock(loaded_stock(url, &item, units).await?, locks)
+                let stock = Stock::open(url, item).await?;
+                let failed = |error| Error::store("cannot reach the locks", error);
+                let locks = Tenure::connect(url).await.map_err(failed)?;
+                let lock = locks.lock(format!("ways:{{{item}}}"));
+                Ok(Self::under_lock(stock, lock))
             }
-            Way::Script => Till::Script(loaded_gate(url, &item, units).await?),
-        };
-        Ok(Self {
-            way,
-            item,
-            units,
-            till,
-            sold: Arc::default(),
-        })
+            Way::Script => Self::by_script(Gate::connect(url).await?, item),
+        }
+    }
+
+    /// How long an order takes between reading the stock and writing it: a price, a payment. Nothing
+    /// unless this is called. By script there is no such time: what is to be done for an order is done
+    /// after it, from the queue.
+    #[must_use]
+    pub fn thinking(mut self, time: Duration) -> Self {
+        self.thinking = time;
+        self
     }
 
     /// Which way it sells.
     pub fn way(&self) -> Way {
-        self.way
+        match &self.till {
+            Till::Naive(_) => Way::Naive,
+            Till::Lock(..) => Way::Lock,
+            Till::Script(..) => Way::Script,
+        }
     }
 
-    /// Sells one unit to `buyer`; `false` if it says that none is left. Every call is a new order.
+    /// Brings the item on sale with so many units.
     ///
     /// # Errors
     ///
-    /// If the store cannot be reached.
-    pub async fn sell(&self, buyer: &str) -> Result<bool> {
-        let taken = match &self.till {
-            Till::Naive(stock) => sell_naively(stock).await?,
-            Till::Lock(stock, locks) => self.sell_locked(stock, locks).await?,
-            Till::Script(gate) => self.sell_at_gate(gate, buyer).await?,
-        };
-        if taken {
-            self.sold.orders.fetch_add(1, Ordering::Relaxed);
+    /// If it is on sale already, or the store cannot be reached.
+    pub async fn load(&self, units: u64) -> Result<()> {
+        match &self.till {
+            Till::Naive(stock) | Till::Lock(stock, _) => stock.load(units).await,
+            Till::Script(gate, item) => load_gate(gate, item, units).await,
         }
-        Ok(taken)
     }
 
-    /// Orders taken.
-    pub fn orders(&self) -> u64 {
-        self.sold.orders.load(Ordering::Relaxed)
-    }
-
-    /// Orders taken beyond what there was to sell.
-    pub fn oversold(&self) -> u64 {
-        self.orders().saturating_sub(self.units)
+    /// Sells one unit to `buyer`; `false` if none is left. Every call is a new order.
+    ///
+    /// # Errors
+    ///
+    /// If the item is not on sale or the store cannot be reached. When an answer was lost, a unit may
+    /// have been sold.
+    pub async fn sell(&self, buyer: &str) -> Result<bool> {
+        match &self.till {
+            Till::Naive(stock) => self.sell_naively(stock).await,
+            Till::Lock(stock, lock) => self.sell_under_lock(stock, lock).await,
+            Till::Script(gate, item) => sell_by_script(gate, item, buyer).await,
+        }
     }
 
     /// The units that the store says are left.
     ///
     /// # Errors
     ///
-    /// If the store cannot be reached.
+    /// If the item is not on sale or the store cannot be reached.
     pub async fn left(&self) -> Result<u64> {
         match &self.till {
             Till::Naive(stock) | Till::Lock(stock, _) => stock.left().await,
-            Till::Script(gate) => {
-                let standing = gate.standing(&self.item).await?;
+            Till::Script(gate, item) => {
+                let standing = gate.standing(item).await?;
                 let left = standing.and_then(|standing| standing.left);
-                left.ok_or_else(|| Error::not_loaded(&self.item))
+                left.ok_or_else(|| Error::not_loaded(item))
             }
         }
     }
 
-    /// Removes the item from the store.
+    /// Takes the item off sale, and its orders out of the queue. If it is not on sale, this does nothing.
     ///
     /// # Errors
     ///
     /// If the store cannot be reached.
-    pub async fn close(self) -> Result<()> {
+    pub async fn remove(&self) -> Result<()> {
         match &self.till {
             Till::Naive(stock) | Till::Lock(stock, _) => stock.remove().await,
-            Till::Script(gate) => remove_from_gate(gate, &self.item).await,
+            Till::Script(gate, item) => remove_from_gate(gate, item).await,
         }
     }
 
-    async fn sell_locked(&self, stock: &Stock, locks: &Tenure) -> Result<bool> {
-        let lock = locks.lock(format!("ways:{{{}}}", self.item));
-        let failed = |error| Error::store(format!("cannot lock `{}`", self.item), error);
+    fn with(till: Till) -> Self {
+        Self {
+            till,
+            thinking: Duration::ZERO,
+        }
+    }
+
+    /// What everybody writes first. Two buyers who read the same number sell the same unit.
+    async fn sell_naively(&self, stock: &Stock) -> Result<bool> {
+        let Some(one_fewer) = stock.left().await?.checked_sub(1) else {
+            return Ok(false);
+        };
+        self.think().await;
+        stock.set(one_fewer).await?;
+        Ok(true)
+    }
+
+    async fn sell_under_lock(&self, stock: &Stock, lock: &Lock) -> Result<bool> {
+        let failed = |error| Error::store(format!("cannot lock `{}`", lock.name()), error);
         let guard = lock.acquire_within(LOCK_WAIT_MAX).await.map_err(failed)?;
-        let take = stock.take_one(guard.fence()).await;
+        let sold = self.sell_fenced(stock, guard.fence()).await;
         guard.release().await.map_err(failed)?;
-        Ok(matches!(take?, Take::Taken { .. }))
+        sold
     }
 
-    async fn sell_at_gate(&self, gate: &Gate, buyer: &str) -> Result<bool> {
-        let request = self.sold.requests.fetch_add(1, Ordering::Relaxed);
-        let request = Request::new(&self.item, buyer, request.to_string())?;
-        Ok(matches!(
-            gate.ask(&request).await?.outcome,
-            Outcome::Accepted(_)
-        ))
+    async fn sell_fenced(&self, stock: &Stock, fence: Fence) -> Result<bool> {
+        if stock.left().await? == 0 {
+            return Ok(false);
+        }
+        self.think().await;
+        match stock.take_one(fence).await? {
+            Take::Taken { .. } => Ok(true),
+            // Stale: this process was paused for so long that it lost the lock. It sells nothing.
+            Take::SoldOut | Take::Stale { .. } => Ok(false),
+            Take::NotLoaded => Err(Error::not_loaded(stock.item())),
+        }
+    }
+
+    async fn think(&self) {
+        if self.thinking.is_zero() {
+            // A store in memory answers at once, and a server does not: others get their turn here.
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(self.thinking).await;
+        }
     }
 }
 
-impl fmt::Debug for Till {
+impl fmt::Debug for Counter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Naive(_) => "Naive",
-            Self::Lock(..) => "Lock",
-            Self::Script(_) => "Script",
-        })
+        let item = match &self.till {
+            Till::Naive(stock) | Till::Lock(stock, _) => stock.item(),
+            Till::Script(_, item) => item,
+        };
+        f.debug_struct("Counter")
+            .field("way", &self.way())
+            .field("item", &item)
+            .field("thinking", &self.thinking)
+            .finish()
     }
 }
 
-/// What everybody writes first. Two buyers who read the same number sell the same unit.
-async fn sell_naively(stock: &Stock) -> Result<bool> {
-    let left = stock.left().await?;
-    // A store in memory answers at once, and a server does not: others get their turn here.
-    tokio::task::yield_now().await;
-    let Some(less) = left.checked_sub(1) else {
-        return Ok(false);
-    };
-    stock.set(less).await?;
-    Ok(true)
+async fn sell_by_script(gate: &Gate, item: &str, buyer: &str) -> Result<bool> {
+    // Other counters give ids too, and the same one again would be the same order again.
+    let id = format!("{:032x}", rand::random::<u128>());
+    let request = Request::new(item, buyer, id)?;
+    match gate.ask(&request).await?.outcome {
+        Outcome::Accepted(_) | Outcome::Replayed(_) => Ok(true),
+        Outcome::SoldOut => Ok(false),
+        Outcome::NoItem => Err(Error::not_loaded(item)),
+        refusal => {
+            let message = format!("cannot sell `{item}`: the gate says `{refusal:?}`");
+            Err(Error::new(ErrorKind::Conflict, message))
+        }
+    }
 }
 
-async fn loaded_stock(url: &str, item: &str, units: u64) -> Result<Stock> {
-    let stock = Stock::open(url, item).await?;
-    stock.load(units).await?;
-    Ok(stock)
-}
-
-/// A gate without a ledger behind it: orders stay in the queue.
-async fn loaded_gate(url: &str, item: &str, units: u64) -> Result<Gate> {
-    let gate = Gate::connect(url).await?;
-    let load = Load {
-        epoch: 1,
-        fence: Fence::new(1),
-        state: ItemState::Open,
-        left: Some(units),
-        change: 0,
-        terms: Terms {
-            backlog_max: u64::from(u32::MAX),
-            ..Terms::default()
-        },
-    };
+async fn load_gate(gate: &Gate, item: &str, units: u64) -> Result<()> {
+    let load = load_of(SELLING, ItemState::Open, units);
     let begun = gate.begin_load(item, load.epoch, load.fence).await?;
     if !begun || !gate.finish_load(item, &load).await? {
         return Err(Error::already_loaded(item));
     }
-    Ok(gate)
+    Ok(())
 }
 
+/// Loads the item anew, as closed, whatever is there: also what was loaded by half.
 async fn remove_from_gate(gate: &Gate, item: &str) -> Result<()> {
-    let closed = Change {
-        number: 1,
-        at: SystemTime::now(),
-        what: What::State(ItemState::Closed),
-    };
-    gate.apply(item, 1, 0, &[closed]).await?;
-    loop {
-        let entries = gate.read(item, "ways", PAGE, Duration::ZERO).await?;
-        if entries.is_empty() {
-            break;
-        }
-        let ids: Vec<_> = entries.into_iter().map(|entry| entry.id).collect();
+    let load = load_of(REMOVING, ItemState::Closed, 0);
+    // Refused if it was done before, by somebody who did not come to the end: that one is repeated.
+    gate.begin_load(item, load.epoch, load.fence).await?;
+    gate.finish_load(item, &load).await?;
+    while !empty_queue(gate, item).await? {}
+    if gate.forget(item).await? {
+        return Ok(());
+    }
+    let message = format!("cannot remove `{item}`: somebody else uses it");
+    Err(Error::new(ErrorKind::Conflict, message))
+}
+
+/// Throws one page of orders away; `true` if there are none.
+async fn empty_queue(gate: &Gate, item: &str) -> Result<bool> {
+    let mut entries = gate.read(item, "ways", PAGE, Duration::ZERO).await?;
+    if entries.is_empty() {
+        // Those that were read by somebody who was interrupted.
+        entries = gate.claim(item, "ways", Duration::ZERO, PAGE).await?;
+    }
+    let ids: Vec<_> = entries.into_iter().map(|entry| entry.id).collect();
+    if !ids.is_empty() {
         gate.acknowledge(item, &ids).await?;
     }
-    gate.forget(item).await?;
-    Ok(())
+    Ok(ids.is_empty())
+}
+
+fn load_of(number: u64, state: ItemState, units: u64) -> Load {
+    let terms = Terms {
+        // Nobody takes orders out of the queue.
+        backlog_max: u64::from(u32::MAX),
+        ..Terms::default()
+    };
+    Load {
+        epoch: number,
+        fence: Fence::new(number),
+        state,
+        left: Some(units),
+        change: 0,
+        terms,
+    }
 }

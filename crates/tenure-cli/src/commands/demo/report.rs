@@ -1,8 +1,11 @@
 //! What the demo says, in words that need no colour.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use super::sale::{AT_ONCE, Tally, Way};
+use tenure_sale::ways::Way;
+
+use super::sale::{AT_ONCE, Tally};
 use super::shop::Shop;
 use crate::args::DemoArgs;
 use crate::output::Paint;
@@ -31,10 +34,13 @@ impl<'a> Report<'a> {
     pub fn heading(&self, way: Way) -> String {
         let heading = match way {
             Way::Naive => "1. Naive: read the stock, think for 1 ms, write it back".to_owned(),
-            Way::Locked => format!(
+            Way::Lock => format!(
                 "2. Lock: the same while holding `{}`, and the write checks the fence",
                 self.shop.lock_name()
             ),
+            Way::Script => "3. Script: check, subtract and queue the order in one step, \
+                            the thinking comes later"
+                .to_owned(),
         };
         self.paint.bold(&heading).to_string()
     }
@@ -50,9 +56,27 @@ impl<'a> Report<'a> {
         )
     }
 
+    /// Why the script does not sell here.
+    pub fn skipped(&self) -> String {
+        let url = self.shop.first_place();
+        format!(
+            "   skipped: one atomic script needs one server, and no script spans several.\n   \
+             Try: tenure demo --url {url}\n"
+        )
+    }
+
     /// All sales side by side.
-    pub fn comparison(&self, tallies: &[&Tally]) -> String {
+    pub fn comparison(&self, tallies: &[Tally]) -> String {
         let mut table = comparison(tallies);
+        table.push_str(
+            "\np50, p99: the time within which 50 and 99 of 100 buyers had their answer.\n",
+        );
+        if self.shop.knows(Way::Script) {
+            table.push_str(
+                "By script there is no thinking between the check and the sale:\n\
+                 an order's work is done after it, from the queue.\n",
+            );
+        }
         if self.shop.is_embedded() {
             table.push_str("\nThe same on a server: tenure demo --url redis://127.0.0.1/");
         }
@@ -78,7 +102,9 @@ fn verdict(paint: Paint, tally: &Tally) -> String {
     }
     match tally.way {
         Way::Naive => format!("{sold} units sold, right by luck: try more buyers or instances"),
-        Way::Locked => format!("{} {sold} units sold, no unit twice", paint.green("EXACT")),
+        Way::Lock | Way::Script => {
+            format!("{} {sold} units sold, no unit twice", paint.green("EXACT"))
+        }
     }
 }
 
@@ -97,33 +123,35 @@ fn invariant(paint: Paint, tally: &Tally) -> String {
     format!("initial = left + sold:  {initial} = {left} + {sold}  {state}")
 }
 
-fn comparison(tallies: &[&Tally]) -> String {
+fn comparison(tallies: &[Tally]) -> String {
     let mut table = format!(
-        "{:<8}{:>10}{:>10}{:>10}{:>12}{:>10}\n",
-        "", "sold", "oversold", "left", "orders/s", "time"
+        "{:<8}{:>9}{:>10}{:>9}{:>11}{:>13}{:>13}\n",
+        "way", "sold", "oversold", "left", "orders/s", "p50", "p99"
     );
     for tally in tallies {
-        let way = match tally.way {
-            Way::Naive => "naive",
-            Way::Locked => "lock",
-        };
         let _ = writeln!(
             table,
-            "{way:<8}{:>10}{:>10}{:>10}{:>12.0}{:>8.2} s",
+            "{:<8}{:>9}{:>10}{:>9}{:>11.0}{:>13}{:>13}",
+            tally.way,
             tally.sold,
             tally.oversold(),
             tally.left,
             tally.orders_per_second(),
-            tally.time.as_secs_f64()
+            milliseconds(tally.answers.percentile(50)),
+            milliseconds(tally.answers.percentile(99)),
         );
     }
     table
 }
 
+/// One unit for all, so that they can be compared at a glance.
+fn milliseconds(time: Duration) -> String {
+    format!("{:.3} ms", time.as_secs_f64() * 1e3)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use super::super::answer_times::AnswerTimes;
     use super::*;
 
     fn tally(way: Way, left: u64, sold: u64) -> Tally {
@@ -132,8 +160,8 @@ mod tests {
             initial: 100,
             left,
             sold,
-            answered: 1_000,
             time: Duration::from_millis(500),
+            answers: AnswerTimes::of((1..=1_000).map(Duration::from_micros).collect()),
         }
     }
 
@@ -149,7 +177,6 @@ mod tests {
     #[test]
     fn each_outcome_has_its_words() {
         let naive = |left, sold| tally(Way::Naive, left, sold);
-        let locked = |left, sold| tally(Way::Locked, left, sold);
         check(
             &naive(69, 1_000),
             "OVERSOLD by 900",
@@ -157,22 +184,31 @@ mod tests {
         );
         check(&naive(90, 20), "MISCOUNTED", "100 = 90 + 20  BROKEN");
         check(&naive(60, 40), "40 units sold, right by luck", "holds");
-        check(
-            &locked(0, 100),
-            "EXACT 100 units sold",
-            "100 = 0 + 100  holds",
-        );
-        check(&locked(0, 99), "MISCOUNTED", "100 = 0 + 99  BROKEN");
+        for way in [Way::Lock, Way::Script] {
+            let exact = tally(way, 0, 100);
+            check(&exact, "EXACT 100 units sold", "100 = 0 + 100  holds");
+            check(&tally(way, 0, 99), "MISCOUNTED", "100 = 0 + 99  BROKEN");
+        }
     }
 
     #[test]
-    fn the_table_has_a_row_for_each_way() {
-        let table = comparison(&[&tally(Way::Naive, 69, 1_000), &tally(Way::Locked, 0, 100)]);
+    fn the_table_has_a_row_for_each_way_under_one_heading() {
+        let naive = tally(Way::Naive, 69, 1_000);
+        let script = tally(Way::Script, 0, 100);
+        let table = comparison(&[naive, tally(Way::Lock, 0, 100), script]);
         let rows: Vec<Vec<&str>> = table
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        assert_eq!(rows[1], ["naive", "1000", "900", "69", "2000", "0.50", "s"]);
-        assert_eq!(rows[2], ["lock", "100", "0", "0", "2000", "0.50", "s"]);
+        let heading = ["way", "sold", "oversold", "left", "orders/s", "p50", "p99"];
+        assert_eq!(rows[0], heading);
+        let times = ["0.500", "ms", "0.990", "ms"];
+        assert_eq!(rows[1][..5], ["naive", "1000", "900", "69", "2000"]);
+        assert_eq!(rows[2][..5], ["lock", "100", "0", "0", "2000"]);
+        assert_eq!(rows[3][..5], ["script", "100", "0", "0", "2000"]);
+        assert!(rows[1..].iter().all(|row| row[5..] == times), "{table}");
+        let mut widths = table.lines().map(|line| line.chars().count());
+        let width = widths.next().unwrap();
+        assert!(widths.all(|other| other == width), "{table}");
     }
 }

@@ -6,11 +6,15 @@ use anyhow::{Context, Result};
 use tenure::redis::{Client, Command};
 use tenure::{LockName, Locks, Redlock, Tenure};
 use tenure_sale::Stock;
+use tenure_sale::gate::Gate;
+use tenure_sale::ways::{Counter, Way};
 
 use crate::args::DemoArgs;
 
 /// How long the instances may take to let go of what they hold.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
+/// How long an order takes between reading the stock and writing it: a price, a payment.
+const THINKING: Duration = Duration::from_millis(1);
 
 pub struct Shop {
     /// One, or several independent servers. The stock is on the first.
@@ -21,10 +25,10 @@ pub struct Shop {
 }
 
 /// One process of the shop, played by a client of its own.
-#[derive(Clone)]
-pub struct Instance {
-    pub locks: Locks,
-    pub stock: Stock,
+struct Instance {
+    locks: Locks,
+    stock: Stock,
+    gate: Gate,
 }
 
 impl Shop {
@@ -59,6 +63,7 @@ impl Shop {
             instances.push(Instance {
                 locks: connect(urls, &format!("{run}-shop-{number}")).await?,
                 stock: Stock::open(&urls[0], run).await?,
+                gate: Gate::connect(&urls[0]).await?,
             });
         }
         Ok((lock_name, instances))
@@ -73,6 +78,11 @@ impl Shop {
         }
     }
 
+    /// The first of its servers, for people.
+    pub fn first_place(&self) -> String {
+        tenure::masked_url(&self.urls[0])
+    }
+
     pub fn is_embedded(&self) -> bool {
         self.is_embedded
     }
@@ -81,13 +91,24 @@ impl Shop {
         &self.lock_name
     }
 
-    pub fn instances(&self) -> &[Instance] {
-        &self.instances
+    /// Whether it can sell in this way here.
+    pub fn knows(&self, way: Way) -> bool {
+        // A script is one step on one server: several have no step in common.
+        way != Way::Script || self.urls.len() == 1
     }
 
-    /// The item that all instances sell.
-    pub fn stock(&self) -> &Stock {
-        &self.instances[0].stock
+    /// A counter in each instance, all for the same item.
+    pub fn counters(&self, way: Way) -> Result<Vec<Counter>> {
+        let counters = self.instances.iter().map(|instance| {
+            let Instance { locks, stock, gate } = instance;
+            let counter = match way {
+                Way::Naive => Counter::naive(stock.clone()),
+                Way::Lock => Counter::under_lock(stock.clone(), locks.lock(&self.lock_name)),
+                Way::Script => Counter::by_script(gate.clone(), stock.item())?,
+            };
+            Ok(counter.thinking(THINKING))
+        });
+        counters.collect()
     }
 
     /// Leaves nothing behind.
@@ -107,7 +128,9 @@ impl Shop {
     }
 
     async fn delete_keys(&self) -> Result<()> {
-        self.stock().remove().await?;
+        for way in Way::ALL.into_iter().filter(|way| self.knows(*way)) {
+            self.counters(way)?[0].remove().await?;
+        }
         if self.is_embedded {
             return Ok(());
         }

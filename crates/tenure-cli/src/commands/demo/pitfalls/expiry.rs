@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a caller dies while it asks for a lock.
 const DEATHS: u32 = 12;
 /// How wrong a clock is.
-const AHEAD: Duration = Duration::from_secs(60);
+const AHEAD: Duration = Duration::from_mins(1);
 
 async fn dies_at_work(scene: Scene) -> Result<Observed> {
     let (store, key) = (scene.store(), scene.key("lock"));

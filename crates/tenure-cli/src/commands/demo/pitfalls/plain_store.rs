@@ -107,14 +107,6 @@ impl PlainStore {
         }
     }
 
-    /// One fewer if there is one, in one atomic step: whether there was.
-    pub async fn sell_one(&self, key: &str) -> Result<bool> {
-        match self {
-            Self::Memory(store) => store.sell_one(key).await,
-            Self::Redis(store) => store.sell_one(key).await,
-        }
-    }
-
     /// A lock in one command, asked for until it is free or `limit` has passed: whether it was.
     pub async fn take_within(
         &self,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tenure::{Locks, Tenure};
 use tenure_sale::Stock;
+use tenure_sale::ways::{Counter, Way};
 
 use super::plain_store::PlainStore;
 
@@ -25,6 +26,7 @@ pub struct Stage {
     store: PlainStore,
     keys: Mutex<BTreeSet<String>>,
     stocks: Mutex<Vec<Stock>>,
+    counters: Mutex<Vec<Counter>>,
     clients: Mutex<Vec<Locks>>,
 }
 
@@ -58,6 +60,7 @@ impl Stage {
             store,
             keys: Mutex::default(),
             stocks: Mutex::default(),
+            counters: Mutex::default(),
             clients: Mutex::default(),
         }))
     }
@@ -102,6 +105,10 @@ impl Stage {
         let stocks: Vec<Stock> = lock(&self.stocks).drain(..).collect();
         for stock in stocks {
             stock.remove().await?;
+        }
+        let counters: Vec<Counter> = lock(&self.counters).drain(..).collect();
+        for counter in counters {
+            counter.remove().await?;
         }
         let keys: Vec<String> = lock(&self.keys).iter().cloned().collect();
         let mut all: Vec<String> = keys.iter().flat_map(|key| self.beside(key)).collect();
@@ -151,6 +158,15 @@ impl Scene {
         lock(&self.stage.stocks).push(stock.clone());
         stock.load(units).await?;
         Ok(stock)
+    }
+
+    /// An item with so many units on sale at the gate.
+    pub async fn gate(&self, units: u64) -> Result<Counter> {
+        let item = format!("{}:item", self.prefix);
+        let counter = Counter::open(Way::Script, &self.stage.url, item).await?;
+        lock(&self.stage.counters).push(counter.clone());
+        counter.load(units).await?;
+        Ok(counter)
     }
 }
 

@@ -75,16 +75,6 @@ impl MemoryStore {
         Ok(left)
     }
 
-    pub async fn sell_one(&self, key: &str) -> Result<bool> {
-        let mut entries = self.ask().await;
-        let entry = live(&mut entries, key).with_context(|| nothing_at(key))?;
-        let left = number(entry)?;
-        if left > 0 {
-            entry.value = (left - 1).to_string();
-        }
-        Ok(left > 0)
-    }
-
     /// Lets others go first now and then, as a store behind a network does: whoever asks without
     /// a pause must not keep everybody else from running.
     async fn ask(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
@@ -147,12 +137,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn units_are_sold_until_there_are_none() {
+    async fn a_number_is_counted_down_and_nothing_is_none() {
         let store = MemoryStore::default();
-        assert!(store.sell_one("stock").await.is_err());
-        store.get_set("stock", "1").await.unwrap();
-        assert!(store.sell_one("stock").await.unwrap());
-        assert!(!store.sell_one("stock").await.unwrap());
+        assert!(store.decr("stock").await.is_err());
+        store.get_set("stock", "0").await.unwrap();
         assert_eq!(store.decr("stock").await.unwrap(), -1);
         store.del("stock").await.unwrap();
         assert_eq!(store.get("stock").await.unwrap(), None);

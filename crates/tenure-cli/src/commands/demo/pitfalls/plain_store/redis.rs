@@ -1,13 +1,9 @@
 //! Keys on a Redis server.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tenure::redis::{Client, Command, Script, Value};
-
-static SELL_ONE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/sell_one.lua")));
+use tenure::redis::{Client, Command, Value};
 
 #[derive(Clone)]
 pub struct RedisStore {
@@ -75,11 +71,6 @@ impl RedisStore {
         let left = self.redis.run(Command::new("DECR").arg(key)).await?;
         let number = left.as_int();
         number.with_context(|| format!("cannot read `{left}` as a number"))
-    }
-
-    pub async fn sell_one(&self, key: &str) -> Result<bool> {
-        let sold = self.redis.script(&SELL_ONE, &[key], &[""; 0]).await?;
-        Ok(sold.as_int() == Some(1))
     }
 }
 
