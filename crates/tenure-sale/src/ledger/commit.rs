@@ -29,25 +29,31 @@ const FACTS: Sql = Sql::each(
      SELECT 3, c.epoch, c.number, '', '', 0, '', 0 \
      FROM json_each($2) AS w CROSS JOIN sale_cancel_wishes AS c \
      ON c.item = $1 AND c.epoch = w.value ->> 0 AND c.number = w.value ->> 1",
+    // LIMIT 1 makes it one look into an index for each entry. Without it the planner, which knows little of
+    // a table that grows as fast as this one, may read all of the table.
     "WITH w AS MATERIALIZED (SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[]) \
      AS w (epoch, number, buyer, request)) \
-     SELECT 1::bigint, o.epoch, o.number, o.buyer, o.request, o.units, o.state, o.round \
-     FROM w JOIN sale_orders AS o ON o.item = $1 AND o.epoch = w.epoch AND o.number = w.number \
+     SELECT 1::bigint, o.* FROM w CROSS JOIN LATERAL (\
+     SELECT epoch, number, buyer, request, units, state, round FROM sale_orders AS o \
+     WHERE o.item = $1 AND o.epoch = w.epoch AND o.number = w.number LIMIT 1) AS o \
      UNION ALL \
-     SELECT 2::bigint, o.epoch, o.number, o.buyer, o.request, o.units, o.state, o.round \
-     FROM w JOIN sale_orders AS o ON o.item = $1 AND o.buyer = w.buyer AND o.request = w.request \
-     AND o.state NOT IN ('rejected', 'lost') \
+     SELECT 2::bigint, o.* FROM w CROSS JOIN LATERAL (\
+     SELECT epoch, number, buyer, request, units, state, round FROM sale_orders AS o \
+     WHERE o.item = $1 AND o.buyer = w.buyer AND o.request = w.request \
+     AND o.state NOT IN ('rejected', 'lost') LIMIT 1) AS o \
      UNION ALL \
-     SELECT 3::bigint, c.epoch, c.number, '', '', 0, '', 0 \
-     FROM w JOIN sale_cancel_wishes AS c ON c.item = $1 AND c.epoch = w.epoch AND c.number = w.number",
+     SELECT 3::bigint, c.*, '', '', 0, '', 0 FROM w CROSS JOIN LATERAL (\
+     SELECT epoch, number FROM sale_cancel_wishes AS c \
+     WHERE c.item = $1 AND c.epoch = w.epoch AND c.number = w.number LIMIT 1) AS c",
 );
 const HELD: Sql = Sql::each(
     "SELECT o.buyer, sum(o.units) FROM json_each($2) AS w CROSS JOIN sale_orders AS o \
      ON o.item = $1 AND o.buyer = w.value ->> 0 AND o.state IN ('reserved', 'paid', 'dead') \
      AND o.state NOT IN ('rejected', 'lost') GROUP BY o.buyer",
-    "SELECT o.buyer, CAST(sum(o.units) AS BIGINT) FROM sale_orders AS o \
-     WHERE o.item = $1 AND o.buyer = ANY ($2::text[]) AND o.state IN ('reserved', 'paid', 'dead') \
-     AND o.state NOT IN ('rejected', 'lost') GROUP BY o.buyer",
+    "SELECT w.buyer, o.units FROM unnest($2::text[]) AS w (buyer) CROSS JOIN LATERAL (\
+     SELECT CAST(coalesce(sum(units), 0) AS BIGINT) AS units FROM sale_orders \
+     WHERE item = $1 AND buyer = w.buyer AND state IN ('reserved', 'paid', 'dead') \
+     AND state NOT IN ('rejected', 'lost')) AS o",
 );
 const SETTLED: Sql = Sql::each(
     "SELECT s.epoch, s.number, s.done FROM json_each($2) AS w CROSS JOIN sale_settled AS s \
