@@ -5,6 +5,7 @@ SEED ?=
 LAYOUT ?=
 DEPLOYMENT ?=
 BUG ?=
+CATCHERS ?=
 ROUNDS ?=
 ONLY ?=
 
@@ -28,8 +29,7 @@ test: redis-server postgresql ## Install redis-server and PostgreSQL if they are
 .PHONY: check
 check: ## Format and lints, warnings denied
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --features tenure-sale/failpoints -- -D warnings
-	cargo clippy -p tenure --lib --test seeded --features seeded-bugs -- -D warnings
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
 
 .PHONY: doc
 doc: ## Documentation, warnings denied
@@ -49,8 +49,8 @@ long: redis-server ## The hazard tests and the ballot model with their long coun
 	TENURE_LONG=1 cargo test --release -p tenure --test ballot
 
 .PHONY: seeded
-seeded: redis-server ## Plant one bug after the other and see each caught: make seeded BUG=naive-retry
-	BUG=$(BUG) cargo test -p tenure --features seeded-bugs --test seeded
+seeded: redis-server ## Plant one bug after the other and see each caught, CATCHERS=tests without the fault runs: make seeded BUG=naive-retry
+	BUG=$(BUG) CATCHERS=$(CATCHERS) cargo test -p tenure --features seeded-bugs --test seeded
 
 SALE_BUGS := ack-before-commit rebuild-without-drain rebuild-without-buyers rebuild-without-answers
 
@@ -70,6 +70,7 @@ deny: ## Licences and sources of dependencies (needs cargo-deny)
 	cargo deny check
 
 .PHONY: ready
+ready: CATCHERS = tests
 ready: check doc test seeded ## Exactly what CI runs
 
 # Tests need a real server. Debian's package is enough; root or sudo installs it. The example in Python

@@ -1,4 +1,4 @@
-//! What can go wrong with a stock.
+//! What can go wrong with a sale.
 
 use std::error::Error as StdError;
 use std::fmt;
