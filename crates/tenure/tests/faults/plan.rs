@@ -11,7 +11,7 @@ use crate::phase;
 use crate::report::Outcome;
 
 /// Long enough for each deployment to do something on two cores; what CI has time for.
-const SECONDS_DEFAULT: u64 = 100;
+const SECONDS_DEFAULT: u64 = 80;
 
 pub struct Plan {
     pub seed: Seed,
@@ -40,11 +40,11 @@ const fn share(deployment: Deployment, layout: Layout, weight: u64) -> Share {
 
 /// The layouts differ in their scripts, so both need their time where scripts decide alone.
 const SHARES: [Share; 5] = [
-    share(Deployment::Single, Layout::Native, 30),
-    share(Deployment::Single, Layout::Redisson, 20),
-    share(Deployment::Redlock, Layout::Native, 20),
-    share(Deployment::Sentinel, Layout::Native, 15),
-    share(Deployment::Cluster, Layout::Native, 15),
+    share(Deployment::Single, Layout::Native, 24),
+    share(Deployment::Single, Layout::Redisson, 14),
+    share(Deployment::Redlock, Layout::Native, 16),
+    share(Deployment::Sentinel, Layout::Native, 13),
+    share(Deployment::Cluster, Layout::Native, 13),
 ];
 
 impl Plan {
