@@ -85,6 +85,7 @@ impl<'a> Migration<'a> {
     pub fn finish(self) {
         self.move_keys();
         let _alone = lock(&self.cluster.ending_migration);
+        self.cluster.expect(|_| self.target_knows_epoch());
         // The target first: if it alone knew, it would win; if the source alone knew, nobody would
         // serve the slot.
         self.set_slot(self.target, "NODE", self.target);
@@ -95,6 +96,17 @@ impl<'a> Migration<'a> {
         }
         self.cluster
             .expect(|cluster| cluster.all_see(self.slot, Some(self.target)));
+    }
+
+    /// The target raises its epoch above all it knows of. If it did not know the source's, the source
+    /// would claim the slot back, and the target would drop the keys.
+    fn target_knows_epoch(&self) -> Result<(), String> {
+        let known = epoch(self.target, "cluster_current_epoch");
+        let needed = epoch(self.source, "cluster_my_epoch");
+        if known < needed {
+            return Err(format!("the target knows epoch {known}, and not {needed}"));
+        }
+        Ok(())
     }
 
     #[track_caller]
@@ -128,4 +140,13 @@ impl<'a> Migration<'a> {
         at.try_run(&["CLUSTER", "SETSLOT", &slot, state, id.text()])?;
         Ok(())
     }
+}
+
+#[track_caller]
+fn epoch(server: &RedisServer, which: &str) -> u64 {
+    let info = server.run(&["CLUSTER", "INFO"]);
+    let mut lines = info.text().lines();
+    let found = lines.find_map(|line| line.strip_prefix(which)?.strip_prefix(':'));
+    let epoch = found.and_then(|epoch| epoch.trim().parse().ok());
+    epoch.unwrap_or_else(|| panic!("`{}` says no `{which}`", server.addr()))
 }
