@@ -63,10 +63,10 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
         .expect("the thread that starts children has ended")
 }
 
-/// Stops the child and returns once the kernel has stopped it.
+/// Stops the child and returns once the kernel has stopped it, or it has ended by itself meanwhile.
 pub(crate) fn stop(child: &Child) {
     signal(child, Signal::SIGSTOP);
-    let stopped = eventually(SIGNAL_LIMIT, || is_stopped(child));
+    let stopped = eventually(SIGNAL_LIMIT, || is_stopped(child) || has_ended(child));
     assert!(stopped, "process `{}` did not stop", child.id());
 }
 
@@ -75,6 +75,11 @@ pub(crate) fn cont(child: &Child) {
     signal(child, Signal::SIGCONT);
     let running = eventually(SIGNAL_LIMIT, || !is_stopped(child));
     assert!(running, "process `{}` did not continue", child.id());
+}
+
+/// Whether nothing is left of the child but its exit code.
+fn has_ended(child: &Child) -> bool {
+    matches!(state(child), None | Some('Z' | 'X'))
 }
 
 /// Whether the child stands.
