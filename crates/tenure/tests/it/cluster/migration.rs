@@ -126,7 +126,7 @@ async fn h54_a_lock_on_its_way_is_taken_when_it_has_arrived() {
     tokio::time::sleep(ms(300)).await;
     assert!(!waiting.is_finished());
     migration.finish();
-    let granted = tokio::time::timeout(ms(600), waiting).await;
+    let granted = tokio::time::timeout(ms(3_000), waiting).await;
     let guard = granted.expect("it is not taken though it could be");
     drop(guard.unwrap().unwrap());
 }
