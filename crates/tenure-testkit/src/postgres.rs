@@ -151,13 +151,15 @@ impl PostgresServer {
     }
 
     /// Stops all processes of the server (`SIGSTOP`): connections stay open, and nobody answers.
+    ///
+    /// Returns once the kernel has stopped the first of them, the one that takes connections.
     pub fn pause(&self) {
-        self.signal_all(Signal::SIGSTOP);
+        self.signal_all(Signal::SIGSTOP, spawn::stop);
     }
 
     /// Lets a paused server go on (`SIGCONT`).
     pub fn resume(&self) {
-        self.signal_all(Signal::SIGCONT);
+        self.signal_all(Signal::SIGCONT, spawn::cont);
     }
 
     /// Everything that the server has logged since its first start.
@@ -165,15 +167,14 @@ impl PostgresServer {
         self.files.log()
     }
 
-    fn signal_all(&self, signal: Signal) {
+    fn signal_all(&self, signal: Signal, signal_first: fn(&Child)) {
         let process = lock(&self.process);
         let Some(process) = process.as_ref() else {
             return;
         };
-        let first = raw_id(process);
         // The first process before the others: it would start new ones for those it takes for dead.
-        let _ = kill(first, signal);
-        for child in children_of(first) {
+        signal_first(process);
+        for child in children_of(raw_id(process)) {
             let _ = kill(child, signal);
         }
     }
