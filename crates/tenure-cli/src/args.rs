@@ -1,52 +1,53 @@
-//! The command line.
+//! The command line as a whole. What a command takes stands beside the command.
 
-use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::commands::demo::pitfalls;
+use crate::commands::acquire::AcquireArgs;
+use crate::commands::bench::BenchArgs;
+use crate::commands::completions::CompletionsArgs;
+use crate::commands::demo::DemoArgs;
+use crate::commands::doctor::DoctorArgs;
+use crate::commands::force_unlock::ForceUnlockArgs;
+use crate::commands::is_locked::IsLockedArgs;
+use crate::commands::ls::LsArgs;
+use crate::commands::man::ManArgs;
+use crate::commands::release::ReleaseArgs;
+use crate::commands::renew::RenewArgs;
+use crate::commands::run::{RunArgs, WardenArgs};
+use crate::commands::sale::SaleArgs;
+use crate::commands::show::ShowArgs;
+use crate::commands::watch::WatchArgs;
 use crate::exit::Exit;
 use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
+  tenure run nightly -- /opt/backup.sh     one at a time, on any number of machines
+  tenure run -n deploy -- make deploy      now or not at all: exit code 75
+  tenure ls                                who holds what, and who waits
+  tenure doctor                            is this Redis fit for locks?
   tenure demo                              oversell, then not, by lock and by script
-  tenure demo --url redis://127.0.0.1/     the same on a Redis server
-  tenure demo --url URL --url URL --url URL   locks on a majority of independent servers
-  tenure demo --stock 5 --buyers 10000     a hotter sale
-  tenure demo pitfalls                     every mistake with locks, for real, and then without
+
+Where the locks are:
+  --url URL, TENURE_URL, `url` in a configuration file, REDIS_URL, redis://127.0.0.1:6379, in this
+  order. Several URLs are independent servers: a lock is held on a majority of them.
+  `demo` needs no server.
 
 Exit codes:
-  0    done
-  1    what the lock or the script should keep was broken, or a mistake did no damage
-  64   the command line or a URL is wrong
+  0    done; `run`: whatever its command ended with
+  1    looked, and it is not so: not locked, not fit, sold twice
+  64   the command line is wrong
   69   the server cannot be reached, or cannot serve
   70   something that should not happen: please report it
+  75   not acquired: another holder has the lock
   77   the server refused the user, the password or a command
-  130  interrupted";
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  tenure demo
-  tenure demo --url redis://127.0.0.1/
-  tenure demo --url redis-sentinel://h1,h2,h3/mymaster
-  tenure demo --url redis://a/ --url redis://b/ --url redis://c/
-  TENURE_URL=redis://127.0.0.1/ tenure demo --clients 8
-  NO_COLOR=1 tenure demo 2>/dev/null
-  tenure demo pitfalls --help
-
-On a server, the demo uses an item and a lock of its own for every run, and deletes their keys.";
-
-const PITFALLS_EXAMPLES: &str = "\
-Examples:
-  tenure demo pitfalls
-  tenure demo pitfalls --list
-  tenure demo pitfalls --url redis://127.0.0.1/
-  tenure demo pitfalls --only fixed-lease,promoted-replica
-
-Those about several servers start `redis-server` from the PATH on free ports of 127.0.0.1 and end it
-again, whatever the URL is; without it they are skipped. On a server, the others use keys of their
-own for every run, and delete them.";
+  78   a URL or the configuration file is wrong
+  79   the lock was lost
+  124  the command ran for longer than it may
+  126  the command cannot be started
+  127  the command cannot be found
+  128+n  ended by signal n";
 
 /// Distributed locks on Redis that never lie about who holds what.
 #[derive(Debug, Parser)]
@@ -59,94 +60,25 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Run(RunArgs),
+    Try(RunArgs),
+    Acquire(AcquireArgs),
+    Renew(RenewArgs),
+    Release(ReleaseArgs),
+    IsLocked(IsLockedArgs),
+    Ls(LsArgs),
+    Show(ShowArgs),
+    Watch(WatchArgs),
+    ForceUnlock(ForceUnlockArgs),
+    Doctor(DoctorArgs),
+    Bench(BenchArgs),
+    Sale(SaleArgs),
     Demo(DemoArgs),
-}
-
-/// Sell 100 units to 1000 buyers in three ways: naively, under a lock, by script.
-///
-/// Several shop instances sell one item. First each buyer reads the stock, thinks for a
-/// millisecond and writes it back: the shop sells more than it has. Then the same under a lock,
-/// with a write that checks the fence: the shop sells exactly what it has. Then by one script that
-/// checks, subtracts and queues the order: the same, and nobody waits for anybody.
-///
-/// Needs no server: without a URL everything runs inside this process.
-#[derive(Debug, clap::Args)]
-#[command(after_long_help = DEMO_EXAMPLES, args_conflicts_with_subcommands = true)]
-pub struct DemoArgs {
-    #[command(subcommand)]
-    pub command: Option<DemoCommand>,
-
-    /// Where to run it [env: `TENURE_URL`] [default: inside this process]
-    ///
-    /// Given several times, or with several URLs in the variable, the lock is held on a majority
-    /// of these servers, and the stock is on the first. A script cannot span them and is left out.
-    #[arg(long, value_name = "URL")]
-    url: Vec<String>,
-
-    /// How many units there are, 1 to 1000000
-    #[arg(
-        long,
-        value_name = "UNITS",
-        default_value_t = 100,
-        allow_negative_numbers = true
-    )]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub stock: u64,
-
-    /// How many buyers come, one order each, 1 to 1000000
-    #[arg(
-        long,
-        value_name = "BUYERS",
-        default_value_t = 1_000,
-        allow_negative_numbers = true
-    )]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub buyers: u64,
-
-    /// How many instances the shop has, each a client of its own
-    #[arg(
-        long,
-        value_name = "CLIENTS",
-        default_value_t = 4,
-        allow_negative_numbers = true
-    )]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub clients: u64,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum DemoCommand {
-    Pitfalls(PitfallsArgs),
-}
-
-/// Commit each known mistake with locks for real, then do the same with Tenure.
-///
-/// Each pitfall has its own few lines of code: what people write, run by tasks against a store
-/// until the damage shows, and the same situation with Tenure. A mistake that did no damage, or a
-/// situation in which Tenure did not hold, is told and makes the exit code 1.
-///
-/// Needs no server: without a URL everything runs inside this process, but for the pitfalls that
-/// are about several servers.
-#[derive(Debug, clap::Args)]
-#[command(after_long_help = PITFALLS_EXAMPLES)]
-pub struct PitfallsArgs {
-    /// Where to run them [env: `TENURE_URL`] [default: inside this process]
-    #[arg(long, value_name = "URL")]
-    url: Option<String>,
-
-    /// Only these, by the names that `--list` shows
-    #[arg(
-        long,
-        value_name = "NAME,NAME",
-        value_delimiter = ',',
-        hide_possible_values = true
-    )]
-    #[arg(value_parser = PossibleValuesParser::new(pitfalls::names()))]
-    only: Vec<String>,
-
-    /// Show what there is and run nothing
-    #[arg(long)]
-    pub list: bool,
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+    /// What `run` starts beside itself; nothing for people.
+    #[command(hide = true)]
+    Warden(WardenArgs),
 }
 
 impl Args {
@@ -154,38 +86,6 @@ impl Args {
     pub fn read() -> Result<Self, clap::Error> {
         Self::try_parse()
     }
-}
-
-impl DemoArgs {
-    /// The URLs that were given, by option or environment.
-    pub fn urls(&self) -> Vec<String> {
-        urls_given(&self.url)
-    }
-}
-
-impl PitfallsArgs {
-    /// The URLs that were given, by option or environment.
-    pub fn urls(&self) -> Vec<String> {
-        urls_given(self.url.as_slice())
-    }
-
-    /// Whether this pitfall was asked for.
-    pub fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
-    }
-}
-
-/// The URLs of the option, or else of the environment. An empty one is none.
-fn urls_given(option: &[String]) -> Vec<String> {
-    // Not `REDIS_URL`: it is set for other programs, and a demonstration must not surprise their
-    // server.
-    let variable = || std::env::var("TENURE_URL").unwrap_or_default();
-    if option.is_empty() {
-        let variable = variable();
-        return variable.split_whitespace().map(ToOwned::to_owned).collect();
-    }
-    let given = option.iter().filter(|url| !url.is_empty());
-    given.cloned().collect()
 }
 
 /// Prints help, the version, or what is wrong with the command line.

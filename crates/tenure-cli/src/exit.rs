@@ -5,49 +5,124 @@ use std::process::ExitCode;
 use tenure::ErrorKind;
 
 /// How the command ends, as a number that scripts can branch on: those of `sysexits.h` where they
-/// say it.
+/// say it, those of `timeout` and the shell for a command that was run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It did what it was asked for.
-    Done = 0,
+    Done,
     /// It did, and found that something does not hold.
-    Broken = 1,
-    /// The command line or a setting is wrong.
-    Usage = 64,
+    Broken,
+    /// The command line is wrong.
+    Usage,
     /// The server cannot be reached, or cannot serve.
-    Unavailable = 69,
+    Unavailable,
     /// Something that should not happen.
-    Internal = 70,
+    Internal,
+    /// Another holder has the lock.
+    NotAcquired,
     /// The server refused us.
-    Denied = 77,
-    /// Ended by Ctrl-C, as a shell would say it.
-    Interrupted = 130,
+    Denied,
+    /// A URL or the configuration file is wrong.
+    Config,
+    /// The lock was lost while it was needed.
+    Lost,
+    /// The command ran for longer than it may.
+    TimedOut,
+    /// The command was found and cannot be started.
+    NotRunnable,
+    /// The command was not found.
+    NotFound,
+    /// Ended by a signal, as a shell would say it.
+    Signal(u8),
+    /// What the command that was run ended with, or what the caller asked for.
+    Code(u8),
 }
 
 impl Exit {
-    /// The end that an error means: decided by the first error of ours among its causes.
-    pub fn of(error: &anyhow::Error) -> Self {
-        let ours = error
-            .chain()
-            .find_map(|cause| cause.downcast_ref::<tenure::Error>());
-        match ours.map(tenure::Error::kind) {
-            Some(ErrorKind::InvalidUrl | ErrorKind::InvalidName | ErrorKind::InvalidSetting) => {
-                Self::Usage
-            }
-            Some(
-                ErrorKind::Unavailable
-                | ErrorKind::ReadOnly
-                | ErrorKind::OutOfMemory
-                | ErrorKind::Unsupported,
-            ) => Self::Unavailable,
-            Some(ErrorKind::Denied) => Self::Denied,
-            _ => Self::Internal,
+    /// Ended by Ctrl-C.
+    pub const INTERRUPTED: Self = Self::Signal(2);
+
+    /// The number.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Broken => 1,
+            Self::Usage => 64,
+            Self::Unavailable => 69,
+            Self::Internal => 70,
+            Self::NotAcquired => 75,
+            Self::Denied => 77,
+            Self::Config => 78,
+            Self::Lost => 79,
+            Self::TimedOut => 124,
+            Self::NotRunnable => 126,
+            Self::NotFound => 127,
+            Self::Signal(signal) => 128_u8.saturating_add(signal),
+            Self::Code(code) => code,
         }
+    }
+
+    /// The end that an error means: decided by the first error among its causes that says one.
+    pub fn of(error: &anyhow::Error) -> Self {
+        let said = error.chain().find_map(|cause| {
+            let failed = cause.downcast_ref::<Failed>().map(|failed| failed.exit);
+            let ours = || cause.downcast_ref::<tenure::Error>().map(of_kind);
+            failed.or_else(ours)
+        });
+        said.unwrap_or(Self::Internal)
+    }
+}
+
+/// An error of the command itself that says how to end.
+#[derive(Debug)]
+pub struct Failed {
+    exit: Exit,
+    message: String,
+}
+
+impl Failed {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { exit, message }
+    }
+
+    /// The command line is wrong in a way that only shows once it is understood.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// The configuration file or a URL is wrong.
+    pub fn config(message: impl Into<String>) -> Self {
+        Self::new(Exit::Config, message)
+    }
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+fn of_kind(error: &tenure::Error) -> Exit {
+    match error.kind() {
+        ErrorKind::InvalidName | ErrorKind::InvalidSetting => Exit::Usage,
+        ErrorKind::InvalidUrl => Exit::Config,
+        ErrorKind::Unavailable
+        | ErrorKind::ReadOnly
+        | ErrorKind::OutOfMemory
+        | ErrorKind::NotReplicated
+        | ErrorKind::Unsupported => Exit::Unavailable,
+        ErrorKind::Denied => Exit::Denied,
+        ErrorKind::Busy => Exit::NotAcquired,
+        ErrorKind::Lost => Exit::Lost,
+        _ => Exit::Internal,
     }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(exit.code())
     }
 }

@@ -7,8 +7,12 @@
 
 mod args;
 mod commands;
+mod config;
 mod exit;
 mod output;
+mod runtime;
+mod server;
+mod time;
 
 use std::io;
 use std::process::ExitCode;
@@ -24,16 +28,13 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Prints an error with its causes, and says how the command ends by it.
+/// Prints an error with its causes on one line, and says how the command ends by it.
 fn tell(error: &anyhow::Error) -> Exit {
     if is_broken_pipe(error) {
         // Whoever read our output has seen enough, as in `tenure demo | head`.
         return Exit::Done;
     }
-    output::complain(format_args!("error: {error}"));
-    for cause in error.chain().skip(1) {
-        output::complain(format_args!("  Caused by: {cause}"));
-    }
+    output::complain(format_args!("tenure: {error:#}"));
     Exit::of(error)
 }
 

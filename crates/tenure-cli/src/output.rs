@@ -3,9 +3,17 @@
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 
+use serde::Serialize;
+
 /// Prints a line of a result.
 pub fn say(line: impl Display) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
+}
+
+/// Prints a result for programs, on one line.
+pub fn say_json(value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_string(value).map_err(io::Error::other)?;
+    say(text)
 }
 
 /// Prints a line beside the results. Cannot fail: there is nobody left to tell.

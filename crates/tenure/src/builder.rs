@@ -111,6 +111,14 @@ impl<T> Builder<T> {
         self
     }
 
+    /// Says something about this client where holders are listed: its user, its command, its
+    /// version. A few short entries: they are in the client's record, which is written at most twice
+    /// a second. What belongs to one lease is [`meta`](crate::Lock::meta).
+    pub fn about(mut self, field: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.about.insert(field.into(), value.into());
+        self
+    }
+
     /// Refuses settings that are out of their limits.
     pub(crate) fn check(&self) -> Result<()> {
         check_ttl("ttl", self.settings.ttl)?;

@@ -41,6 +41,8 @@ pub struct ClientRecord {
     pub pid: u32,
     /// The name that its program gave it.
     pub name: Option<String>,
+    /// What its program said [about](crate::Builder::about) it.
+    pub about: BTreeMap<String, String>,
     /// The version of Tenure it uses.
     pub version: String,
     /// The leases it has held for half a second or longer: the oldest thousand.

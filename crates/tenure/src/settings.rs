@@ -1,5 +1,6 @@
 //! The settings of a client, with their defaults.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) sharded: Option<Sharded>,
     /// What the user calls this client in listings.
     pub(crate) name: Option<String>,
+    /// What the user says about it there.
+    pub(crate) about: BTreeMap<String, String>,
 }
 
 /// How far a lock may be handed off inside the process before others get their turn.
@@ -133,6 +136,7 @@ impl Default for Settings {
             layout: Layout::Native,
             sharded: None,
             name: None,
+            about: BTreeMap::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `tenure demo`: oversell, then do not, under a lock and by script.
 
 mod answer_times;
+mod args;
 pub mod pitfalls;
 mod progress;
 mod report;
@@ -11,10 +12,12 @@ use anyhow::{Context, Result};
 use tenure_sale::ways::Way;
 use tokio::runtime::Runtime;
 
+pub use self::args::DemoArgs;
+use self::args::DemoCommand;
 use self::report::Report;
 use self::sale::Tally;
 use self::shop::Shop;
-use crate::args::{DemoArgs, DemoCommand};
+
 use crate::exit::Exit;
 use crate::output::{self, Paint};
 
@@ -39,7 +42,7 @@ async fn open_and_play(args: &DemoArgs) -> Result<Exit> {
         played = play(args, &shop) => played,
         _ = tokio::signal::ctrl_c() => {
             output::complain("interrupted: the demo tidies up and ends");
-            Ok(Exit::Interrupted)
+            Ok(Exit::INTERRUPTED)
         }
     };
     let closed = tokio::select! {

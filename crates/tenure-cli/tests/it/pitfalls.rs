@@ -134,11 +134,11 @@ fn a_wrong_command_line_or_server_ends_as_the_demo_does() {
     let two = "redis://127.0.0.1:1/ redis://127.0.0.1:2/";
     let ended = run(tenure(&["demo", "pitfalls"]).env("TENURE_URL", two));
     ended.ended_with(64);
-    ended.complains("error: the pitfalls are played on one server: give one URL");
+    ended.complains("tenure: the pitfalls are played on one server: give one URL");
     let wrong = "http://me:secret@h/";
     let ended = run(&mut tenure(&["demo", "pitfalls", "--url", wrong]));
-    ended.ended_with(64);
-    ended.complains("error: cannot play the pitfalls on `");
+    ended.ended_with(78);
+    ended.complains("tenure: cannot play the pitfalls on `");
     ended.keeps("secret");
     let server = RedisServer::start();
     server.kill();
@@ -155,7 +155,7 @@ fn a_server_that_dies_meanwhile_ends_it_with_69() {
     server.kill();
     let (code, told) = end_of(&mut child, Duration::from_secs(20));
     assert_eq!(code, Some(69), "{told}");
-    assert!(told.contains("error: cannot play the pitfall `"), "{told}");
+    assert!(told.contains("tenure: cannot play the pitfall `"), "{told}");
     assert_is_empty(files.path());
 }
 

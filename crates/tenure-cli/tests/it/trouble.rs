@@ -34,16 +34,16 @@ fn an_argument_that_is_none_is_told_without_its_password() {
 }
 
 #[test]
-fn a_wrong_url_ends_with_64_and_is_told_without_its_password() {
+fn a_wrong_url_ends_with_78_and_is_told_without_its_password() {
     for url in [
         "http://me:secret@h/",
         "redis://:secret@h:port/",
         "redis://h/?pass=secret&x=1",
     ] {
         let ended = run(&mut tenure(&["demo", "--url", url]));
-        ended.ended_with(64);
-        ended.complains("error: cannot run the demo on `");
-        ended.complains("  Caused by: cannot read `");
+        ended.ended_with(78);
+        ended.complains("tenure: cannot run the demo on `");
+        ended.complains("`: cannot read `");
         ended.keeps("secret");
     }
 }

@@ -127,6 +127,9 @@ fn introduce(core: &Core) -> Fields {
     if let Some(name) = &core.settings.name {
         me.insert("name".to_owned(), name.clone());
     }
+    for (field, value) in &core.settings.about {
+        me.insert(format!("about:{field}"), value.clone());
+    }
     me
 }
 
@@ -170,6 +173,7 @@ fn parse(id: ClientId, fields: &Fields, now_ms: u64) -> ClientRecord {
         host: text("host").unwrap_or_default(),
         pid: text("pid").and_then(|pid| pid.parse().ok()).unwrap_or(0),
         name: text("name"),
+        about: Fields::new(),
         version: text("version").unwrap_or_default(),
         leases: Vec::new(),
         more_leases: text("more").and_then(|more| more.parse().ok()).unwrap_or(0),
@@ -181,6 +185,8 @@ fn parse(id: ClientId, fields: &Fields, now_ms: u64) -> ClientRecord {
         } else if let Some(name) = field.strip_prefix("wait:") {
             let waiting = value.parse().unwrap_or(0);
             record.waiting.insert(name.to_owned(), waiting);
+        } else if let Some(field) = field.strip_prefix("about:") {
+            record.about.insert(field.to_owned(), value.clone());
         }
     }
     record

@@ -33,7 +33,7 @@ use self::report::Tally;
 pub use self::rows::names;
 use self::rows::{ROWS, Row};
 use self::scene::Stage;
-use crate::args::PitfallsArgs;
+use super::args::PitfallsArgs;
 use crate::exit::Exit;
 use crate::output::{self, Paint};
 
@@ -61,7 +61,7 @@ async fn open_and_play(args: &PitfallsArgs, url: Option<&str>) -> Result<Exit> {
         played = play_all(args, &stage, &mut players) => played,
         () = end.asked_for() => {
             output::complain("interrupted: the demo tidies up and ends");
-            Ok(Exit::Interrupted)
+            Ok(Exit::INTERRUPTED)
         }
     };
     // With the players go the servers that they have started.

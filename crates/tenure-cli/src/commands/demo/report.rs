@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tenure_sale::ways::Way;
 
+use super::args::DemoArgs;
 use super::sale::{AT_ONCE, Tally};
 use super::shop::Shop;
-use crate::args::DemoArgs;
 use crate::output::Paint;
 
 pub struct Report<'a> {

@@ -9,7 +9,7 @@ use tenure_sale::Stock;
 use tenure_sale::gate::Gate;
 use tenure_sale::ways::{Counter, Way};
 
-use crate::args::DemoArgs;
+use super::args::DemoArgs;
 
 /// How long the instances may take to let go of what they hold.
 const CLOSE_MAX: Duration = Duration::from_secs(1);

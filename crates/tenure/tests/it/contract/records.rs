@@ -12,7 +12,8 @@ contract! {
 }
 
 async fn long_holds_and_waiters_are_listed(stage: Stage) {
-    let a = stage.builder().name("web-3").connect().await.unwrap();
+    let builder = stage.builder().name("web-3").about("command", "backup.sh");
+    let a = builder.connect().await.unwrap();
     let b = stage.client().await;
     let guard = a.lock("a lock").acquire().await.unwrap();
     let waiting = tokio::spawn({
@@ -23,6 +24,7 @@ async fn long_holds_and_waiters_are_listed(stage: Stage) {
     let clients = b.clients().await.unwrap();
     let record = clients.iter().find(|client| client.id == a.id()).unwrap();
     assert_eq!(record.name.as_deref(), Some("web-3"));
+    assert_eq!(record.about["command"], "backup.sh");
     assert_eq!(record.pid, std::process::id());
     assert!(!record.host.is_empty());
     let lease = &record.leases[0];

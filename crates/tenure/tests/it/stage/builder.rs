@@ -15,6 +15,10 @@ impl StageBuilder {
         self.change(|it| it.name(name), |it| it.name(name))
     }
 
+    pub fn about(self, field: &str, value: &str) -> Self {
+        self.change(|it| it.about(field, value), |it| it.about(field, value))
+    }
+
     pub fn hand_off(self, on: bool) -> Self {
         self.change(|it| it.hand_off(on), |it| it.hand_off(on))
     }

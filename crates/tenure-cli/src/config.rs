@@ -1,0 +1,100 @@
+//! The configuration file: what crontabs and units need not repeat, and no `ps` shows.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::exit::Failed;
+
+/// What the file says. Command line and environment go before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where the locks are: one URL, or those of independent servers.
+    #[serde(default)]
+    url: Urls,
+    /// A file with the server's password in its first line.
+    pub password_file: Option<PathBuf>,
+    /// What this client is called where holders are listed.
+    pub client_name: Option<String>,
+    /// How long a lease lasts without renewal, as in `30s`.
+    pub ttl: Option<String>,
+    /// Where the orders of sales are written.
+    pub ledger: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum Urls {
+    #[default]
+    None,
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Config {
+    /// Reads the file that was named, by option or `TENURE_CONFIG`, or the first of the usual ones.
+    ///
+    /// The working directory is not among them: two processes in different directories would lock
+    /// on different servers and never notice.
+    pub fn read(named: Option<&Path>) -> Result<Self> {
+        let variable = || env::var_os("TENURE_CONFIG").filter(|path| !path.is_empty());
+        let named = named
+            .map(Path::to_owned)
+            .or_else(|| variable().map(PathBuf::from));
+        if let Some(path) = named {
+            let text = fs::read_to_string(&path);
+            let text = text.map_err(|error| unreadable(&path, &error))?;
+            return Self::parse(&path, &text);
+        }
+        for path in usual_places() {
+            match fs::read_to_string(&path) {
+                Ok(text) => return Self::parse(&path, &text),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(unreadable(&path, &error).into()),
+            }
+        }
+        Ok(Self::default())
+    }
+
+    pub fn urls(&self) -> Vec<String> {
+        match &self.url {
+            Urls::None => Vec::new(),
+            Urls::One(url) => vec![url.clone()],
+            Urls::Several(urls) => urls.clone(),
+        }
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self> {
+        let parsed = toml::from_str(text).map_err(|error| {
+            // Not the error's own text: it shows the line, and that may hold a password.
+            let line = error
+                .span()
+                .map_or(0, |span| text[..span.start].lines().count().max(1));
+            Failed::config(format!("line {line}: {}", error.message()))
+        });
+        parsed.with_context(|| format!("cannot use the configuration file `{}`", path.display()))
+    }
+}
+
+fn usual_places() -> Vec<PathBuf> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let of_user = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+    let of_user = of_user.map(|directory| directory.join("tenure/config.toml"));
+    of_user
+        .into_iter()
+        .chain([PathBuf::from("/etc/tenure.toml")])
+        .collect()
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failed {
+    let path = path.display();
+    Failed::config(format!(
+        "cannot read the configuration file `{path}`: {error}"
+    ))
+}

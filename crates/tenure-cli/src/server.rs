@@ -1,0 +1,266 @@
+//! Where the locks are: which servers, found how, with which password.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tenure::{Builder, Locks, Redlock, Tenure};
+
+use crate::config::Config;
+use crate::exit::Failed;
+
+const URL_DEFAULT: &str = "redis://127.0.0.1:6379";
+
+/// Options of every command that needs a server.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Where the locks are")]
+pub struct ServerArgs {
+    /// Redis, Sentinel or Cluster; several times: independent servers [env: `TENURE_URL`, `REDIS_URL`]
+    ///
+    /// `redis://host:6379/0`, `rediss://…`, `unix:///path`, `redis-sentinel://h1,h2,h3/mymaster`,
+    /// `redis-cluster://h1:7000,h2:7001`. Given several times, or several in the variable with
+    /// spaces between, a lock is held on a majority of these servers. A password does not belong
+    /// on a command line, where everybody sees it.
+    #[arg(short = 'u', long, value_name = "URL")]
+    url: Vec<String>,
+
+    /// A file with the server's password in its first line [env: `TENURE_PASSWORD`, the password]
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+
+    /// What this client is called where holders are listed [env: `TENURE_CLIENT_NAME`]
+    #[arg(long, value_name = "NAME")]
+    client_name: Option<String>,
+
+    /// The configuration file [env: `TENURE_CONFIG`] [default: the user's, then /etc/tenure.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// What options, environment and file together say.
+#[derive(Clone)]
+pub struct Server {
+    /// With passwords: not to be shown.
+    urls: Vec<String>,
+    client_name: Option<String>,
+    pub config: Config,
+}
+
+impl ServerArgs {
+    /// Options before environment before file before default.
+    pub fn resolve(&self) -> Result<Server> {
+        if let Some(url) = self.url.iter().find(|url| has_password(url)) {
+            return Err(Failed::usage(format!(
+                "refusing the password in `{}`: everybody on this machine sees a command line; put \
+                 the URL into TENURE_URL or a configuration file, or use --password-file",
+                tenure::masked_url(url)
+            ))
+            .into());
+        }
+        let config = Config::read(self.config.as_deref())?;
+        let urls = self.urls(&config);
+        let password = self.password(&config)?;
+        let client_name = self.client_name.clone();
+        let client_name = client_name.or_else(|| variable("TENURE_CLIENT_NAME"));
+        let client_name = client_name.or_else(|| config.client_name.clone());
+        Ok(Server {
+            urls: urls
+                .iter()
+                .map(|url| with_password(url, password.as_deref()))
+                .collect(),
+            client_name,
+            config,
+        })
+    }
+
+    fn urls(&self, config: &Config) -> Vec<String> {
+        let of_variable = |name| -> Vec<String> {
+            let value = variable(name).unwrap_or_default();
+            value.split_whitespace().map(ToOwned::to_owned).collect()
+        };
+        let given = || {
+            self.url
+                .iter()
+                .filter(|url| !url.is_empty())
+                .cloned()
+                .collect()
+        };
+        let sources: [&dyn Fn() -> Vec<String>; 4] = [
+            &given,
+            &|| of_variable("TENURE_URL"),
+            &|| config.urls(),
+            &|| of_variable("REDIS_URL"),
+        ];
+        let found = sources
+            .iter()
+            .map(|source| source())
+            .find(|urls| !urls.is_empty());
+        found.unwrap_or_else(|| vec![URL_DEFAULT.to_owned()])
+    }
+
+    fn password(&self, config: &Config) -> Result<Option<String>> {
+        if self.password_file.is_none() {
+            let named = variable("TENURE_PASSWORD").or_else(|| variable("REDISCLI_AUTH"));
+            if named.is_some() {
+                return Ok(named);
+            }
+        }
+        let Some(path) = self
+            .password_file
+            .as_ref()
+            .or(config.password_file.as_ref())
+        else {
+            return Ok(None);
+        };
+        let text = fs::read_to_string(path).map_err(|error| {
+            let path = path.display();
+            Failed::config(format!("cannot read the password file `{path}`: {error}"))
+        })?;
+        Ok(text
+            .lines()
+            .next()
+            .map(ToOwned::to_owned)
+            .filter(|line| !line.is_empty()))
+    }
+}
+
+impl Server {
+    /// Connects, with one thing or another said about this client in its record.
+    pub async fn connect(&self) -> Result<Locks> {
+        let connected = match self.urls.as_slice() {
+            [url] => {
+                let builder = self.named(Tenure::builder(url));
+                builder.connect().await.map(|tenure| Locks::clone(&tenure))
+            }
+            urls => {
+                let builder = self.named(Redlock::builder(urls));
+                builder
+                    .connect()
+                    .await
+                    .map(|redlock| Locks::clone(&redlock))
+            }
+        };
+        connected.with_context(|| format!("cannot use `{}`", self.place()))
+    }
+
+    /// The URLs as they may be shown.
+    pub fn place(&self) -> String {
+        let shown: Vec<String> = self
+            .urls
+            .iter()
+            .map(|url| tenure::masked_url(url))
+            .collect();
+        shown.join(" ")
+    }
+
+    /// The URLs with their passwords: for whoever connects by other means than locks.
+    pub fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// The ttl that the configuration file asks for.
+    pub fn ttl(&self) -> Result<Option<Duration>> {
+        let ttl = self
+            .config
+            .ttl
+            .as_deref()
+            .map(crate::time::parse)
+            .transpose();
+        ttl.map_err(|cause| {
+            Failed::config(format!(
+                "cannot use `ttl` of the configuration file: {cause}"
+            ))
+            .into()
+        })
+    }
+
+    fn named<T>(&self, builder: Builder<T>) -> Builder<T> {
+        match &self.client_name {
+            Some(name) => builder.name(name),
+            None => builder,
+        }
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether a URL holds a password: after the user, or as a parameter.
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let user = rest.rsplit_once('@').map(|(user, _)| user);
+    let query = rest.split_once('?').map_or("", |(_, query)| query);
+    let is_secret = |part: &str| part.to_ascii_lowercase().contains("pass");
+    user.is_some_and(|user| user.contains(':')) || query.split('&').any(is_secret)
+}
+
+/// The URL with a password that came another way, unless it has one of its own.
+fn with_password(url: &str, password: Option<&str>) -> String {
+    let Some(password) = password.filter(|_| !has_password(url) && !url.starts_with("memory:"))
+    else {
+        return url.to_owned();
+    };
+    let password = encoded(password);
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    if ["unix", "redis+unix", "redis-socket"].contains(&scheme) {
+        let mark = if rest.contains('?') { '&' } else { '?' };
+        return format!("{scheme}://{rest}{mark}pass={password}");
+    }
+    match rest.rsplit_once('@') {
+        Some((user, host)) => format!("{scheme}://{user}:{password}@{host}"),
+        None => format!("{scheme}://:{password}@{rest}"),
+    }
+}
+
+/// Everything but letters and digits as `%XX`: right in any part of a URL.
+fn encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_found_wherever_a_url_may_hold_them() {
+        for url in [
+            "redis://:s@h",
+            "redis://u:s@h/1",
+            "unix:///p?pass=s",
+            "h?sentinel_password=s",
+        ] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in [
+            "redis://h:6379",
+            "redis://user@h",
+            "h:6379",
+            "unix:///p?db=1",
+            "memory://",
+        ] {
+            assert!(!has_password(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_password_from_elsewhere_goes_where_the_url_wants_it() {
+        for (url, whole) in [
+            ("redis://h:1/2", "redis://:p%40%2F@h:1/2"),
+            ("redis://user@h", "redis://user:p%40%2F@h"),
+            ("h:1", "redis://:p%40%2F@h:1"),
+            ("redis-sentinel://a,b/m", "redis-sentinel://:p%40%2F@a,b/m"),
+            ("unix:///s?db=1", "unix:///s?db=1&pass=p%40%2F"),
+            ("redis://:own@h", "redis://:own@h"),
+        ] {
+            assert_eq!(with_password(url, Some("p@/")), whole);
+        }
+        assert_eq!(with_password("redis://h", None), "redis://h");
+    }
+}
