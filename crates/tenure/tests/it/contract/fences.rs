@@ -1,5 +1,7 @@
 //! Fences only grow.
 
+use tenure_testkit::{RedisServer, eventually};
+
 use super::contract;
 use crate::stage::{Stage, ms};
 
@@ -42,10 +44,22 @@ async fn fences_grow_when_the_counter_is_deleted(stage: Stage) {
         assert!(guard.fence().get() > last);
         last = guard.fence().get();
         guard.release().await.unwrap();
-        for server in stage.servers_of("n") {
-            let deleted = server.client().command(&["DEL", stage.fence_key()]);
-            assert_eq!(deleted.int(), 1);
-        }
+        // Of a Redlock, a node beyond the majority may store it later, or never.
+        let servers = stage.servers_of("n");
+        let delete = |server: &&RedisServer| server.client().command(&["DEL", stage.fence_key()]);
+        let mut deleted = 0;
+        let enough = eventually(ms(10_000), || {
+            deleted += servers
+                .iter()
+                .map(|server| delete(server).int())
+                .sum::<i64>();
+            2 * deleted >= i64::try_from(servers.len()).unwrap()
+        });
+        assert!(
+            enough,
+            "the fence was stored on {deleted} of {} servers",
+            servers.len()
+        );
     }
 }
 
