@@ -19,9 +19,9 @@ help: ## Show this help
 demo: ## Oversell with a naive shop, then sell exactly the stock under the lock; needs no server
 	cargo run --release -- demo
 
-# Most tests wait for servers and not for a core: four at once take half the time of two.
+# Most tests wait for servers and not for a core: six at once take a third of the time of two.
 .PHONY: test
-test: export RUST_TEST_THREADS ?= 4
+test: export RUST_TEST_THREADS ?= 6
 test: redis-server postgresql ## Install redis-server and PostgreSQL if they are missing, then run all tests
 	cargo test --workspace --all-targets --features tenure-sale/failpoints
 	cargo test --workspace --doc --features tenure-sale/failpoints

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long a command waits for its reply unless [`RespClient::set_timeout`] says otherwise.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One blocking connection that speaks RESP2.
 #[derive(Debug)]

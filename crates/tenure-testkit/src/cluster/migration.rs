@@ -7,7 +7,8 @@ use crate::server::{ADMIN_PASSWORD, ADMIN_USER};
 
 /// Keys that one `MIGRATE` moves.
 const KEYS_PER_STEP: &str = "100";
-const MIGRATE_LIMIT_MS: &str = "5000";
+/// A crowded machine may not let the other server run for seconds.
+const MIGRATE_LIMIT_MS: &str = "30000";
 
 /// A slot on the move; see [`Cluster::begin_migration`].
 ///

@@ -177,7 +177,16 @@ async fn a_later_holder_is_told_at_once_when_the_key_is_deleted() {
 async fn a_lease_deleted_just_before_it_is_handed_on_is_lost_and_has_the_lower_fence() {
     let wire = Wire::start();
     let (a, b) = (patient(&wire).await, wire.bystander().await);
-    let (guard, [next, last]) = chain(|| a.lock("n").ttl(ms(6_000))).await;
+    let (guard, [next, last]) = chain(|| a.lock("n").ttl(ms(9_000))).await;
+    // Those who wait have asked, and will not again for three seconds.
+    let is_queued = async || {
+        let queue = wire
+            .server
+            .client()
+            .command(&["EXISTS", "tenure:queue:{n}"]);
+        queue.int() == 1
+    };
+    assert!(soon(is_queued).await);
     wire.server.client().command(&["DEL", "n"]);
     let other = b.lock("n").try_acquire().await.unwrap().unwrap();
     guard.release().await.unwrap();

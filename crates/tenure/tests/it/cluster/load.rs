@@ -78,7 +78,7 @@ async fn nothing_is_held_twice_while_slots_move() {
     let history = History::load(dir.path());
     check::assert_none(&check::exclusion(&history));
     check::assert_none(&check::fences(&history));
-    assert!(moved > 5, "{moved} slots moved");
+    assert!(moved > 1, "{moved} slots moved");
     assert!(during > quiet / 20.0, "{during} of {quiet} grants/s");
 }
 
