@@ -15,7 +15,7 @@ const URL_DEFAULT: &str = "redis://127.0.0.1:6379";
 
 /// Options of every command that needs a server.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Where the locks are")]
+#[command(next_help_heading = "Server")]
 pub struct ServerArgs {
     /// Redis, Sentinel or Cluster; several times: independent servers [env: `TENURE_URL`, `REDIS_URL`]
     ///
@@ -184,12 +184,13 @@ impl Server {
     }
 }
 
-fn variable(name: &str) -> Option<String> {
+/// A variable of the environment; an empty one is none.
+pub fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Whether a URL holds a password: after the user, or as a parameter.
-fn has_password(url: &str) -> bool {
+pub fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let user = rest.rsplit_once('@').map(|(user, _)| user);
     let query = rest.split_once('?').map_or("", |(_, query)| query);
