@@ -51,14 +51,8 @@ pub struct Server {
 impl ServerArgs {
     /// Options before environment before file before default.
     pub fn resolve(&self) -> Result<Server> {
-        if let Some(url) = self.url.iter().find(|url| has_password(url)) {
-            return Err(Failed::usage(format!(
-                "refusing the password in `{}`: everybody on this machine sees a command line; put \
-                 the URL into TENURE_URL or a configuration file, or use --password-file",
-                tenure::masked_url(url)
-            ))
-            .into());
-        }
+        let instead = "put the URL into TENURE_URL or a configuration file, or use --password-file";
+        refuse_passwords(&self.url, instead)?;
         let config = Config::read(self.config.as_deref())?;
         let urls = self.urls(&config);
         let password = self.password(&config)?;
@@ -189,8 +183,20 @@ pub fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Refuses URLs of a command line that hold a password, and says where it belongs.
+pub fn refuse_passwords(urls: &[String], instead: &str) -> Result<()> {
+    let Some(url) = urls.iter().find(|url| has_password(url)) else {
+        return Ok(());
+    };
+    Err(Failed::usage(format!(
+        "refusing the password in `{}`: everybody on this machine sees a command line; {instead}",
+        tenure::masked_url(url)
+    ))
+    .into())
+}
+
 /// Whether a URL holds a password: after the user, or as a parameter.
-pub fn has_password(url: &str) -> bool {
+fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let user = rest.rsplit_once('@').map(|(user, _)| user);
     let query = rest.split_once('?').map_or("", |(_, query)| query);

@@ -257,7 +257,7 @@ fn told(outcome: &Outcome) -> (&'static str, &'static str, Exit) {
         Outcome::Paused => ("paused", "not now: the sale pauses", Exit::Broken),
         Outcome::LimitReached => (
             "limit_reached",
-            "refused: more than one buyer, or one order, may have",
+            "refused: one buyer, or one order, may not have so many",
             Exit::Broken,
         ),
         Outcome::SoldOut => ("sold_out", "sold out", Exit::Broken),

@@ -5,7 +5,7 @@ use tenure_sale::{ErrorKind, Sale};
 
 use crate::exit::Failed;
 use crate::runtime;
-use crate::server::{ServerArgs, has_password, variable};
+use crate::server::{ServerArgs, refuse_passwords, variable};
 
 /// Options of every command about sales.
 #[derive(Clone, Debug, clap::Args)]
@@ -55,16 +55,12 @@ impl PlaceArgs {
     }
 
     fn ledger_url(&self, configured: Option<&str>) -> Result<String> {
-        let refused = |url: &&String| !url.starts_with("sqlite:") && has_password(url);
-        if let Some(url) = self.ledger.as_ref().filter(refused) {
-            return Err(Failed::usage(format!(
-                "refusing the password in `{}`: everybody on this machine sees a command line; put \
-                 the URL into TENURE_LEDGER or a configuration file, or use PGPASSWORD or ~/.pgpass",
-                tenure::masked_url(url)
-            ))
-            .into());
-        }
+        // A file's name may hold what looks like a password.
         let given = self.ledger.clone().filter(|url| !url.is_empty());
+        let of_server = given.clone().filter(|url| !url.starts_with("sqlite:"));
+        let instead = "put the URL into TENURE_LEDGER or a configuration file, or use PGPASSWORD or \
+                       ~/.pgpass";
+        refuse_passwords(of_server.as_slice(), instead)?;
         let found = given
             .or_else(|| variable("TENURE_LEDGER"))
             .or_else(|| configured.map(ToOwned::to_owned));
