@@ -144,6 +144,7 @@ fn lines_are_read_as_a_shell_reads_them() {
         "tenure: waiting",
         "my-tenure demo",
         "tenure is good",
+        "or `tenure sale consume`.",
     ] {
         assert_eq!(typed(line), None, "{line}");
     }
@@ -175,7 +176,7 @@ fn typed(line: &str) -> Option<Vec<String>> {
         return None;
     }
     let starts = line.match_indices("tenure ").map(|(at, _)| at);
-    let begins = |at: &usize| *at == 0 || line[..*at].ends_with([' ', '(', '/', '=', '`']);
+    let begins = |at: &usize| *at == 0 || line[..*at].ends_with([' ', '(', '/', '=']);
     let at = starts.into_iter().find(begins)?;
     let words = words(&line[at..]);
     let command = command();
