@@ -9,7 +9,7 @@ pub fn of_help(text: &str) -> String {
         let heading = line.strip_suffix(':').filter(|line| !line.starts_with(' '));
         if let Some(heading) = heading {
             close(&mut page, &mut is_open);
-            page.push_str(&format!(".SH {}\n", quoted(&heading.to_uppercase())));
+            page.push_str(&of_line(&format!("## {heading}")));
             continue;
         }
         if line.is_empty() && !is_open {
@@ -94,19 +94,11 @@ fn without_links(line: &str) -> String {
     let mut rest = line;
     while let Some((before, link)) = rest.split_once('[') {
         text.push_str(before);
-        match link.split_once("](").and_then(|(shown, after)| {
-            let (_, after) = after.split_once(')')?;
-            Some((shown, after))
-        }) {
-            Some((shown, after)) => {
-                text.push_str(shown);
-                rest = after;
-            }
-            None => {
-                text.push('[');
-                rest = link;
-            }
-        }
+        let parts = link.split_once("](");
+        let parts = parts.and_then(|(shown, after)| Some((shown, after.split_once(')')?.1)));
+        let (shown, after) = parts.unwrap_or(("[", link));
+        text.push_str(shown);
+        rest = after;
     }
     text + rest
 }

@@ -150,7 +150,7 @@ fn lines_are_read_as_a_shell_reads_them() {
     }
 }
 
-/// The lines inside code, continued ones joined.
+/// The lines inside code, continued ones joined, and code inside lines.
 fn lines_of_code(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut in_code = false;
@@ -158,11 +158,12 @@ fn lines_of_code(text: &str) -> Vec<String> {
     for line in text.lines() {
         if line.starts_with("```") {
             in_code = !in_code;
-        } else if in_code {
-            if let Some(begun) = line.strip_suffix('\\') {
-                whole.push_str(begun);
-                continue;
-            }
+        } else if !in_code {
+            let inline = line.split('`').skip(1).step_by(2);
+            lines.extend(inline.map(|code| code.replace("\\|", "|")));
+        } else if let Some(begun) = line.strip_suffix('\\') {
+            whole.push_str(begun);
+        } else {
             whole.push_str(line);
             lines.push(std::mem::take(&mut whole));
         }

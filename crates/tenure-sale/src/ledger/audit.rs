@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::ledger::books::Books;
 use crate::ledger::fault::Fault;
+use crate::ledger::orders::limit;
 use crate::ledger::sql::{Param, Row, Sql};
 use crate::names::item_name;
 use crate::order::OrderId;
@@ -76,7 +77,7 @@ pub(super) async fn audit(books: &Books, item: &str) -> Result<Option<Audit>> {
     let Some(totals) = totals.first() else {
         return Ok(None);
     };
-    let named = [Param::Text(item), Param::Int(NAMED_MAX as i64)];
+    let named = [Param::Text(item), Param::Int(limit(NAMED_MAX))];
     let uneven = books.rows(&doing, UNEVEN, &named).await?;
     let gaps = books.rows(&doing, GAPS, &named).await?;
     let read = || {

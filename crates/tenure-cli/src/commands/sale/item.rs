@@ -166,7 +166,7 @@ fn create(args: &CreateArgs) -> Result<Exit> {
         Some(units) => NewItem::new(&args.item, units)?,
         None => NewItem::unlimited(&args.item)?,
     };
-    let new = new.terms(args.terms.over(tenure_sale::Terms::default()));
+    let new = new.terms(args.terms.over(&tenure_sale::Terms::default()));
     args.place.with_sale(async |sale| {
         let mut item = sale.create(&new).await?;
         if args.open {
@@ -210,7 +210,7 @@ fn show(args: &OneArgs) -> Result<Exit> {
 fn set(args: &SetArgs) -> Result<Exit> {
     args.place.with_sale(async |sale| {
         let terms = known(&sale, &args.item).await?.terms;
-        let item = sale.set_terms(&args.item, &args.terms.over(terms)).await?;
+        let item = sale.set_terms(&args.item, &args.terms.over(&terms)).await?;
         tell(&args.place, &item)
     })
 }

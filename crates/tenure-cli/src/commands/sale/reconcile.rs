@@ -39,6 +39,10 @@ pub struct ReconcileArgs {
 }
 
 /// A report for programs.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact that programs ask for by its name"
+)]
 #[derive(Serialize)]
 pub(super) struct ShownReport {
     item: String,

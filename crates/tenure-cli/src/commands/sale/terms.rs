@@ -47,7 +47,7 @@ enum Moment {
 
 impl TermsArgs {
     /// These terms, changed where an option says so.
-    pub fn over(&self, terms: Terms) -> Terms {
+    pub fn over(&self, terms: &Terms) -> Terms {
         let moment = |given: Option<Moment>, now| match given {
             None => now,
             Some(Moment::None) => None,
