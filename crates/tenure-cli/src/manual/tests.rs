@@ -6,7 +6,7 @@ use clap::{Command, Parser as _};
 use super::*;
 
 /// Commands whose options do not exist yet.
-const UNFINISHED: [&str; 13] = [
+const UNFINISHED: [&str; 12] = [
     "run",
     "try",
     "acquire",
@@ -19,7 +19,6 @@ const UNFINISHED: [&str; 13] = [
     "force-unlock",
     "doctor",
     "bench",
-    "elect",
 ];
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/cli.md"];
 
