@@ -15,11 +15,11 @@ pub struct PlaceArgs {
     /// Its tables are made if they are missing. A password does not belong on a command line: put the
     /// URL into the variable or, as `ledger`, into the configuration file, or use PGPASSWORD or
     /// ~/.pgpass. A sale has one gate: one --url.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help_heading = "Server")]
     ledger: Option<String>,
 
     /// Print the result as JSON, on one line
-    #[arg(long)]
+    #[arg(long, help_heading = None::<&str>)]
     pub json: bool,
 
     #[command(flatten)]
