@@ -8,7 +8,7 @@ use crate::command::{run, tenure};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
 
-/// Write it anew after a change of the help: `TENURE_BLESS=1 cargo test -p tenure-cli --test it manual`.
+/// Write it anew after a change of the help: `TENURE_BLESS=1 cargo test -p tenure-cli --test it the_document_says`.
 #[test]
 fn the_document_says_what_the_command_says() {
     let ended = run(&mut tenure(&["man", "--markdown"]));
