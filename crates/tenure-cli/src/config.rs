@@ -72,12 +72,24 @@ impl Config {
     fn parse(path: &Path, text: &str) -> Result<Self> {
         let parsed = toml::from_str(text).map_err(|error| {
             // Not the error's own text: it shows the line, and that may hold a password.
-            let line = error
-                .span()
-                .map_or(0, |span| text[..span.start].lines().count().max(1));
-            Failed::config(format!("line {line}: {}", error.message()))
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map_or(1, |before| 1 + before.matches('\n').count());
+            Failed::config(format!("line {line}: {}", without_value(error.message())))
         });
         parsed.with_context(|| format!("cannot use the configuration file `{}`", path.display()))
+    }
+}
+
+/// What was expected, and not what was found instead: that may be a secret in the wrong place.
+fn without_value(message: &str) -> String {
+    let message = message.lines().next().unwrap_or_default();
+    let found = message.starts_with("invalid type") || message.starts_with("invalid value");
+    match message.split_once(", expected ") {
+        Some((_, expected)) if found => format!("this should be {expected}"),
+        _ if message.contains("any variant of untagged enum") => {
+            "this should be a string, or a list of strings".to_owned()
+        }
+        _ => message.to_owned(),
     }
 }
 
@@ -97,4 +109,58 @@ fn unreadable(path: &Path, error: &io::Error) -> Failed {
     Failed::config(format!(
         "cannot read the configuration file `{path}`: {error}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn told(text: &str) -> String {
+        let refused = Config::parse(Path::new("t.toml"), text).unwrap_err();
+        format!("{refused:#}")
+    }
+
+    #[test]
+    fn a_file_says_what_there_is() {
+        let text =
+            "url = [\"a\", \"b\"]\npassword_file = \"p\"\nttl = \"1m\"\nledger = \"sqlite:x\"\n";
+        let config = Config::parse(Path::new("t.toml"), text).unwrap();
+        assert_eq!(config.urls(), ["a", "b"]);
+        assert_eq!(config.password_file, Some("p".into()));
+        assert_eq!(config.ttl.as_deref(), Some("1m"));
+        assert_eq!(config.ledger.as_deref(), Some("sqlite:x"));
+        let one = Config::parse(Path::new("t.toml"), "url = \"a\"").unwrap();
+        assert_eq!(one.urls(), ["a"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_line_and_not_by_its_value() {
+        let whole = "cannot use the configuration file `t.toml`: line ";
+        for (text, told_of) in [
+            (
+                "url = \"a\"\n\npasword = \"secret\"\n",
+                "3: unknown field `pasword`",
+            ),
+            ("ttl = [\"secret\"]", "1: this should be a string"),
+            ("\nclient_name = 5678", "2: this should be a string"),
+            (
+                "url = { secret = \"secret\" }",
+                "1: this should be a string, or a list",
+            ),
+            ("url = \"secret", "1: "),
+            ("password_file = secret", "1: "),
+            ("url = \"a\"\nsecret", "2: "),
+            ("ttl = \"1\"\nttl = \"secret\"", "2: duplicate key"),
+        ] {
+            let told = told(text);
+            assert!(
+                told.starts_with(&format!("{whole}{told_of}")),
+                "{text}\n{told}"
+            );
+            for secret in ["\"secret", "= secret", "`secret`", "5678"] {
+                assert!(!told.contains(secret), "{text}\n{told}");
+            }
+        }
+    }
 }

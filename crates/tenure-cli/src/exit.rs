@@ -67,7 +67,8 @@ impl Exit {
         let said = error.chain().find_map(|cause| {
             let failed = cause.downcast_ref::<Failed>().map(|failed| failed.exit);
             let ours = || cause.downcast_ref::<tenure::Error>().map(of_kind);
-            failed.or_else(ours)
+            let of_sale = || cause.downcast_ref().and_then(of_sale);
+            failed.or_else(ours).or_else(of_sale)
         });
         said.unwrap_or(Self::Internal)
     }
@@ -119,6 +120,30 @@ fn of_kind(error: &tenure::Error) -> Exit {
         ErrorKind::Lost => Exit::Lost,
         _ => Exit::Internal,
     }
+}
+
+/// None where its source says it better.
+fn of_sale(error: &tenure_sale::Error) -> Option<Exit> {
+    use tenure_sale::ErrorKind as Kind;
+    Some(match error.kind() {
+        Kind::Store => return None,
+        Kind::InvalidItem
+        | Kind::InvalidBuyer
+        | Kind::InvalidRequest
+        | Kind::InvalidOrder
+        | Kind::InvalidSetting
+        | Kind::InvalidUnits => Exit::Usage,
+        Kind::InvalidUrl => Exit::Config,
+        Kind::NoItem
+        | Kind::NoOrder
+        | Kind::ItemExists
+        | Kind::Conflict
+        | Kind::NotLoaded
+        | Kind::AlreadyLoaded => Exit::Broken,
+        Kind::Stale | Kind::Ledger | Kind::LedgerInUse => Exit::Unavailable,
+        Kind::LedgerDenied => Exit::Denied,
+        _ => Exit::Internal,
+    })
 }
 
 impl From<Exit> for ExitCode {

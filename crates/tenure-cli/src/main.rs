@@ -9,6 +9,7 @@ mod args;
 mod commands;
 mod config;
 mod exit;
+mod manual;
 mod output;
 mod runtime;
 mod server;

@@ -15,7 +15,7 @@ const URL_DEFAULT: &str = "redis://127.0.0.1:6379";
 
 /// Options of every command that needs a server.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Where the locks are")]
+#[command(next_help_heading = "Server")]
 pub struct ServerArgs {
     /// Redis, Sentinel or Cluster; several times: independent servers [env: `TENURE_URL`, `REDIS_URL`]
     ///
@@ -51,14 +51,8 @@ pub struct Server {
 impl ServerArgs {
     /// Options before environment before file before default.
     pub fn resolve(&self) -> Result<Server> {
-        if let Some(url) = self.url.iter().find(|url| has_password(url)) {
-            return Err(Failed::usage(format!(
-                "refusing the password in `{}`: everybody on this machine sees a command line; put \
-                 the URL into TENURE_URL or a configuration file, or use --password-file",
-                tenure::masked_url(url)
-            ))
-            .into());
-        }
+        let instead = "put the URL into TENURE_URL or a configuration file, or use --password-file";
+        refuse_passwords(&self.url, instead)?;
         let config = Config::read(self.config.as_deref())?;
         let urls = self.urls(&config);
         let password = self.password(&config)?;
@@ -184,8 +178,21 @@ impl Server {
     }
 }
 
-fn variable(name: &str) -> Option<String> {
+/// A variable of the environment; an empty one is none.
+pub fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Refuses URLs of a command line that hold a password, and says where it belongs.
+pub fn refuse_passwords(urls: &[String], instead: &str) -> Result<()> {
+    let Some(url) = urls.iter().find(|url| has_password(url)) else {
+        return Ok(());
+    };
+    Err(Failed::usage(format!(
+        "refusing the password in `{}`: everybody on this machine sees a command line; {instead}",
+        tenure::masked_url(url)
+    ))
+    .into())
 }
 
 /// Whether a URL holds a password: after the user, or as a parameter.

@@ -28,6 +28,11 @@ pub fn show(length: Duration) -> String {
     }
 }
 
+/// As whole milliseconds, for programs.
+pub fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

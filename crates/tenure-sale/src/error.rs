@@ -53,6 +53,8 @@ pub enum ErrorKind {
     LedgerInUse,
     /// The ledger failed or is gone. Orders stay in the stream.
     Ledger,
+    /// The ledger refuses this user, this password, or what it was asked for.
+    LedgerDenied,
     /// The store failed; the [source](std::error::Error::source) is a [`tenure::Error`].
     Store,
     /// The store holds or answers something that is no stock.

@@ -64,6 +64,7 @@ mod sale;
 mod stats;
 mod stock;
 mod sweeper;
+mod verify;
 pub mod ways;
 
 pub use crate::consumer::{Consumer, ConsumerOptions};
@@ -76,6 +77,7 @@ pub use crate::reconcile::{Mode, Report};
 pub use crate::sale::{DeadLetter, Sale, SaleBuilder};
 pub use crate::stats::SaleStats;
 pub use crate::stock::{Stock, Take, UNITS_MAX};
+pub use crate::verify::Verdict;
 
 /// The examples of the README compile and run; here, because this crate knows both libraries.
 #[cfg(doctest)]

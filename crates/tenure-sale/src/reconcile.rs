@@ -77,13 +77,17 @@ impl Report {
 
     /// Whether all parts agree.
     pub fn is_clean(&self) -> bool {
-        let gate_agrees = match self.item.state {
+        self.gate_agrees() && self.held == self.item.sold
+    }
+
+    /// Whether the gate sells what the ledger has.
+    pub(crate) fn gate_agrees(&self) -> bool {
+        match self.item.state {
             // Not at the gate, or perhaps forgotten by it.
             ItemState::Draft => true,
             ItemState::Closed if self.gate_epoch == 0 => true,
             _ => self.current && self.drift().is_none_or(|drift| drift == 0),
-        };
-        gate_agrees && self.held == self.item.sold
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use self::builder::SaleBuilder;
-pub(crate) use self::core::Core;
+pub(crate) use self::core::{Core, no_item};
 pub use self::dead::DeadLetter;
 use crate::consumer::Consumer;
 use crate::error::Result;

@@ -1,17 +1,31 @@
 //! `tenure completions`: what shells complete.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use clap_complete::Shell;
 
 use crate::exit::Exit;
-use crate::server::ServerArgs;
+use crate::manual;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure completions bash > /etc/bash_completion.d/tenure
+  tenure completions zsh > ~/.zfunc/_tenure            with `fpath+=~/.zfunc` before `compinit`
+  tenure completions fish > ~/.config/fish/completions/tenure.fish
+  eval \"$(tenure completions bash)\"                    for this shell only";
 
 /// Print what a shell needs to complete this command
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct CompletionsArgs {
-    #[command(flatten)]
-    server: ServerArgs,
+    /// Which shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
 }
 
-pub fn run(_args: &CompletionsArgs) -> Result<Exit> {
-    bail!("not built yet")
+pub fn run(args: &CompletionsArgs) -> Result<Exit> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut manual::command(), "tenure", &mut script);
+    output::say(String::from_utf8(script)?.trim_end())?;
+    Ok(Exit::Done)
 }

@@ -1,17 +1,59 @@
-//! `tenure man`: the manual page.
+//! `tenure man`: the manual pages.
 
-use anyhow::{Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use crate::exit::Exit;
-use crate::server::ServerArgs;
+use anyhow::{Context, Result};
 
-/// Print the manual page
+use crate::exit::{Exit, Failed};
+use crate::manual::{self, page};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure man | man -l -
+  tenure man --dir /usr/local/share/man/man1";
+
+/// Print the manual page: recipes, configuration, exit codes
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct ManArgs {
-    #[command(flatten)]
-    server: ServerArgs,
+    /// Write this page and one for each command into a directory
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Print `docs/cli.md` instead
+    #[arg(long, hide = true, conflicts_with = "dir")]
+    markdown: bool,
 }
 
-pub fn run(_args: &ManArgs) -> Result<Exit> {
-    bail!("not built yet")
+pub fn run(args: &ManArgs) -> Result<Exit> {
+    if let Some(dir) = &args.dir {
+        return write_all(dir);
+    }
+    let text = if args.markdown {
+        manual::markdown()
+    } else {
+        page::main(&manual::command())?
+    };
+    output::say(text.trim_end())?;
+    Ok(Exit::Done)
+}
+
+fn write_all(dir: &Path) -> Result<Exit> {
+    let shown = dir.display();
+    fs::create_dir_all(dir)
+        .map_err(|error| unwritable(&shown.to_string(), &error))
+        .context("cannot write the manual pages")?;
+    for (name, text) in page::all(&manual::command())? {
+        let path = dir.join(&name);
+        fs::write(&path, text)
+            .map_err(|error| unwritable(&path.display().to_string(), &error))
+            .context("cannot write the manual pages")?;
+    }
+    Ok(Exit::Done)
+}
+
+fn unwritable(path: &str, error: &std::io::Error) -> Failed {
+    Failed::usage(format!("`{path}`: {error}"))
 }

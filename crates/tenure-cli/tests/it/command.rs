@@ -15,9 +15,15 @@ pub struct Ended {
 pub fn tenure(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.args(arguments);
-    for variable in ["TENURE_URL", "REDIS_URL", "NO_COLOR"] {
+    let ours = |name: &str| name.starts_with("TENURE_") || name.starts_with("PG");
+    for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
+        command.env_remove(name);
+    }
+    for variable in ["REDIS_URL", "REDISCLI_AUTH", "NO_COLOR"] {
         command.env_remove(variable);
     }
+    // No file of whoever runs the tests.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 

@@ -69,7 +69,7 @@ fn the_demo_needs_no_server() {
 fn the_demo_on_redis_leaves_nothing_behind() {
     let server = RedisServer::builder().password("secret").start();
     server.client().command(&["SET", "order:1001", "mine"]);
-    let ended = run(&mut tenure(&["demo", "--url", &server.url()]));
+    let ended = run(tenure(&["demo"]).env("TENURE_URL", server.url()));
     shows_all_sales(&ended);
     ended.says(&server.addr().to_string());
     ended.keeps("secret");

@@ -8,10 +8,16 @@
 
 /// Starting the command, and what it said.
 mod command;
+/// The configuration file and the environment.
+mod config;
 /// `tenure demo`.
 mod demo;
+/// `tenure completions`, `tenure man`, and what is written about the command.
+mod manual;
 /// `tenure demo pitfalls`.
 mod pitfalls;
+/// `tenure sale`.
+mod sale;
 /// What is wrong with a command line, a URL, a server: the message and the exit code.
 mod trouble;
 /// `tenure --help` and `tenure --version`.

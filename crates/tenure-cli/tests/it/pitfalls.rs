@@ -74,7 +74,7 @@ fn every_mistake_shows_inside_the_process_and_none_with_tenure() {
 fn every_mistake_shows_on_a_server_and_nothing_is_left_there() {
     let server = RedisServer::builder().password("secret").start();
     server.client().command(&["SET", "order:1001", "mine"]);
-    let ended = run(&mut tenure(&["demo", "pitfalls", "--url", &server.url()]));
+    let ended = run(tenure(&["demo", "pitfalls"]).env("TENURE_URL", server.url()));
     shows_all(&ended);
     ended.says(&server.addr().to_string());
     ended.keeps("secret");
@@ -136,7 +136,7 @@ fn a_wrong_command_line_or_server_ends_as_the_demo_does() {
     ended.ended_with(64);
     ended.complains("tenure: the pitfalls are played on one server: give one URL");
     let wrong = "http://me:secret@h/";
-    let ended = run(&mut tenure(&["demo", "pitfalls", "--url", wrong]));
+    let ended = run(tenure(&["demo", "pitfalls"]).env("TENURE_URL", wrong));
     ended.ended_with(78);
     ended.complains("tenure: cannot play the pitfalls on `");
     ended.keeps("secret");

@@ -40,10 +40,24 @@ fn a_wrong_url_ends_with_78_and_is_told_without_its_password() {
         "redis://:secret@h:port/",
         "redis://h/?pass=secret&x=1",
     ] {
-        let ended = run(&mut tenure(&["demo", "--url", url]));
+        let ended = run(tenure(&["demo"]).env("TENURE_URL", url));
         ended.ended_with(78);
         ended.complains("tenure: cannot run the demo on `");
         ended.complains("`: cannot read `");
+        ended.keeps("secret");
+    }
+}
+
+#[test]
+fn a_password_on_the_command_line_is_refused_before_anything_is_done() {
+    let url = "redis://:secret@127.0.0.1:1/";
+    for command in ["demo", "demo pitfalls", "sale item ls"] {
+        let mut arguments: Vec<&str> = command.split(' ').collect();
+        arguments.extend(["--url", url]);
+        let ended = run(&mut tenure(&arguments));
+        ended.ended_with(64);
+        ended.complains("tenure: refusing the password in `redis://***@127.0.0.1:1/`: everybody");
+        ended.complains("put the URL into TENURE_URL");
         ended.keeps("secret");
     }
 }
@@ -54,7 +68,7 @@ fn an_unreachable_server_ends_with_69_before_long() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = port.local_addr().unwrap().port();
     let url = format!("redis://:secret@127.0.0.1:{port}/");
-    let ended = run(&mut tenure(&["demo", "--url", &url]));
+    let ended = run(tenure(&["demo"]).env("TENURE_URL", &url));
     ended.ended_with(69);
     ended.complains(&format!("127.0.0.1:{port}"));
     ended.keeps("secret");
@@ -65,7 +79,7 @@ fn an_unreachable_server_ends_with_69_before_long() {
 fn a_wrong_password_ends_with_77_and_is_not_told() {
     let server = RedisServer::builder().password("right").start();
     let url = format!("redis://:wrong@{}/", server.addr());
-    let ended = run(&mut tenure(&["demo", "--url", &url]));
+    let ended = run(tenure(&["demo"]).env("TENURE_URL", &url));
     ended.ended_with(77);
     ended.keeps("wrong@");
     ended.keeps("right");

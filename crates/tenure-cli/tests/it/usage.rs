@@ -7,7 +7,7 @@ fn the_long_help_has_examples_and_exit_codes() {
     let ended = run(&mut tenure(&["--help"]));
     ended.ended_with(0);
     ended.says("Usage: tenure <COMMAND>");
-    ended.says("tenure demo --url redis://127.0.0.1/");
+    ended.says("tenure run nightly -- /opt/backup.sh");
     ended.says("69   the server cannot be reached");
     assert_eq!(ended.stderr, "");
 }

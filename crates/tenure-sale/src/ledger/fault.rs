@@ -66,6 +66,7 @@ pub(super) fn told(doing: &str, error: sqlx::Error) -> Error {
             Some("11" | "26") => "the file is no database, or damaged: restore it from a backup",
             Some("8" | "1032" | "14") => "the file cannot be opened or written: check its rights",
             Some("28P01" | "28000") => "the server refuses this user and password: check the URL",
+            Some("42501") => "the server refuses it to this user: grant it",
             Some("3D000") => "the server has no such database: create it first",
             Some("57014") => "the database took too long: try again",
             Some("55P03") => "somebody else keeps the item locked: try again",
@@ -74,7 +75,11 @@ pub(super) fn told(doing: &str, error: sqlx::Error) -> Error {
         _ if is_disconnect(&error) => "the connection failed: try again",
         _ => "the database answered something unexpected",
     };
-    Error::new(ErrorKind::Ledger, format!("cannot {doing}: {cause}")).with_source(error)
+    let kind = match code(&error).as_deref() {
+        Some("28P01" | "28000" | "42501") => ErrorKind::LedgerDenied,
+        _ => ErrorKind::Ledger,
+    };
+    Error::new(kind, format!("cannot {doing}: {cause}")).with_source(error)
 }
 
 /// Nobody answered.

@@ -2,6 +2,7 @@
 
 mod adjustments;
 mod alone;
+mod audit;
 mod books;
 mod change_text;
 mod changes;
@@ -24,6 +25,7 @@ use std::time::{Duration, SystemTime};
 
 use tenure::Fence;
 
+pub use self::audit::Audit;
 pub use crate::change::{Change, What};
 use crate::entry::{Entry, Wanted};
 use crate::error::Result;
@@ -195,6 +197,16 @@ impl Ledger {
         orders::of_buyer(&self.books, buyer, count).await
     }
 
+    /// An item's orders, those in a state or all, newest first.
+    pub async fn orders_for(
+        &self,
+        item: &str,
+        state: Option<OrderState>,
+        count: usize,
+    ) -> Result<Vec<Order>> {
+        orders::of_item(&self.books, item, state, count).await
+    }
+
     /// Reserved → paid.
     pub async fn pay(&self, order: &OrderId) -> Result<Moved> {
         self.make(order, Target::Paid).await
@@ -276,6 +288,13 @@ impl Ledger {
     /// Orders and units by state.
     pub async fn counts(&self, item: &str) -> Result<Vec<Count>> {
         orders::counts(&self.books, item).await
+    }
+
+    /// Adds up an item's books in each of the ways that must come to the same, and looks for orders of
+    /// its current epoch that are not there. `None` if there is no such item. Reads everything that
+    /// the ledger has of the item.
+    pub async fn audit(&self, item: &str) -> Result<Option<Audit>> {
+        audit::audit(&self.books, item).await
     }
 
     async fn make(&self, order: &OrderId, to: Target) -> Result<Moved> {

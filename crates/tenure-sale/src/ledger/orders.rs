@@ -32,6 +32,13 @@ const OF_BUYER: Sql = Sql::same(concat!(
     columns!(),
     " FROM sale_orders WHERE buyer = $1 ORDER BY committed_at DESC, epoch DESC, number DESC LIMIT $2"
 ));
+/// In the order of the primary key, so that the newest are found without reading the rest.
+const OF_ITEM: Sql = Sql::same(concat!(
+    "SELECT ",
+    columns!(),
+    " FROM sale_orders WHERE item = $1 AND ($2 = '' OR state = $2) \
+     ORDER BY epoch DESC, number DESC LIMIT $3"
+));
 const COUNTS: Sql = Sql::same(
     "SELECT state, count(*), CAST(sum(units) AS BIGINT) FROM sale_orders WHERE item = $1 GROUP BY state",
 );
@@ -87,6 +94,25 @@ pub(super) async fn of_buyer(books: &Books, buyer: &str, count: usize) -> Result
     let doing = format!("read the orders of `{buyer}` from the ledger");
     let params = [Param::Text(buyer), Param::Int(limit(count))];
     orders(books, &doing, OF_BUYER, &params).await
+}
+
+pub(super) async fn of_item(
+    books: &Books,
+    item: &str,
+    state: Option<OrderState>,
+    count: usize,
+) -> Result<Vec<Order>> {
+    if item_name(item).is_err() {
+        return Ok(Vec::new());
+    }
+    let doing = format!("read the orders of item `{item}` from the ledger");
+    let word = state.map_or("", OrderState::word);
+    let params = [
+        Param::Text(item),
+        Param::Text(word),
+        Param::Int(limit(count)),
+    ];
+    orders(books, &doing, OF_ITEM, &params).await
 }
 
 pub(super) async fn counts(books: &Books, item: &str) -> Result<Vec<Count>> {

@@ -1,9 +1,11 @@
 //! What `tenure demo` takes.
 
+use anyhow::Result;
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 
 use super::pitfalls;
+use crate::server::refuse_passwords;
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -117,14 +119,14 @@ pub struct PitfallsArgs {
 
 impl DemoArgs {
     /// The URLs that were given, by option or environment.
-    pub fn urls(&self) -> Vec<String> {
+    pub fn urls(&self) -> Result<Vec<String>> {
         urls_given(&self.url)
     }
 }
 
 impl PitfallsArgs {
     /// The URLs that were given, by option or environment.
-    pub fn urls(&self) -> Vec<String> {
+    pub fn urls(&self) -> Result<Vec<String>> {
         urls_given(self.url.as_slice())
     }
 
@@ -135,14 +137,15 @@ impl PitfallsArgs {
 }
 
 /// The URLs of the option, or else of the environment. An empty one is none.
-fn urls_given(option: &[String]) -> Vec<String> {
+fn urls_given(option: &[String]) -> Result<Vec<String>> {
+    refuse_passwords(option, "put the URL into TENURE_URL")?;
     // Not `REDIS_URL`: it is set for other programs, and a demonstration must not surprise their
     // server.
     let variable = || std::env::var("TENURE_URL").unwrap_or_default();
     if option.is_empty() {
         let variable = variable();
-        return variable.split_whitespace().map(ToOwned::to_owned).collect();
+        return Ok(variable.split_whitespace().map(ToOwned::to_owned).collect());
     }
     let given = option.iter().filter(|url| !url.is_empty());
-    given.cloned().collect()
+    Ok(given.cloned().collect())
 }

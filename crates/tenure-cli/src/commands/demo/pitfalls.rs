@@ -34,7 +34,7 @@ pub use self::rows::names;
 use self::rows::{ROWS, Row};
 use self::scene::Stage;
 use super::args::PitfallsArgs;
-use crate::exit::Exit;
+use crate::exit::{Exit, Failed};
 use crate::output::{self, Paint};
 
 /// How many pitfalls are played at once: most of them wait most of the time.
@@ -45,10 +45,10 @@ pub fn run(args: &PitfallsArgs) -> Result<Exit> {
         output::say(report::list(Paint::for_stdout()))?;
         return Ok(Exit::Done);
     }
-    let urls = args.urls();
+    let urls = args.urls()?;
     if urls.len() > 1 {
-        output::complain("error: the pitfalls are played on one server: give one URL");
-        return Ok(Exit::Usage);
+        let message = "the pitfalls are played on one server: give one URL";
+        return Err(Failed::usage(message).into());
     }
     super::runtime()?.block_on(open_and_play(args, urls.first().map(String::as_str)))
 }

@@ -35,7 +35,7 @@ impl Shop {
     pub async fn open(args: &DemoArgs) -> Result<Self> {
         // Of this run alone: nobody's real item or lock is ever touched.
         let run = format!("demo-{:08x}", rand::random::<u32>());
-        let mut urls = args.urls();
+        let mut urls = args.urls()?;
         // A bare `memory://` is private to each client: the instances need one that they share.
         if urls.is_empty() || urls.len() == 1 && urls[0].trim() == "memory://" {
             urls = vec![format!("memory://{run}")];

@@ -1,6 +1,6 @@
 //! Whether all tell the same story.
 
-use tenure_sale::{Mode, Sale};
+use tenure_sale::{ErrorKind, Mode, Sale};
 
 use super::stage::{Stage, agrees, buy, drained, left, on_sale, reserve};
 
@@ -10,6 +10,10 @@ on! { [redis_sqlite, redis_postgres]:
 
 on! { [memory_sqlite, redis_sqlite]:
     a_report_is_a_table,
+}
+
+on! { [memory_sqlite, redis_sqlite, redis_postgres]:
+    an_undisturbed_sale_is_verified,
 }
 
 async fn drift_is_found_and_repaired(stage: Stage) {
@@ -32,6 +36,20 @@ async fn drift_is_found_and_repaired(stage: Stage) {
     assert_eq!((report.left, report.drift()), (Some(9), Some(0)));
     let report = reconcile(&sale, Mode::Repair).await;
     assert!(!report.repaired, "{report}");
+}
+
+async fn an_undisturbed_sale_is_verified(stage: Stage) {
+    let (sale, _consumer) = stage.open_consumed().await;
+    on_sale(&sale, 10).await;
+    let order = reserve(&sale, "anna").await;
+    reserve(&sale, "ben").await;
+    sale.cancel(&order).await.unwrap();
+    drained(&sale).await;
+    let verdict = sale.verify("i").await.unwrap();
+    assert!(verdict.holds() && verdict.report.settled, "{verdict:?}");
+    assert_eq!((verdict.audit.sold, verdict.report.left), (1, Some(9)));
+    let error = sale.verify("unknown").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoItem);
 }
 
 async fn a_report_is_a_table(stage: Stage) {

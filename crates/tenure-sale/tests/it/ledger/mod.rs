@@ -1,5 +1,7 @@
 //! What a ledger promises, on a SQLite file, in SQLite's memory and on PostgreSQL.
 
+/// Whether the books agree with themselves, and which entries they lack.
+mod audit;
 /// Looking into the database itself, past the ledger.
 mod books;
 /// Entries of the queue, and what becomes of each.

@@ -73,7 +73,8 @@ async fn observe(act: Act, stage: &Arc<Stage>, name: &str) -> Result<Observed> {
 }
 
 fn is_about_a_lock(error: &anyhow::Error) -> bool {
-    our_kind(error).is_some() && Exit::of(error) == Exit::Internal
+    let of_locks = [Exit::Internal, Exit::NotAcquired, Exit::Lost];
+    our_kind(error).is_some() && of_locks.contains(&Exit::of(error))
 }
 
 /// What this machine lacks, if that is why the pitfall could not be played.

@@ -1,0 +1,366 @@
+//! `tenure sale order`: what buyers want.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
+use serde::Serialize;
+use tenure_sale::{Answer, ORDER_UNITS_MAX, Order, OrderId, OrderState, Outcome, Request, Sale};
+
+use super::item::known;
+use super::place::{PlaceArgs, is_unknown};
+use super::shown::ShownOrder;
+use crate::exit::Exit;
+use crate::output;
+use crate::time;
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure sale order submit sku-7 --buyer anna --request click-1 --wait 5s
+  tenure sale order show sku-7.1.42
+  tenure sale order pay sku-7.1.42
+  tenure sale order ls --buyer anna";
+const SUBMIT_EXAMPLES: &str = "\
+Examples:
+  tenure sale order submit sku-7 --buyer anna
+  tenure sale order submit sku-7 --buyer anna --request click-1 --units 2 --wait 5s
+  order=$(tenure sale order submit sku-7 --buyer anna --json | jq -r .order)
+
+Exit codes:
+  0    accepted, or accepted before by the same request; with --wait: in the ledger
+  1    sold out, limit reached, not started, paused, ended, no such item; with --wait: not confirmed
+  69   the gate is busy or being rebuilt: ask again with the same --request";
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  tenure sale order show sku-7.1.42
+  tenure sale order show sku-7.1.42 --wait 10s --json | jq -r .state";
+const LS_EXAMPLES: &str = "\
+Examples:
+  tenure sale order ls --buyer anna
+  tenure sale order ls --item sku-7 --state paid-unfulfilled --json";
+const MOVE_EXAMPLES: &str = "\
+Examples:
+  tenure sale order pay sku-7.1.42
+  tenure sale order cancel sku-7.1.42";
+
+/// Order something, look at orders, cancel them, pay for them
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
+pub struct OrderArgs {
+    #[command(subcommand)]
+    command: OrderCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum OrderCommand {
+    /// Ask the gate for an order
+    Submit(SubmitArgs),
+    /// Show one order, wherever it is: in the queue, in the ledger, lost
+    Show(ShowArgs),
+    /// List orders that are in the ledger, newest first
+    Ls(LsArgs),
+    /// Cancel an order that is not paid for; its units go back, once
+    #[command(after_long_help = MOVE_EXAMPLES)]
+    Cancel(OneArgs),
+    /// Write down that an order was paid for
+    ///
+    /// Money that comes too late buys the units again if there are some; else the order becomes
+    /// `paid-unfulfilled` (exit code 1): refund it.
+    #[command(after_long_help = MOVE_EXAMPLES)]
+    Pay(OneArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = SUBMIT_EXAMPLES)]
+struct SubmitArgs {
+    /// The name of the item
+    #[arg(value_name = "ITEM")]
+    item: String,
+
+    /// Who orders
+    #[arg(long, value_name = "NAME")]
+    buyer: String,
+
+    /// The buyer's id of this request: asked again, it is the same order [default: random]
+    #[arg(long, value_name = "ID")]
+    request: Option<String>,
+
+    /// How many units
+    #[arg(long, value_name = "UNITS", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=ORDER_UNITS_MAX))]
+    units: u64,
+
+    /// Wait for so long until the order is in the ledger; some process must consume the queue
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    wait: Option<Duration>,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = SHOW_EXAMPLES)]
+struct ShowArgs {
+    /// The id of the order, like `sku-7.1.42`
+    #[arg(value_name = "ORDER")]
+    order: OrderId,
+
+    /// Wait for so long until it is in the ledger
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    wait: Option<Duration>,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = LS_EXAMPLES)]
+struct LsArgs {
+    /// Those of a buyer
+    #[arg(long, value_name = "NAME", required_unless_present = "item")]
+    #[arg(conflicts_with_all = ["item", "state"])]
+    buyer: Option<String>,
+
+    /// Those for an item
+    #[arg(long, value_name = "ITEM")]
+    item: Option<String>,
+
+    /// Of these only those in one state
+    #[arg(long, value_name = "STATE", requires = "item")]
+    #[arg(value_parser = PossibleValuesParser::new(words()))]
+    state: Option<String>,
+
+    /// At most so many
+    #[arg(long, value_name = "ORDERS", default_value_t = 100)]
+    count: usize,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct OneArgs {
+    /// The id of the order, like `sku-7.1.42`
+    #[arg(value_name = "ORDER")]
+    order: OrderId,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+#[derive(Serialize)]
+struct Submitted<'a> {
+    outcome: &'static str,
+    order: Option<String>,
+    item: &'a str,
+    buyer: &'a str,
+    request: &'a str,
+    units: u64,
+    left: Option<u64>,
+    /// What became of the order, if it was waited for.
+    state: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Orders {
+    orders: Vec<ShownOrder>,
+}
+
+pub fn run(args: &OrderArgs) -> Result<Exit> {
+    match &args.command {
+        OrderCommand::Submit(args) => submit(args),
+        OrderCommand::Show(args) => show(args),
+        OrderCommand::Ls(args) => ls(args),
+        OrderCommand::Cancel(args) => change(args, async |sale, order| sale.cancel(order).await),
+        OrderCommand::Pay(args) => change(args, async |sale, order| sale.pay(order).await),
+    }
+}
+
+fn submit(args: &SubmitArgs) -> Result<Exit> {
+    let random = || format!("cli-{:032x}", rand::random::<u128>());
+    let id = args.request.clone().unwrap_or_else(random);
+    let request = Request::new(&args.item, &args.buyer, id)?.units(args.units)?;
+    args.place.with_sale(async |sale| {
+        let asked = sale.submit(&request).await;
+        if asked.as_ref().is_err_and(is_unknown) {
+            output::complain(format_args!(
+                "tenure: whether the order was taken is unknown: ask again with `--request {}`",
+                request.id()
+            ));
+        }
+        let answer = asked?;
+        let waited = match (answer.outcome.order(), args.wait) {
+            (Some(order), Some(limit)) => Some(sale.wait(order, limit).await?),
+            _ => None,
+        };
+        tell_answer(args, &request, &answer, waited.as_ref())
+    })
+}
+
+fn tell_answer(
+    args: &SubmitArgs,
+    request: &Request,
+    answer: &Answer,
+    waited: Option<&Order>,
+) -> Result<Exit> {
+    let (word, sentence, exit) = told(&answer.outcome);
+    let state = waited.map(|order| order.state);
+    if args.place.json {
+        output::say_json(&Submitted {
+            outcome: word,
+            order: order_of(&answer.outcome).map(ToString::to_string),
+            item: request.item(),
+            buyer: request.buyer(),
+            request: request.id(),
+            units: request.wanted(),
+            left: answer.left,
+            state: state.map(OrderState::word),
+        })?;
+    } else {
+        let order = order_of(&answer.outcome).map(|order| format!("{order} "));
+        let state = state.map(|state| format!(", {state}"));
+        let (order, state) = (order.unwrap_or_default(), state.unwrap_or_default());
+        output::say(format_args!("{order}{sentence}{state}"))?;
+    }
+    match state {
+        Some(state) if exit == Exit::Done => Ok(exit_of(state)),
+        _ => Ok(exit),
+    }
+}
+
+/// The outcome's word for programs, its sentence for people, and how the command ends by it.
+fn told(outcome: &Outcome) -> (&'static str, &'static str, Exit) {
+    match outcome {
+        Outcome::Accepted(_) => ("accepted", "accepted", Exit::Done),
+        Outcome::Replayed(_) => (
+            "replayed",
+            "accepted before, by the same request",
+            Exit::Done,
+        ),
+        Outcome::Conflict(_) => (
+            "conflict",
+            "is the order of the same request, for another number of units",
+            Exit::Broken,
+        ),
+        Outcome::NoItem => (
+            "no_item",
+            "not on sale: there is no such item, or it is a draft",
+            Exit::Broken,
+        ),
+        Outcome::NotStarted => (
+            "not_started",
+            "not yet: the sale has not begun",
+            Exit::Broken,
+        ),
+        Outcome::Ended => ("ended", "too late: the sale is over", Exit::Broken),
+        Outcome::Paused => ("paused", "not now: the sale pauses", Exit::Broken),
+        Outcome::LimitReached => (
+            "limit_reached",
+            "refused: one buyer, or one order, may not have so many",
+            Exit::Broken,
+        ),
+        Outcome::SoldOut => ("sold_out", "sold out", Exit::Broken),
+        Outcome::Busy => (
+            "busy",
+            "busy: too many orders wait for the ledger; ask again in a moment",
+            Exit::Unavailable,
+        ),
+        Outcome::StaleEpoch => (
+            "stale_epoch",
+            "not now: the gate is being rebuilt; ask again in a moment",
+            Exit::Unavailable,
+        ),
+    }
+}
+
+fn order_of(outcome: &Outcome) -> Option<&OrderId> {
+    match outcome {
+        Outcome::Accepted(order) | Outcome::Replayed(order) | Outcome::Conflict(order) => {
+            Some(order)
+        }
+        _ => None,
+    }
+}
+
+/// Whether an order that was waited for has what its buyer wants.
+fn exit_of(state: OrderState) -> Exit {
+    match state {
+        OrderState::Reserved | OrderState::Paid => Exit::Done,
+        _ => Exit::Broken,
+    }
+}
+
+fn show(args: &ShowArgs) -> Result<Exit> {
+    args.place.with_sale(async |sale| {
+        let order = match args.wait {
+            Some(limit) => sale.wait(&args.order, limit).await?,
+            None => sale.order(&args.order).await?,
+        };
+        tell(&args.place, &order)?;
+        let is_late = args.wait.is_some() && order.state == OrderState::Queued;
+        Ok(if is_late { Exit::Broken } else { Exit::Done })
+    })
+}
+
+fn ls(args: &LsArgs) -> Result<Exit> {
+    args.place.with_sale(async |sale| {
+        let orders = match (&args.buyer, &args.item) {
+            (Some(buyer), _) => sale.orders_of(buyer, args.count).await?,
+            (None, Some(item)) => {
+                known(&sale, item).await?;
+                let ledger = sale.ledger();
+                ledger.orders_for(item, args.state(), args.count).await?
+            }
+            (None, None) => Vec::new(),
+        };
+        let orders: Vec<ShownOrder> = orders.iter().map(ShownOrder::of).collect();
+        if args.place.json {
+            output::say_json(&Orders { orders })?;
+        } else {
+            for order in &orders {
+                output::say(order)?;
+            }
+        }
+        Ok(Exit::Done)
+    })
+}
+
+fn change(
+    args: &OneArgs,
+    how: impl AsyncFnOnce(&Sale, &OrderId) -> tenure_sale::Result<Order>,
+) -> Result<Exit> {
+    args.place.with_sale(async |sale| {
+        let order = how(&sale, &args.order).await?;
+        tell(&args.place, &order)?;
+        let is_refund = order.state == OrderState::PaidUnfulfilled;
+        Ok(if is_refund { Exit::Broken } else { Exit::Done })
+    })
+}
+
+fn tell(place: &PlaceArgs, order: &Order) -> Result<()> {
+    let shown = ShownOrder::of(order);
+    if place.json {
+        output::say_json(&shown)?;
+    } else {
+        output::say(&shown)?;
+    }
+    Ok(())
+}
+
+impl LsArgs {
+    fn state(&self) -> Option<OrderState> {
+        let word = self.state.as_deref()?;
+        OrderState::ALL
+            .into_iter()
+            .find(|state| state.word() == word)
+    }
+}
+
+/// Those that an order in the ledger may be in.
+fn words() -> Vec<&'static str> {
+    let in_ledger = OrderState::ALL
+        .into_iter()
+        .filter(|state| *state != OrderState::Queued);
+    in_ledger.map(OrderState::word).collect()
+}

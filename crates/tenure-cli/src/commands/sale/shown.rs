@@ -1,0 +1,234 @@
+//! Items and orders as they are shown: for programs, and for people.
+
+use std::fmt::{self, Display};
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use tenure_sale::gate::Standing;
+use tenure_sale::ledger::Count;
+use tenure_sale::{Item, Order, Terms};
+
+use crate::time;
+
+/// An item, with what its gate says if that was asked.
+#[derive(Debug, Serialize)]
+pub struct ShownItem {
+    item: String,
+    state: &'static str,
+    /// None if it is unlimited.
+    total: Option<u64>,
+    unlimited: bool,
+    sold: u64,
+    epoch: u64,
+    starts_at: Option<String>,
+    ends_at: Option<String>,
+    limit_per_buyer: Option<u64>,
+    units_per_order: u64,
+    pay_within_ms: Option<u64>,
+    backlog_max: u64,
+    answers_kept_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gate: Option<ShownGate>,
+}
+
+/// What the gate knows of an item.
+#[derive(Debug, Serialize)]
+pub struct ShownGate {
+    knows: bool,
+    current: bool,
+    epoch: Option<u64>,
+    left: Option<u64>,
+    queued: u64,
+    pending: u64,
+    dead: u64,
+}
+
+/// An order.
+#[derive(Debug, Serialize)]
+pub struct ShownOrder {
+    order: String,
+    item: String,
+    buyer: String,
+    request: String,
+    units: u64,
+    state: &'static str,
+    accepted_at: String,
+    pay_by: Option<String>,
+}
+
+/// Orders and units in one state.
+#[derive(Debug, Serialize)]
+pub struct ShownCount {
+    pub state: &'static str,
+    pub orders: u64,
+    pub units: u64,
+}
+
+impl ShownItem {
+    pub fn of(item: &Item) -> Self {
+        let Terms {
+            starts_at,
+            ends_at,
+            limit_per_buyer,
+            units_per_order,
+            pay_within,
+            backlog_max,
+            answers_kept,
+        } = &item.terms;
+        Self {
+            item: item.name.clone(),
+            state: item.state.word(),
+            total: (!item.unlimited).then_some(item.total),
+            unlimited: item.unlimited,
+            sold: item.sold,
+            epoch: item.epoch,
+            starts_at: starts_at.map(at),
+            ends_at: ends_at.map(at),
+            limit_per_buyer: *limit_per_buyer,
+            units_per_order: *units_per_order,
+            pay_within_ms: pay_within.map(time::millis),
+            backlog_max: *backlog_max,
+            answers_kept_ms: time::millis(*answers_kept),
+            gate: None,
+        }
+    }
+
+    pub fn at_gate(mut self, standing: Option<&Standing>) -> Self {
+        self.gate = Some(ShownGate::of(standing));
+        self
+    }
+
+    /// A line of a list.
+    pub fn row(&self) -> String {
+        let Self {
+            item,
+            state,
+            sold,
+            epoch,
+            ..
+        } = self;
+        let total = or_dash(self.total);
+        format!("{item:<24} {state:<7} {total:>10} {sold:>10} {epoch:>6}")
+    }
+
+    /// The heading of such a list.
+    pub fn heading() -> String {
+        format!(
+            "{:<24} {:<7} {:>10} {:>10} {:>6}",
+            "item", "state", "total", "sold", "epoch"
+        )
+    }
+}
+
+impl ShownGate {
+    pub fn of(standing: Option<&Standing>) -> Self {
+        Self {
+            knows: standing.is_some(),
+            current: standing.is_some_and(|gate| gate.current),
+            epoch: standing.map(|gate| gate.epoch),
+            left: standing.and_then(|gate| gate.left),
+            queued: standing.map_or(0, |gate| gate.queued),
+            pending: standing.map_or(0, |gate| gate.pending),
+            dead: standing.map_or(0, |gate| gate.dead),
+        }
+    }
+}
+
+impl ShownOrder {
+    pub fn of(order: &Order) -> Self {
+        Self {
+            order: order.id.to_string(),
+            item: order.id.item().to_owned(),
+            buyer: order.buyer.clone(),
+            request: order.request.clone(),
+            units: order.units,
+            state: order.state.word(),
+            accepted_at: at(order.accepted_at),
+            pay_by: order.pay_by.map(at),
+        }
+    }
+}
+
+impl ShownCount {
+    pub fn of(count: &Count) -> Self {
+        Self {
+            state: count.state.word(),
+            orders: count.orders,
+            units: count.units,
+        }
+    }
+}
+
+impl Display for ShownItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = |name: &str, value: &str| writeln!(f, "{name:<16}{value}");
+        line("item", &self.item)?;
+        line("state", self.state)?;
+        line(
+            "total",
+            &self
+                .total
+                .map_or("unlimited".to_owned(), |units| units.to_string()),
+        )?;
+        line("sold", &self.sold.to_string())?;
+        if let Some(gate) = &self.gate {
+            line("left", &or_dash(gate.left))?;
+            line("queued", &gate.queued.to_string())?;
+            line("dead", &gate.dead.to_string())?;
+            line("gate", gate.word())?;
+        }
+        for (name, moment) in [("starts", &self.starts_at), ("ends", &self.ends_at)] {
+            if let Some(moment) = moment {
+                line(name, moment)?;
+            }
+        }
+        line("per buyer", &or_dash(self.limit_per_buyer))?;
+        line("per order", &self.units_per_order.to_string())?;
+        let pay_within = self
+            .pay_within_ms
+            .map(|millis| time::show(Duration::from_millis(millis)));
+        line("pay within", pay_within.as_deref().unwrap_or("-"))?;
+        write!(f, "{:<16}{}", "epoch", self.epoch)
+    }
+}
+
+impl ShownGate {
+    fn word(&self) -> &'static str {
+        match (self.knows, self.current) {
+            (true, true) => "current",
+            (true, false) => "must be rebuilt",
+            (false, _) => "does not know the item",
+        }
+    }
+}
+
+impl Display for ShownOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            order,
+            buyer,
+            units,
+            state,
+            accepted_at,
+            ..
+        } = self;
+        write!(
+            f,
+            "{order:<28} {state:<16} {units:>6}  {accepted_at}  {buyer}"
+        )?;
+        match &self.pay_by {
+            Some(pay_by) if *state == "reserved" => write!(f, "  to be paid by {pay_by}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A moment for people and programs: RFC 3339, UTC.
+pub fn at(moment: SystemTime) -> String {
+    humantime::format_rfc3339_millis(moment).to_string()
+}
+
+/// A number, or that there is none.
+pub fn or_dash(number: Option<u64>) -> String {
+    number.map_or("-".to_owned(), |number| number.to_string())
+}

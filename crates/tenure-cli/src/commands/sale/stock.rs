@@ -1,0 +1,197 @@
+//! `tenure sale stock`: how much there is.
+
+use anyhow::Result;
+use clap::Subcommand;
+use serde::Serialize;
+use tenure_sale::{Sale, UNITS_MAX};
+
+use super::item::{known, tell};
+use super::place::{PlaceArgs, is_unknown};
+use super::shown::or_dash;
+use crate::exit::Exit;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure sale stock show sku-7
+  tenure sale stock add sku-7 500 --reason 'second delivery' --reference delivery-2
+  tenure sale stock remove sku-7 3 --reason broken
+  tenure sale stock set sku-7 5500 --expect 5000";
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  tenure sale stock show sku-7
+  tenure sale stock show sku-7 --json | jq .left";
+const ADD_EXAMPLES: &str = "\
+Examples:
+  tenure sale stock add sku-7 500
+  tenure sale stock add sku-7 500 --reason 'second delivery' --reference delivery-2";
+const REMOVE_EXAMPLES: &str = "\
+Examples:
+  tenure sale stock remove sku-7 3 --reason broken --reference inventory-2026-11";
+const SET_EXAMPLES: &str = "\
+Examples:
+  tenure sale stock set sku-7 5500
+  tenure sale stock set sku-7 5500 --expect 5000     only if it is 5000 now";
+
+/// Look at the stock of an item, raise it, lower it
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
+pub struct StockArgs {
+    #[command(subcommand)]
+    command: StockCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum StockCommand {
+    /// How many units there are: in all, left, queued, sold
+    Show(ShowArgs),
+    /// Add units
+    #[command(after_long_help = ADD_EXAMPLES)]
+    Add(AdjustArgs),
+    /// Take units out that are not sold
+    ///
+    /// They are set aside at the gate first. Once the item was opened, a consumer must be running to
+    /// bring this into the ledger.
+    #[command(after_long_help = REMOVE_EXAMPLES)]
+    Remove(AdjustArgs),
+    /// Set the stock in all, counted with what is sold
+    ///
+    /// To lower it, a consumer must be running once the item was opened.
+    Set(SetArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = SHOW_EXAMPLES)]
+struct ShowArgs {
+    /// The name of the item
+    #[arg(value_name = "ITEM")]
+    item: String,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct AdjustArgs {
+    /// The name of the item
+    #[arg(value_name = "ITEM")]
+    item: String,
+
+    /// How many units
+    #[arg(value_name = "UNITS", value_parser = clap::value_parser!(u64).range(1..=UNITS_MAX))]
+    units: u64,
+
+    /// Why, for people
+    #[arg(long, value_name = "TEXT", default_value = "by hand")]
+    reason: String,
+
+    /// What this change is called: it is made once, however often it is asked for [default: random]
+    #[arg(long, value_name = "ID")]
+    reference: Option<String>,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = SET_EXAMPLES)]
+struct SetArgs {
+    /// The name of the item
+    #[arg(value_name = "ITEM")]
+    item: String,
+
+    /// How many units in all
+    #[arg(value_name = "UNITS", value_parser = clap::value_parser!(u64).range(0..=UNITS_MAX))]
+    units: u64,
+
+    /// Only if it is this now
+    #[arg(long, value_name = "UNITS")]
+    expect: Option<u64>,
+
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// What is where, at one moment or nearly so.
+#[derive(Serialize)]
+struct Shown {
+    item: String,
+    total: Option<u64>,
+    left: Option<u64>,
+    queued_units: Option<u64>,
+    sold: u64,
+}
+
+pub fn run(args: &StockArgs) -> Result<Exit> {
+    match &args.command {
+        StockCommand::Show(args) => show(args),
+        StockCommand::Add(args) => adjust(args, 1),
+        StockCommand::Remove(args) => adjust(args, -1),
+        StockCommand::Set(args) => set(args),
+    }
+}
+
+fn show(args: &ShowArgs) -> Result<Exit> {
+    args.place.with_sale(async |sale| {
+        let shown = shown(&sale, &args.item).await?;
+        if args.place.json {
+            output::say_json(&shown)?;
+        } else {
+            let Shown {
+                item,
+                total,
+                left,
+                queued_units,
+                sold,
+            } = shown;
+            output::say(format_args!(
+                "{item}: {} in all, {} left, {} queued, {sold} sold",
+                or_dash(total),
+                or_dash(left),
+                or_dash(queued_units)
+            ))?;
+        }
+        Ok(Exit::Done)
+    })
+}
+
+async fn shown(sale: &Sale, name: &str) -> Result<Shown> {
+    let item = known(sale, name).await?;
+    let standing = sale.gate().standing(name).await?;
+    let queued_units = match &standing {
+        None => None,
+        Some(_) => Some(sale.gate().queued_units(name).await?),
+    };
+    Ok(Shown {
+        total: (!item.unlimited).then_some(item.total),
+        left: standing.and_then(|gate| gate.left),
+        queued_units,
+        sold: item.sold,
+        item: item.name,
+    })
+}
+
+fn adjust(args: &AdjustArgs, sign: i64) -> Result<Exit> {
+    let random = || format!("cli-{:032x}", rand::random::<u128>());
+    let reference = args.reference.clone().unwrap_or_else(random);
+    let delta = i64::try_from(args.units)? * sign;
+    args.place.with_sale(async |sale| {
+        let changed = sale
+            .adjust(&args.item, delta, &args.reason, &reference)
+            .await;
+        if changed.as_ref().is_err_and(is_unknown) {
+            output::complain(format_args!(
+                "tenure: whether it was done is unknown: ask again with `--reference {reference}`, \
+                 it is done once; is a consumer running (`tenure sale consume`)?"
+            ));
+        }
+        tell(&args.place, &changed?)
+    })
+}
+
+fn set(args: &SetArgs) -> Result<Exit> {
+    args.place.with_sale(async |sale| {
+        let item = sale.set_stock(&args.item, args.units, args.expect).await?;
+        tell(&args.place, &item)
+    })
+}

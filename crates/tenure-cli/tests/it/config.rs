@@ -1,0 +1,242 @@
+//! The configuration file and the environment.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempDir;
+use tenure_testkit::RedisServer;
+
+use crate::command::{Ended, run, tenure};
+
+/// A directory with a configuration file, and a ledger for what needs one.
+struct Files {
+    dir: TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path.into_os_string().into_string().unwrap()
+    }
+
+    /// A command that asks the server for nothing but whether it is there.
+    fn looks(&self, arguments: &[&str]) -> Command {
+        let mut command = tenure(&["sale", "item", "ls"]);
+        command.args(arguments);
+        let ledger = format!("sqlite:{}", self.path("shop.db").display());
+        command.env("TENURE_LEDGER", ledger);
+        command
+    }
+}
+
+/// A URL that is wrong is told at once, so where it came from can be seen without a server.
+fn of(source: &str) -> String {
+    format!("http://{source}/")
+}
+
+#[track_caller]
+fn uses(command: &mut Command, source: &str) {
+    let ended = run(command);
+    ended.ended_with(78);
+    ended.complains(&format!("`http://{source}/`"));
+}
+
+#[test]
+fn options_go_before_the_environment_before_the_file_before_redis_url() {
+    let files = Files::new();
+    let config = files.write("t.toml", &format!("url = \"{}\"", of("file")));
+    let mut command = files.looks(&["--url", &of("option"), "--config", &config]);
+    command.env("TENURE_URL", of("variable"));
+    uses(command.env("REDIS_URL", of("redis-url")), "option");
+    let mut command = files.looks(&["--config", &config]);
+    command.env("TENURE_URL", of("variable"));
+    uses(command.env("REDIS_URL", of("redis-url")), "variable");
+    let mut command = files.looks(&["--config", &config]);
+    uses(command.env("REDIS_URL", of("redis-url")), "file");
+    let mut command = files.looks(&[]);
+    uses(command.env("REDIS_URL", of("redis-url")), "redis-url");
+    // What is empty says nothing.
+    let mut command = files.looks(&["--url", ""]);
+    command.env("TENURE_URL", "");
+    uses(command.env("REDIS_URL", of("redis-url")), "redis-url");
+}
+
+#[test]
+fn a_password_file_that_cannot_be_read_is_told() {
+    let files = Files::new();
+    let ended = run(&mut files.looks(&["--password-file", "/nonexistent"]));
+    ended.ended_with(78);
+    ended.complains("cannot read the password file `/nonexistent`: No such file");
+}
+
+#[test]
+fn the_file_is_that_of_the_option_the_variable_or_the_user() {
+    let files = Files::new();
+    let option = files.write("option.toml", &format!("url = \"{}\"", of("option")));
+    let variable = files.write("variable.toml", &format!("url = \"{}\"", of("variable")));
+    files.write(
+        "xdg/tenure/config.toml",
+        &format!("url = \"{}\"", of("xdg")),
+    );
+    files.write(
+        "home/.config/tenure/config.toml",
+        &format!("url = \"{}\"", of("home")),
+    );
+    let mut command = files.looks(&["--config", &option]);
+    uses(command.env("TENURE_CONFIG", &variable), "option");
+    let mut command = files.looks(&[]);
+    command.env("XDG_CONFIG_HOME", files.path("xdg"));
+    uses(command.env("TENURE_CONFIG", &variable), "variable");
+    let mut command = files.looks(&[]);
+    command.env("HOME", files.path("home"));
+    uses(command.env("XDG_CONFIG_HOME", files.path("xdg")), "xdg");
+    let mut command = files.looks(&[]);
+    command.env("HOME", files.path("home"));
+    uses(command.env_remove("XDG_CONFIG_HOME"), "home");
+}
+
+#[test]
+fn the_ledger_comes_from_option_variable_or_file() {
+    let files = Files::new();
+    let config = files.write(
+        "t.toml",
+        "ledger = \"file:x\"\nurl = \"redis://127.0.0.1:1\"",
+    );
+    let server = RedisServer::start();
+    let told = |command: &mut Command, source: &str| {
+        let ended = run(command.env("TENURE_URL", server.url()));
+        ended.ended_with(78);
+        ended.complains(&format!("`{source}` is no kind of ledger"));
+    };
+    let mut command = files.looks(&["--config", &config, "--ledger", "option:x"]);
+    told(command.env("TENURE_LEDGER", "variable:x"), "option");
+    let mut command = files.looks(&["--config", &config]);
+    told(command.env("TENURE_LEDGER", "variable:x"), "variable");
+    told(
+        files
+            .looks(&["--config", &config])
+            .env_remove("TENURE_LEDGER"),
+        "file",
+    );
+    let ended = run(files.looks(&[]).env_remove("TENURE_LEDGER"));
+    ended.ended_with(64);
+    ended.complains("tenure: there is no ledger: give --ledger, TENURE_LEDGER or `ledger`");
+}
+
+#[test]
+fn a_bad_file_is_told_by_its_line_and_never_by_what_it_holds() {
+    let files = Files::new();
+    let config = files.write("t.toml", "client_name = \"a\"\npasword = \"secret\"\n");
+    let ended = run(&mut files.looks(&["--config", &config]));
+    ended.ended_with(78);
+    let told =
+        format!("tenure: cannot use the configuration file `{config}`: line 2: unknown field");
+    ended.complains(&told);
+    ended.complains("`pasword`");
+    ended.keeps("secret");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told() {
+    let files = Files::new();
+    let missing = files.path("missing.toml");
+    let ended = run(files.looks(&["--config"]).arg(&missing));
+    ended.ended_with(78);
+    let path = missing.display();
+    let told = format!("tenure: cannot read the configuration file `{path}`: No such file");
+    ended.complains(&told);
+    // One that is there and is no file is not passed over.
+    fs::create_dir_all(files.path("xdg/tenure/config.toml")).unwrap();
+    let ended = run(files.looks(&[]).env("XDG_CONFIG_HOME", files.path("xdg")));
+    ended.ended_with(78);
+    ended.complains("cannot read the configuration file");
+}
+
+/// A server with a password, and a command that gets it in some way.
+fn with_password(give: impl FnOnce(&Files, &RedisServer, &mut Command)) -> Ended {
+    let files = Files::new();
+    let server = RedisServer::builder().password("s3cr3t/@:").start();
+    let mut command = files.looks(&[]);
+    command.env("TENURE_URL", format!("redis://{}", server.addr()));
+    give(&files, &server, &mut command);
+    let ended = run(&mut command);
+    ended.keeps("s3cr3t");
+    ended
+}
+
+#[test]
+fn a_password_comes_from_a_file_a_variable_or_a_url() {
+    let ways: [fn(&Files, &RedisServer, &mut Command); 6] = [
+        |files, _, command| {
+            command.args(["--password-file", &files.write("p", "s3cr3t/@:\nmore\n")]);
+            command.env("TENURE_PASSWORD", "wrong");
+        },
+        |_, _, command| {
+            command.env("TENURE_PASSWORD", "s3cr3t/@:");
+            command.env("REDISCLI_AUTH", "wrong");
+        },
+        |_, _, command| {
+            command.env("REDISCLI_AUTH", "s3cr3t/@:");
+        },
+        |files, _, command| {
+            let file = files.write("p", "s3cr3t/@:");
+            let config = files.write("t.toml", &format!("password_file = \"{file}\""));
+            command.env("TENURE_CONFIG", config);
+        },
+        |_, server, command| {
+            let url = format!("redis://:s3cr3t%2F%40%3A@{}", server.addr());
+            command.env("TENURE_URL", url);
+            // One of its own goes before.
+            command.env("TENURE_PASSWORD", "wrong");
+        },
+        |files, server, command| {
+            let url = format!("redis://:s3cr3t%2F%40%3A@{}", server.addr());
+            let config = files.write("t.toml", &format!("url = \"{url}\""));
+            command.env_remove("TENURE_URL");
+            command.env("TENURE_CONFIG", config);
+        },
+    ];
+    for way in ways {
+        with_password(way).ended_with(0);
+    }
+}
+
+#[test]
+fn a_password_that_is_missing_or_wrong_is_told_without_it() {
+    let ended = with_password(|_, _, _| {});
+    ended.ended_with(77);
+    ended.complains("it wants a password: write `redis://:password@host`");
+    let ended = with_password(|_, _, command| {
+        command.env("TENURE_PASSWORD", "wr0ng");
+    });
+    ended.ended_with(77);
+    ended.complains("wrong user or password");
+    ended.keeps("wr0ng");
+}
+
+/// Some programs read it as a password. It is a user, and whoever meant a password is told.
+#[test]
+fn what_stands_alone_before_the_host_is_a_user() {
+    let ended = with_password(|_, server, command| {
+        command.env("TENURE_URL", format!("redis://s3cr3t@{}", server.addr()));
+    });
+    ended.ended_with(77);
+    ended.complains("(before the `:` stands the user)");
+    let ended = with_password(|_, server, command| {
+        command.env("TENURE_URL", format!("redis://default@{}", server.addr()));
+        command.env("TENURE_PASSWORD", "s3cr3t/@:");
+    });
+    ended.ended_with(0);
+}

@@ -1,0 +1,105 @@
+//! Verifying: whether what a sale promises holds for an item, looked at without changing anything.
+
+use crate::error::Result;
+use crate::ledger::Audit;
+use crate::order::OrderId;
+use crate::reconcile::{Mode, Report};
+use crate::sale::{Sale, no_item};
+
+/// What was found out about an item, see [`Sale::verify`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// Whether gate, queue and ledger tell the same story.
+    pub report: Report,
+    /// Whether the ledger agrees with itself.
+    pub audit: Audit,
+    /// Orders that the gate accepted, and that neither the ledger nor the gate has any more.
+    pub unaccounted: Vec<OrderId>,
+}
+
+impl Verdict {
+    /// Whether everything holds. While orders move, the parts are of different moments and a
+    /// difference between gate and ledger means nothing: see [`Report::settled`].
+    pub fn holds(&self) -> bool {
+        self.broken().is_empty()
+    }
+
+    /// What does not hold, a sentence for each.
+    pub fn broken(&self) -> Vec<String> {
+        let mut broken = self.broken_in_the_ledger();
+        let report = &self.report;
+        if let Some(drift) = report.drift().filter(|drift| *drift != 0 && report.settled) {
+            broken.push(if drift > 0 {
+                format!("{drift} units are neither at the gate, nor queued, nor sold")
+            } else {
+                format!("{} units are in two places at once", -drift)
+            });
+        }
+        if !report.gate_agrees() && report.drift().is_none_or(|drift| drift == 0) {
+            broken.push("the gate does not sell what this ledger has: rebuild it".to_owned());
+        }
+        for order in &self.unaccounted {
+            broken.push(format!(
+                "order `{order}` was accepted, and neither ledger nor gate has it"
+            ));
+        }
+        broken
+    }
+
+    fn broken_in_the_ledger(&self) -> Vec<String> {
+        let audit = &self.audit;
+        let mut broken = Vec::new();
+        for (units, whose) in [(audit.by_journal, "journal"), (audit.by_orders, "orders")] {
+            if units != audit.sold {
+                let sold = audit.sold;
+                broken.push(format!("the ledger says {sold} sold, its {whose} {units}"));
+            }
+        }
+        for order in &audit.uneven {
+            broken.push(format!(
+                "units of order `{order}` were set aside or let go twice, or never"
+            ));
+        }
+        broken
+    }
+}
+
+impl Sale {
+    /// Looks whether everything holds that a sale promises for an item: no unit is in two places or
+    /// nowhere, none was sold or returned twice, and each order that was accepted is somewhere.
+    /// Changes nothing but that the gate is told what it is owed. Reads all orders of the item.
+    ///
+    /// # Errors
+    ///
+    /// [`NoItem`](crate::ErrorKind::NoItem), or if gate or ledger cannot be reached.
+    pub async fn verify(&self, item: &str) -> Result<Verdict> {
+        let report = self.reconcile(item, Mode::DryRun).await?;
+        let audit = self.ledger().audit(item).await?;
+        let audit = audit.ok_or_else(|| no_item(item))?;
+        let unaccounted = self.unaccounted(item, &audit.missing).await?;
+        Ok(Verdict {
+            report,
+            audit,
+            unaccounted,
+        })
+    }
+
+    /// Those that the gate does not have either. Asked in the order of their way, so that none slips
+    /// through.
+    async fn unaccounted(&self, item: &str, missing: &[OrderId]) -> Result<Vec<OrderId>> {
+        let mut gone = Vec::new();
+        for order in missing {
+            if self.gate().find(order).await?.is_none() {
+                gone.push(order.clone());
+            }
+        }
+        if !gone.is_empty() {
+            // They may have come into the ledger since its books were read; or the gate was rebuilt
+            // since then, and nobody knows what its predecessor had.
+            let now = self.ledger().audit(item).await?.unwrap_or_default();
+            gone.retain(|order| now.missing.contains(order));
+        }
+        Ok(gone)
+    }
+}
