@@ -13,6 +13,7 @@ mod output;
 mod runtime;
 mod server;
 mod time;
+mod times;
 
 use std::io;
 use std::process::ExitCode;

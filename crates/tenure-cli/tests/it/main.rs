@@ -10,6 +10,8 @@
 mod command;
 /// `tenure demo`.
 mod demo;
+/// `tenure doctor`: is this Redis fit for locks?
+mod doctor;
 /// `tenure demo pitfalls`.
 mod pitfalls;
 /// What is wrong with a command line, a URL, a server: the message and the exit code.

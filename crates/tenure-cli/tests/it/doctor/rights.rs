@@ -1,0 +1,155 @@
+//! Rights that are missing, and the line that gives them.
+
+use tenure_testkit::RedisServer;
+
+use super::{check, examine, examine_with, leaves_nothing, says};
+
+/// A server and the URL of a user with these rules.
+fn restricted(rules: &str) -> (RedisServer, String) {
+    let rules = format!("on >pw {rules}");
+    let server = RedisServer::builder().user("worker", &rules).start();
+    let url = format!("redis://worker:pw@{}/", server.addr());
+    (server, url)
+}
+
+/// Fails unless the doctor finds what is missing, and what it says to type mends it.
+#[track_caller]
+fn mends(rules: &str, result: &str, found: &str, line: &str) {
+    let (server, url) = restricted(rules);
+    let (ended, report) = examine(&[url.clone()]);
+    ended.ended_with(i32::from(result == "bad"));
+    says(&report, "rights", result, found);
+    let advice = check(&report, "rights")["advice"].as_str().unwrap();
+    let typed = advice.split('`').nth(1).unwrap();
+    assert_eq!(typed, line, "{advice}");
+    let words: Vec<&str> = typed.split(' ').collect();
+    assert_eq!(server.client().command(&words).text(), "OK");
+    let (ended, report) = examine(&[url]);
+    ended.ended_with(0);
+    says(
+        &report,
+        "rights",
+        "ok",
+        "the user `worker` may use every command",
+    );
+    says(&report, "waiting", "ok", "");
+    says(&report, "keeping", "ok", "");
+    leaves_nothing(&server);
+}
+
+#[test]
+fn a_script_that_may_not_be_run() {
+    mends(
+        "~* &* +@all -evalsha",
+        "bad",
+        "the user `worker` lacks the command `EVALSHA`",
+        "ACL SETUSER worker +evalsha",
+    );
+}
+
+#[test]
+fn commands_inside_scripts() {
+    mends(
+        "~* &* +@all -zpopmin -pexpire",
+        "bad",
+        "the command `PEXPIRE`, the command `ZPOPMIN`",
+        "ACL SETUSER worker +pexpire +zpopmin",
+    );
+}
+
+#[test]
+fn keys_beside_the_lock() {
+    mends(
+        "~tenure-doctor-* &* +@all",
+        "bad",
+        "the keys `tenure:*`",
+        "ACL SETUSER worker ~tenure:*",
+    );
+}
+
+#[test]
+fn all_keys() {
+    mends("&* +@all", "bad", "the keys `*`", "ACL SETUSER worker ~*");
+}
+
+#[test]
+fn the_channel_is_missed_but_not_vital() {
+    mends(
+        "~* resetchannels +@all",
+        "warn",
+        "the channels `tenure:wake*`: locks work, but waiters must look again and again",
+        "ACL SETUSER worker &tenure:wake*",
+    );
+}
+
+#[test]
+fn tracking_is_missed_but_not_vital() {
+    mends(
+        "~* &* +@all -client|tracking",
+        "warn",
+        "the command `CLIENT|TRACKING`: locks work, but a forced release is noticed at the next",
+        "ACL SETUSER worker +client|tracking",
+    );
+}
+
+/// Without `MULTI` nothing can be tried: the line gives everything.
+#[test]
+fn without_transactions_the_line_gives_everything() {
+    let (server, url) = restricted("~* &* +@all -multi -zadd");
+    let (ended, report) = examine(&[url.clone()]);
+    ended.ended_with(1);
+    says(
+        &report,
+        "rights",
+        "bad",
+        "lacks the command `MULTI`, without which",
+    );
+    let advice = check(&report, "rights")["advice"].as_str().unwrap();
+    let words: Vec<&str> = advice.split('`').nth(1).unwrap().split(' ').collect();
+    assert_eq!(server.client().command(&words).text(), "OK");
+    let (ended, _) = examine(&[url]);
+    ended.ended_with(0);
+}
+
+/// Everything that docs/wire-format.md names is enough, and no more is asked for.
+#[test]
+fn what_the_documentation_names_is_enough() {
+    let documented = include_str!("../../../../../docs/wire-format.md");
+    let row = documented
+        .lines()
+        .find(|line| line.starts_with("| commands |"));
+    let commands = row.unwrap().split('`').nth(1).unwrap().replace('\\', "");
+    let rules: Vec<String> = commands.split(' ').map(|word| format!("+{word}")).collect();
+    let rules = format!("~* &tenure:wake* {}", rules.join(" ").to_lowercase());
+    let (_server, url) = restricted(&rules);
+    let (ended, report) = examine(&[url]);
+    ended.ended_with(0);
+    says(&report, "rights", "ok", "");
+}
+
+#[test]
+fn a_user_of_some_names_only_says_which() {
+    let (server, url) = restricted("~job:* ~tenure:* &* +@all");
+    let (ended, report) = examine(&[url.clone()]);
+    ended.ended_with(1);
+    says(&report, "rights", "bad", "the keys `*`");
+    let (ended, report) = examine_with(&[url], &["--prefix", "job:"]);
+    ended.ended_with(0);
+    says(&report, "rights", "ok", "");
+    leaves_nothing(&server);
+}
+
+#[test]
+fn a_command_that_was_renamed_away_is_named() {
+    let server = RedisServer::builder()
+        .config("rename-command", "EVALSHA \"\"")
+        .start();
+    let (ended, report) = examine(&[server.url()]);
+    ended.ended_with(1);
+    says(
+        &report,
+        "rights",
+        "bad",
+        "the server does not have `EVALSHA`",
+    );
+}
