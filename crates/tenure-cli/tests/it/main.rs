@@ -6,6 +6,8 @@
     reason = "a test that panics has failed, and a test binary has no public interface"
 )]
 
+/// `tenure bench`: how fast locks are on a server.
+mod bench;
 /// Starting the command, and what it said.
 mod command;
 /// `tenure demo`.

@@ -14,6 +14,7 @@ use super::report::ServerReport;
 use super::rights::{self, Scope};
 use super::settings;
 use super::trial::{self, Trial};
+use crate::own_names;
 use crate::times::millis;
 
 /// How many names to try until one belongs to this master: each has a share of the slots.
@@ -121,7 +122,7 @@ impl Patient {
     async fn find_name(&self) -> Result<String, Error> {
         let mut name = String::new();
         for _ in 0..NAMES_TRIED {
-            name = unused_name(&self.orders.prefix);
+            name = own_names::unused(&format!("{}tenure-doctor", self.orders.prefix));
             match self.client.run(Command::new("GET").arg(&name)).await {
                 Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
                 // A node of a cluster says so when another one has the key.
@@ -173,7 +174,7 @@ impl Patient {
                 }
             }
         };
-        trial::sweep(&self.client, &[name.to_owned()]).await;
+        own_names::sweep(&self.client, &[name.to_owned()]).await;
         Ok(check)
     }
 }
@@ -203,11 +204,6 @@ impl Diagnosis {
             refusal: Some(error),
         }
     }
-}
-
-/// The tag keeps all names of one trial in one slot.
-pub fn unused_name(prefix: &str) -> String {
-    format!("{prefix}tenure-doctor-{{{:016x}}}", rand::random::<u64>())
 }
 
 /// Whom the URL names. Who names nobody is `default`.

@@ -7,8 +7,9 @@ use tenure::redis::Client;
 use tenure::{Error, Redlock};
 
 use super::check::Check;
-use super::patient::{Diagnosis, unused_name};
+use super::patient::Diagnosis;
 use super::trial;
+use crate::own_names;
 use crate::times::millis;
 
 /// The longest ttl that clients of a Redlock allow unless they are told otherwise.
@@ -138,7 +139,7 @@ fn clocks(nodes: &[Diagnosis]) -> Option<Check> {
 
 /// Takes a lock on a majority, and lets it go.
 async fn try_lock(urls: &[String], prefix: &str) -> Check {
-    let name = unused_name(prefix);
+    let name = own_names::unused(&format!("{prefix}tenure-doctor"));
     let tried = async {
         let redlock = Redlock::connect(urls).await?;
         let begun = Instant::now();
@@ -158,7 +159,7 @@ async fn try_lock(urls: &[String], prefix: &str) -> Check {
     let names = [name];
     for url in urls {
         if let Ok(client) = Client::connect(url).await {
-            trial::sweep(&client, &names).await;
+            own_names::sweep(&client, &names).await;
         }
     }
     check

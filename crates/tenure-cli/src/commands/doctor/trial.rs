@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use tenure::redis::{Client, Command};
+use tenure::redis::Client;
 use tenure::{Error, ErrorKind, Guard, Tenure};
 use tokio::runtime::Handle;
 
 use super::check::Check;
 use super::latency;
+use crate::own_names;
 use crate::times::{Times, millis};
 
 /// Short, so that a renewal is seen soon.
@@ -48,7 +49,7 @@ impl Trial {
             self.one.shutdown(STEP_LIMIT),
             self.other.shutdown(STEP_LIMIT)
         );
-        sweep(client, &[self.name.clone(), self.forced()]).await;
+        own_names::sweep(client, &[self.name.clone(), self.forced()]).await;
         checks
     }
 
@@ -165,28 +166,6 @@ impl Trial {
     fn forced(&self) -> String {
         format!("{}-forced", self.name)
     }
-}
-
-/// Deletes what locks of these names leave behind: fences outlive their locks by days.
-pub async fn sweep(client: &Client, names: &[String]) {
-    for key in names.iter().flat_map(|name| keys_of(name)) {
-        let deleted = client.run(Command::new("DEL").arg(key)).await;
-        // Whatever cannot be deleted ends by itself, and who does not answer is not asked again.
-        if deleted.is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
-            return;
-        }
-    }
-}
-
-/// All keys that a lock with a hash tag in its name can have.
-fn keys_of(name: &str) -> [String; 5] {
-    [
-        name.to_owned(),
-        format!("tenure:fence:{name}"),
-        format!("tenure:queue:{name}"),
-        format!("tenure:meta:{name}"),
-        format!("redisson_lock_token:{name}"),
-    ]
 }
 
 /// What an error in the trial means.
