@@ -69,7 +69,7 @@ pub struct BenchArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     locks: u32,
 
-    /// How long a lock is held
+    /// How long a lock is held in the contended part
     #[arg(long, value_name = "DUR", default_value = "0", value_parser = time::parse)]
     hold: Duration,
 
@@ -144,7 +144,7 @@ async fn measure(args: &BenchArgs, stand: &Stand, stopped: &CancellationToken) -
         let until = Until::after(part, stopped);
         let before = Meter::read(&stand.servers).await?;
         let progress = Progress::new("uncontended", part);
-        pairs.join(&pairs::run(stand, args, &until, progress).await?);
+        pairs.join(&pairs::run(stand, args.ttl, &until, progress).await?);
         report.pairs_took += until.took();
         meter.add(before, Meter::read(&stand.servers).await?);
     }

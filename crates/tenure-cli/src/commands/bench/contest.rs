@@ -1,5 +1,6 @@
 //! Everybody wants the same names.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -7,7 +8,6 @@ use tenure::Lock;
 use tokio::task::JoinSet;
 
 use super::BenchArgs;
-use super::pairs::held_for;
 use super::progress::Progress;
 use super::stand::Stand;
 use super::until::Until;
@@ -38,12 +38,16 @@ impl Contest {
         let before = handed_off();
         let mut working = JoinSet::new();
         for (number, client) in stand.clients.iter().enumerate() {
-            for task in 0..args.tasks as usize {
-                let name = &stand.shared_names[task % stand.shared_names.len()];
-                let lock = client.lock(name).ttl(args.ttl);
+            let locks = stand
+                .shared_names
+                .iter()
+                .map(|name| client.lock(name).ttl(args.ttl));
+            let locks: Arc<[Lock]> = locks.collect();
+            for _ in 0..args.tasks {
+                let locks = Arc::clone(&locks);
                 let (hold, until, progress) = (args.hold, until.clone(), progress.clone());
                 working.spawn(async move {
-                    let waits = work(&lock, hold, &until, &progress).await;
+                    let waits = work(&locks, hold, &until, &progress).await;
                     waits.map(|waits| (number, waits))
                 });
             }
@@ -87,10 +91,11 @@ impl Contest {
     }
 }
 
-async fn work(lock: &Lock, hold: Duration, until: &Until, progress: &Progress) -> Result<Times> {
+async fn work(locks: &[Lock], hold: Duration, until: &Until, progress: &Progress) -> Result<Times> {
     let mut waits = Times::new();
     while !until.is_over() {
         let begun = Instant::now();
+        let lock = &locks[rand::random_range(..locks.len())];
         // Who still waits at the end had no turn.
         let Some(guard) = until.cut(lock.acquire()).await else {
             break;
@@ -98,7 +103,10 @@ async fn work(lock: &Lock, hold: Duration, until: &Until, progress: &Progress) -
         let guard = guard?;
         waits.note(begun.elapsed());
         progress.advance();
-        held_for(hold).await;
+        // A timer is never shorter than a millisecond: nothing must be nothing.
+        if !hold.is_zero() {
+            tokio::time::sleep(hold).await;
+        }
         guard.release().await?;
     }
     Ok(waits)

@@ -21,7 +21,7 @@ pub struct Report {
     duration_ms: u64,
     /// Connections of others when it began: their commands are counted, too.
     other_connections: Option<u64>,
-    floor: Option<Pairs>,
+    floor: Option<Rates>,
     uncontended: Option<Uncontended>,
     contended: Option<Contended>,
     #[serde(skip)]
@@ -31,7 +31,7 @@ pub struct Report {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Pairs {
+struct Rates {
     pairs: u64,
     pairs_per_second: f64,
     p50_us: u64,
@@ -41,7 +41,7 @@ struct Pairs {
 #[derive(Clone, Debug, Serialize)]
 struct Uncontended {
     #[serde(flatten)]
-    pairs: Pairs,
+    pairs: Rates,
     /// Its rate beside the floor's.
     ratio_to_floor: Option<f64>,
     #[serde(flatten)]
@@ -89,7 +89,7 @@ impl Report {
     }
 
     pub fn note_pairs(&mut self, floor: &Times, pairs: &Times, meter: &Meter) {
-        let of = |times: &Times, took| (times.count() > 0).then(|| Pairs::of(times, took));
+        let of = |times: &Times, took| (times.count() > 0).then(|| Rates::of(times, took));
         self.floor = of(floor, self.floor_took);
         let floor = self.floor.as_ref().map(|floor| floor.pairs_per_second);
         self.uncontended = of(pairs, self.pairs_took).map(|pairs| Uncontended {
@@ -116,7 +116,7 @@ impl Report {
     }
 }
 
-impl Pairs {
+impl Rates {
     fn of(times: &Times, took: Duration) -> Self {
         Self {
             pairs: times.count(),
@@ -196,7 +196,7 @@ impl Report {
     }
 }
 
-impl Pairs {
+impl Rates {
     fn row(&self) -> String {
         row(self.pairs_per_second, self.p50_us, self.p99_us)
     }

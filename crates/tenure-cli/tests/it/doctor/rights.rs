@@ -1,5 +1,7 @@
 //! Rights that are missing, and the line that gives them.
 
+use std::slice::from_ref;
+
 use tenure_testkit::RedisServer;
 
 use super::{check, examine, examine_with, leaves_nothing, says};
@@ -16,7 +18,7 @@ fn restricted(rules: &str) -> (RedisServer, String) {
 #[track_caller]
 fn mends(rules: &str, result: &str, found: &str, line: &str) {
     let (server, url) = restricted(rules);
-    let (ended, report) = examine(&[url.clone()]);
+    let (ended, report) = examine(from_ref(&url));
     ended.ended_with(i32::from(result == "bad"));
     says(&report, "rights", result, found);
     let advice = check(&report, "rights")["advice"].as_str().unwrap();
@@ -96,7 +98,7 @@ fn tracking_is_missed_but_not_vital() {
 #[test]
 fn without_transactions_the_line_gives_everything() {
     let (server, url) = restricted("~* &* +@all -multi -zadd");
-    let (ended, report) = examine(&[url.clone()]);
+    let (ended, report) = examine(from_ref(&url));
     ended.ended_with(1);
     says(
         &report,
@@ -130,7 +132,7 @@ fn what_the_documentation_names_is_enough() {
 #[test]
 fn a_user_of_some_names_only_says_which() {
     let (server, url) = restricted("~job:* ~tenure:* &* +@all");
-    let (ended, report) = examine(&[url.clone()]);
+    let (ended, report) = examine(from_ref(&url));
     ended.ended_with(1);
     says(&report, "rights", "bad", "the keys `*`");
     let (ended, report) = examine_with(&[url], &["--prefix", "job:"]);
