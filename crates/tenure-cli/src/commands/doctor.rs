@@ -114,15 +114,17 @@ async fn examine_each(urls: &[String], orders: &Orders) -> Result<Vec<Diagnosis>
 }
 
 /// Examines what a URL names. That it cannot be is a diagnosis, too, unless the URL is wrong.
-async fn examine_at(url: &str, orders: &Orders) -> Result<Vec<Diagnosis>, tenure::Error> {
+async fn examine_at(url: &str, orders: &Orders) -> Result<Vec<Diagnosis>> {
     let patients = match Patient::call(url, orders).await {
         Ok(patients) => patients,
-        Err(error) if error.kind() == ErrorKind::InvalidUrl => return Err(error),
+        Err(error) if error.kind() == ErrorKind::InvalidUrl => return Err(error.into()),
         Err(error) => return Ok(vec![Diagnosis::of_refusal(url, error)]),
     };
+    let examine = |patient: Patient| task::spawn_local(patient.examine());
+    let examined: Vec<JoinHandle<_>> = patients.into_iter().map(examine).collect();
     let mut diagnoses = Vec::new();
-    for patient in patients {
-        diagnoses.push(patient.examine().await);
+    for examined in examined {
+        diagnoses.push(examined.await.context("the examination went away")?);
     }
     Ok(diagnoses)
 }

@@ -1,8 +1,8 @@
 //! `tenure bench`.
 
 use std::io::Read;
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -123,9 +123,8 @@ fn people_get_a_table() {
     ended.says("\nnobody else was connected\n");
 }
 
-#[test]
-fn an_interrupted_run_shows_what_it_has_and_leaves_nothing() {
-    let server = RedisServer::start();
+/// A run that would take an hour, as soon as it measures.
+fn begin(server: &RedisServer) -> Child {
     let mut command = tenure(&[
         "bench",
         "--json",
@@ -134,15 +133,17 @@ fn an_interrupted_run_shows_what_it_has_and_leaves_nothing() {
         "--url",
         &server.url(),
     ]);
-    let mut child = command
+    let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // The floor is being measured.
+        .spawn();
     let busy = || server.command_calls("evalsha") > 100;
     assert!(eventually(Duration::from_secs(20), busy));
-    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    child.unwrap()
+}
+
+/// What it said until its end, and how it ended.
+fn end(mut child: Child) -> (String, String, Option<i32>) {
     let (mut told, mut complained) = (String::new(), String::new());
     child
         .stdout
@@ -156,16 +157,36 @@ fn an_interrupted_run_shows_what_it_has_and_leaves_nothing() {
         .unwrap()
         .read_to_string(&mut complained)
         .unwrap();
-    assert_eq!(
-        child.wait().unwrap().code(),
-        Some(130),
-        "{told}\n{complained}"
-    );
+    (told, complained, child.wait().unwrap().code())
+}
+
+#[test]
+fn an_interrupted_run_shows_what_it_has_and_leaves_nothing() {
+    let server = RedisServer::start();
+    let child = begin(&server);
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    let (told, complained, code) = end(child);
+    assert_eq!(code, Some(130), "{told}\n{complained}");
     assert_eq!(complained, "interrupted: the measuring ends\n");
     let report: Value = serde_json::from_str(&told).unwrap();
     is_positive(&report["floor"], "pairs");
     assert!(report["contended"].is_null(), "{report}");
     leaves_nothing(&server);
+}
+
+#[test]
+fn a_server_that_dies_meanwhile_ends_it_before_long() {
+    let server = RedisServer::start();
+    let child = begin(&server);
+    server.kill();
+    let begun = Instant::now();
+    let (told, complained, code) = end(child);
+    assert_eq!(code, Some(69), "{told}\n{complained}");
+    assert!(
+        complained.contains("cannot reach") || complained.contains("redis://"),
+        "{complained}"
+    );
+    assert!(begun.elapsed() < Duration::from_secs(40), "{complained}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tenure::Locks;
 use tenure::redis::Client;
+use tokio::task::JoinSet;
 
 use super::BenchArgs;
 use super::commands;
@@ -69,9 +70,11 @@ impl Stand {
 
     /// Lets go of everything, and leaves nothing behind.
     pub async fn tidy_up(&self) {
-        for client in &self.clients {
-            client.shutdown(SHUTDOWN_LIMIT).await;
+        let mut closing = JoinSet::new();
+        for client in self.clients.clone() {
+            closing.spawn(async move { client.shutdown(SHUTDOWN_LIMIT).await });
         }
+        closing.join_all().await;
         for way in &self.ways {
             own_names::sweep(way, &self.own_names).await;
             own_names::sweep(way, &self.shared_names).await;

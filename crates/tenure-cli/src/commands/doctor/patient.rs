@@ -8,7 +8,7 @@ use tenure::{Error, ErrorKind};
 use super::check::Check;
 use super::clock::{self, Offset};
 use super::deployment::Deployment;
-use super::facts::Facts;
+use super::facts::{Facts, allowed};
 use super::latency;
 use super::report::ServerReport;
 use super::rights::{self, Scope};
@@ -66,7 +66,15 @@ impl Patient {
 
     /// Looks at everything. What cannot be looked at, because the server stops answering, is missing.
     pub async fn examine(self) -> Diagnosis {
-        let found = format!("connected in {}", millis(self.connected_in));
+        // A master of a cluster is known by hearsay until it has answered itself.
+        let begun = Instant::now();
+        if let Err(error) = allowed(self.client.run(Command::new("PING")).await) {
+            return Diagnosis::of_refusal(&self.client.to_string(), error);
+        }
+        let found = format!(
+            "connected in {}",
+            millis(self.connected_in + begun.elapsed())
+        );
         let mut diagnosis = Diagnosis {
             report: ServerReport {
                 server: self.client.to_string(),

@@ -1,6 +1,7 @@
 //! Rights that are missing, and the line that gives them.
 
 use std::slice::from_ref;
+use std::thread;
 
 use tenure_testkit::RedisServer;
 
@@ -39,59 +40,47 @@ fn mends(rules: &str, result: &str, found: &str, line: &str) {
     leaves_nothing(&server);
 }
 
+/// All at once: mostly they wait.
 #[test]
-fn a_script_that_may_not_be_run() {
-    mends(
-        "~* &* +@all -evalsha",
-        "bad",
-        "the user `worker` lacks the command `EVALSHA`",
-        "ACL SETUSER worker +evalsha",
-    );
-}
-
-#[test]
-fn commands_inside_scripts() {
-    mends(
-        "~* &* +@all -zpopmin -pexpire",
-        "bad",
-        "the command `PEXPIRE`, the command `ZPOPMIN`",
-        "ACL SETUSER worker +pexpire +zpopmin",
-    );
-}
-
-#[test]
-fn keys_beside_the_lock() {
-    mends(
-        "~tenure-doctor-* &* +@all",
-        "bad",
-        "the keys `tenure:*`",
-        "ACL SETUSER worker ~tenure:*",
-    );
-}
-
-#[test]
-fn all_keys() {
-    mends("&* +@all", "bad", "the keys `*`", "ACL SETUSER worker ~*");
-}
-
-#[test]
-fn the_channel_is_missed_but_not_vital() {
-    mends(
-        "~* resetchannels +@all",
-        "warn",
-        "the channels `tenure:wake*`: locks work, but waiters must look again and again",
-        "ACL SETUSER worker &tenure:wake*",
-    );
-}
-
-#[test]
-fn tracking_is_missed_but_not_vital() {
-    mends(
-        "~* &* +@all -client|tracking",
-        "warn",
-        "the command `CLIENT|TRACKING`: locks work, but a forced release is noticed at the next",
-        "ACL SETUSER worker +client|tracking",
-    );
+fn what_is_missing_is_named_and_the_line_mends_it() {
+    let cases = [
+        (
+            "~* &* +@all -evalsha",
+            "bad",
+            "the user `worker` lacks the command `EVALSHA`",
+            "ACL SETUSER worker +evalsha",
+        ),
+        (
+            "~* &* +@all -zpopmin -pexpire",
+            "bad",
+            "the command `PEXPIRE`, the command `ZPOPMIN`",
+            "ACL SETUSER worker +pexpire +zpopmin",
+        ),
+        (
+            "~tenure-doctor-* &* +@all",
+            "bad",
+            "the keys `tenure:*`",
+            "ACL SETUSER worker ~tenure:*",
+        ),
+        ("&* +@all", "bad", "the keys `*`", "ACL SETUSER worker ~*"),
+        (
+            "~* resetchannels +@all",
+            "warn",
+            "the channels `tenure:wake*`: locks work, but waiters must look again and again",
+            "ACL SETUSER worker &tenure:wake*",
+        ),
+        (
+            "~* &* +@all -client|tracking",
+            "warn",
+            "the command `CLIENT|TRACKING`: locks work, but a forced release is noticed at the next",
+            "ACL SETUSER worker +client|tracking",
+        ),
+    ];
+    thread::scope(|scope| {
+        for (rules, result, found, line) in cases {
+            scope.spawn(move || mends(rules, result, found, line));
+        }
+    });
 }
 
 /// Without `MULTI` nothing can be tried: the line gives everything.

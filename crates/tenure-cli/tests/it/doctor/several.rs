@@ -130,3 +130,35 @@ fn every_master_of_a_cluster_is_examined() {
     }
     cluster.servers().iter().for_each(leaves_nothing);
 }
+
+#[test]
+fn a_master_that_is_gone_does_not_hide_the_others() {
+    let cluster = Cluster::builder()
+        .masters(3)
+        .replicas(0)
+        .partial_coverage()
+        .start();
+    let gone = &cluster.servers()[2];
+    gone.kill();
+    let others: Vec<String> = cluster.servers()[..2]
+        .iter()
+        .map(|node| node.addr().to_string())
+        .collect();
+    let url = format!("redis-cluster://{}", others.join(","));
+    let (ended, report) = examine(&[url]);
+    ended.ended_with(1);
+    let servers = report["servers"].as_array().unwrap();
+    assert_eq!(servers.len(), 3, "{report}");
+    for server in servers {
+        let is_gone = server["server"]
+            .as_str()
+            .unwrap()
+            .contains(&gone.port().to_string());
+        let reachable = check_in(&server["checks"], "reachable");
+        assert_eq!(
+            reachable["result"],
+            if is_gone { "bad" } else { "ok" },
+            "{report}"
+        );
+    }
+}
