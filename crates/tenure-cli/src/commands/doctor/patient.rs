@@ -165,7 +165,11 @@ impl Patient {
         };
         let check = match confirmed.await {
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
-            Err(error) => trial::refused("confirming", &error),
+            Err(error) => Check::warn(
+                "confirming",
+                error,
+                "only locks that ask for `replicas` need it: the user must be allowed WAIT (+wait)",
+            ),
             Ok(count) => {
                 let count = count.as_int().and_then(|count| u64::try_from(count).ok());
                 let count = count.unwrap_or(0);

@@ -2,6 +2,7 @@
 
 use std::slice::from_ref;
 use std::thread;
+use std::time::Duration;
 
 use tenure_testkit::RedisServer;
 
@@ -17,8 +18,9 @@ fn restricted(rules: &str) -> (RedisServer, String) {
 
 /// Fails unless the doctor finds what is missing, and what it says to type mends it.
 #[track_caller]
-fn mends(rules: &str, result: &str, found: &str, line: &str) {
+fn mends(rules: &str, query: &str, result: &str, found: &str, line: &str) {
     let (server, url) = restricted(rules);
+    let url = format!("{url}{query}");
     let (ended, report) = examine(from_ref(&url));
     ended.ended_with(i32::from(result == "bad"));
     says(&report, "rights", result, found);
@@ -78,8 +80,17 @@ fn what_is_missing_is_named_and_the_line_mends_it() {
     ];
     thread::scope(|scope| {
         for (rules, result, found, line) in cases {
-            scope.spawn(move || mends(rules, result, found, line));
+            scope.spawn(move || mends(rules, "", result, found, line));
         }
+        scope.spawn(|| {
+            mends(
+                "~tenure-doctor-* ~tenure:* &tenure:wake* +@all -hlen",
+                "?layout=redisson",
+                "bad",
+                "the keys `redisson_lock_token:*`",
+                "ACL SETUSER worker &redisson_lock__channel:* +hlen ~redisson_lock_token:*",
+            );
+        });
     });
 }
 
@@ -143,4 +154,18 @@ fn a_command_that_was_renamed_away_is_named() {
         "bad",
         "the server does not have `EVALSHA`",
     );
+}
+
+/// Only locks that ask their replicas need `WAIT`: it is nothing bad that it is forbidden.
+#[test]
+fn without_wait_a_single_server_is_fit() {
+    let rules = "on >pw ~* &* +@all -wait";
+    let master = RedisServer::builder().user("worker", rules).start();
+    let replica = RedisServer::builder().replica_of(&master).start();
+    assert!(replica.wait_for_master(Duration::from_secs(20)));
+    let (ended, report) = examine(&[format!("redis://worker:pw@{}/", master.addr())]);
+    ended.ended_with(0);
+    says(&report, "rights", "ok", "");
+    says(&report, "confirming", "warn", "'wait'");
+    leaves_nothing(&master);
 }
