@@ -73,9 +73,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DUR", default_value = "0", value_parser = time::parse)]
     hold: Duration,
 
-    /// How long a lease lasts without renewal
-    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = time::parse)]
-    ttl: Duration,
+    /// How long a lease lasts without renewal [default: that of the configuration file, or 30s]
+    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    ttl: Option<Duration>,
 
     /// For programs: one line of JSON
     #[arg(long)]
@@ -133,18 +133,18 @@ async fn interrupted_twice(stopped: &CancellationToken) {
 }
 
 async fn measure(args: &BenchArgs, stand: &Stand, stopped: &CancellationToken) -> Result<Report> {
-    let mut report = Report::new(args, stand.others);
+    let mut report = Report::new(args, stand);
     let (mut floor, mut pairs) = (Times::new(), Times::new());
     let mut meter = Meter::default();
     let part = args.duration / ROUNDS;
     for _ in 0..ROUNDS {
         let until = Until::after(part, stopped);
-        floor.join(&floor::run(stand, args.ttl, &until, Progress::new("floor", part)).await?);
+        floor.join(&floor::run(stand, &until, Progress::new("floor", part)).await?);
         report.floor_took += until.took();
         let until = Until::after(part, stopped);
         let before = Meter::read(&stand.servers).await?;
         let progress = Progress::new("uncontended", part);
-        pairs.join(&pairs::run(stand, args.ttl, &until, progress).await?);
+        pairs.join(&pairs::run(stand, &until, progress).await?);
         report.pairs_took += until.took();
         meter.add(before, Meter::read(&stand.servers).await?);
     }

@@ -87,7 +87,9 @@ fn all_parts_are_measured_and_nothing_is_left() {
 fn others_are_noticed() {
     let server = RedisServer::start();
     let _other = server.client();
-    let report = measure(&[server.url()], &["--hold", "1ms", "--locks", "2"]);
+    let options = ["--hold", "1ms", "--locks", "2", "--ttl", "2s"];
+    let report = measure(&[server.url()], &options);
+    assert_eq!(report["ttl_ms"], 2_000);
     assert_eq!(report["other_connections"], 1, "{report}");
     assert_eq!(
         (&report["hold_ms"], &report["locks"]),

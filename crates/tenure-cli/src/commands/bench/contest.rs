@@ -41,7 +41,7 @@ impl Contest {
             let locks = stand
                 .shared_names
                 .iter()
-                .map(|name| client.lock(name).ttl(args.ttl));
+                .map(|name| client.lock(name).ttl(stand.ttl));
             let locks: Arc<[Lock]> = locks.collect();
             for _ in 0..args.tasks {
                 let locks = Arc::clone(&locks);

@@ -1,7 +1,7 @@
 //! The floor: what the server does for locks that promise nothing.
 
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use tenure::redis::{Client, Command, Script};
@@ -20,8 +20,8 @@ static DELETE_IF_SAME: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Takes and deletes bare keys, as many at once as there are tasks.
-pub async fn run(stand: &Stand, ttl: Duration, until: &Until, progress: Progress) -> Result<Times> {
-    let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Times> {
+    let ttl_ms = u64::try_from(stand.ttl.as_millis()).unwrap_or(u64::MAX);
     let mut working = JoinSet::new();
     for (number, client) in stand.bare.iter().enumerate() {
         for name in stand.names_of(number) {

@@ -1,6 +1,6 @@
 //! Acquire and release, each on a name of its own.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use tenure::Lock;
@@ -12,11 +12,11 @@ use super::until::Until;
 use crate::times::Times;
 
 /// How long each took.
-pub async fn run(stand: &Stand, ttl: Duration, until: &Until, progress: Progress) -> Result<Times> {
+pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Times> {
     let mut working = JoinSet::new();
     for (number, client) in stand.clients.iter().enumerate() {
         for name in stand.names_of(number) {
-            let lock = client.lock(name).ttl(ttl);
+            let lock = client.lock(name).ttl(stand.ttl);
             let (until, progress) = (until.clone(), progress.clone());
             working.spawn(async move { work(&lock, &until, &progress).await });
         }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::BenchArgs;
 use super::commands::Meter;
 use super::contest::Contest;
+use super::stand::Stand;
 use crate::times::{Times, millis};
 
 /// What was measured so far.
@@ -71,15 +72,15 @@ struct Cost {
 }
 
 impl Report {
-    pub fn new(args: &BenchArgs, others: Option<u64>) -> Self {
+    pub fn new(args: &BenchArgs, stand: &Stand) -> Self {
         Self {
             clients: args.clients,
             tasks: args.tasks,
             locks: args.locks,
             hold_ms: whole_millis(args.hold),
-            ttl_ms: whole_millis(args.ttl),
+            ttl_ms: whole_millis(stand.ttl),
             duration_ms: whole_millis(args.duration),
-            other_connections: others,
+            other_connections: stand.others,
             floor: None,
             uncontended: None,
             contended: None,

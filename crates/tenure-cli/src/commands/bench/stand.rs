@@ -12,6 +12,7 @@ use super::commands;
 use crate::own_names;
 use crate::server::Server;
 
+const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Clients that are connected, and names that nobody else uses.
@@ -26,6 +27,8 @@ pub struct Stand {
     pub own_names: Vec<String>,
     /// Which everybody wants.
     pub shared_names: Vec<String>,
+    /// How long leases last without renewal.
+    pub ttl: Duration,
     /// How many connections others had before ours, where that is told.
     pub others: Option<u64>,
     /// What leads to all keys of the names.
@@ -57,6 +60,7 @@ impl Stand {
             servers,
             own_names: names(args.clients * args.tasks),
             shared_names: names(args.locks),
+            ttl: args.ttl.or(server.ttl()?).unwrap_or(TTL_DEFAULT),
             others: others.map(|all| all.saturating_sub(ways.len() as u64)),
             ways,
         })
