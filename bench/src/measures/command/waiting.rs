@@ -16,6 +16,9 @@ use crate::stats::Samples;
 use crate::table::{Row, Target, Unit};
 
 const PROCESSES: usize = 1_000;
+const WHAT: &str = "commands/s of 1 000 waiting `tenure run`, nothing changes";
+/// At most, of each process.
+const CONNECTIONS: usize = 4;
 const NAME: &str = "wanted";
 const QUEUE: &str = "tenure:queue:{wanted}";
 /// Between two starts, so that the order in which they are started is one.
@@ -23,7 +26,7 @@ const START_PAUSE: Duration = Duration::from_millis(10);
 /// Until what began with the last start is over.
 const SETTLE: Duration = Duration::from_secs(15);
 const LENGTH: Duration = Duration::from_secs(20);
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Processes that end with this.
 struct Crowd(Vec<Child>);
@@ -37,6 +40,10 @@ struct Rest {
 pub fn measure(_: &Setting) -> Vec<Row> {
     // Of its own: thousands of connections are no setting for other measures.
     let server = RedisServer::builder().config("maxclients", "10000").start();
+    if room(&server) < PROCESSES * CONNECTIONS {
+        let why = "the server may not have so many connections: raise `ulimit -n`";
+        return vec![Row::missing(WHAT, why)];
+    }
     let order = tempfile::NamedTempFile::new().expect("a file can be made");
     let runtime = two_workers();
     let client = runtime.block_on(Tenure::connect(server.url()));
@@ -65,7 +72,7 @@ fn show(rest: &Rest, overtaken: f64, took: f64) -> Vec<Row> {
     };
     vec![
         row(
-            "commands/s of 1 000 waiting `tenure run`, nothing changes",
+            WHAT,
             rest.commands_per_second,
             Unit::PerSecond,
             Target::None,
@@ -84,6 +91,13 @@ fn show(rest: &Rest, overtaken: f64, took: f64) -> Vec<Row> {
         ),
         row("– until all had it", took, Unit::Seconds, Target::None),
     ]
+}
+
+/// How many connections the server takes: fewer than asked for, if it may not open enough files.
+fn room(server: &RedisServer) -> usize {
+    let answer = server.client().command(&["CONFIG", "GET", "maxclients"]);
+    let max = answer.array().get(1).map(|max| max.text().parse());
+    max.and_then(Result::ok).unwrap_or(0)
 }
 
 impl Crowd {
