@@ -1,5 +1,6 @@
 //! A lock of our own, tried for real: taken, renewed, waited for, listed, forced, let go.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use tenure::redis::Client;
@@ -87,10 +88,16 @@ impl Trial {
             .acquire_within(STEP_LIMIT)
             .await?;
         let lock = self.other.lock(&self.name).ttl(TTL).wait(STEP_LIMIT);
-        let waiting = async { (lock.acquire().await, Instant::now()) };
+        let is_refused = Cell::new(false);
+        let waiting = async {
+            let guard = lock.acquire().await;
+            is_refused.set(guard.is_err());
+            (guard, Instant::now())
+        };
         let releasing = async {
             // It asks, listens, and asks again: from then on it waits.
-            until(STEP_LIMIT, || self.other.stats().busy >= 2).await;
+            let waits = || self.other.stats().busy >= 2 || is_refused.get();
+            until(STEP_LIMIT, waits).await;
             (Instant::now(), held.release().await)
         };
         let ((guard, woken), (released, release)) = tokio::join!(waiting, releasing);
