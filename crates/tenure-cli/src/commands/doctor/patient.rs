@@ -109,7 +109,17 @@ impl Patient {
         diagnosis.offset = Offset::measure(client).await?;
         checks.push(diagnosis.offset.map_or_else(clock::unknown, Offset::check));
         let name = self.find_name().await?;
-        checks.push(rights::examine(client, &self.scope(&name), user_of(&self.url)).await?);
+        let rights = rights::examine(client, &self.scope(&name), user_of(&self.url)).await?;
+        checks.push(rights.check);
+        if !rights.has_transactions {
+            let found = "not tried: it needs `MULTI`";
+            checks.push(Check::unknown(
+                "lock",
+                found,
+                "see `rights`, then ask again",
+            ));
+            return Ok(());
+        }
         if facts.is_replica() {
             return Ok(());
         }

@@ -19,6 +19,14 @@ use super::facts::allowed;
 const NAME: &str = "rights";
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
+/// Which rights there are.
+#[derive(Debug)]
+pub struct Rights {
+    pub check: Check,
+    /// Without `MULTI` no lock can be tried: what should be one step would be several.
+    pub has_transactions: bool,
+}
+
 /// What the server said about all that was tried.
 #[derive(Debug, Default)]
 struct Findings {
@@ -44,7 +52,7 @@ enum Said {
 /// # Errors
 ///
 /// If the server does not answer any more.
-pub async fn examine(client: &Client, scope: &Scope, user: &str) -> Result<Check, Error> {
+pub async fn examine(client: &Client, scope: &Scope, user: &str) -> Result<Rights, Error> {
     let user = match allowed(client.run(Command::new("ACL").arg("WHOAMI")).await)? {
         Some(name) => name.as_str().unwrap_or(user).to_owned(),
         None => user.to_owned(),
@@ -56,12 +64,18 @@ pub async fn examine(client: &Client, scope: &Scope, user: &str) -> Result<Check
     let connection = client.dedicated().await?;
     let begun = said(connection.run(Command::new("MULTI"), ANSWER_LIMIT).await)?;
     if !matches!(begun, Said::Allowed) {
-        return Ok(untried(&user, &needs));
+        return Ok(Rights {
+            check: untried(&user, &needs),
+            has_transactions: false,
+        });
     }
     for need in &needs {
         note(&mut findings, need, &try_out(&connection, need).await?);
     }
-    Ok(findings.into_check(&user))
+    Ok(Rights {
+        check: findings.into_check(&user),
+        has_transactions: true,
+    })
 }
 
 async fn try_out(connection: &Dedicated, need: &Need) -> Result<Said, Error> {
@@ -79,7 +93,7 @@ async fn try_exec(client: &Client) -> Result<Said, Error> {
 }
 
 fn need_of_exec() -> Need {
-    Need::new("exec", Weight::Vital, &["EXEC"])
+    Need::new("exec", Weight::Helpful, &["EXEC"])
 }
 
 /// What an answer says about the rights. Other complaints, such as that the key is elsewhere, come
@@ -96,6 +110,8 @@ fn said<T>(answer: Result<T, Error>) -> Result<Said, Error> {
         ErrorKind::Denied if text.contains("to run") => Ok(Said::NoCommand),
         ErrorKind::Denied if text.contains("channel") => Ok(Said::NoChannel),
         ErrorKind::Denied => Ok(Said::NoKey),
+        // How `EXEC` is refused, which gives up a transaction in any case.
+        _ if text.contains("EXECABORT") => Ok(Said::NoCommand),
         _ if text.contains("unknown command") => Ok(Said::Unheard),
         _ => Ok(Said::Allowed),
     }
@@ -188,6 +204,7 @@ fn cost(rules: &[String]) -> String {
         "+client|tracking" | "+client|caching" => {
             "a forced release is noticed at the next renewal only"
         }
+        "+exec" => "each is taken by a script, which costs the server more",
         "+info" => "version, eviction and role go unchecked",
         "+script|load" => "scripts are sent with their text when they are new",
         "+wait" => "no lock can ask its replicas to confirm it",

@@ -72,6 +72,12 @@ fn what_is_missing_is_named_and_the_line_mends_it() {
             "ACL SETUSER worker &tenure:wake*",
         ),
         (
+            "~* &* +@all -exec",
+            "warn",
+            "the command `EXEC`: locks work, but each is taken by a script",
+            "ACL SETUSER worker +exec",
+        ),
+        (
             "~* &* +@all -client|tracking",
             "warn",
             "the command `CLIENT|TRACKING`: locks work, but a forced release is noticed at the next",
@@ -106,6 +112,7 @@ fn without_transactions_the_line_gives_everything() {
         "bad",
         "lacks the command `MULTI`, without which",
     );
+    says(&report, "lock", "unknown", "not tried");
     let advice = check(&report, "rights")["advice"].as_str().unwrap();
     let words: Vec<&str> = advice.split('`').nth(1).unwrap().split(' ').collect();
     assert_eq!(server.client().command(&words).text(), "OK");
