@@ -61,9 +61,15 @@ seeded-sale: redis-server postgresql ## Plant one bug after the other in the sal
 		cargo test -p tenure-sale --features failpoints --test faults || exit 1; \
 	done
 
+comma := ,
+# The command is built only where it is measured.
+BENCH_MEASURES = $(if $(ONLY),$(subst $(comma), ,$(ONLY)),command)
+
 .PHONY: bench
 bench: redis-server ## Measure beside the floor and the peers, 5 minutes: make bench ROUNDS=7 ONLY=pairs,wake
-	@cargo run --quiet --locked --release --manifest-path bench/Cargo.toml -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
+	@$(if $(filter command%,$(BENCH_MEASURES)),cargo build --quiet --locked --release -p tenure-cli)
+	@TENURE_BIN=$${TENURE_BIN:-$(abspath $(or $(CARGO_TARGET_DIR),target))/release/tenure} \
+		cargo run --quiet --locked --release --manifest-path bench/Cargo.toml -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: deny
 deny: ## Licences and sources of dependencies (needs cargo-deny)

@@ -1,5 +1,6 @@
 //! The measures, one file each: what is run, what is counted, what is aimed at.
 
+mod command;
 mod failover;
 mod gate;
 mod leases;
@@ -44,6 +45,9 @@ pub const ALL: &[Measure] = &[
     measure("ledger", ledger::measure),
     measure("sale", sale::end_to_end),
     measure("ways", sale::ways),
+    measure("command", command::start),
+    measure("command_ls", command::list),
+    measure("command_waiters", command::wait),
 ];
 
 /// What a child process does: see [`crate::child`].

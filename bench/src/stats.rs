@@ -20,6 +20,18 @@ impl Samples {
         )
     }
 
+    /// How much greater these are, one by one.
+    pub fn less(&self, reference: &Self) -> Self {
+        let pairs = self.0.iter().zip(&reference.0);
+        Self::new(pairs.map(|(ours, its)| ours - its))
+    }
+
+    /// The median of every `size` figures that follow each other.
+    pub fn median_of(&self, size: usize) -> Self {
+        let median = |figures: &[f64]| Self(figures.to_vec()).median();
+        Self::new(self.0.chunks(size).map(median))
+    }
+
     /// The least of every `size` figures that follow each other.
     pub fn least_of(&self, size: usize) -> Self {
         let least = |figures: &[f64]| figures.iter().copied().fold(f64::INFINITY, f64::min);
@@ -94,6 +106,14 @@ mod tests {
     fn the_mean_is_taken_group_by_group() {
         let mean = Samples::new([3.0, 1.0, 5.0, 4.0]).mean_of(2);
         assert!((mean.min() - 2.0).abs() < 1e-9 && (mean.max() - 4.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn differences_and_medians_are_taken_where_they_belong() {
+        let median = Samples::new([3.0, 1.0, 9.0, 4.0, 5.0, 6.0]).median_of(3);
+        assert!((median.min() - 3.0).abs() < 1e-9 && (median.max() - 5.0).abs() < 1e-9);
+        let more = median.less(&Samples::new([1.0, 1.0]));
+        assert!((more.min() - 2.0).abs() < 1e-9 && (more.max() - 4.0).abs() < 1e-9);
     }
 
     #[test]

@@ -131,6 +131,7 @@ pub enum Unit {
     Seconds,
     Percent,
     Bytes,
+    Mebibytes,
     Times,
     Count,
 }
@@ -144,6 +145,7 @@ impl Unit {
             Self::Millis => format!("{} ms", number(value)),
             Self::Seconds => format!("{} s", number(value)),
             Self::Percent => format!("{} %", number(value)),
+            Self::Mebibytes => format!("{} MiB", number(value)),
             Self::Bytes => format!("{value:.0} B"),
             Self::Times => format!("{}×", number(value)),
             Self::Count => format!("{value:.0}"),

@@ -11,9 +11,11 @@ mod config;
 mod exit;
 mod manual;
 mod output;
+mod own_names;
 mod runtime;
 mod server;
 mod time;
+mod times;
 
 use std::io;
 use std::process::ExitCode;

@@ -57,6 +57,10 @@ impl Paint {
         self.paint(text, "1;32")
     }
 
+    pub fn yellow(self, text: &str) -> Painted<'_> {
+        self.paint(text, "1;33")
+    }
+
     pub fn bold(self, text: &str) -> Painted<'_> {
         self.paint(text, "1")
     }

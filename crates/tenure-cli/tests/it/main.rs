@@ -6,12 +6,16 @@
     reason = "a test that panics has failed, and a test binary has no public interface"
 )]
 
+/// `tenure bench`: how fast locks are on a server.
+mod bench;
 /// Starting the command, and what it said.
 mod command;
 /// The configuration file and the environment.
 mod config;
 /// `tenure demo`.
 mod demo;
+/// `tenure doctor`: is this Redis fit for locks?
+mod doctor;
 /// `tenure completions`, `tenure man`, and what is written about the command.
 mod manual;
 /// `tenure demo pitfalls`.

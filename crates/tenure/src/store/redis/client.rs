@@ -163,6 +163,22 @@ impl Client {
         })
     }
 
+    /// The servers that take writes, each as a client of its own: this one, or the masters of a
+    /// Cluster as far as they are known. For questions about a server instead of a key; a key that
+    /// another master has is an error there.
+    pub fn masters(&self) -> Vec<Self> {
+        let Routes::Cluster(cluster) = &*self.routes else {
+            return vec![self.clone()];
+        };
+        let of = |node: Arc<Node>| Self {
+            engine: self.engine.clone(),
+            target: node.server.to_string().into(),
+            routes: Arc::new(Routes::One(node)),
+            limit: self.limit,
+        };
+        cluster.nodes().into_iter().map(of).collect()
+    }
+
     /// The identity of the server's process: another one after every restart and failover. `None`
     /// where the user may not ask for it.
     pub async fn run_id(&self) -> Result<Option<String>> {
@@ -302,6 +318,13 @@ impl Dedicated {
         let running = async move { connection.run(&command.into_cmd(), limit, 0).await };
         let result = self.engine.run(running).await?;
         result.map_err(|failure| failure.error)
+    }
+}
+
+/// Where it leads, without user and password.
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.target)
     }
 }
 

@@ -26,6 +26,27 @@ async fn commands_and_scripts_go_where_their_key_is_and_follow_it() {
 }
 
 #[tokio::test]
+async fn each_master_is_a_client_of_its_own() {
+    let redis = Client::connect(CLUSTER.url()).await.unwrap();
+    let mut ids = std::collections::BTreeSet::new();
+    for master in redis.masters() {
+        ids.insert(master.run_id().await.unwrap().unwrap());
+    }
+    assert_eq!(ids.len(), redis.masters().len());
+    assert!(ids.len() > 1, "{ids:?}");
+    // A key is at one of them, and an error at the others.
+    let get = || Command::new("GET").arg("key");
+    let mut found = 0;
+    for master in redis.masters() {
+        match master.run(get()).await {
+            Ok(_) => found += 1,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{error:?}"),
+        }
+    }
+    assert_eq!(found, 1);
+}
+
+#[tokio::test]
 async fn several_commands_are_each_run_once_wherever_their_keys_are() {
     let redis = Client::connect(CLUSTER.url()).await.unwrap();
     let keys: Vec<String> = (0..9).map(|_| fresh_name()).collect();

@@ -32,6 +32,18 @@ async fn commands_carry_text_numbers_and_bytes() {
     );
 }
 
+/// The server is the only one that takes writes, and is shown without its password.
+#[tokio::test]
+async fn a_server_is_its_own_master() {
+    let server = RedisServer::builder().password("secret").start();
+    let redis = Client::connect(server.url()).await.unwrap();
+    let masters = redis.masters();
+    let shown: Vec<String> = masters.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, [format!("redis://{}/", server.addr())]);
+    let answer = masters[0].run(Command::new("PING")).await.unwrap();
+    assert_eq!(answer.as_str(), Some("PONG"));
+}
+
 #[tokio::test]
 async fn several_commands_fail_one_by_one() {
     let server = RedisServer::start();

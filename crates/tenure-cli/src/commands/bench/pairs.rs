@@ -1,0 +1,41 @@
+//! Acquire and release, each on a name of its own.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use tenure::Lock;
+use tokio::task::JoinSet;
+
+use super::progress::Progress;
+use super::stand::Stand;
+use super::until::Until;
+use crate::times::Times;
+
+/// How long each took.
+pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Times> {
+    let mut working = JoinSet::new();
+    for (number, client) in stand.clients.iter().enumerate() {
+        for name in stand.names_of(number) {
+            let lock = client.lock(name).ttl(stand.ttl);
+            let (until, progress) = (until.clone(), progress.clone());
+            working.spawn(async move { work(&lock, &until, &progress).await });
+        }
+    }
+    let mut times = Times::new();
+    while let Some(done) = working.join_next().await {
+        times.join(&done??);
+    }
+    Ok(times)
+}
+
+async fn work(lock: &Lock, until: &Until, progress: &Progress) -> Result<Times> {
+    let mut times = Times::new();
+    while !until.is_over() {
+        let begun = Instant::now();
+        let guard = lock.acquire().await?;
+        guard.release().await?;
+        times.note(begun.elapsed());
+        progress.advance();
+    }
+    Ok(times)
+}

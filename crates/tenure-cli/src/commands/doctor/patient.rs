@@ -1,0 +1,249 @@
+//! One server and all that is looked at there.
+
+use std::time::{Duration, Instant};
+
+use tenure::redis::{Client, Command};
+use tenure::{Error, ErrorKind};
+
+use super::check::Check;
+use super::clock::{self, Offset};
+use super::deployment::Deployment;
+use super::facts::{Facts, allowed};
+use super::latency;
+use super::report::ServerReport;
+use super::rights::{self, Scope};
+use super::settings;
+use super::trial::{self, Trial};
+use crate::own_names;
+use crate::times::millis;
+
+/// How many names to try until one belongs to this master: each has a share of the slots.
+const NAMES_TRIED: u32 = 1_000;
+/// How long replicas may take to confirm.
+const CONFIRM_LIMIT: Duration = Duration::from_secs(1);
+
+/// What is to be done at each server.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    pub deployment: Deployment,
+    pub samples: u32,
+    pub prefix: String,
+}
+
+/// One server that answered when it was called.
+pub struct Patient {
+    client: Client,
+    /// With the password: not to be shown.
+    url: String,
+    connected_in: Duration,
+    orders: Orders,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Diagnosis {
+    pub report: ServerReport,
+    pub facts: Facts,
+    pub offset: Option<Offset>,
+    /// Why nothing could be looked at.
+    pub refusal: Option<Error>,
+}
+
+impl Patient {
+    /// The servers that a URL names: one, or the masters of a Cluster.
+    pub async fn call(url: &str, orders: &Orders) -> Result<Vec<Self>, Error> {
+        let begun = Instant::now();
+        let client = Client::connect(url).await?;
+        let connected_in = begun.elapsed();
+        let of = |client| Self {
+            client,
+            url: url.to_owned(),
+            connected_in,
+            orders: orders.clone(),
+        };
+        Ok(client.masters().into_iter().map(of).collect())
+    }
+
+    /// Looks at everything. What cannot be looked at, because the server stops answering, is missing.
+    pub async fn examine(self) -> Diagnosis {
+        // A master of a cluster is known by hearsay until it has answered itself.
+        let begun = Instant::now();
+        if let Err(error) = allowed(self.client.run(Command::new("PING")).await) {
+            return Diagnosis::of_refusal(&self.client.to_string(), error);
+        }
+        let found = format!(
+            "connected in {}",
+            millis(self.connected_in + begun.elapsed())
+        );
+        let mut diagnosis = Diagnosis {
+            report: ServerReport {
+                server: self.client.to_string(),
+                checks: vec![Check::ok("reachable", found)],
+            },
+            facts: Facts::default(),
+            offset: None,
+            refusal: None,
+        };
+        if let Err(error) = self.look_at_all(&mut diagnosis).await {
+            let advice = "look at the server's load and log, then ask again";
+            let found = format!("it stopped answering while it was examined: {error}");
+            diagnosis
+                .report
+                .checks
+                .push(Check::bad("answers", found, advice));
+        }
+        diagnosis
+    }
+
+    async fn look_at_all(&self, diagnosis: &mut Diagnosis) -> Result<(), Error> {
+        let client = &self.client;
+        diagnosis.facts = Facts::ask(client).await?;
+        let facts = &diagnosis.facts;
+        let checks = &mut diagnosis.report.checks;
+        checks.extend(settings::examine(facts, self.orders.deployment));
+        match latency::pings(client, self.orders.samples).await {
+            Ok(times) => checks.push(latency::check("latency", "PING", &times)),
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+            Err(error) => checks.push(trial::refused("latency", &error)),
+        }
+        diagnosis.offset = Offset::measure(client).await?;
+        checks.push(diagnosis.offset.map_or_else(clock::unknown, Offset::check));
+        let name = self.find_name().await?;
+        let rights = rights::examine(client, &self.scope(&name), user_of(&self.url)).await?;
+        checks.push(rights.check);
+        if !rights.has_transactions {
+            let found = "not tried: it needs `MULTI`";
+            checks.push(Check::unknown(
+                "lock",
+                found,
+                "see `rights`, then ask again",
+            ));
+            return Ok(());
+        }
+        if facts.is_replica() {
+            return Ok(());
+        }
+        if facts
+            .number("connected_slaves")
+            .is_some_and(|count| count > 0)
+        {
+            checks.push(self.confirm(&name, facts).await?);
+        }
+        match Trial::begin(&self.url, &name).await {
+            Ok(trial) => checks.extend(trial.run(client, self.orders.samples).await),
+            Err(error) => checks.push(trial::refused("lock", &error)),
+        }
+        Ok(())
+    }
+
+    /// A name that nobody uses, of a lock that this very server has.
+    async fn find_name(&self) -> Result<String, Error> {
+        let mut name = String::new();
+        for _ in 0..NAMES_TRIED {
+            name = own_names::unused(&format!("{}tenure-doctor", self.orders.prefix));
+            match self.client.run(Command::new("GET").arg(&name)).await {
+                Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+                // A node of a cluster says so when another one has the key.
+                Err(error) if error.kind() == ErrorKind::InvalidUrl => {}
+                _ => break,
+            }
+        }
+        Ok(name)
+    }
+
+    fn scope(&self, name: &str) -> Scope {
+        Scope {
+            name: name.to_owned(),
+            prefix: self.orders.prefix.clone(),
+            deployment: self.orders.deployment,
+            is_redisson: self.url.contains("layout=redisson"),
+        }
+    }
+
+    /// Whether replicas confirm a write.
+    async fn confirm(&self, name: &str, facts: &Facts) -> Result<Check, Error> {
+        let replicas = facts.number("connected_slaves").unwrap_or(0);
+        let connection = self.client.dedicated().await?;
+        let set = Command::new("SET").arg(name).arg("x").arg("PX").arg(2_000);
+        let wait = Command::new("WAIT")
+            .arg(replicas)
+            .arg(CONFIRM_LIMIT.as_millis());
+        let begun = Instant::now();
+        let confirmed = async {
+            connection.run(set, CONFIRM_LIMIT).await?;
+            connection.run(wait, CONFIRM_LIMIT * 3).await
+        };
+        let check = match confirmed.await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+            Err(error) => Check::warn(
+                "confirming",
+                error,
+                "only locks that ask for `replicas` need it: the user must be allowed WAIT (+wait)",
+            ),
+            Ok(count) => {
+                let count = count.as_int().and_then(|count| u64::try_from(count).ok());
+                let count = count.unwrap_or(0);
+                let found = format!(
+                    "{count} of {replicas} replicas in {}",
+                    millis(begun.elapsed())
+                );
+                if count >= replicas {
+                    Check::ok("confirming", found)
+                } else {
+                    let advice = "look at the replicas and the network between: locks that ask for \
+                                  `replicas` are refused";
+                    Check::warn("confirming", found, advice)
+                }
+            }
+        };
+        own_names::sweep(&self.client, &[name.to_owned()]).await;
+        Ok(check)
+    }
+}
+
+impl Diagnosis {
+    /// A server of which nothing is known but why.
+    pub fn of_refusal(url: &str, error: Error) -> Self {
+        let (name, advice) = match error.kind() {
+            ErrorKind::Denied => (
+                "rights",
+                "put the right user and password into TENURE_URL, or the password into \
+                 --password-file",
+            ),
+            ErrorKind::Unsupported => ("version", "7.0 or newer is needed"),
+            _ => (
+                "reachable",
+                "is the server running, are host and port right, is a firewall in between?",
+            ),
+        };
+        Self {
+            report: ServerReport {
+                server: tenure::masked_url(url),
+                checks: vec![Check::bad(name, &error, advice)],
+            },
+            facts: Facts::default(),
+            offset: None,
+            refusal: Some(error),
+        }
+    }
+}
+
+/// Whom the URL names. Who names nobody is `default`.
+fn user_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
+    let user = user.split_once(':').map_or(user, |(user, _)| user);
+    if user.is_empty() { "default" } else { user }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_is_whom_the_url_names() {
+        assert_eq!(user_of("redis://worker:p@ss@h:1/"), "worker");
+        assert_eq!(user_of("redis://:secret@h"), "default");
+        assert_eq!(user_of("h:6379"), "default");
+    }
+}

@@ -1,0 +1,200 @@
+//! Which commands, keys and channels locks use: the table of docs/wire-format.md, to be tried.
+
+use crate::commands::doctor::deployment::Deployment;
+
+/// What becomes of locks without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// They do not work.
+    Vital,
+    /// They work less well.
+    Helpful,
+}
+
+/// One command as locks send it.
+#[derive(Debug)]
+pub struct Need {
+    /// As `ACL SETUSER` calls it.
+    pub command: &'static str,
+    pub weight: Weight,
+    pub words: Vec<String>,
+    /// Which keys and channels to allow, should this one be forbidden.
+    pub key_pattern: String,
+    pub channel_pattern: &'static str,
+}
+
+/// Which locks are to be tried.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// A name that nobody uses.
+    pub name: String,
+    /// Which names locks have: all begin with this.
+    pub prefix: String,
+    pub deployment: Deployment,
+    /// Whether locks have the bytes of Redisson.
+    pub is_redisson: bool,
+}
+
+impl Need {
+    pub fn new(command: &'static str, weight: Weight, words: &[&str]) -> Self {
+        Self {
+            command,
+            weight,
+            words: words.iter().map(ToString::to_string).collect(),
+            key_pattern: "tenure:*".to_owned(),
+            channel_pattern: "tenure:wake*",
+        }
+    }
+
+    fn on_keys(mut self, pattern: impl Into<String>) -> Self {
+        self.key_pattern = pattern.into();
+        self
+    }
+
+    fn on_channels(mut self, pattern: &'static str) -> Self {
+        self.channel_pattern = pattern;
+        self
+    }
+}
+
+/// Everything that locks use in this scope.
+pub fn all(scope: &Scope) -> Vec<Need> {
+    let mut needs = on_the_lock(scope);
+    needs.extend(beside_the_lock(scope));
+    needs.extend(for_the_connection());
+    needs.extend(for_waiting(scope));
+    if scope.is_redisson {
+        needs.extend(for_redisson(scope));
+    }
+    needs.extend(for_the_deployment(scope.deployment));
+    needs
+}
+
+fn on_the_lock(scope: &Scope) -> Vec<Need> {
+    let name = scope.name.as_str();
+    let vital = |command, words: &[&str]| {
+        let need = Need::new(command, Weight::Vital, words);
+        need.on_keys(format!("{}*", scope.prefix))
+    };
+    vec![
+        vital("evalsha", &["EVALSHA", &"0".repeat(40), "1", name]),
+        vital("eval", &["EVAL", "return 1", "1", name]),
+        vital("get", &["GET", name]),
+        vital("set", &["SET", name, "x", "NX", "GET", "PX", "1"]),
+        vital("del", &["DEL", name]),
+        vital("pexpire", &["PEXPIRE", name, "1"]),
+        vital("pttl", &["PTTL", name]),
+        vital("type", &["TYPE", name]),
+        vital("exists", &["EXISTS", name]),
+    ]
+}
+
+fn beside_the_lock(scope: &Scope) -> Vec<Need> {
+    let key = |kind: &str| format!("tenure:{kind}:{}", scope.name);
+    let (fence, queue, meta) = (key("fence"), key("queue"), key("meta"));
+    let vital = |command, words: &[&str]| Need::new(command, Weight::Vital, words);
+    vec![
+        vital("incr", &["INCR", &fence]),
+        vital("incrby", &["INCRBY", &fence, "1"]),
+        vital("decrby", &["DECRBY", &fence, "1"]),
+        vital("get", &["GET", &fence]),
+        vital("zadd", &["ZADD", &queue, "1", "x"]),
+        vital("zrem", &["ZREM", &queue, "x"]),
+        vital("zpopmin", &["ZPOPMIN", &queue]),
+        vital("zrange", &["ZRANGE", &queue, "0", "0"]),
+        vital("hset", &["HSET", &meta, "a", "b"]),
+        vital("hget", &["HGET", &meta, "a"]),
+        vital("hdel", &["HDEL", &meta, "a"]),
+        vital("hgetall", &["HGETALL", &meta]),
+        vital("zadd", &["ZADD", "tenure:clients", "1", "x"]),
+        vital(
+            "zremrangebyscore",
+            &["ZREMRANGEBYSCORE", "tenure:clients", "0", "0"],
+        ),
+        vital("hset", &["HSET", "tenure:client:x", "a", "b"]),
+    ]
+}
+
+fn for_the_connection() -> Vec<Need> {
+    let helpful = |command, words: &[&str]| Need::new(command, Weight::Helpful, words);
+    vec![
+        Need::new("time", Weight::Vital, &["TIME"]),
+        Need::new("ping", Weight::Vital, &["PING"]),
+        helpful("info", &["INFO"]),
+        helpful("script|load", &["SCRIPT", "LOAD", "return 1"]),
+        helpful("client|tracking", &["CLIENT", "TRACKING", "ON", "OPTIN"]),
+        helpful("client|caching", &["CLIENT", "CACHING", "YES"]),
+    ]
+}
+
+fn for_waiting(scope: &Scope) -> Vec<Need> {
+    let channel = format!("tenure:wake:{}", scope.name);
+    let helpful = |command, words: &[&str]| Need::new(command, Weight::Helpful, words);
+    if scope.deployment == Deployment::Cluster {
+        return vec![
+            helpful("spublish", &["SPUBLISH", &channel, "x"]),
+            helpful("ssubscribe", &["SSUBSCRIBE", &channel]),
+            helpful("sunsubscribe", &["SUNSUBSCRIBE", &channel]),
+        ];
+    }
+    vec![
+        helpful("publish", &["PUBLISH", &channel, "x"]),
+        helpful("subscribe", &["SUBSCRIBE", &channel]),
+        helpful("unsubscribe", &["UNSUBSCRIBE", &channel]),
+    ]
+}
+
+fn for_redisson(scope: &Scope) -> Vec<Need> {
+    let name = scope.name.as_str();
+    let token = format!("redisson_lock_token:{name}");
+    let channel = format!("redisson_lock__channel:{name}");
+    let of_lock = |command, words: &[&str]| {
+        let need = Need::new(command, Weight::Vital, words);
+        need.on_keys(format!("{}*", scope.prefix))
+    };
+    let incr = Need::new("incr", Weight::Vital, &["INCR", &token]);
+    let (speak, hear, count) = match scope.deployment {
+        Deployment::Cluster => (
+            Need::new("spublish", Weight::Helpful, &["SPUBLISH", &channel, "0"]),
+            Need::new("ssubscribe", Weight::Helpful, &["SSUBSCRIBE", &channel]),
+            Need::new(
+                "pubsub|shardnumsub",
+                Weight::Helpful,
+                &["PUBSUB", "SHARDNUMSUB"],
+            ),
+        ),
+        _ => (
+            Need::new("publish", Weight::Helpful, &["PUBLISH", &channel, "0"]),
+            Need::new("subscribe", Weight::Helpful, &["SUBSCRIBE", &channel]),
+            Need::new("pubsub|numsub", Weight::Helpful, &["PUBSUB", "NUMSUB"]),
+        ),
+    };
+    vec![
+        of_lock("hlen", &["HLEN", name]),
+        of_lock("hexists", &["HEXISTS", name, "a"]),
+        of_lock("hrandfield", &["HRANDFIELD", name]),
+        of_lock("pexpiretime", &["PEXPIRETIME", name]),
+        incr.on_keys("redisson_lock_token:*"),
+        speak.on_channels("redisson_lock__channel:*"),
+        hear.on_channels("redisson_lock__channel:*"),
+        count,
+    ]
+}
+
+fn for_the_deployment(deployment: Deployment) -> Vec<Need> {
+    let wait = || Need::new("wait", Weight::Helpful, &["WAIT", "0", "1"]);
+    match deployment {
+        Deployment::Single => Vec::new(),
+        Deployment::Sentinel => vec![wait(), Need::new("role", Weight::Vital, &["ROLE"])],
+        Deployment::Cluster => vec![
+            wait(),
+            Need::new("cluster|slots", Weight::Vital, &["CLUSTER", "SLOTS"]),
+            Need::new("asking", Weight::Vital, &["ASKING"]),
+        ],
+        Deployment::Redlock => vec![Need::new(
+            "pubsub|numsub",
+            Weight::Helpful,
+            &["PUBSUB", "NUMSUB"],
+        )],
+    }
+}
