@@ -1,7 +1,7 @@
 //! The ledger's tables, and how they come to be.
 
-use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{Connection as _, PgConnection, SqliteConnection};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::{Connection as _, PgConnection, SqlStr, SqliteConnection};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::fault::told;
@@ -11,43 +11,61 @@ use crate::ledger::place::Place;
 /// of their own for that.
 const VERSIONS: &str = "sale_schema_versions";
 
-static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
-static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
+/// The steps by which the tables came to be what they are, in their order. They are not read by
+/// sqlx's macro, which would have every database driver compiled a second time.
+const SQLITE: &[Step] = &[Step {
+    version: 1,
+    description: "ledger",
+    sql: include_str!("../../migrations/sqlite/0001_ledger.sql"),
+}];
+const POSTGRES: &[Step] = &[Step {
+    version: 1,
+    description: "ledger",
+    sql: include_str!("../../migrations/postgres/0001_ledger.sql"),
+}];
+
+struct Step {
+    version: i64,
+    description: &'static str,
+    sql: &'static str,
+}
 
 /// Brings the tables up to date. A second process that does so at the same time waits.
 pub(super) async fn prepare_sqlite(place: &Place, writer: &mut SqliteConnection) -> Result<()> {
     let doing = doing(place);
     let begun = writer.begin_with("BEGIN IMMEDIATE").await;
     let mut transaction = begun.map_err(|error| told(&doing, error))?;
-    let done = own(&SQLITE)
+    let done = migrator(SQLITE)
         .run_direct(None, &mut *transaction, false)
         .await;
-    done.map_err(|error| refused(place, &SQLITE, error))?;
+    done.map_err(|error| refused(place, SQLITE, error))?;
     let committed = transaction.commit().await;
     committed.map_err(|error| told(&doing, error))
 }
 
 /// The same; here the migrator itself locks others out.
 pub(super) async fn prepare_postgres(place: &Place, connection: &mut PgConnection) -> Result<()> {
-    let done = own(&POSTGRES).run_direct(None, connection, false).await;
-    done.map_err(|error| refused(place, &POSTGRES, error))
+    let done = migrator(POSTGRES).run_direct(None, connection, false).await;
+    done.map_err(|error| refused(place, POSTGRES, error))
 }
 
-fn own(migrator: &Migrator) -> Migrator {
-    let mut own = Migrator {
-        migrations: migrator.migrations.clone(),
-        ..Migrator::DEFAULT
+fn migrator(steps: &[Step]) -> Migrator {
+    let migration = |step: &Step| {
+        let sql = SqlStr::from_static(step.sql);
+        let description = step.description.into();
+        Migration::new(step.version, description, MigrationType::Simple, sql, false)
     };
-    own.dangerous_set_table_name(VERSIONS);
-    own
+    let mut migrator = Migrator::with_migrations(steps.iter().map(migration).collect());
+    migrator.dangerous_set_table_name(VERSIONS);
+    migrator
 }
 
 fn doing(place: &Place) -> String {
     format!("prepare the tables of the ledger `{place}`")
 }
 
-fn refused(place: &Place, migrator: &Migrator, error: MigrateError) -> Error {
-    let ours = migrator.iter().map(|step| step.version).max().unwrap_or(0);
+fn refused(place: &Place, steps: &[Step], error: MigrateError) -> Error {
+    let ours = steps.iter().map(|step| step.version).max().unwrap_or(0);
     match error {
         MigrateError::VersionMissing(theirs) => {
             let message = format!(

@@ -563,19 +563,38 @@ impl Connection {
         self.checked(value)
     }
 
-    /// Runs a transaction as [`script_here`](Connection::script_here) runs a script.
+    /// Runs a transaction, from its `MULTI` to its `EXEC`, as [`script_here`](Connection::script_here)
+    /// runs a script. Returns what its commands answered.
     pub(super) async fn run_all_here(
         &self,
         transaction: &Pipeline,
         landing: Landing,
     ) -> Result<Vec<Value>, Failure> {
         let mut inner = self.inner.clone();
-        // The last answer is that of the whole.
-        let asking = inner.req_packed_commands(transaction, transaction.len() + 1, 1);
-        let mut values = self.answer_here(asking, landing).await?;
-        match values.pop() {
+        let asking = inner.req_packed_commands(transaction, 0, transaction.len());
+        let mut answers = self.answer_here(asking, landing).await?.into_iter();
+        if let Some(Err(error)) = answers.next().map(::redis::Value::extract_error) {
+            // Without a transaction, its commands were carried out one by one.
+            return Err(self.refused(&error, Some(landing)));
+        }
+        let whole = answers.next_back();
+        for queued in answers {
+            // What cannot be queued makes the whole do nothing, and says why.
+            self.checked(queued)?;
+        }
+        match whole {
             Some(::redis::Value::Array(values)) => Ok(values.into_iter().map(Value::of).collect()),
-            Some(value) => self.checked(value).map(|value| vec![value]),
+            Some(value) => {
+                let refused = self.checked(value).map(|value| vec![value]);
+                if refused
+                    .as_ref()
+                    .is_err_and(|it| it.error.kind() == ErrorKind::Denied)
+                {
+                    // Who may begin a transaction and not end it is in one for ever.
+                    self.give_up();
+                }
+                refused
+            }
             None => Ok(Vec::new()),
         }
     }

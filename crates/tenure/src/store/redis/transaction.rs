@@ -94,13 +94,15 @@ impl Transaction {
         let sent_at = connection.clock().now();
         // One more, so that rounding never shortens the lease.
         let end_ms = connection.server_us(sent_at + held.ttl) / 1_000 + 1;
-        let mut commands = Pipeline::with_capacity(3);
-        commands.atomic();
+        let mut commands = Pipeline::with_capacity(5);
+        // Not by the client crate's own transaction, which panics where MULTI is forbidden.
+        commands.cmd("MULTI");
         let set = commands.cmd("SET").arg(held.name.as_str());
         set.arg(held.id.as_str()).arg("NX").arg("GET");
         set.arg("PXAT").arg(end_ms);
         commands.cmd("INCR").arg(held.name.neighbour("fence"));
         commands.cmd("TIME");
+        commands.cmd("EXEC");
         Self {
             commands,
             sent_at,

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use tenure::redis::{Client, Command};
-use tenure::{Advice, ErrorKind, LostReason, Standing, Tenure};
+use tenure::{Advice, ErrorKind, LostReason, Released, Standing, Tenure};
 use tenure_testkit::RedisServer;
+use tokio::runtime::Handle;
 
 use crate::stage::{ms, soon};
 use crate::verdict::{
@@ -110,6 +111,25 @@ async fn a_command_that_is_forbidden_inside_a_script_is_denied() {
         check_refused(tenure.lock("n").try_acquire().await, ErrorKind::Denied, &[]);
         check_within(begun, ms(2_000));
         check_nothing_left(&server, "n");
+    }
+}
+
+/// A lock that is taken again and again is asked for by a transaction. Who may not use one, or not
+/// what is in it, asks by script.
+#[tokio::test]
+async fn a_transaction_that_is_forbidden_keeps_nobody_from_locking() {
+    for command in ["multi", "exec", "incr"] {
+        let (server, url) = restricted(&format!("~* &* +@all -{command}"));
+        let here = Tenure::builder(&url).runtime(Handle::current());
+        for tenure in [Tenure::connect(&url).await, here.connect().await] {
+            let tenure = tenure.unwrap();
+            for round in 0..4 {
+                let guard = tenure.lock("n").acquire_within(ms(10_000)).await;
+                let guard = guard.unwrap_or_else(|error| panic!("-{command} {round}: {error}"));
+                assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+            }
+            check_nothing_left(&server, "n");
+        }
     }
 }
 
