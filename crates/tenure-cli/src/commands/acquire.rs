@@ -95,6 +95,7 @@ struct NotAcquired<'a> {
     holder: Option<ClientReport>,
     lease_id: Option<String>,
     left_ms: Option<u64>,
+    meta: BTreeMap<String, String>,
     waited_ms: u64,
 }
 
@@ -196,6 +197,7 @@ impl AcquireArgs {
                 holder: report.holder,
                 lease_id: report.lease_id,
                 left_ms: report.left_ms,
+                meta: report.meta,
                 waited_ms: millis(waited),
             })?;
             return Ok(exit);

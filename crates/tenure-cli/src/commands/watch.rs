@@ -80,8 +80,9 @@ async fn watch(locks: &Locks, pattern: &Pattern, json: bool) -> Result<Exit> {
                         "tenure: the server answers again, after {away}"
                     ));
                 }
-                let reports = listing.locks.iter().map(LockReport::of_listed);
-                for change in known.update(reports.collect()) {
+                let mut reports: Vec<_> = listing.locks.iter().map(LockReport::of_listed).collect();
+                reports.extend(look_again(locks, known.missing(&reports)).await);
+                for change in known.update(reports) {
                     print(&change, json)?;
                 }
             }
@@ -98,6 +99,18 @@ async fn watch(locks: &Locks, pattern: &Pattern, json: bool) -> Result<Exit> {
         }
         tokio::time::sleep(PACE).await;
     }
+}
+
+/// Looks at locks that no client speaks of any more. Some are held all the same: whoever got one less
+/// than half a second ago does not speak of it yet.
+async fn look_again(locks: &Locks, names: Vec<String>) -> Vec<LockReport> {
+    let mut held = Vec::new();
+    for name in names {
+        if let Ok(Some(holder)) = locks.lock(&name).holder().await {
+            held.push(LockReport::of_holder(&name, Some(&holder), &[]));
+        }
+    }
+    held
 }
 
 fn print(change: &Change, json: bool) -> io::Result<()> {
