@@ -1,13 +1,16 @@
 //! `tenure acquire`: take a lock and leave.
 
+mod keeper;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use serde::Serialize;
-use tenure::{ErrorKind, Guard, Lease, Lock, Locks};
+use tenure::{ErrorKind, Lease, Lock, Locks};
 
+use self::keeper::Process;
 use super::holders::{ClientReport, LockReport, millis, moment, printable};
 use super::interrupt;
 use crate::exit::{Exit, Failed};
@@ -18,7 +21,7 @@ use crate::time;
 
 /// How long the lease lasts unless something else is said. On several servers no lease may last
 /// longer than the second.
-const TTL_DEFAULT: Duration = Duration::from_secs(60);
+const TTL_DEFAULT: Duration = Duration::from_mins(1);
 const TTL_DEFAULT_OF_SEVERAL: Duration = Duration::from_secs(30);
 /// How long to wait for what is still under way when we are asked to end.
 const FAREWELL: Duration = Duration::from_millis(900);
@@ -32,8 +35,10 @@ Examples:
   eval \"$(tenure acquire nightly --export)\"   sets TENURE_NAME, TENURE_LEASE and TENURE_FENCE,
   tenure renew && tenure release              which these two read
 
-Nobody renews the lease: it ends after its ttl, whatever the script does then. `tenure run` renews,
-and ends its command before the lease can.";
+  lease=$(tenure acquire nightly --while $$)  renewed until this shell ends, then released
+
+Nobody else renews the lease: it ends after its ttl, whatever the script does then. Nor does anybody
+tell the script that the lock is lost: `tenure run` does, and ends its command before the lease can.";
 
 /// Take a lock and print its lease, for scripts that release it later
 ///
@@ -64,6 +69,14 @@ pub struct AcquireArgs {
     /// Write something about this lease where `tenure show` shows it
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     meta: Vec<(String, String)>,
+
+    /// Renew it in the background until this process ends, then release it
+    #[arg(long = "while", value_name = "PID")]
+    keep_while: Option<i32>,
+
+    /// What `--while` starts in the background: keep this lease
+    #[arg(long, value_name = "LEASE", hide = true, requires = "keep_while")]
+    keep: Option<Lease>,
 
     /// Print the result as JSON
     #[arg(long, conflicts_with = "export")]
@@ -102,10 +115,15 @@ struct NotAcquired<'a> {
 pub fn run(args: &AcquireArgs) -> Result<Exit> {
     let server = args.server.resolve()?;
     let ttl = args.ttl(&server)?;
+    let process = args.keep_while.map(Process::open).transpose()?;
     runtime::block_on(async {
         let locks = server.connect_for_one().await?;
+        let process = match (&args.keep, process) {
+            (Some(lease), Some(process)) => return keeper::keep(&locks, lease, process).await,
+            (_, process) => process,
+        };
         let exit = tokio::select! {
-            exit = args.take(&locks, ttl) => exit,
+            exit = args.take(&locks, ttl, process.as_ref()) => exit,
             exit = interrupt::asked_to_end() => Ok(exit),
         };
         // Gives up its place among those who wait. What was given away stays.
@@ -126,7 +144,7 @@ impl AcquireArgs {
         })
     }
 
-    async fn take(&self, locks: &Locks, ttl: Duration) -> Result<Exit> {
+    async fn take(&self, locks: &Locks, ttl: Duration, process: Option<&Process>) -> Result<Exit> {
         let lock = self.lock(locks, ttl);
         let begun = Instant::now();
         let limit = self.wait.or(self.nonblock.then_some(Duration::ZERO));
@@ -135,7 +153,15 @@ impl AcquireArgs {
             Some(limit) => lock.acquire_within(limit).await,
         };
         match acquired {
-            Ok(guard) => self.hand_over(locks, guard, begun.elapsed()).await,
+            Ok(guard) => {
+                let lease = guard.detach()?;
+                let given = self.give_away(&lease, process, begun.elapsed());
+                if given.is_err() {
+                    // Nobody knows of it: it would stand in the way of others for nothing.
+                    let _ = locks.force_release(&self.name, lease.id()).await;
+                }
+                given.map(|()| Exit::Done)
+            }
             Err(error) if error.kind() == ErrorKind::Busy => {
                 self.tell_busy(&lock, begun.elapsed()).await
             }
@@ -152,14 +178,11 @@ impl AcquireArgs {
     }
 
     /// Prints the lease, after which it is the script's.
-    async fn hand_over(&self, locks: &Locks, guard: Guard, waited: Duration) -> Result<Exit> {
-        let lease = guard.detach()?;
-        if let Err(error) = self.print(&lease, waited) {
-            // Nobody knows of it: it would stand in the way of others for nothing.
-            let _ = locks.force_release(&self.name, lease.id()).await;
-            return Err(error.into());
+    fn give_away(&self, lease: &Lease, process: Option<&Process>, waited: Duration) -> Result<()> {
+        if let Some(process) = process {
+            keeper::start(lease, process)?;
         }
-        Ok(Exit::Done)
+        Ok(self.print(lease, waited)?)
     }
 
     fn print(&self, lease: &Lease, waited: Duration) -> io::Result<()> {

@@ -71,7 +71,7 @@ pub fn run(args: &ForceUnlockArgs) -> Result<Exit> {
     }
     let server = args.server.resolve()?;
     runtime::block_on(async {
-        let locks = server.connect_for_one().await?;
+        let locks = server.connect().await?;
         let found = look(&locks, &args.name).await?;
         if found.lease_id.as_deref() != Some(&args.lease_id) {
             return args.tell_changed(&found);

@@ -33,7 +33,7 @@ pub struct IsLockedArgs {
 pub fn run(args: &IsLockedArgs) -> Result<Exit> {
     let server = args.server.resolve()?;
     let holder = runtime::block_on(async {
-        let locks = server.connect_for_one().await?;
+        let locks = server.connect().await?;
         Ok(locks.lock(&args.name).holder().await?)
     })?;
     if args.verbose {

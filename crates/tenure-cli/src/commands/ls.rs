@@ -55,7 +55,7 @@ pub fn run(args: &LsArgs) -> Result<Exit> {
     let server = args.server.resolve()?;
     let pattern = Pattern::new(args.pattern.as_deref());
     let listing = runtime::block_on(async {
-        let locks = server.connect_for_one().await?;
+        let locks = server.connect().await?;
         Ok(locks
             .list(move |name| pattern.matches(name.as_str()))
             .await?)

@@ -29,7 +29,7 @@ pub struct ShowArgs {
 pub fn run(args: &ShowArgs) -> Result<Exit> {
     let server = args.server.resolve()?;
     let report = runtime::block_on(async {
-        let locks = server.connect_for_one().await?;
+        let locks = server.connect().await?;
         look(&locks, &args.name).await
     })?;
     if args.json {

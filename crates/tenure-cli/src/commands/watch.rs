@@ -50,7 +50,7 @@ pub fn run(args: &WatchArgs) -> Result<Exit> {
     let server = args.server.resolve()?;
     let pattern = Pattern::new(args.pattern.as_deref());
     runtime::block_on(async {
-        let locks = server.connect_for_one().await?;
+        let locks = server.connect().await?;
         if !args.json {
             complain(
                 "tenure: looking twice a second: what is held for less than half a second is not seen",

@@ -16,7 +16,7 @@ use crate::scripts::{at, run_at};
 
 const SOON: Duration = Duration::from_secs(20);
 /// A ttl that is not renewed while the server counts.
-const HOUR: Duration = Duration::from_secs(3_600);
+const HOUR: Duration = Duration::from_hours(1);
 const VARYING: [&str; 9] = [
     "lease_id",
     "fence",
@@ -53,7 +53,7 @@ fn locks_are_listed_with_holders_and_waiters() {
     let server = RedisServer::start();
     let url = server.url();
     let ours = backup(&url);
-    let _guards = ["order:2", "order:1", "nightly"].map(|name| ours.lock(name).acquire().unwrap());
+    let guards = ["order:2", "order:1", "nightly"].map(|name| ours.lock(name).acquire().unwrap());
     let other = Tenure::connect(&url).unwrap();
     let waiting = thread::spawn(move || other.lock("order:1").acquire_within(SOON).unwrap());
     are_listed(&ours, 3, 1);
@@ -105,7 +105,7 @@ fn locks_are_listed_with_holders_and_waiters() {
         without(&ended.stdout, &VARYING),
         expected.replace("HOST", &host())
     );
-    drop(_guards);
+    drop(guards);
     waiting.join().unwrap().release().unwrap();
 }
 

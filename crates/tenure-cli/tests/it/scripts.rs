@@ -305,16 +305,56 @@ fn a_key_that_is_not_a_lock_is_told_and_is_not_free() {
 }
 
 #[test]
-fn a_server_that_is_away_leaves_it_unknown() {
+fn a_server_that_cannot_be_asked_ends_with_69() {
     let server = RedisServer::start();
-    let (token, lease) = acquired(&server.url(), &["acquire", "n"]);
+    let (token, _) = acquired(&server.url(), &["acquire", "n"]);
     server.pause();
-    let ended = run_at(&server.url(), &["release", "--lease", &token]);
+    for command in ["renew", "release"] {
+        let ended = run_at(&server.url(), &[command, "--lease", &token]);
+        ended.ended_with(69);
+        ended.complains(&format!("tenure: cannot use `{}`: ", server.url()));
+    }
     server.resume();
-    ended.ended_with(69);
-    let ours = Tenure::connect(server.url()).unwrap();
-    let renewed = ours.renew(&lease, Duration::from_secs(60));
-    assert!(renewed.is_ok_and(|_| true) || ours.lock("n").holder().unwrap().is_none());
-    let refused = ours.renew(&lease, Duration::ZERO).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidSetting);
+    run_at(&server.url(), &["release", "--lease", &token]).ended_with(0);
+}
+
+/// Whether any process has this on its command line.
+fn is_running(words: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines
+        .into_iter()
+        .any(|line| String::from_utf8_lossy(&line).contains(words))
+}
+
+#[test]
+fn a_kept_lease_is_renewed_until_its_process_ends() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let mut script = Command::new("sleep").arg("600").spawn().unwrap();
+    let pid = script.id().to_string();
+    let arguments = ["acquire", "n", "--ttl", "1s", "--while", &pid];
+    // It returns, though the keeper lives on: nothing of ours stays open.
+    let (_, lease) = acquired(&url, &arguments);
+    assert!(is_running(lease.id().as_str()));
+    let ours = Tenure::connect(&url).unwrap();
+    let waited = ours.lock("n").acquire_within(Duration::from_secs(3));
+    assert_eq!(waited.unwrap_err().kind(), ErrorKind::Busy);
+    let holder = ours.lock("n").holder().unwrap().unwrap();
+    assert_eq!(&holder.lease, lease.id());
+    script.kill().unwrap();
+    assert!(eventually(SOON, || !ours.lock("n").is_locked().unwrap()));
+    assert!(eventually(SOON, || !is_running(lease.id().as_str())));
+    script.wait().unwrap();
+
+    let (token, lease) = acquired(&url, &["acquire", "n", "-t", "1s", "--while", "1"]);
+    run_at(&url, &["release", "--lease", &token]).ended_with(0);
+    assert!(eventually(SOON, || !is_running(lease.id().as_str())));
+    run_at(&url, &["is-locked", "n"]).ended_with(1);
+    for nobody in ["0", "-7", "2147483647"] {
+        let ended = run_at(&url, &["acquire", "n", &format!("--while={nobody}")]);
+        ended.ended_with(64);
+        ended.complains(&format!("cannot watch process `{nobody}`: "));
+        run_at(&url, &["is-locked", "n"]).ended_with(1);
+    }
 }

@@ -125,7 +125,9 @@ async fn locks_are_listed_with_holder_and_waiters(stage: Stage) {
     assert_eq!(client.about["command"], "backup.sh");
     assert_eq!(lock.waiters.len(), 1);
     assert_eq!(lock.waiters[0].id, b.id());
-    waiting.map(|waiting| waiting.abort());
+    for waiting in waiting {
+        waiting.abort();
+    }
 }
 
 async fn only_wanted_locks_are_listed_and_by_name(stage: Stage) {

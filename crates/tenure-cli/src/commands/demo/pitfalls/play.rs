@@ -73,7 +73,11 @@ async fn observe(act: Act, stage: &Arc<Stage>, name: &str) -> Result<Observed> {
 }
 
 fn is_about_a_lock(error: &anyhow::Error) -> bool {
-    our_kind(error).is_some() && Exit::of(error) == Exit::Internal
+    let ending = our_kind(error).map(|_| Exit::of(error));
+    matches!(
+        ending,
+        Some(Exit::Internal | Exit::NotAcquired | Exit::Lost)
+    )
 }
 
 /// What this machine lacks, if that is why the pitfall could not be played.
