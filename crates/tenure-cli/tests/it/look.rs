@@ -1,7 +1,7 @@
 //! `tenure ls`, `show`, `watch`.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tenure::blocking::{Locks, Redlock, Tenure};
 use tenure_testkit::{Cluster, RedisServer, RedlockNodes, eventually};
 
 use crate::masks::{host, without, without_digits};
-use crate::scripts::{at, run_at};
+use crate::scripts::{Killed, at, run_at};
 
 const SOON: Duration = Duration::from_secs(20);
 /// A ttl that is not renewed while the server counts.
@@ -239,7 +239,7 @@ fn locks_are_listed_on_a_majority_and_in_a_cluster() {
 
 /// A running `tenure watch`, and what it has said.
 struct Watch {
-    child: Child,
+    child: Killed,
     stdout: Receiver<String>,
     stderr: Receiver<String>,
 }
@@ -247,9 +247,9 @@ struct Watch {
 fn watch(url: &str, arguments: &[&str]) -> Watch {
     let mut command = at(url, &[&["watch"], arguments].concat());
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let stdout = lines(child.stdout.take().unwrap());
-    let stderr = lines(child.stderr.take().unwrap());
+    let mut child = Killed(command.spawn().unwrap());
+    let stdout = lines(child.0.stdout.take().unwrap());
+    let stderr = lines(child.0.stderr.take().unwrap());
     Watch {
         child,
         stdout,
@@ -275,8 +275,9 @@ impl Watch {
     }
 
     fn ends_by(mut self, signal: Signal) -> Option<i32> {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
-        self.child.wait().unwrap().code()
+        let pid = self.child.0.id().try_into().unwrap();
+        kill(Pid::from_raw(pid), signal).unwrap();
+        self.child.0.wait().unwrap().code()
     }
 }
 
@@ -369,13 +370,10 @@ fn what_happens_to_locks_is_told_to_people() {
 fn a_watch_ends_when_nobody_reads_though_nothing_happens() {
     let server = RedisServer::start();
     let mut command = at(&server.url(), &["watch"]);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let mut ended = || child.try_wait().unwrap();
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Killed(command.spawn().unwrap());
+    drop(child.0.stdout.take());
+    let mut ended = || child.0.try_wait().unwrap();
     assert!(eventually(SOON, || ended().is_some()));
     assert_eq!(ended().unwrap().code(), Some(0));
 }

@@ -1,6 +1,6 @@
 //! `tenure acquire`, `renew`, `release`, `is-locked`.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -32,6 +32,16 @@ fn acquired(urls: &str, arguments: &[&str]) -> (String, Lease) {
     let token = ended.stdout.trim_end().to_owned();
     let lease = token.parse().unwrap();
     (token, lease)
+}
+
+/// A process that does not outlive a test that failed.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Takes, renews, releases; then it is gone.
@@ -238,16 +248,14 @@ fn a_lease_that_is_none_is_refused() {
 fn a_waiter_that_is_asked_to_end_leaves_the_queue() {
     let server = RedisServer::start();
     let (_, _) = acquired(&server.url(), &["acquire", "n"]);
-    let mut waiting = at(&server.url(), &["acquire", "n"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = at(&server.url(), &["acquire", "n"]);
+    let mut waiting = Killed(command.stdout(Stdio::null()).spawn().unwrap());
     let mut client = server.client();
     let mut waiters = || client.command(&["ZCARD", "tenure:queue:{n}"]).int();
     assert!(eventually(SOON, || waiters() == 1));
-    let pid = Pid::from_raw(waiting.id().try_into().unwrap());
+    let pid = Pid::from_raw(waiting.0.id().try_into().unwrap());
     kill(pid, Signal::SIGTERM).unwrap();
-    assert_eq!(waiting.wait().unwrap().code(), Some(143));
+    assert_eq!(waiting.0.wait().unwrap().code(), Some(143));
     assert_eq!(waiters(), 0);
 }
 
@@ -331,8 +339,10 @@ fn is_running(words: &str) -> bool {
 fn a_kept_lease_is_renewed_until_its_process_ends() {
     let server = RedisServer::start();
     let url = server.url();
-    let mut script = Command::new("sleep").arg("600").spawn().unwrap();
-    let pid = script.id().to_string();
+    let mut sleep = Command::new("sleep");
+    sleep.arg("600").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut script = Killed(sleep.spawn().unwrap());
+    let pid = script.0.id().to_string();
     let arguments = ["acquire", "n", "--ttl", "1s", "--while", &pid];
     // It returns, though the keeper lives on: nothing of ours stays open.
     let (_, lease) = acquired(&url, &arguments);
@@ -342,10 +352,10 @@ fn a_kept_lease_is_renewed_until_its_process_ends() {
     assert_eq!(waited.unwrap_err().kind(), ErrorKind::Busy);
     let holder = ours.lock("n").holder().unwrap().unwrap();
     assert_eq!(&holder.lease, lease.id());
-    script.kill().unwrap();
+    script.0.kill().unwrap();
     assert!(eventually(SOON, || !ours.lock("n").is_locked().unwrap()));
     assert!(eventually(SOON, || !is_running(lease.id().as_str())));
-    script.wait().unwrap();
+    drop(script);
 
     let (token, lease) = acquired(&url, &["acquire", "n", "-t", "1s", "--while", "1"]);
     run_at(&url, &["release", "--lease", &token]).ended_with(0);
