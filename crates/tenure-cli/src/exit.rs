@@ -108,7 +108,7 @@ impl std::error::Error for Failed {}
 
 fn of_kind(error: &tenure::Error) -> Exit {
     match error.kind() {
-        ErrorKind::InvalidName | ErrorKind::InvalidSetting => Exit::Usage,
+        ErrorKind::InvalidName | ErrorKind::InvalidSetting | ErrorKind::NotALock => Exit::Usage,
         ErrorKind::InvalidUrl => Exit::Config,
         ErrorKind::Unavailable
         | ErrorKind::ReadOnly

@@ -123,13 +123,23 @@ impl ServerArgs {
 impl Server {
     /// Connects, with one thing or another said about this client in its record.
     pub async fn connect(&self) -> Result<Locks> {
+        self.connect_with(true).await
+    }
+
+    /// Connects for one lock at a time. Nothing is ever handed off, so no fences are reserved for
+    /// that, and whoever looks at the lock sees the very fence of its holder.
+    pub async fn connect_for_one(&self) -> Result<Locks> {
+        self.connect_with(false).await
+    }
+
+    async fn connect_with(&self, hand_off: bool) -> Result<Locks> {
         let connected = match self.urls.as_slice() {
             [url] => {
-                let builder = self.named(Tenure::builder(url));
+                let builder = self.named(Tenure::builder(url)).hand_off(hand_off);
                 builder.connect().await.map(|tenure| Locks::clone(&tenure))
             }
             urls => {
-                let builder = self.named(Redlock::builder(urls));
+                let builder = self.named(Redlock::builder(urls)).hand_off(hand_off);
                 builder
                     .connect()
                     .await

@@ -31,8 +31,10 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::guard::{LostReason, Released};
-use crate::holder::{ClientRecord, Holder};
+use crate::holder::{ClientRecord, Holder, Listing};
 use crate::lease::{ClientId, Lease, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
 use crate::owner::Holds;
 use crate::stats::StatsSnapshot;
 
@@ -154,10 +156,20 @@ impl Locks {
         })
     }
 
+    /// Gives a detached lease `ttl` again. See [`tenure::Locks::renew`](crate::Locks::renew).
+    pub fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Moment> {
+        block_on(self.handle.locks.renew(lease, ttl))
+    }
+
     /// Ends somebody else's lease. See
     /// [`tenure::Locks::force_release`](crate::Locks::force_release).
     pub fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
         block_on(self.handle.locks.force_release(name, id))
+    }
+
+    /// Lists locks with their holders. See [`tenure::Locks::list`](crate::Locks::list).
+    pub fn list(&self, wanted: impl Fn(&LockName) -> bool + Send + 'static) -> Result<Listing> {
+        block_on(self.handle.locks.list(wanted))
     }
 
     /// What the clients of this store say of themselves. See

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lease::{ClientId, Fence, LeaseId};
@@ -67,6 +68,53 @@ pub struct LeaseRecord {
     pub held_for: Duration,
     /// The lease's length.
     pub ttl: Duration,
+}
+
+/// Who holds what, as [`Locks::list`](crate::Locks::list) found it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Listing {
+    /// The locks, by name.
+    pub locks: Vec<Listed>,
+    /// How many leases the clients hold beyond those that they name.
+    pub more_leases: u64,
+}
+
+/// A lock in a [`Listing`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Listed {
+    /// The lock.
+    pub name: LockName,
+    /// The lease that holds it: what `force_release` needs. `None` if callers wait and nobody had
+    /// it at that moment.
+    pub lease: Option<LeaseId>,
+    /// The fence of its holder; of one that has held it for less than half a second, the greatest
+    /// that was reserved for it.
+    pub fence: Option<Fence>,
+    /// How long it has been held, once that is half a second.
+    pub held_for: Option<Duration>,
+    /// The lease's length, where Tenure granted it.
+    pub ttl: Option<Duration>,
+    /// How long the lease lasts if nobody renews it; `None` if it has no end and is perhaps not a
+    /// lock at all, or if nobody holds it.
+    pub remaining: Option<Duration>,
+    /// What the holder wrote about this lease.
+    pub meta: BTreeMap<String, String>,
+    /// The client that holds it, where it says something of itself.
+    pub client: Option<Arc<ClientRecord>>,
+    /// The clients in which callers wait for it. How many, each says in its
+    /// [`waiting`](ClientRecord::waiting).
+    pub waiters: Vec<Arc<ClientRecord>>,
+}
+
+impl Listed {
+    /// How many callers wait for it, in all clients together.
+    pub fn waiting(&self) -> u64 {
+        let of_client =
+            |client: &Arc<ClientRecord>| client.waiting.get(self.name.as_str()).copied();
+        self.waiters.iter().filter_map(of_client).sum()
+    }
 }
 
 impl Holder {

@@ -34,7 +34,7 @@ pub use crate::builder::Builder;
 pub use crate::client::Tenure;
 pub use crate::error::{Advice, Error, ErrorKind, Result};
 pub use crate::guard::{Guard, LostReason, Released, Standing};
-pub use crate::holder::{ClientRecord, Holder, LeaseRecord};
+pub use crate::holder::{ClientRecord, Holder, LeaseRecord, Listed, Listing};
 pub use crate::layout::Layout;
 pub use crate::lease::{ClientId, Fence, Lease, LeaseId, TTL_MAX, TTL_MIN};
 pub use crate::lock::Lock;

@@ -354,17 +354,7 @@ impl Lock {
             (None, Some(fixed)) => check_ttl("fixed", fixed)?,
             (None, None) => self.client.core.settings.ttl,
         };
-        let longest = self.client.core.settings.longest_ttl;
-        if let Some(longest) = longest.filter(|longest| ttl > *longest) {
-            return Err(Error::invalid_setting(
-                "ttl",
-                format!("{ttl:?}"),
-                &format!(
-                    "the client's `longest_ttl` is {longest:?}, because a node that has restarted \
-                     has no vote for this long: raise it when connecting"
-                ),
-            ));
-        }
+        self.client.core.settings.check_longest(ttl)?;
         if self.max_hold.is_some_and(|max_hold| max_hold.is_zero()) {
             return Err(Error::invalid_setting(
                 "max_hold",

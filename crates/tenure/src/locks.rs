@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use crate::core::{Client, Core};
 use crate::engine::cleaner::{self, Parting};
-use crate::engine::{adoption, record};
+use crate::engine::{adoption, listing, record, renewal};
 use crate::error::Result;
 use crate::guard::{Guard, Released};
-use crate::holder::ClientRecord;
-use crate::lease::{ClientId, Lease, LeaseId};
+use crate::holder::{ClientRecord, Listing};
+use crate::lease::{ClientId, Lease, LeaseId, check_ttl};
 use crate::lock::Lock;
+use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::{Holds, Owner};
 use crate::stats::StatsSnapshot;
@@ -82,6 +83,42 @@ impl Locks {
         self.client.engine.run(adopting).await?
     }
 
+    /// Gives a lease that was [detached](Guard::detach) `ttl` again, once, counted from now. It stays
+    /// the lease that it is, so whoever else knows of it can still renew or adopt it. Returns the
+    /// moment until which it may be believed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tenure::{Lease, Tenure};
+    /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
+    /// # let tenure = Tenure::connect("memory://").await?;
+    /// let lease: Lease = tenure.lock("report").acquire().await?.detach()?;
+    /// // Later, perhaps in another process:
+    /// let until = tenure.renew(&lease, Duration::from_secs(60)).await?;
+    /// # let _ = until;
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if it has ended meanwhile, or somebody has adopted
+    /// it. After [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) it may have been renewed
+    /// or not: rely on the earlier moment.
+    ///
+    /// # Cancel safety
+    ///
+    /// A renewal that was begun goes on.
+    pub async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Moment> {
+        self.client.check_open()?;
+        let core = Arc::clone(&self.client.core);
+        let ttl = check_ttl("ttl", ttl)?;
+        core.settings.check_longest(ttl)?;
+        core.settings.check_pause(ttl)?;
+        let lease = lease.clone();
+        let renewing = async move { renewal::renew(&core, lease, ttl).await };
+        self.client.engine.run(renewing).await?
+    }
+
     /// Ends a lease that somebody else holds: for administrators. The holder learns of it at once
     /// if it has held the lock for a second, otherwise at its next renewal.
     ///
@@ -115,8 +152,45 @@ impl Locks {
         self.client.engine.run(releasing).await?
     }
 
-    /// Lists who holds what: what the clients of this store say of themselves, what they hold and
-    /// who waits.
+    /// Lists the locks whose names are `wanted`, with their holders and how many wait: what the
+    /// [clients](Locks::clients) say of themselves, and of each lock what the store says at this
+    /// moment. What a client that died still claims is not listed once its lease has ended.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// let listing = tenure.list(|name| name.as_str().starts_with("order:")).await?;
+    /// for lock in listing.locks {
+    ///     println!("{} has {} waiting", lock.name, lock.waiting());
+    /// }
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// Listed are locks held for half a second or longer, and those that callers wait for, whoever
+    /// holds them. Other locks of other libraries, and [detached](Guard::detach) leases, are not: ask
+    /// for those by name, with [`Lock::holder`]. It asks for the records and then for the locks that
+    /// they name, never for all keys: what else is in the database costs nothing.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the store from answering.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    pub async fn list(
+        &self,
+        wanted: impl Fn(&LockName) -> bool + Send + 'static,
+    ) -> Result<Listing> {
+        self.client.check_open()?;
+        let core = Arc::clone(&self.client.core);
+        let limit = core.clock.now() + core.settings.unreachable_after;
+        let listing = async move { listing::list(&core, wanted, limit).await };
+        let listed = self.client.engine.run(listing).await?;
+        listed.map_err(|failure| failure.error)
+    }
+
+    /// What the clients of this store say of themselves: who they are, what they hold and who waits.
     ///
     /// Listed are leases held for half a second or longer. Locks taken by other libraries are
     /// not: ask for those by name, with [`Lock::holder`].
@@ -129,7 +203,6 @@ impl Locks {
     ///
     /// Safe: it only looks.
     #[doc(alias = "holders")]
-    #[doc(alias = "list")]
     pub async fn clients(&self) -> Result<Vec<ClientRecord>> {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);

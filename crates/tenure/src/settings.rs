@@ -71,6 +71,23 @@ impl Settings {
 
     /// # Errors
     ///
+    /// If a lease of this length would outlast the time for which a node has no vote.
+    pub(crate) fn check_longest(&self, ttl: Duration) -> Result<()> {
+        let Some(longest) = self.longest_ttl.filter(|longest| ttl > *longest) else {
+            return Ok(());
+        };
+        Err(Error::invalid_setting(
+            "ttl",
+            format!("{ttl:?}"),
+            &format!(
+                "the client's `longest_ttl` is {longest:?}, because a node that has restarted has \
+                 no vote for this long: raise it when connecting"
+            ),
+        ))
+    }
+
+    /// # Errors
+    ///
     /// If a lease of this length would outlast the pause after a failover.
     pub(crate) fn check_pause(&self, ttl: Duration) -> Result<()> {
         let Some(wait) = self.after_failover else {

@@ -1,17 +1,53 @@
-//! `tenure is-locked`: look and say nothing.
+//! `tenure is-locked`: a question for scripts.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use super::holders::LockReport;
 use crate::exit::Exit;
+use crate::output::say;
+use crate::runtime;
 use crate::server::ServerArgs;
 
-/// Whether somebody holds a lock, as exit code: 0 held, 1 free
+const EXAMPLES: &str = "\
+Examples:
+  if tenure is-locked deploy; then echo 'a deploy is running'; fi
+  tenure is-locked -v deploy
+
+By the next line that may have changed: to do something while nobody else does, use `tenure run`.";
+
+/// Exit with 0 if a lock is held, with 1 if it is free
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct IsLockedArgs {
+    /// The lock
+    name: String,
+
+    /// Say who holds it
+    #[arg(short, long)]
+    verbose: bool,
+
     #[command(flatten)]
     server: ServerArgs,
 }
 
-pub fn run(_args: &IsLockedArgs) -> Result<Exit> {
-    bail!("not built yet")
+pub fn run(args: &IsLockedArgs) -> Result<Exit> {
+    let server = args.server.resolve()?;
+    let holder = runtime::block_on(async {
+        let locks = server.connect().await?;
+        Ok(locks.lock(&args.name).holder().await?)
+    })?;
+    if args.verbose {
+        let report = LockReport::of_holder(&args.name, holder.as_ref(), &[]);
+        if report.held {
+            let left = report.left().unwrap_or_default();
+            say(format_args!("held by {}, {left} left", report.who()))?;
+        } else {
+            say("free")?;
+        }
+    }
+    Ok(if holder.is_some() {
+        Exit::Done
+    } else {
+        Exit::Broken
+    })
 }

@@ -1,17 +1,120 @@
 //! `tenure ls`: who holds what.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use serde::Serialize;
 
+use super::holders::{LockReport, printable};
+use super::pattern::Pattern;
+use super::table::Table;
 use crate::exit::Exit;
+use crate::output::{complain, say, say_json};
+use crate::runtime;
 use crate::server::ServerArgs;
 
-/// List the locks that are held, by whom, for how long, and who waits
+/// What a listing leaves out.
+const NOT_LISTED: &str = "not listed: what is held for less than half a second, what `tenure \
+                          acquire` or another library holds while nobody waits; `tenure show NAME` \
+                          shows those";
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure ls                 all locks
+  tenure ls 'order:*'       those whose names match; quotes keep the shell from it
+  tenure ls --json | jq -r '.locks[] | select(.waiting > 0) | .name'
+
+Read from what the clients say of themselves, and checked lock by lock. The database is not
+searched: other keys cost nothing.";
+
+/// List live locks with their holders and waiters
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct LsArgs {
+    /// Which locks: `*` for anything, `?` for one character [default: all]
+    pattern: Option<String>,
+
+    /// Show the ids of the leases too
+    #[arg(short, long)]
+    long: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     server: ServerArgs,
 }
 
-pub fn run(_args: &LsArgs) -> Result<Exit> {
-    bail!("not built yet")
+#[derive(Serialize)]
+struct Report {
+    locks: Vec<LockReport>,
+    /// How many leases clients hold beyond those that they name.
+    more_leases: u64,
+}
+
+pub fn run(args: &LsArgs) -> Result<Exit> {
+    let server = args.server.resolve()?;
+    let pattern = Pattern::new(args.pattern.as_deref());
+    let listing = runtime::block_on(async {
+        let locks = server.connect().await?;
+        Ok(locks
+            .list(move |name| pattern.matches(name.as_str()))
+            .await?)
+    })?;
+    let report = Report {
+        locks: listing.locks.iter().map(LockReport::of_listed).collect(),
+        more_leases: listing.more_leases,
+    };
+    if args.json {
+        say_json(&report)?;
+        return Ok(Exit::Done);
+    }
+    if !report.locks.is_empty() {
+        say(table(&report.locks, args.long))?;
+    }
+    tell_rest(&report);
+    Ok(Exit::Done)
+}
+
+fn table(locks: &[LockReport], long: bool) -> String {
+    if long {
+        let mut table = Table::new([
+            "NAME", "HOLDER", "HELD", "LEFT", "WAITING", "FENCE", "LEASE",
+        ]);
+        for lock in locks {
+            let [name, holder, held, left, waiting, fence] = cells(lock);
+            let lease = printable(lock.lease_id.as_deref().unwrap_or("-"));
+            table.push([name, holder, held, left, waiting, fence, lease]);
+        }
+        return table.to_string();
+    }
+    let mut table = Table::new(["NAME", "HOLDER", "HELD", "LEFT", "WAITING", "FENCE"]);
+    for lock in locks {
+        table.push(cells(lock));
+    }
+    table.to_string()
+}
+
+fn cells(lock: &LockReport) -> [String; 6] {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    [
+        printable(&lock.name),
+        lock.who(),
+        or_dash(lock.held_for()),
+        or_dash(lock.left()),
+        lock.waiting.to_string(),
+        or_dash(lock.fence.map(|fence| fence.to_string())),
+    ]
+}
+
+fn tell_rest(report: &Report) {
+    let none = if report.locks.is_empty() {
+        "no locks; "
+    } else {
+        ""
+    };
+    let more = match report.more_leases {
+        0 => String::new(),
+        more => format!(", and {more} more of clients that hold over 1000"),
+    };
+    complain(format_args!("tenure: {none}{NOT_LISTED}{more}"));
 }

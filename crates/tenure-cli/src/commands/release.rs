@@ -1,17 +1,90 @@
-//! `tenure release`: give back what `acquire` took.
+//! `tenure release`: let go of a lease.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use serde::Serialize;
+use tenure::{Lease, Released};
 
-use crate::exit::Exit;
+use super::leases::LeaseArgs;
+use crate::exit::{Exit, Failed};
+use crate::output::say_json;
+use crate::runtime;
 use crate::server::ServerArgs;
 
-/// Give back a lease that `acquire` took
+const EXAMPLES: &str = "\
+Examples:
+  tenure release --lease \"$lease\"
+  tenure release nightly                 with TENURE_LEASE in the environment";
+
+/// Let go of a lease from `acquire`
+///
+/// Prints nothing. Ends with 0 if it was held until now, with 79 if it was gone already (then the
+/// work was not protected to its end), and with 69 if the server did not say.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct ReleaseArgs {
+    #[command(flatten)]
+    lease: LeaseArgs,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     server: ServerArgs,
 }
 
-pub fn run(_args: &ReleaseArgs) -> Result<Exit> {
-    bail!("not built yet")
+#[derive(Serialize)]
+struct Report<'a> {
+    name: &'a str,
+    released: &'static str,
+}
+
+pub fn run(args: &ReleaseArgs) -> Result<Exit> {
+    let lease = args.lease.read()?;
+    let server = args.server.resolve()?;
+    let released = runtime::block_on(async {
+        let locks = server.connect_for_one().await?;
+        Ok(locks
+            .force_release(lease.name().as_str(), lease.id())
+            .await?)
+    })?;
+    if args.json {
+        say_json(&Report {
+            name: lease.name().as_str(),
+            released: word_for(released),
+        })?;
+    }
+    ending(&lease, released)
+}
+
+/// The word for programs.
+pub fn word_for(released: Released) -> &'static str {
+    match released {
+        Released::WasHeld => "was_held",
+        Released::AlreadyGone => "already_gone",
+        _ => "unknown",
+    }
+}
+
+fn ending(lease: &Lease, released: Released) -> Result<Exit> {
+    let name = lease.name();
+    match released {
+        Released::WasHeld => Ok(Exit::Done),
+        Released::AlreadyGone => Err(Failed::new(
+            Exit::Lost,
+            format!(
+                "lock `{name}` was no longer held: its lease had ended, so the work was not \
+                 protected to its end"
+            ),
+        )
+        .into()),
+        _ => Err(Failed::new(
+            Exit::Unavailable,
+            format!(
+                "cannot tell whether lock `{name}` was released: the server did not answer; its \
+                 lease ends by itself"
+            ),
+        )
+        .into()),
+    }
 }

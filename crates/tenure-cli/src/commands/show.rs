@@ -1,17 +1,55 @@
-//! `tenure show`: all about one lock.
+//! `tenure show`: one lock, whoever holds it.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use tenure::Locks;
 
+use super::holders::{LockReport, printable};
 use crate::exit::Exit;
+use crate::output::{say, say_json};
+use crate::runtime;
 use crate::server::ServerArgs;
 
-/// Show one lock: who holds it since when, with which fence, who waits
+/// Show one lock: its holder, lease and waiters
+///
+/// Also a lock that another library took. A free lock is shown as free; to branch on it, use
+/// `tenure is-locked`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ShowArgs {
+    /// The lock
+    name: String,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     server: ServerArgs,
 }
 
-pub fn run(_args: &ShowArgs) -> Result<Exit> {
-    bail!("not built yet")
+pub fn run(args: &ShowArgs) -> Result<Exit> {
+    let server = args.server.resolve()?;
+    let report = runtime::block_on(async {
+        let locks = server.connect().await?;
+        look(&locks, &args.name).await
+    })?;
+    if args.json {
+        say_json(&report)?;
+        return Ok(Exit::Done);
+    }
+    let name = printable(&args.name);
+    let state = if report.held { "is held" } else { "is free" };
+    say(format_args!("`{name}` {state}"))?;
+    if report.held || report.waiting > 0 {
+        for line in report.lines() {
+            say(line)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Everything that is known of a lock.
+pub async fn look(locks: &Locks, name: &str) -> Result<LockReport> {
+    let holder = locks.lock(name).holder().await?;
+    let clients = locks.clients().await?;
+    Ok(LockReport::of_holder(name, holder.as_ref(), &clients))
 }

@@ -16,12 +16,20 @@ mod config;
 mod demo;
 /// `tenure doctor`: is this Redis fit for locks?
 mod doctor;
+/// `tenure force-unlock`.
+mod force_unlock;
+/// `tenure ls`, `show`, `watch`.
+mod look;
 /// `tenure completions`, `tenure man`, and what is written about the command.
 mod manual;
+/// What differs from run to run, cut out of what was said.
+mod masks;
 /// `tenure demo pitfalls`.
 mod pitfalls;
 /// `tenure sale`.
 mod sale;
+/// `tenure acquire`, `renew`, `release`, `is-locked`.
+mod scripts;
 /// What is wrong with a command line, a URL, a server: the message and the exit code.
 mod trouble;
 /// `tenure --help` and `tenure --version`.

@@ -21,9 +21,11 @@ pub(crate) mod hand_off;
 pub(crate) mod here;
 mod line;
 pub(crate) mod lines;
+pub(crate) mod listing;
 mod obstacle;
 pub(crate) mod once;
 pub(crate) mod record;
+pub(crate) mod renewal;
 pub(crate) mod waiting;
 pub(crate) mod watchdog;
 

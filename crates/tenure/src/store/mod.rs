@@ -144,6 +144,14 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Found>, Failure>>;
 
+    /// Who holds each of these locks, asked for in few pieces. What keeps one of them from being
+    /// looked at is told of that one.
+    fn look_all<'a>(
+        &'a self,
+        names: &'a [LockName],
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>>;
+
     /// Asks for [`Event::Wake`] and [`Event::Opened`] of this name; answered when no later message can be missed.
     fn listen<'a>(
         &'a self,
@@ -271,6 +279,9 @@ impl NotHeld {
         }
     }
 }
+
+/// What looking at one lock of several has shown.
+pub(crate) type Looked = Result<Option<Found>, Failure>;
 
 /// What stands at the name of a lock.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::pending::Pending;
 use crate::store::{
-    AskedHere, Attempt, Attempted, BoxFuture, Busy, Event, Failure, Found, Held, Landing, NotHeld,
-    Record, RecordChange, RecordWritten, Release, Renewed, Store, Turn, Watched,
+    AskedHere, Attempt, Attempted, BoxFuture, Busy, Event, Failure, Found, Held, Landing, Looked,
+    NotHeld, Record, RecordChange, RecordWritten, Release, Renewed, Store, Turn, Watched,
 };
 
 pub(crate) mod machine;
@@ -232,6 +232,17 @@ impl Store for MemoryStore {
     ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
         let found = self.state().machine.look(self.now_us(), name);
         done(Ok(found))
+    }
+
+    fn look_all<'a>(
+        &'a self,
+        names: &'a [LockName],
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
+        let mut state = self.state();
+        let now_us = self.now_us();
+        let looked = names.iter().map(|name| state.machine.look(now_us, name));
+        done(Ok(looked.map(Ok).collect()))
     }
 
     fn listen<'a>(

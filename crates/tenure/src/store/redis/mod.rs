@@ -32,7 +32,7 @@ use crate::pending::Pending;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::{
-    AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Record,
+    AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Looked, Record,
     RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
 };
 use crate::url::{RedisTarget, SentinelTarget};
@@ -47,6 +47,7 @@ mod lane;
 mod layout;
 mod link;
 mod listener;
+mod looking;
 mod node;
 mod place;
 mod records;
@@ -557,24 +558,6 @@ impl RedisStore {
         self.try_release(&connection, way.asking, lease, leaving, limit)
             .await
     }
-
-    async fn try_look(&self, name: &LockName, limit: Moment) -> Result<Option<Found>, Failure> {
-        let keys = [
-            name.as_str().to_owned(),
-            self.layout.fence_key(name),
-            name.neighbour("meta"),
-        ];
-        let look = &self.scripts().look;
-        let question = Question {
-            name,
-            replicas: 0,
-            grants: None,
-            script: look,
-            keys: &keys,
-        };
-        let answer = self.ask(&question, |_, _| Vec::new(), limit).await?;
-        reply::look(self.layout, name, answer.reply)
-    }
 }
 
 impl Store for RedisStore {
@@ -708,6 +691,14 @@ impl Store for RedisStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
         Box::pin(self.try_look(name, limit))
+    }
+
+    fn look_all<'a>(
+        &'a self,
+        names: &'a [LockName],
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
+        Box::pin(self.try_look_all(names, limit))
     }
 
     fn listen<'a>(

@@ -8,7 +8,7 @@ use super::Shared;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Failure, Found, Store};
+use crate::store::{Failure, Found, Looked, Store};
 
 /// Who has a majority of the nodes.
 pub(super) async fn look(
@@ -20,29 +20,84 @@ pub(super) async fn look(
         let name = name.clone();
         async move { store.look(&name, limit).await }
     });
-    let mut by_lease: HashMap<LeaseId, Vec<Found>> = HashMap::new();
-    let (mut free, mut failure) = (0, None);
-    let nodes = shared.voters.len();
-    while let Some((_, answer)) = round.next().await {
+    let mut opinions = Opinions::default();
+    while !opinions.are_enough(shared)
+        && let Some((_, answer)) = round.next().await
+    {
+        opinions.hear(answer);
+    }
+    opinions.verdict(shared)
+}
+
+/// The same of many locks, in few pieces on each node.
+pub(super) async fn look_all(
+    shared: &Arc<Shared>,
+    names: &[LockName],
+    limit: Moment,
+) -> Result<Vec<Looked>, Failure> {
+    let names: Arc<[LockName]> = names.into();
+    let mut round = shared.ask_all(|store| {
+        let names = Arc::clone(&names);
+        async move { store.look_all(&names, limit).await }
+    });
+    let mut opinions: Vec<Opinions> = names.iter().map(|_| Opinions::default()).collect();
+    let (mut answered, mut failure) = (0, None);
+    let open = |opinions: &[Opinions]| opinions.iter().any(|one| !one.are_enough(shared));
+    while open(&opinions)
+        && let Some((_, answer)) = round.next().await
+    {
         match answer {
-            Ok(None) => free += 1,
             Err(failed) => failure = Some(failed),
-            Ok(Some(found)) => {
-                let same = by_lease.entry(found.id.clone()).or_default();
-                same.push(found);
-                if same.len() >= shared.majority {
-                    return Ok(majority_of(std::mem::take(same)));
+            Ok(answers) => {
+                answered += 1;
+                for (opinions, answer) in opinions.iter_mut().zip(answers) {
+                    opinions.hear(answer);
                 }
             }
         }
-        if free > nodes - shared.majority {
-            return Ok(None);
+    }
+    match failure {
+        Some(failure) if answered < shared.majority && !names.is_empty() => Err(failure),
+        _ => Ok(opinions.into_iter().map(|it| it.verdict(shared)).collect()),
+    }
+}
+
+/// What the nodes say of one lock.
+#[derive(Default)]
+struct Opinions {
+    by_lease: HashMap<LeaseId, Vec<Found>>,
+    free: usize,
+    failure: Option<Failure>,
+}
+
+impl Opinions {
+    fn hear(&mut self, answer: Looked) {
+        match answer {
+            Ok(None) => self.free += 1,
+            Err(failed) => self.failure = Some(failed),
+            Ok(Some(found)) => {
+                let same = self.by_lease.entry(found.id.clone()).or_default();
+                same.push(found);
+            }
         }
     }
-    let answered = free + by_lease.values().map(Vec::len).sum::<usize>();
-    match failure {
-        Some(failure) if answered < shared.majority => Err(failure),
-        _ => Ok(None),
+
+    /// Whether the others could not change anything.
+    fn are_enough(&self, shared: &Shared) -> bool {
+        let has_majority = |same: &Vec<Found>| same.len() >= shared.majority;
+        self.free > shared.voters.len() - shared.majority
+            || self.by_lease.values().any(has_majority)
+    }
+
+    fn verdict(self, shared: &Shared) -> Looked {
+        let answered = self.free + self.by_lease.values().map(Vec::len).sum::<usize>();
+        let mut leases = self.by_lease.into_values();
+        match self.failure {
+            Some(failure) if answered < shared.majority => Err(failure),
+            _ => Ok(leases
+                .find(|same| same.len() >= shared.majority)
+                .and_then(majority_of)),
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::name::LockName;
 use crate::pending::Pending;
 use crate::store::redis::RedisStore;
 use crate::store::{
-    AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Record,
+    AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Looked, Record,
     RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
 };
 
@@ -412,6 +412,14 @@ impl Store for RedlockStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
         Box::pin(looking::look(&self.shared, name, limit))
+    }
+
+    fn look_all<'a>(
+        &'a self,
+        names: &'a [LockName],
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
+        Box::pin(looking::look_all(&self.shared, names, limit))
     }
 
     fn listen<'a>(

@@ -12,6 +12,9 @@ contract! {
     a_detached_lease_is_not_renewed,
     an_ended_lease_cannot_be_adopted,
     a_lease_is_adopted_once,
+    a_detached_lease_is_renewed_in_place,
+    an_ended_lease_cannot_be_renewed,
+    a_renewal_refuses_a_ttl_that_is_none,
     a_chain_cannot_be_detached_from_below,
     force_release_needs_the_right_lease,
     shutdown_releases_everything,
@@ -72,6 +75,56 @@ async fn a_lease_is_adopted_once(stage: Stage) {
     assert_eq!(holder.meta["job"], "7", "what was written about it goes on");
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     assert!(soon(async || stage.is_clean("n").await).await);
+}
+
+async fn a_detached_lease_is_renewed_in_place(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let lock = a.lock("n").ttl(ms(1_000)).meta("job", "7");
+    let lease = lock.acquire().await.unwrap().detach().unwrap();
+    // The second time as well: the lease is still the same one.
+    for _ in 0..2 {
+        b.renew(&lease, ms(20_000)).await.unwrap();
+        let holder = a.lock("n").holder().await.unwrap().unwrap();
+        assert_eq!(&holder.lease, lease.id());
+        assert!(holder.remaining.unwrap() > ms(10_000), "{holder:?}");
+        assert_eq!(holder.meta["job"], "7");
+    }
+    tokio::time::sleep(ms(1_100)).await;
+    let holder = a.lock("n").holder().await.unwrap().unwrap();
+    assert_eq!(holder.meta["job"], "7", "lives as long as the lease");
+    let released = b.force_release("n", lease.id()).await.unwrap();
+    assert_eq!(released, Released::WasHeld);
+    assert!(soon(async || stage.is_clean("n").await).await);
+}
+
+async fn an_ended_lease_cannot_be_renewed(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let guard = a.lock("n").ttl(ms(150)).acquire().await.unwrap();
+    let lease = guard.detach().unwrap();
+    tokio::time::sleep(ms(200)).await;
+    let error = b.renew(&lease, ms(5_000)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    assert!(error.to_string().contains("no longer has it"), "{error}");
+    // Nothing was created, and another's is not touched.
+    let other = b.lock("n").ttl(ms(5_000)).try_acquire().await.unwrap();
+    let other = other.expect("the lock is free");
+    let error = a.renew(&lease, ms(20_000)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    assert!(error.to_string().contains("another holder"), "{error}");
+    let holder = a.lock("n").holder().await.unwrap().unwrap();
+    assert_eq!(&holder.lease, other.lease_id());
+    assert!(holder.remaining.unwrap() <= ms(5_000), "{holder:?}");
+}
+
+async fn a_renewal_refuses_a_ttl_that_is_none(stage: Stage) {
+    let a = stage.client().await;
+    let guard = a.lock("n").ttl(ms(5_000)).acquire().await.unwrap();
+    let lease = guard.detach().unwrap();
+    for ttl in [ms(0), ms(99), ms(86_400_001)] {
+        let error = a.renew(&lease, ttl).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSetting, "{ttl:?}");
+    }
+    assert!(a.lock("n").is_locked().await.unwrap());
 }
 
 async fn a_chain_cannot_be_detached_from_below(stage: Stage) {

@@ -9,6 +9,10 @@ contract! {
     short_holds_are_not_listed,
     a_record_ends_with_what_it_lists,
     a_shut_down_client_is_no_longer_listed,
+    locks_are_listed_with_holder_and_waiters,
+    only_wanted_locks_are_listed_and_by_name,
+    a_lease_that_is_gone_is_not_listed,
+    a_lock_that_is_only_waited_for_is_listed,
 }
 
 async fn long_holds_and_waiters_are_listed(stage: Stage) {
@@ -92,4 +96,94 @@ async fn a_shut_down_client_is_no_longer_listed(stage: Stage) {
     a.shutdown(ms(2_000)).await;
     // At once: a program that ends now leaves nothing behind.
     assert!(b.clients().await.unwrap().is_empty());
+}
+
+async fn locks_are_listed_with_holder_and_waiters(stage: Stage) {
+    let builder = stage.builder().name("web-3").about("command", "backup.sh");
+    let a = builder.connect().await.unwrap();
+    let b = stage.client().await;
+    let lock = a.lock("a lock").ttl(ms(20_000)).meta("job", "7");
+    let guard = lock.acquire().await.unwrap();
+    let wait = |b: tenure::Locks| tokio::spawn(async move { b.lock("a lock").acquire().await });
+    let waiting = [wait(b.clone()), wait(b.clone())];
+    let first = async || b.list(|_| true).await.unwrap().locks.into_iter().next();
+    let is_whole = |lock: &tenure::Listed| lock.held_for.is_some() && lock.waiting() == 2;
+    assert!(
+        soon(async || first().await.is_some_and(|lock| is_whole(&lock))).await,
+        "{:?}",
+        first().await
+    );
+    let lock = first().await.unwrap();
+    assert_eq!(lock.name.as_str(), "a lock");
+    assert_eq!(lock.lease.as_ref(), Some(guard.lease_id()));
+    assert_eq!(lock.fence, Some(guard.fence()));
+    assert_eq!(lock.ttl, Some(ms(20_000)));
+    assert!(lock.remaining.is_some_and(|left| left <= ms(20_000)));
+    assert_eq!(lock.meta["job"], "7");
+    let client = lock.client.as_ref().unwrap();
+    assert_eq!((client.id, client.name.as_deref()), (a.id(), Some("web-3")));
+    assert_eq!(client.about["command"], "backup.sh");
+    assert_eq!(lock.waiters.len(), 1);
+    assert_eq!(lock.waiters[0].id, b.id());
+    for waiting in waiting {
+        waiting.abort();
+    }
+}
+
+async fn only_wanted_locks_are_listed_and_by_name(stage: Stage) {
+    let a = stage.client().await;
+    let mut guards = Vec::new();
+    // More than are asked for in one piece.
+    for number in 0..300 {
+        guards.push(a.lock(format!("n{number:03}")).acquire().await.unwrap());
+    }
+    guards.push(a.lock("other").acquire().await.unwrap());
+    let count = async || a.list(|_| true).await.unwrap().locks.len();
+    assert!(
+        soon(async || count().await == 301).await,
+        "{}",
+        count().await
+    );
+    let listed = a.list(|name| name.as_str().starts_with('n')).await.unwrap();
+    let names: Vec<String> = listed
+        .locks
+        .iter()
+        .map(|lock| lock.name.to_string())
+        .collect();
+    let expected: Vec<String> = (0..300).map(|number| format!("n{number:03}")).collect();
+    assert_eq!(names, expected);
+    for (lock, guard) in listed.locks.iter().zip(&guards) {
+        assert_eq!(lock.lease.as_ref(), Some(guard.lease_id()));
+    }
+    assert_eq!(listed.more_leases, 0);
+}
+
+async fn a_lease_that_is_gone_is_not_listed(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    // Never renewed: its client says for a while that it holds it.
+    let _guard = a.lock("n").fixed(ms(20_000)).acquire().await.unwrap();
+    let count = async || b.list(|_| true).await.unwrap().locks.len();
+    assert!(soon(async || count().await == 1).await);
+    stage.delete_lock("n").await;
+    // At once, whatever the record says by now.
+    assert_eq!(count().await, 0);
+}
+
+async fn a_lock_that_is_only_waited_for_is_listed(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let guard = a.lock("n").ttl(ms(20_000)).acquire().await.unwrap();
+    // Given away: no client says that it holds it.
+    let lease = guard.detach().unwrap();
+    assert_eq!(b.list(|_| true).await.unwrap().locks.len(), 0);
+    let waiting = tokio::spawn({
+        let b = b.clone();
+        async move { b.lock("n").acquire().await }
+    });
+    assert!(soon(async || b.list(|_| true).await.unwrap().locks.len() == 1).await);
+    let lock = b.list(|_| true).await.unwrap().locks.remove(0);
+    assert_eq!(lock.lease.as_ref(), Some(lease.id()));
+    assert_eq!((lock.held_for, lock.ttl), (None, Some(ms(20_000))));
+    assert!(lock.remaining.is_some());
+    assert_eq!(lock.waiting(), 1);
+    waiting.abort();
 }

@@ -1,0 +1,268 @@
+//! Locks and their holders, in JSON for programs and in words for people.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use tenure::{ClientRecord, Holder, LeaseId, Listed};
+
+use crate::time;
+
+/// A lock as programs read it. Lengths are milliseconds, moments RFC 3339.
+#[derive(Clone, Debug, Serialize)]
+pub struct LockReport {
+    pub name: String,
+    pub held: bool,
+    pub lease_id: Option<String>,
+    pub fence: Option<u64>,
+    pub held_ms: Option<u64>,
+    pub since: Option<String>,
+    pub ttl_ms: Option<u64>,
+    /// Null of a held lock: it has no end, and is perhaps not a lock at all.
+    pub left_ms: Option<u64>,
+    pub expires_at: Option<String>,
+    /// The client, where it says something of itself.
+    pub holder: Option<ClientReport>,
+    /// Whether another library took it.
+    pub foreign: bool,
+    pub meta: BTreeMap<String, String>,
+    pub waiting: u64,
+    pub waiters: Vec<WaiterReport>,
+}
+
+/// A client as programs read it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClientReport {
+    pub client: String,
+    pub host: String,
+    pub pid: u32,
+    pub name: Option<String>,
+    pub about: BTreeMap<String, String>,
+    pub version: String,
+}
+
+/// A client in which callers wait.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaiterReport {
+    #[serde(flatten)]
+    pub client: ClientReport,
+    pub waiting: u64,
+}
+
+impl LockReport {
+    /// A lock of a listing.
+    pub fn of_listed(listed: &Listed) -> Self {
+        let mut report = Self::free(listed.name.as_str());
+        report.waited_for(listed.waiters.iter().map(AsRef::as_ref));
+        if let Some(lease) = &listed.lease {
+            report.held_by(lease, listed.client.as_deref());
+            report.fence = listed.fence.map(Into::into);
+            report.meta.clone_from(&listed.meta);
+            report.timed(listed.held_for, listed.ttl, listed.remaining);
+        }
+        report
+    }
+
+    /// A lock that was asked for by name, and what all clients say.
+    pub fn of_holder(name: &str, holder: Option<&Holder>, clients: &[ClientRecord]) -> Self {
+        let mut report = Self::free(name);
+        report.waited_for(clients.iter());
+        if let Some(holder) = holder {
+            let mut leases = clients.iter().flat_map(|client| &client.leases);
+            let said = leases.find(|lease| lease.lease == holder.lease);
+            report.held_by(&holder.lease, holder.client.as_ref());
+            let fence = said.map(|lease| lease.fence).or(holder.fence);
+            report.fence = fence.map(Into::into);
+            report.meta.clone_from(&holder.meta);
+            let held_for = said.map(|lease| lease.held_for);
+            report.timed(held_for, said.map(|lease| lease.ttl), holder.remaining);
+        }
+        report
+    }
+
+    fn free(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            held: false,
+            lease_id: None,
+            fence: None,
+            held_ms: None,
+            since: None,
+            ttl_ms: None,
+            left_ms: None,
+            expires_at: None,
+            holder: None,
+            foreign: false,
+            meta: BTreeMap::new(),
+            waiting: 0,
+            waiters: Vec::new(),
+        }
+    }
+
+    fn held_by(&mut self, lease: &LeaseId, client: Option<&ClientRecord>) {
+        self.held = true;
+        self.lease_id = Some(lease.to_string());
+        self.foreign = !lease.is_tenure();
+        self.holder = client.map(ClientReport::of);
+    }
+
+    fn timed(&mut self, held: Option<Duration>, ttl: Option<Duration>, left: Option<Duration>) {
+        let now = SystemTime::now();
+        self.held_ms = held.map(millis);
+        self.since = held.and_then(|held| now.checked_sub(held)).map(moment);
+        self.ttl_ms = ttl.map(millis);
+        self.left_ms = left.map(millis);
+        self.expires_at = left.and_then(|left| now.checked_add(left)).map(moment);
+    }
+
+    fn waited_for<'a>(&mut self, clients: impl Iterator<Item = &'a ClientRecord>) {
+        let waiter = |client: &ClientRecord| {
+            let waiting = *client.waiting.get(&self.name)?;
+            let client = ClientReport::of(client);
+            Some(WaiterReport { client, waiting })
+        };
+        self.waiters = clients.filter_map(waiter).collect();
+        let place = |waiter: &WaiterReport| (waiter.client.host.clone(), waiter.client.pid);
+        self.waiters.sort_by_key(place);
+        self.waiting = self.waiters.iter().map(|waiter| waiter.waiting).sum();
+    }
+
+    /// Who holds it, in a few words.
+    pub fn who(&self) -> String {
+        let of_meta = |field: &str| self.meta.get(field).map(String::as_str);
+        match (&self.holder, of_meta("host")) {
+            _ if !self.held => "nobody".to_owned(),
+            (Some(client), _) => client.who(),
+            (None, _) if self.foreign => "another library".to_owned(),
+            // What `acquire` writes about whoever asked for it.
+            (None, Some(host)) => {
+                let pid = of_meta("pid")
+                    .map(|pid| format!(":{pid}"))
+                    .unwrap_or_default();
+                let more = of_meta("user")
+                    .map(|user| format!(" ({user})"))
+                    .unwrap_or_default();
+                printable(&format!("{host}{pid}{more}"))
+            }
+            (None, None) => "a client that says nothing of itself".to_owned(),
+        }
+    }
+
+    /// How long it has been held, if that is known.
+    pub fn held_for(&self) -> Option<String> {
+        self.held_ms.map(show_millis)
+    }
+
+    /// How long the lease lasts.
+    pub fn left(&self) -> Option<String> {
+        match self.left_ms {
+            Some(left) => Some(show_millis(left)),
+            None => self.held.then(|| "for ever".to_owned()),
+        }
+    }
+
+    /// Everything, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut line = |label: &str, text: String| lines.push(format!("  {label:<9} {text}"));
+        if self.held {
+            line("Holder:", self.who());
+            line("Lease:", printable(self.lease_id.as_deref().unwrap_or("")));
+        }
+        if let Some(fence) = self.fence {
+            line("Fence:", fence.to_string());
+        }
+        if let (Some(held), Some(since)) = (self.held_for(), &self.since) {
+            line("Held:", format!("{held}, since {since}"));
+        }
+        match (self.left(), self.ttl_ms) {
+            (Some(left), Some(ttl)) if self.left_ms.is_some() => {
+                let ttl = show_millis(ttl);
+                line("Left:", format!("{left} of {ttl}, unless it is renewed"));
+            }
+            (Some(left), _) if self.left_ms.is_some() => line("Left:", left),
+            (Some(_), _) => line("Left:", "no end, perhaps it is not a lock".to_owned()),
+            (None, _) => {}
+        }
+        let pairs = |pairs: &BTreeMap<String, String>| {
+            let pairs = pairs
+                .iter()
+                .map(|(field, value)| format!("{field}={value}"));
+            printable(&pairs.collect::<Vec<_>>().join(", "))
+        };
+        let about = self.holder.as_ref().map(|holder| &holder.about);
+        if let Some(about) = about.filter(|about| !about.is_empty()) {
+            line("About:", pairs(about));
+        }
+        if !self.meta.is_empty() {
+            line("Meta:", pairs(&self.meta));
+        }
+        line("Waiting:", self.waiting.to_string());
+        for waiter in &self.waiters {
+            lines.push(format!("    {} at {}", waiter.waiting, waiter.client.who()));
+        }
+        lines
+    }
+}
+
+impl ClientReport {
+    pub fn of(client: &ClientRecord) -> Self {
+        Self {
+            client: client.id.to_string(),
+            host: client.host.clone(),
+            pid: client.pid,
+            name: client.name.clone(),
+            about: client.about.clone(),
+            version: client.version.clone(),
+        }
+    }
+
+    /// As in `web-3:4121 (nightly, deploy, backup.sh)`.
+    pub fn who(&self) -> String {
+        let about = |field: &str| self.about.get(field).map(String::as_str);
+        let more = [self.name.as_deref(), about("user"), about("command")];
+        let more: Vec<&str> = more.into_iter().flatten().collect();
+        let more = if more.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", more.join(", "))
+        };
+        printable(&format!("{}:{}{more}", self.host, self.pid))
+    }
+}
+
+/// A moment as programs read it.
+pub fn moment(at: SystemTime) -> String {
+    humantime::format_rfc3339_millis(at).to_string()
+}
+
+/// A length as programs read it.
+pub fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The text with what would move a terminal's cursor, or end a line, written out.
+pub fn printable(text: &str) -> String {
+    let show = |letter: char| {
+        if letter.is_control() {
+            letter.escape_default().to_string()
+        } else {
+            letter.to_string()
+        }
+    };
+    text.chars().map(show).collect()
+}
+
+fn show_millis(length: u64) -> String {
+    time::show(Duration::from_millis(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_cannot_take_over_a_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\nc é"), "a\\u{1b}[2Jb\\nc é");
+    }
+}

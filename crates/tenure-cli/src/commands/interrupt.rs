@@ -1,0 +1,29 @@
+//! Being asked to end.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exit::Exit;
+
+/// Resolves when this process is asked to end, with how to. Until it is polled for the first time,
+/// the signals do what they do anyway.
+pub async fn asked_to_end() -> Exit {
+    let listen = |number| signal(SignalKind::from_raw(number));
+    let (hangup, interrupt, terminate) = (listen(1), listen(2), listen(15));
+    tokio::select! {
+        () = heard(hangup) => Exit::Signal(1),
+        () = heard(interrupt) => Exit::INTERRUPTED,
+        () = heard(terminate) => Exit::Signal(15),
+    }
+}
+
+async fn heard(signal: io::Result<Signal>) {
+    match signal {
+        Ok(mut signal) => {
+            signal.recv().await;
+        }
+        // It cannot be listened to: then it ends the process without us.
+        Err(_) => std::future::pending().await,
+    }
+}

@@ -1,0 +1,379 @@
+//! `tenure ls`, `show`, `watch`.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tenure::blocking::{Locks, Redlock, Tenure};
+use tenure_testkit::{Cluster, RedisServer, RedlockNodes, eventually};
+
+use crate::masks::{host, without, without_digits};
+use crate::scripts::{Killed, at, run_at};
+
+const SOON: Duration = Duration::from_secs(20);
+/// A ttl that is not renewed while the server counts.
+const HOUR: Duration = Duration::from_hours(1);
+const VARYING: [&str; 9] = [
+    "lease_id",
+    "fence",
+    "held_ms",
+    "since",
+    "left_ms",
+    "expires_at",
+    "client",
+    "pid",
+    "version",
+];
+
+fn backup(url: &str) -> Tenure {
+    let builder = tenure::Tenure::builder(url).name("web");
+    let builder = builder
+        .about("command", "backup.sh")
+        .about("user", "deploy");
+    Tenure::connect_with(builder).unwrap()
+}
+
+/// Waits until so many locks are listed with their holders, and so many callers wait.
+fn are_listed(tenure: &Locks, locks: usize, waiting: u64) {
+    let whole = || {
+        let listed = tenure.list(|_| true).unwrap().locks;
+        let known = listed.iter().filter(|lock| lock.held_for.is_some()).count();
+        let waiters: u64 = listed.iter().map(tenure::Listed::waiting).sum();
+        known == locks && waiters == waiting
+    };
+    assert!(eventually(SOON, whole), "{:?}", tenure.list(|_| true));
+}
+
+#[test]
+fn locks_are_listed_with_holders_and_waiters() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let ours = backup(&url);
+    let guards = ["order:2", "order:1", "nightly"].map(|name| ours.lock(name).acquire().unwrap());
+    let other = Tenure::connect(&url).unwrap();
+    let waiting = thread::spawn(move || other.lock("order:1").acquire_within(SOON).unwrap());
+    are_listed(&ours, 3, 1);
+
+    let ended = run_at(&url, &["ls", "order:*"]);
+    ended.ended_with(0);
+    let who = format!("{}:{}", host(), std::process::id());
+    assert_eq!(
+        without_digits(&ended.stdout.replace(&who, "HOLDER")),
+        "NAME  HOLDER  HELD  LEFT  WAITING  FENCE\n\
+         order:#  HOLDER (web, deploy, backup.sh)  #.#s  ##.#s  #  ################\n\
+         order:#  HOLDER (web, deploy, backup.sh)  #.#s  ##.#s  #  ################"
+    );
+    assert_eq!(
+        ended.stderr,
+        "tenure: not listed: what is held for less than half a second, what `tenure acquire` or \
+         another library holds while nobody waits; `tenure show NAME` shows those\n"
+    );
+    let names = |line: &str| line.split(' ').next().unwrap().to_owned();
+    let all = run_at(&url, &["ls", "-l"]);
+    let listed: Vec<String> = all.stdout.lines().map(names).collect();
+    assert_eq!(listed, ["NAME", "nightly", "order:1", "order:2"]);
+    all.says(
+        ours.lock("nightly")
+            .holder()
+            .unwrap()
+            .unwrap()
+            .lease
+            .as_str(),
+    );
+
+    let ended = run_at(&url, &["ls", "order:?", "--json"]);
+    assert_eq!(ended.stderr, "");
+    let client = "{\"client\":#,\"host\":\"HOST\",\"pid\":#,\"name\":\"web\",\"about\":{\"command\":\
+                  \"backup.sh\",\"user\":\"deploy\"},\"version\":#}";
+    let lock = format!(
+        "{{\"name\":\"NAME\",\"held\":true,\"lease_id\":#,\"fence\":#,\"held_ms\":#,\"since\":#,\
+         \"ttl_ms\":30000,\"left_ms\":#,\"expires_at\":#,\"holder\":{client},\"foreign\":false,\
+         \"meta\":{{}},"
+    );
+    let waited_for = "\"waiting\":1,\"waiters\":[{\"client\":#,\"host\":\"HOST\",\"pid\":#,\"name\":null,\
+                      \"about\":{},\"version\":#,\"waiting\":1}]}";
+    let expected = format!(
+        "{{\"locks\":[{}{waited_for},{}\"waiting\":0,\"waiters\":[]}}],\"more_leases\":0}}\n",
+        lock.replace("NAME", "order:1"),
+        lock.replace("NAME", "order:2"),
+    );
+    assert_eq!(
+        without(&ended.stdout, &VARYING),
+        expected.replace("HOST", &host())
+    );
+    drop(guards);
+    waiting.join().unwrap().release().unwrap();
+}
+
+#[test]
+fn where_nothing_is_held_nothing_is_listed() {
+    let server = RedisServer::start();
+    let ended = run_at(&server.url(), &["ls"]);
+    ended.ended_with(0);
+    assert_eq!(ended.stdout, "");
+    ended.complains("tenure: no locks; not listed: ");
+    let ended = run_at(&server.url(), &["ls", "--json"]);
+    assert_eq!(ended.stdout, "{\"locks\":[],\"more_leases\":0}\n");
+    let ended = run_at(&server.url(), &["show", "n"]);
+    ended.ended_with(0);
+    assert_eq!(ended.stdout, "`n` is free\n");
+    let ended = run_at(&server.url(), &["show", "n", "--json"]);
+    assert_eq!(
+        ended.stdout,
+        "{\"name\":\"n\",\"held\":false,\"lease_id\":null,\"fence\":null,\"held_ms\":null,\
+         \"since\":null,\"ttl_ms\":null,\"left_ms\":null,\"expires_at\":null,\"holder\":null,\
+         \"foreign\":false,\"meta\":{},\"waiting\":0,\"waiters\":[]}\n"
+    );
+}
+
+#[test]
+fn a_lock_is_shown_with_everything_that_is_known() {
+    let server = RedisServer::start();
+    let ours = backup(&server.url());
+    let guard = ours.lock("n").meta("job", "a\u{1b}[2Jb").acquire().unwrap();
+    let other = Tenure::connect(server.url()).unwrap();
+    let waiting = thread::spawn(move || other.lock("n").acquire_within(SOON).unwrap());
+    are_listed(&ours, 1, 1);
+    let ended = run_at(&server.url(), &["show", "n"]);
+    ended.ended_with(0);
+    let shown = ended.stdout.replace(guard.lease_id().as_str(), "LEASE");
+    let shown = shown.replace(&format!("{}:{}", host(), std::process::id()), "HOLDER");
+    assert_eq!(
+        without_digits(&shown),
+        "`n` is held\n  Holder:  HOLDER (web, deploy, backup.sh)\n  Lease:  LEASE\n  \
+         Fence:  ################\n  Held:  #.#s, since ####-##-##T##:##:##.###Z\n  \
+         Left:  ##.#s of ##.#s, unless it is renewed\n  About:  command=backup.sh, user=deploy\n  \
+         Meta:  job=a\\u{#b}[#Jb\n  Waiting:  #\n  # at HOLDER"
+    );
+    ended.says(&format!("Fence:    {}\n", guard.fence()));
+    drop(guard);
+    waiting.join().unwrap().release().unwrap();
+}
+
+#[test]
+fn foreign_locks_are_shown_by_name() {
+    let server = RedisServer::start();
+    let mut client = server.client();
+    client.command(&["SET", "theirs", "abc", "PX", "60000"]);
+    client.command(&["SET", "string", "7"]);
+    let ended = run_at(&server.url(), &["show", "theirs"]);
+    ended.ended_with(0);
+    assert_eq!(
+        without_digits(&ended.stdout),
+        "`theirs` is held\n  Holder:  another library\n  Lease:  abc\n  Left:  ##.#s\n  Waiting:  #"
+    );
+    let ended = run_at(&server.url(), &["show", "string"]);
+    ended.ended_with(0);
+    ended.says("Left:     no end, perhaps it is not a lock\n");
+    // Somebody of ours waits for it: then it is listed.
+    let ours = Tenure::connect(server.url()).unwrap();
+    let theirs = ours.clone();
+    let waiting = thread::spawn(move || theirs.lock("theirs").acquire_within(SOON).unwrap());
+    are_listed(&ours, 0, 1);
+    let ended = run_at(&server.url(), &["ls"]);
+    assert_eq!(
+        without_digits(&ended.stdout),
+        "NAME  HOLDER  HELD  LEFT  WAITING  FENCE\ntheirs  another library  -  ##.#s  #  -"
+    );
+    client.command(&["DEL", "theirs"]);
+    waiting.join().unwrap().release().unwrap();
+}
+
+#[test]
+fn a_thousand_locks_among_other_keys_are_listed_without_a_search() {
+    let server = RedisServer::start();
+    let ours = Tenure::connect(server.url()).unwrap();
+    let names = (0..1_000).map(|number| format!("lock:{number:04}"));
+    let _guards: Vec<_> = names
+        .map(|name| ours.lock(name).ttl(HOUR).acquire().unwrap())
+        .collect();
+    let fill = "for i = 1, 100000 do redis.call('SET', 'other:' .. i, i) end";
+    server.client().command(&["EVAL", fill, "0"]);
+    are_listed(&ours, 1_000, 0);
+    server.reset_stats();
+    let ended = run_at(&server.url(), &["ls", "--json"]);
+    ended.ended_with(0);
+    assert_eq!(ended.stdout.matches("\"name\":\"lock:").count(), 1_000);
+    for search in ["scan", "keys", "sscan", "hscan", "zscan", "randomkey"] {
+        assert_eq!(server.command_calls(search), 0, "{search}");
+    }
+    // Four commands inside each script, one client's record, and what connecting and that client's
+    // own record cost.
+    let (evals, hashes) = (
+        server.command_calls("evalsha"),
+        server.command_calls("hgetall"),
+    );
+    assert!((900..=1_050).contains(&evals), "{evals}");
+    assert!((1_000..=1_010).contains(&hashes), "{hashes}");
+}
+
+#[test]
+fn locks_are_listed_on_a_majority_and_in_a_cluster() {
+    let nodes = RedlockNodes::start();
+    let cluster = Cluster::start();
+    let redlock = Redlock::connect(nodes.urls()).unwrap();
+    let clustered = Tenure::connect(cluster.url()).unwrap();
+    let names = ["a", "b", "c", "d", "e"];
+    let _guards = names.map(|name| {
+        let one = redlock.lock(name).acquire().unwrap();
+        (one, clustered.lock(name).acquire().unwrap())
+    });
+    for (urls, locks) in [
+        (nodes.urls().join(" "), &*redlock),
+        (cluster.url(), &*clustered),
+    ] {
+        are_listed(locks, 5, 0);
+        let ended = run_at(&urls, &["ls"]);
+        ended.ended_with(0);
+        let listed: Vec<&str> = ended.stdout.lines().map(|line| &line[..1]).collect();
+        assert_eq!(listed, ["N", "a", "b", "c", "d", "e"], "{ended}");
+        let ended = run_at(&urls, &["show", "c"]);
+        ended.says("Holder:");
+        ended.says(&std::process::id().to_string());
+    }
+}
+
+/// A running `tenure watch`, and what it has said.
+struct Watch {
+    child: Killed,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
+
+fn watch(url: &str, arguments: &[&str]) -> Watch {
+    let mut command = at(url, &[&["watch"], arguments].concat());
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Killed(command.spawn().unwrap());
+    let stdout = lines(child.0.stdout.take().unwrap());
+    let stderr = lines(child.0.stderr.take().unwrap());
+    Watch {
+        child,
+        stdout,
+        stderr,
+    }
+}
+
+fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (said, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if said.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+impl Watch {
+    fn next(&self) -> String {
+        self.stdout.recv_timeout(SOON).expect("another line")
+    }
+
+    fn ends_by(mut self, signal: Signal) -> Option<i32> {
+        let pid = self.child.0.id().try_into().unwrap();
+        kill(Pid::from_raw(pid), signal).unwrap();
+        self.child.0.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn what_happens_to_locks_is_told_to_programs() {
+    let server = RedisServer::start();
+    let ours = backup(&server.url());
+    let before = ours.lock("n:before").acquire().unwrap();
+    are_listed(&ours, 1, 0);
+    let watch = watch(&server.url(), &["n:*", "--json"]);
+    let client = "{\"client\":#,\"host\":\"HOST\",\"pid\":#,\"name\":\"web\",\"about\":{\"command\":\
+                  \"backup.sh\",\"user\":\"deploy\"},\"version\":#}";
+    let expect = |event: &str, name: &str, holder: &str, waiting: u64| {
+        let expected = format!(
+            "{{\"at\":#,\"event\":\"{event}\",\"name\":\"{name}\",\"lease_id\":#,\"fence\":#,\
+             \"holder\":{holder},\"waiting\":{waiting}}}"
+        );
+        let said = without(&watch.next(), &[&VARYING[..], &["at"]].concat());
+        assert_eq!(said, expected.replace("HOST", &host()));
+    };
+    expect("held", "n:before", client, 0);
+    let _not_wanted = ours.lock("other").acquire().unwrap();
+    let guard = ours.lock("n:1").acquire().unwrap();
+    expect("taken", "n:1", client, 0);
+    let other = Tenure::connect(server.url()).unwrap();
+    let waiting = thread::spawn(move || other.lock("n:1").acquire_within(SOON).unwrap());
+    expect("waiting", "n:1", client, 1);
+    guard.release().unwrap();
+    let next = waiting.join().unwrap();
+    // Its new holder says nothing of itself for the first half a second: nobody must take the lock
+    // for free.
+    let expect_of_next = |event: &str| {
+        let said = watch.next();
+        let expected = format!("\"event\":\"{event}\",\"name\":\"n:1\",\"lease_id\":");
+        assert!(said.contains(&expected), "{said}");
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["lease_id"], next.lease_id().as_str());
+    };
+    expect_of_next("handed_on");
+    expect_of_next("waiting");
+    next.release().unwrap();
+    let ended = watch.next();
+    assert!(
+        ended.contains("\"event\":\"ended\",\"name\":\"n:1\""),
+        "{ended}"
+    );
+    before.release().unwrap();
+    expect("ended", "n:before", client, 0);
+    assert_eq!(watch.ends_by(Signal::SIGINT), Some(130));
+}
+
+#[test]
+fn what_happens_to_locks_is_told_to_people() {
+    let server = RedisServer::start();
+    let ours = backup(&server.url());
+    let watch = watch(&server.url(), &[]);
+    assert_eq!(
+        watch.stderr.recv_timeout(SOON).unwrap(),
+        "tenure: looking twice a second: what is held for less than half a second is not seen"
+    );
+    let guard = ours.lock("n").acquire().unwrap();
+    let who = format!("{}:{}", host(), std::process::id());
+    let next = || without_digits(&watch.next().replace(&who, "HOLDER"));
+    assert_eq!(
+        next(),
+        "####-##-##T##:##:##.###Z taken  n: HOLDER (web, deploy, backup.sh), fence ################"
+    );
+    server.kill();
+    let away = watch.stderr.recv_timeout(SOON).unwrap();
+    assert!(
+        away.starts_with("tenure: ") && away.ends_with("; trying again"),
+        "{away}"
+    );
+    server.restart_empty();
+    let back = watch.stderr.recv_timeout(SOON).unwrap();
+    assert!(
+        back.starts_with("tenure: the server answers again, after "),
+        "{back}"
+    );
+    assert_eq!(
+        next(),
+        "####-##-##T##:##:##.###Z ended  n: HOLDER (web, deploy, backup.sh), after #.#s, fence \
+         ################"
+    );
+    drop(guard);
+    assert_eq!(watch.ends_by(Signal::SIGTERM), Some(143));
+}
+
+#[test]
+fn a_watch_ends_when_nobody_reads_though_nothing_happens() {
+    let server = RedisServer::start();
+    let mut command = at(&server.url(), &["watch"]);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Killed(command.spawn().unwrap());
+    drop(child.0.stdout.take());
+    let mut ended = || child.0.try_wait().unwrap();
+    assert!(eventually(SOON, || ended().is_some()));
+    assert_eq!(ended().unwrap().code(), Some(0));
+}

@@ -1,0 +1,110 @@
+//! Who holds what: what clients say of themselves, and whether the store still agrees.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::record;
+use crate::core::Core;
+use crate::error::ErrorKind;
+use crate::holder::{ClientRecord, LeaseRecord, Listed, Listing};
+use crate::lease::{ClientId, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Failure, Found, Looked};
+
+/// What the clients say of one lock.
+#[derive(Default)]
+struct Said<'a> {
+    leases: Vec<&'a LeaseRecord>,
+    waiters: Vec<Arc<ClientRecord>>,
+}
+
+/// Lists the locks that clients speak of and the caller wants.
+pub(crate) async fn list(
+    core: &Core,
+    wanted: impl Fn(&LockName) -> bool,
+    limit: Moment,
+) -> Result<Listing, Failure> {
+    let records = record::read(core, None, limit).await?;
+    let records: Vec<Arc<ClientRecord>> = records.into_iter().map(Arc::new).collect();
+    let said = collect(&records, wanted);
+    let names: Vec<LockName> = said.keys().cloned().collect();
+    let found = core.store.look_all(&names, limit).await?;
+    let mut locks = Vec::with_capacity(said.len());
+    for ((name, said), looked) in said.into_iter().zip(found) {
+        let found = standing(looked)?;
+        if found.is_some() || !said.waiters.is_empty() {
+            locks.push(listed(name, &said, found, &records));
+        }
+    }
+    Ok(Listing {
+        locks,
+        more_leases: records.iter().map(|record| record.more_leases).sum(),
+    })
+}
+
+/// Sorts what the records say by lock.
+fn collect(
+    records: &[Arc<ClientRecord>],
+    wanted: impl Fn(&LockName) -> bool,
+) -> BTreeMap<LockName, Said<'_>> {
+    let mut said: BTreeMap<LockName, Said<'_>> = BTreeMap::new();
+    for record in records {
+        for lease in record.leases.iter().filter(|lease| wanted(&lease.name)) {
+            let of_lock = said.entry(lease.name.clone()).or_default();
+            of_lock.leases.push(lease);
+        }
+        let waited_for = record.waiting.keys();
+        let waited_for = waited_for.filter_map(|name| LockName::new(name).ok());
+        for name in waited_for.filter(|name| wanted(name)) {
+            said.entry(name)
+                .or_default()
+                .waiters
+                .push(Arc::clone(record));
+        }
+    }
+    said
+}
+
+/// What stands at the name. Something that is no lock is nobody's lease.
+fn standing(looked: Looked) -> Looked {
+    match looked {
+        Err(failure) if failure.error.kind() == ErrorKind::NotALock => Ok(None),
+        looked => looked,
+    }
+}
+
+fn listed(
+    name: LockName,
+    said: &Said<'_>,
+    found: Option<Found>,
+    records: &[Arc<ClientRecord>],
+) -> Listed {
+    let mut listed = Listed {
+        name,
+        lease: None,
+        fence: None,
+        held_for: None,
+        ttl: None,
+        remaining: None,
+        meta: BTreeMap::new(),
+        client: None,
+        waiters: said.waiters.clone(),
+    };
+    let Some(found) = found else { return listed };
+    let record = said.leases.iter().find(|lease| lease.lease == found.id);
+    listed.fence = record.map(|record| record.fence).or(found.fence);
+    listed.held_for = record.map(|record| record.held_for);
+    listed.ttl = record.map(|record| record.ttl).or_else(|| found.id.ttl());
+    listed.remaining = found.remaining;
+    listed.meta = found.meta;
+    listed.client = client_of(&found.id, records);
+    listed.lease = Some(found.id);
+    listed
+}
+
+fn client_of(lease: &LeaseId, records: &[Arc<ClientRecord>]) -> Option<Arc<ClientRecord>> {
+    let client: ClientId = lease.client()?;
+    let record = records.iter().find(|record| record.id == client);
+    record.map(Arc::clone)
+}

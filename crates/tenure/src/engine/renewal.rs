@@ -1,0 +1,51 @@
+//! Giving a lease that no guard looks after its ttl again, once.
+
+use std::time::Duration;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::guard::LostReason;
+use crate::lease::{Lease, believed_until};
+use crate::moment::Moment;
+use crate::store::{Held, Renewed};
+
+/// How long to wait before asking again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Asks until there is a useful answer, or no time left. Asking twice does no harm.
+pub(crate) async fn renew(core: &Core, lease: Lease, ttl: Duration) -> Result<Moment> {
+    let held = Held {
+        id: lease.id,
+        name: lease.name,
+        ttl,
+        // Not known here; touching metadata that does not exist changes nothing.
+        has_meta: true,
+        replicas: core.settings.replicas,
+    };
+    let limit = core.clock.now() + core.settings.unreachable_after;
+    loop {
+        let trouble = match core.store.renew(&held, false, limit).await {
+            Ok(Renewed::NotHeld(not_held)) => {
+                return Err(Error::lost(&held.name, not_held.reason()));
+            }
+            Ok(Renewed::Until { sent_at }) => {
+                let until = believed_until(sent_at, ttl);
+                if core.clock.now() < until {
+                    return Ok(until);
+                }
+                // The answer came after the lease could have ended: that proves nothing.
+                Error::lost(&held.name, LostReason::Expired)
+            }
+            Ok(Renewed::Unconfirmed(failure)) => failure.error,
+            Err(failure) if failure.transient => failure.error,
+            Err(failure) => return Err(failure.error),
+        };
+        if core.is_closed() {
+            return Err(Error::closed());
+        }
+        if core.clock.now() + PAUSE >= limit {
+            return Err(trouble);
+        }
+        core.clock.sleep_until(core.clock.now() + PAUSE).await;
+    }
+}
