@@ -168,7 +168,10 @@ impl Locks {
     }
 
     /// Lists locks with their holders. See [`tenure::Locks::list`](crate::Locks::list).
-    pub fn list(&self, wanted: impl Fn(&LockName) -> bool + Send + 'static) -> Result<Listing> {
+    pub fn list(
+        &self,
+        wanted: impl Fn(&LockName) -> bool + Send + Sync + 'static,
+    ) -> Result<Listing> {
         block_on(self.handle.locks.list(wanted))
     }
 

@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::core::Client;
+use crate::core::{Client, Core};
 use crate::engine::attempt::Wish;
 use crate::engine::here::{self, Asked};
 use crate::engine::waiting::{Begun, Waiter};
-use crate::engine::{once, record};
+use crate::engine::{once, patience, record};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason, Released};
 use crate::holder::Holder;
 use crate::lease::check_ttl;
+use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
-use crate::store::SILENCE_LIMIT;
+use crate::store::{Failure, SILENCE_LIMIT};
 
 /// How many metadata entries a lease may carry, and how many bytes they may have together: they
 /// are sent with every acquisition.
@@ -260,25 +261,11 @@ impl Lock {
         let name = LockName::new(&self.name)?;
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
-        let limit = core.clock.now() + core.settings.unreachable_after;
         let looking = async move {
-            let Some(found) = core.store.look(&name, limit).await? else {
-                return Ok(None);
-            };
-            let client = match found.id.client() {
-                Some(client) => record::read(&core, Some(client), limit).await?,
-                None => Vec::new(),
-            };
-            Ok(Some(Holder {
-                lease: found.id,
-                remaining: found.remaining,
-                fence: found.fence,
-                meta: found.meta,
-                client: client.into_iter().next(),
-            }))
+            let look = |limit| find_holder(&core, &name, limit);
+            patience::look(&core, look).await
         };
-        let found = self.client.engine.run(looking).await?;
-        found.map_err(|failure: crate::store::Failure| failure.error)
+        self.client.engine.run(looking).await?
     }
 
     /// Whether somebody holds the lock at this moment, without taking it. By the next line that
@@ -391,6 +378,27 @@ impl Lock {
         let value = format!("{} entries of {bytes} bytes", self.meta.len());
         Err(Error::invalid_setting("metadata", value, cause))
     }
+}
+
+async fn find_holder(
+    core: &Core,
+    name: &LockName,
+    limit: Moment,
+) -> Result<Option<Holder>, Failure> {
+    let Some(found) = core.store.look(name, limit).await? else {
+        return Ok(None);
+    };
+    let client = match found.id.client() {
+        Some(client) => record::read(core, Some(client), limit).await?,
+        None => Vec::new(),
+    };
+    Ok(Some(Holder {
+        lease: found.id,
+        remaining: found.remaining,
+        fence: found.fence,
+        meta: found.meta,
+        client: client.into_iter().next(),
+    }))
 }
 
 impl fmt::Debug for Lock {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::core::{Client, Core};
 use crate::engine::cleaner::{self, Parting};
-use crate::engine::{adoption, listing, record, renewal};
+use crate::engine::{adoption, listing, patience, record, renewal};
 use crate::error::Result;
 use crate::guard::{Guard, Released};
 use crate::holder::{ClientRecord, Listing};
@@ -180,14 +180,15 @@ impl Locks {
     /// Safe: it only looks.
     pub async fn list(
         &self,
-        wanted: impl Fn(&LockName) -> bool + Send + 'static,
+        wanted: impl Fn(&LockName) -> bool + Send + Sync + 'static,
     ) -> Result<Listing> {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
-        let limit = core.clock.now() + core.settings.unreachable_after;
-        let listing = async move { listing::list(&core, wanted, limit).await };
-        let listed = self.client.engine.run(listing).await?;
-        listed.map_err(|failure| failure.error)
+        let listing = async move {
+            let list = |limit| listing::list(&core, &wanted, limit);
+            patience::look(&core, list).await
+        };
+        self.client.engine.run(listing).await?
     }
 
     /// What the clients of this store say of themselves: who they are, what they hold and who waits.
@@ -206,10 +207,11 @@ impl Locks {
     pub async fn clients(&self) -> Result<Vec<ClientRecord>> {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
-        let limit = core.clock.now() + core.settings.unreachable_after;
-        let reading = async move { record::read(&core, None, limit).await };
-        let records = self.client.engine.run(reading).await?;
-        records.map_err(|failure| failure.error)
+        let reading = async move {
+            let read = |limit| record::read(&core, None, limit);
+            patience::look(&core, read).await
+        };
+        self.client.engine.run(reading).await?
     }
 
     /// Releases everything this client holds, ends all waiting, and returns the leases that could

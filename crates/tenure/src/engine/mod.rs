@@ -24,6 +24,7 @@ pub(crate) mod lines;
 pub(crate) mod listing;
 mod obstacle;
 pub(crate) mod once;
+pub(crate) mod patience;
 pub(crate) mod record;
 pub(crate) mod renewal;
 pub(crate) mod waiting;
