@@ -1,0 +1,142 @@
+//! All descendants of this process, in whatever group or session.
+//!
+//! This process is a subreaper: whoever loses its parent becomes its child. So every descendant
+//! can be reached from here by parents, and none is left when there is no child left.
+
+use std::collections::HashMap;
+use std::fs;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
+};
+
+/// A process as the kernel lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub id: i32,
+    pub state: u8,
+    pub parent: i32,
+    pub group: i32,
+    pub session: i32,
+}
+
+/// Becomes the parent of every descendant that loses its own.
+pub fn adopt_orphans() -> Result<(), Errno> {
+    set_child_subreaper(Some(getpid()))
+}
+
+/// What the kernel says of a process; None if there is none, or it cannot be read.
+pub fn look(id: Pid) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero())).ok()?;
+    parse(&stat)
+}
+
+impl Process {
+    /// Whether somebody stopped it: by a signal, or to debug it.
+    pub fn is_stopped(self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
+
+    /// Whether nothing is left of it but its exit code.
+    fn has_ended(self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+}
+
+/// All descendants that have not ended, except one with its own.
+pub fn descendants(except: Option<Pid>) -> Vec<Pid> {
+    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+    for process in all() {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let except = except.map_or(0, |pid| pid.as_raw_nonzero().get());
+    let mut found = Vec::new();
+    let mut parents = vec![getpid().as_raw_nonzero().get()];
+    while let Some(parent) = parents.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            if child.id == except {
+                continue;
+            }
+            parents.push(child.id);
+            if !child.has_ended() {
+                found.extend(Pid::from_raw(child.id));
+            }
+        }
+    }
+    found
+}
+
+/// Sends a signal to all descendants. Tells the first that it may not be sent to.
+pub fn signal_all(signal: Signal) -> Option<Pid> {
+    let mut forbidden = None;
+    for pid in descendants(None) {
+        if kill_process(pid, signal) == Err(Errno::PERM) {
+            forbidden = forbidden.or(Some(pid));
+        }
+    }
+    forbidden
+}
+
+/// What a child did.
+#[derive(Debug)]
+pub enum Reaped {
+    /// This one changed: it ended or stopped.
+    Child(Pid, WaitStatus),
+    /// Nobody, just now.
+    Nobody,
+    /// There is no child, and so no descendant either.
+    NoChild,
+}
+
+/// Asks, without waiting, what a child did, and buries it if it has ended.
+pub fn reap() -> Reaped {
+    loop {
+        return match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            Ok(Some((pid, status))) => Reaped::Child(pid, status),
+            Ok(None) => Reaped::Nobody,
+            Err(Errno::INTR) => continue,
+            Err(_) => Reaped::NoChild,
+        };
+    }
+}
+
+fn all() -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let id = name.to_str()?.parse().ok()?;
+        look(Pid::from_raw(id)?)
+    })
+}
+
+/// Reads a line of `/proc/PID/stat`. Its second field is the program's name in parentheses, and may
+/// contain anything.
+fn parse(stat: &str) -> Option<Process> {
+    let (id, rest) = stat.split_once(" (")?;
+    let (_, rest) = rest.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?.bytes().next()?;
+    let mut number = || fields.next()?.parse().ok();
+    Some(Process {
+        id: id.parse().ok()?,
+        state,
+        parent: number()?,
+        group: number()?,
+        session: number()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_contain_anything() {
+        let process = parse("7 (a) R 1 (b) T 3 4 5 0 -1").unwrap();
+        assert_eq!((process.id, process.parent), (7, 3));
+        assert_eq!((process.group, process.session), (4, 5));
+        assert!(process.is_stopped());
+        assert_eq!(parse("7 (sh"), None);
+    }
+}
