@@ -12,6 +12,8 @@ mod command;
 mod demo;
 /// `tenure demo pitfalls`.
 mod pitfalls;
+/// `tenure run`.
+mod run;
 /// What is wrong with a command line, a URL, a server: the message and the exit code.
 mod trouble;
 /// `tenure --help` and `tenure --version`.

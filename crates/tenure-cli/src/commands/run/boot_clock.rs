@@ -2,7 +2,6 @@
 //! suspended, as the server's does.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::time::{
@@ -10,8 +9,7 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 use serde::{Deserialize, Serialize};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
 
 /// A moment of this machine's `CLOCK_BOOTTIME`: the same for all its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,7 +45,8 @@ impl BootTime {
 /// would sleep on for as long as the machine slept.
 #[derive(Debug)]
 pub struct Alarm {
-    timer: AsyncFd<OwnedFd>,
+    /// A `timerfd`, which is read like a pipe.
+    timer: Receiver,
     set_to: Option<BootTime>,
 }
 
@@ -57,7 +56,7 @@ impl Alarm {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
         Ok(Self {
-            timer: AsyncFd::with_interest(timer, Interest::READABLE)?,
+            timer: Receiver::from_owned_fd_unchecked(timer)?,
             set_to: None,
         })
     }
@@ -73,7 +72,7 @@ impl Alarm {
             it_interval: timespec(0),
             it_value: timespec(nanos),
         };
-        timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::ABSTIME, &value)?;
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &value)?;
         self.set_to = moment;
         Ok(())
     }
@@ -84,10 +83,11 @@ impl Alarm {
             if self.set_to.is_some_and(BootTime::has_come) {
                 return;
             }
-            match self.timer.readable().await {
-                Ok(mut ready) => ready.clear_ready(),
-                Err(_) => std::future::pending().await,
+            if self.timer.readable().await.is_err() {
+                std::future::pending().await
             }
+            // How often it rang. If it was set anew meanwhile, there is nothing to read.
+            let _ = self.timer.try_read(&mut [0; 8]);
         }
     }
 }
