@@ -31,11 +31,6 @@ impl BootTime {
         Self(self.0.saturating_sub(nanos_of(length)))
     }
 
-    /// How long it is until this moment; zero if it has passed.
-    pub fn remaining(self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(Self::now().0))
-    }
-
     pub fn has_come(self) -> bool {
         Self::now() >= self
     }

@@ -23,6 +23,8 @@ const IMPATIENCE: Duration = Duration::from_secs(2);
 const SILENCE_MIN: Duration = Duration::from_secs(5);
 /// How long a warden may take to kill what it was told to kill at once.
 const KILL_MAX: Duration = Duration::from_secs(1);
+/// How long to look for the warden's last words before its work is done here.
+const LAST_WORD: Duration = Duration::from_millis(5);
 /// The pause between two rounds of killing.
 const KILL_PAUSE: Duration = Duration::from_millis(1);
 
@@ -38,6 +40,7 @@ pub struct Warden {
 pub struct Finished {
     how: Option<How>,
     why: Option<Why>,
+    is_lost: bool,
 }
 
 /// Why the command did not end by itself.
@@ -82,13 +85,14 @@ pub async fn watch(
     Ok(Finished {
         how: running.how,
         why: running.why,
+        is_lost: running.is_lost,
     })
 }
 
 impl Finished {
-    /// Whether nothing but the command itself decided its end.
-    pub fn is_undisturbed(&self) -> bool {
-        self.why.is_none()
+    /// Whether the lock was lost, and that was told.
+    pub fn knows_of_loss(&self) -> bool {
+        self.is_lost || self.why == Some(Why::Lost)
     }
 
     pub fn exit(&self, plan: &Plan) -> Exit {
@@ -169,14 +173,22 @@ impl Running<'_> {
             };
             tokio::select! {
                 biased;
-                news = self.warden.hearing.next() => match news? {
-                    Some(news) => if let Next::Done = self.hear(news).await? { return Ok(()) },
-                    None => {
-                        self.complain("the warden is gone; ending the command in its place");
-                        return self.end_without_warden().await;
+                news = self.warden.hearing.next() => {
+                    if let Next::Done = self.hear(news?).await? {
+                        return Ok(());
                     }
-                },
-                () = self.takeover.rung() => return self.end_without_warden().await,
+                }
+                () = self.takeover.rung() => {
+                    // If this process was stopped, there may be news that it has not seen yet.
+                    let news = tokio::time::timeout(LAST_WORD, self.warden.hearing.next()).await;
+                    let next = match news {
+                        Ok(news) => self.hear(news?).await?,
+                        Err(_) => self.replace_warden("does not answer").await?,
+                    };
+                    if let Next::Done = next {
+                        return Ok(());
+                    }
+                }
                 signal = signals.next() => self.on_signal(signal).await?,
                 reason = guard.lost(), if !self.is_lost => self.lost(reason).await?,
                 () = too_long, if self.why.is_none() && self.how.is_none() => {
@@ -184,8 +196,8 @@ impl Running<'_> {
                 }
                 _ = tick.tick() => {
                     if self.unanswered > silence_max {
-                        self.complain("the warden does not answer; ending the command in its place");
-                        return self.end_without_warden().await;
+                        self.replace_warden("does not answer").await?;
+                        return Ok(());
                     }
                     self.keep().await?;
                 }
@@ -233,8 +245,11 @@ impl Running<'_> {
         Ok(())
     }
 
-    async fn hear(&mut self, news: News) -> Result<Next> {
+    async fn hear(&mut self, news: Option<News>) -> Result<Next> {
         self.unanswered = 0;
+        let Some(news) = news else {
+            return self.replace_warden("is gone").await;
+        };
         match news {
             News::Started { group } => self.group = Pid::from_raw(group),
             News::NotStarted { cause, is_missing } => {
@@ -395,6 +410,14 @@ impl Running<'_> {
         {
             terminal.take();
         }
+    }
+
+    async fn replace_warden(&mut self, why: &str) -> Result<Next> {
+        self.complain(&format!(
+            "the warden {why}; ending the command in its place"
+        ));
+        self.end_without_warden().await?;
+        Ok(Next::Done)
     }
 
     /// Ends all descendants here. Without their warden they are our children.

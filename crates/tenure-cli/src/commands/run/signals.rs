@@ -37,7 +37,7 @@ impl Signals {
         let (tell, came) = mpsc::unbounded_channel();
         let ignored = ignored();
         for number in PASSED_ON {
-            if ignored >> (number.as_raw() - 1) & 1 == 1 {
+            if contains(ignored, number) {
                 continue;
             }
             let mut stream = handle(number).context("cannot handle signals")?;
@@ -70,8 +70,9 @@ impl Signals {
 
 /// Survives the signals that whole groups and units get: the wrapper decides.
 pub fn survive() -> Result<()> {
+    let ignored = ignored();
     for number in PASSED_ON {
-        if number != Signal::CONT && number != Signal::WINCH {
+        if !contains(ignored, number) && number != Signal::CONT && number != Signal::WINCH {
             // The handler stays when the stream is gone.
             drop(handle(number).context("cannot handle signals")?);
         }
@@ -91,6 +92,10 @@ pub fn number(signal: Signal) -> u8 {
 
 fn handle(number: Signal) -> io::Result<tokio::signal::unix::Signal> {
     signal(SignalKind::from_raw(number.as_raw()))
+}
+
+fn contains(mask: u64, signal: Signal) -> bool {
+    mask >> (signal.as_raw() - 1) & 1 == 1
 }
 
 /// The signals that this process ignores, a bit for each.

@@ -33,11 +33,6 @@ pub fn look(id: Pid) -> Option<Process> {
 }
 
 impl Process {
-    /// Whether somebody stopped it: by a signal, or to debug it.
-    pub fn is_stopped(self) -> bool {
-        matches!(self.state, b'T' | b't')
-    }
-
     /// Whether nothing is left of it but its exit code.
     fn has_ended(self) -> bool {
         matches!(self.state, b'Z' | b'X')
@@ -136,7 +131,7 @@ mod tests {
         let process = parse("7 (a) R 1 (b) T 3 4 5 0 -1").unwrap();
         assert_eq!((process.id, process.parent), (7, 3));
         assert_eq!((process.group, process.session), (4, 5));
-        assert!(process.is_stopped());
+        assert!(!process.has_ended());
         assert_eq!(parse("7 (sh"), None);
     }
 }

@@ -148,7 +148,8 @@ struct Line {
 impl Line {
     fn show(&mut self, text: &str) {
         let width = rustix::termios::tcgetwinsize(io::stderr());
-        let width = width.map_or(80, |size| usize::from(size.ws_col).max(20));
+        let width = width.map_or(0, |size| usize::from(size.ws_col));
+        let width = if width == 0 { 80 } else { width };
         // One that is longer than the terminal is wide could not be wiped away.
         let shown: String = text.chars().take(width - 1).collect();
         self.is_shown = true;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tenure::{Guard, Lock, Locks, Released};
 
-use super::options::{Plan, Talk, WhenBusy};
+use super::options::{OnLost, Plan, Talk, WhenBusy};
 use super::running::{self, Finished};
 use super::signals::{self, Signals};
 use super::terminal::Terminal;
@@ -179,13 +179,15 @@ async fn let_go(plan: &Plan, guard: Guard, finished: &Finished, held: Duration) 
         return Ok(finished.exit(plan));
     }
     match guard.release().await {
-        Ok(Released::AlreadyGone) if finished.is_undisturbed() => {
+        Ok(Released::AlreadyGone) if !finished.knows_of_loss() => {
             complain(format_args!(
                 "tenure: lost `{name}` before the command had ended: it was not protected to its end"
             ));
-            return Ok(plan.lost_exit);
+            if plan.on_lost == OnLost::Kill {
+                return Ok(plan.lost_exit);
+            }
         }
-        Ok(Released::Unknown) if finished.is_undisturbed() && plan.talk != Talk::Quiet => {
+        Ok(Released::Unknown) if !finished.knows_of_loss() && plan.talk != Talk::Quiet => {
             let ttl = time::show(plan.ttl);
             complain(format_args!(
                 "tenure: the server did not say whether `{name}` was released: it ends by itself \

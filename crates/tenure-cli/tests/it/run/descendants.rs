@@ -64,7 +64,8 @@ fn a_stopped_command_is_ended_too() {
 
 #[test]
 fn who_outlives_the_command_is_ended_before_the_lock_is_let_go() {
-    let line = "sleep 61 >&- & echo $!; setsid sh -c 'echo $$; exec sleep 62 >&-' & sleep 0.2; exit 3";
+    let line =
+        "sleep 61 >&- & echo $!; setsid sh -c 'echo $$; exec sleep 62 >&-' & sleep 0.2; exit 3";
     let process = start(&["run", "outlived", "-c", line]);
     let ids = [0; 2].map(|_: u32| process.expect_line(SOON).parse().unwrap());
     assert_eq!(code(&process), 3);

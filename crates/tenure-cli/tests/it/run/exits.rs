@@ -46,7 +46,10 @@ fn a_wrong_command_line_is_64() {
 fn an_unreachable_server_is_69() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = port.local_addr().unwrap().port();
-    let ended = command::run(&mut at(&format!("redis://127.0.0.1:{port}"), &["run", "n", "true"]));
+    let ended = command::run(&mut at(
+        &format!("redis://127.0.0.1:{port}"),
+        &["run", "n", "true"],
+    ));
     ended.ended_with(69);
     ended.complains(&format!("tenure: cannot use `redis://127.0.0.1:{port}`"));
 }
@@ -157,13 +160,22 @@ fn a_program_that_the_system_refuses_is_126_and_the_lock_is_free_again() {
 #[test]
 fn a_signal_that_ends_the_waiting_is_128_and_its_number() {
     let _holder = hold("queue-left");
-    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
+    for signal in [
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGTERM,
+    ] {
         let waiter = start(&["run", "-v", "queue-left", "true"]);
         assert!(tenure_testkit::eventually(super::SOON, || {
             super::waiters(server(), "queue-left") == 1
         }));
         super::send(&waiter, signal);
         assert_eq!(code(&waiter), 128 + signal as i32);
-        assert_eq!(super::waiters(server(), "queue-left"), 0, "its place is given up");
+        assert_eq!(
+            super::waiters(server(), "queue-left"),
+            0,
+            "its place is given up"
+        );
     }
 }

@@ -144,12 +144,19 @@ impl Round {
         // Whoever is alive stamps again.
         let is_still = |member: &PathBuf| {
             let before = stamper::last(member);
-            !eventually(Duration::from_millis(100), || stamper::last(member) != before)
+            !eventually(Duration::from_millis(100), || {
+                stamper::last(member) != before
+            })
         };
         for member in members(&self.files) {
             let last = stamper::last(&member).unwrap();
             let early = granted.checked_sub(last);
-            assert!(early.is_some(), "`{}` worked on for {} µs", member.display(), (last - granted) / 1_000);
+            assert!(
+                early.is_some(),
+                "`{}` worked on for {} µs",
+                member.display(),
+                (last - granted) / 1_000
+            );
             assert!(is_still(&member), "`{}` is alive", member.display());
         }
         ended.code()

@@ -48,7 +48,11 @@ fn a_busy_lock_names_its_holder() {
     let mut holder = on(server(), &["run", "named", "sleep", "60"]);
     holder.env("USER", "deploy");
     let _holder = tenure_testkit::ClientProcess::spawn(&holder);
-    let is_listed = || run(&["run", "-n", "named", "true"]).stderr.contains("process");
+    let is_listed = || {
+        run(&["run", "-n", "named", "true"])
+            .stderr
+            .contains("process")
+    };
     assert!(eventually(SOON, is_listed));
     let ended = run(&["run", "-n", "named", "true"]);
     assert_eq!(
@@ -73,7 +77,9 @@ fn a_busy_lock_names_its_holder() {
 
 #[test]
 fn a_lock_of_another_library_is_told_as_such() {
-    server().client().command(&["SET", "foreign", "somebody", "PX", "60000"]);
+    server()
+        .client()
+        .command(&["SET", "foreign", "somebody", "PX", "60000"]);
     let ended = run(&["run", "-n", "foreign", "true"]);
     assert_eq!(
         ended.stderr,
@@ -130,21 +136,32 @@ fn a_command_under_its_own_lock_is_refused_at_once() {
          command, which would wait for itself; leave out one of the two\n"
     );
     // Another lock inside is fine, and so is the same after the first was let go.
-    let inner = format!("{} run other-lock -- echo inside", env!("CARGO_BIN_EXE_tenure"));
+    let inner = format!(
+        "{} run other-lock -- echo inside",
+        env!("CARGO_BIN_EXE_tenure")
+    );
     let ended = run(&["run", "own-lock", "-c", &inner]);
     ended.ended_with(0);
     assert_eq!(ended.stdout, "inside\n");
     let mut command = on(server(), &["run", "own-lock", "true"]);
-    command.env("TENURE_NAME", "own-lock").env("TENURE_LEASE", "tenure:0:1:1");
+    command
+        .env("TENURE_NAME", "own-lock")
+        .env("TENURE_LEASE", "tenure:0:1:1");
     command::run(&mut command).ended_with(0);
 }
 
 #[test]
 fn commands_that_are_not_there_are_told() {
     let ended = run(&["run", "n", "no-such-command"]);
-    assert_eq!(ended.stderr, "tenure: cannot find the command `no-such-command` in PATH\n");
+    assert_eq!(
+        ended.stderr,
+        "tenure: cannot find the command `no-such-command` in PATH\n"
+    );
     let ended = run(&["run", "n", "/etc"]);
-    assert_eq!(ended.stderr, "tenure: cannot run `/etc`: it is a directory\n");
+    assert_eq!(
+        ended.stderr,
+        "tenure: cannot run `/etc`: it is a directory\n"
+    );
     let ended = run(&["run", "n", "--nonsense", "true"]);
     assert_eq!(
         ended.stderr,
@@ -157,6 +174,9 @@ fn commands_that_are_not_there_are_told() {
 fn waiting_is_not_told_where_nobody_looks() {
     let _holder = hold("unwatched");
     let waiter = start(&["run", "-w", "1.2", "-q", "unwatched", "true"]);
-    assert_eq!(waiter.wait(Duration::from_secs(30)).unwrap().code(), Some(75));
+    assert_eq!(
+        waiter.wait(Duration::from_secs(30)).unwrap().code(),
+        Some(75)
+    );
     assert_eq!(waiter.stderr(), "");
 }

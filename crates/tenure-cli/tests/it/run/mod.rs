@@ -125,7 +125,9 @@ fn warden_of(wrapper: u32) -> u32 {
 
 /// Whether somebody waits for the lock in the server's queue.
 fn waiters(server: &RedisServer, name: &str) -> usize {
-    let reply = server.client().command(&["ZCARD", &format!("tenure:queue:{{{name}}}")]);
+    let reply = server
+        .client()
+        .command(&["ZCARD", &format!("tenure:queue:{{{name}}}")]);
     usize::try_from(reply.int()).unwrap()
 }
 

@@ -9,7 +9,11 @@ use crate::command;
 
 fn text(words: &[&str]) -> String {
     let reply = server().client().command(words);
-    if reply.is_nil() { String::new() } else { reply.text().to_owned() }
+    if reply.is_nil() {
+        String::new()
+    } else {
+        reply.text().to_owned()
+    }
 }
 
 fn ttl_of(name: &str) -> i64 {
@@ -73,7 +77,10 @@ fn a_lease_is_renewed_unless_told_otherwise() {
 fn at_least_leaves_the_lease_behind_for_the_rest() {
     let begun = Instant::now();
     run(&["run", "--at-least", "20", "kept", "true"]).ended_with(0);
-    assert!(begun.elapsed() < Duration::from_secs(10), "it did not wait for that");
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "it did not wait for that"
+    );
     let left = ttl_of("kept");
     assert!((5_000..=20_000).contains(&left), "{left}");
     run(&["run", "-n", "kept", "true"]).ended_with(75);
@@ -107,7 +114,9 @@ fn on_lost_warn_lets_the_command_go_on() {
     let process = start(&["run", "-t", "1", "--on-lost", "warn", "warned", "-c", line]);
     assert_eq!(process.expect_line(SOON), "held");
     server().client().command(&["DEL", "warned"]);
-    assert!(eventually(SOON, || process.stderr().contains("lost `warned`")));
+    assert!(eventually(SOON, || process
+        .stderr()
+        .contains("lost `warned`")));
     process.close_stdin();
     assert_eq!(process.expect_line(SOON), "went on");
     assert_eq!(code(&process), 6);
@@ -119,7 +128,15 @@ fn on_lost_warn_lets_the_command_go_on() {
 
 #[test]
 fn meta_is_written_about_the_lease() {
-    let line = ["--meta", "job=7", "--meta", "why=a=b", "noted", "-c", "echo held; read _"];
+    let line = [
+        "--meta",
+        "job=7",
+        "--meta",
+        "why=a=b",
+        "noted",
+        "-c",
+        "echo held; read _",
+    ];
     let process = start(&[&["run"], line.as_slice()].concat());
     assert_eq!(process.expect_line(SOON), "held");
     assert_eq!(text(&["HGET", "tenure:meta:{noted}", "job"]), "7");
@@ -162,7 +179,10 @@ fn letters_that_are_reserved_or_make_no_sense_are_refused_with_the_reason() {
         (&["--slots", "3"], "-j/--slots is not there yet"),
         (&["--fair"], "--fair is not there yet"),
         (&["--unfair"], "--unfair is not there yet"),
-        (&["-F"], "-F/--no-fork cannot be: `tenure` stays beside the command"),
+        (
+            &["-F"],
+            "-F/--no-fork cannot be: `tenure` stays beside the command",
+        ),
         (&["--no-fork"], "-F/--no-fork cannot be"),
         (&["-o"], "-o/--close cannot be"),
         (&["--close"], "-o/--close cannot be"),
@@ -188,10 +208,26 @@ fn the_help_has_the_letters_and_the_warden_is_not_in_it() {
     let ended = command::run(&mut command::tenure(&["run", "--help"]));
     ended.ended_with(0);
     for option in [
-        "-n, --nonblock", "-w, --wait", "-E, --conflict-exit-code", "-c, --command", "-t, --ttl",
-        "--no-renew", "--at-least", "--max-time", "-k, --kill-after", "--on-lost",
-        "--lost-exit-code", "--wait-all", "--skip", "--foreground", "--meta", "--jitter",
-        "-q, --quiet", "-v, --verbose", "TENURE_FENCE", "tenure run -n deploy -- make deploy",
+        "-n, --nonblock",
+        "-w, --wait",
+        "-E, --conflict-exit-code",
+        "-c, --command",
+        "-t, --ttl",
+        "--no-renew",
+        "--at-least",
+        "--max-time",
+        "-k, --kill-after",
+        "--on-lost",
+        "--lost-exit-code",
+        "--wait-all",
+        "--skip",
+        "--foreground",
+        "--meta",
+        "--jitter",
+        "-q, --quiet",
+        "-v, --verbose",
+        "TENURE_FENCE",
+        "tenure run -n deploy -- make deploy",
     ] {
         ended.says(option);
     }

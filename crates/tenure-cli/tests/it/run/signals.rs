@@ -55,7 +55,12 @@ fn the_whole_group_gets_them() {
 
 #[test]
 fn a_command_that_obeys_decides_the_exit_code() {
-    let process = start(&["run", "obeys", "-c", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done"]);
+    let process = start(&[
+        "run",
+        "obeys",
+        "-c",
+        "trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done",
+    ]);
     assert_eq!(process.expect_line(SOON), "ready");
     send(&process, Signal::SIGTERM);
     assert_eq!(code(&process), 5);
@@ -67,7 +72,10 @@ fn a_command_that_obeys_decides_the_exit_code() {
 
 #[test]
 fn a_second_one_within_two_seconds_kills() {
-    for (name, signal) in [("impatient-int", Signal::SIGINT), ("impatient-term", Signal::SIGTERM)] {
+    for (name, signal) in [
+        ("impatient-int", Signal::SIGINT),
+        ("impatient-term", Signal::SIGTERM),
+    ] {
         let line = "trap 'echo heard' INT TERM; echo ready; while :; do sleep 0.01; done";
         let process = start(&["run", name, "-c", line]);
         assert_eq!(process.expect_line(SOON), "ready");
@@ -81,10 +89,21 @@ fn a_second_one_within_two_seconds_kills() {
 
 #[test]
 fn tstp_stops_the_command_and_cont_continues_it() {
-    let process = start(&["run", "-t", "1", "stopped", "-c", "while :; do echo on; sleep 0.05; done"]);
+    let process = start(&[
+        "run",
+        "-t",
+        "1",
+        "stopped",
+        "-c",
+        "while :; do echo on; sleep 0.05; done",
+    ]);
     process.expect_line(SOON);
     send(&process, Signal::SIGTSTP);
-    let is_silent = || process.read_line(std::time::Duration::from_millis(400)).is_none();
+    let is_silent = || {
+        process
+            .read_line(std::time::Duration::from_millis(400))
+            .is_none()
+    };
     assert!(eventually(SOON, is_silent), "it goes on");
     // Without a terminal the lease is renewed on, so there is no hurry.
     std::thread::sleep(std::time::Duration::from_millis(1_500));
@@ -127,7 +146,9 @@ fn a_signal_ends_the_random_delay_too() {
     let handles = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid()));
         let status = status.unwrap_or_default();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
+        let caught = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:\t"));
         caught.is_some_and(|mask| u64::from_str_radix(mask, 16).unwrap_or(0) >> 14 & 1 == 1)
     };
     assert!(eventually(SOON, handles));

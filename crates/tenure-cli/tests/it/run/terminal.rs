@@ -10,11 +10,19 @@ use super::{SOON, hold, server};
 /// A shell with job control on a terminal of its own. What is said there is heard line by line.
 fn shell() -> ClientProcess {
     let mut command = Command::new("script");
-    command.args(["-qfec", "sh -c 'stty -echo; PS1= exec bash --norc --noprofile -i'", "/dev/null"]);
-    command.env("TENURE_URL", server().url()).env("TERM", "dumb");
+    command.args([
+        "-qfec",
+        "stty -echo; PS1= exec bash --norc --noprofile -i",
+        "/dev/null",
+    ]);
+    command
+        .env("TENURE_URL", server().url())
+        .env("TERM", "dumb");
     command.env("T", env!("CARGO_BIN_EXE_tenure"));
     let shell = ClientProcess::spawn(&command);
-    shell.send_line("PS1=; PROMPT_COMMAND=; bind 'set enable-bracketed-paste off'; echo ready");
+    shell.send_line(
+        "PS1=; PROMPT_COMMAND=; bind 'set enable-bracketed-paste off'; stty cols 200; echo re''ady",
+    );
     expect(&shell, "ready");
     shell
 }
@@ -57,11 +65,14 @@ fn ctrl_c_reaches_the_command() {
 #[test]
 fn ctrl_z_gives_the_shell_its_turn_and_fg_goes_on() {
     let shell = shell();
-    shell.send_line("$T run tty-stop -- sh -c 'echo run''ning; read word; echo got-$word'");
+    shell.send_line("$T run tty-stop -- sh -c 'echo run''ning; while [ -z \"$word\" ]; do read word; done; echo got-$word'");
     expect(&shell, "running");
     shell.send_line("\u{1a}");
     let heard = expect(&shell, "continue within");
-    assert!(heard.contains("tenure: `tty-stop`: stopped; continue within 2"), "{heard}");
+    assert!(
+        heard.contains("tenure: `tty-stop`: stopped; continue within 2"),
+        "{heard}"
+    );
     shell.send_line("echo shell-here");
     expect(&shell, "shell-here");
     shell.send_line("fg");
@@ -104,5 +115,8 @@ fn waiting_is_shown_in_one_line_and_wiped_away() {
     let heard = expect(&shell, "code-75");
     let shown = "\r\u{1b}[Ktenure: waiting for `tty-wait`: held by ";
     assert!(heard.contains(shown), "{heard:?}");
-    assert!(heard.contains("\r\u{1b}[Ktenure: `tty-wait` is held by "), "{heard:?}");
+    assert!(
+        heard.contains("\r\u{1b}[Ktenure: `tty-wait` is held by "),
+        "{heard:?}"
+    );
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tenure_testkit::{ClientProcess, Proxy, RedisServer, eventually};
 
-use super::{SOON, at, children, code, hold, is_alive, on, run, send, server, start, waiters, warden_of};
+use super::{
+    SOON, at, children, code, hold, is_alive, on, run, send, server, start, waiters, warden_of,
+};
 use crate::command;
 
 #[test]
@@ -53,7 +55,11 @@ fn t4_a_silent_server_ends_the_command_before_the_lease() {
     server.resume();
     // Asked while the lease had not ended: it is still there, or was just given back.
     assert_eq!(code(&process), 79);
-    assert!(process.stderr().starts_with("tenure: losing `t4`: it could not be renewed in time"));
+    assert!(
+        process
+            .stderr()
+            .starts_with("tenure: losing `t4`: it could not be renewed in time")
+    );
 }
 
 #[test]
@@ -104,7 +110,10 @@ fn t8_input_passes_through() {
 #[test]
 fn t9_a_password_is_in_no_command_line() {
     let locked = RedisServer::builder().password("s3cr3t").start();
-    let process = ClientProcess::spawn(&on(&locked, &["run", "-v", "t9", "-c", "echo held; sleep 60; true"]));
+    let process = ClientProcess::spawn(&on(
+        &locked,
+        &["run", "-v", "t9", "-c", "echo held; sleep 60; true"],
+    ));
     assert_eq!(process.expect_line(SOON), "held");
     let warden = warden_of(process.pid());
     let mut all = vec![process.pid(), warden];
