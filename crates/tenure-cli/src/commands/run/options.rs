@@ -246,6 +246,7 @@ impl RunArgs {
         self.flock.refuse()?;
         let program = self.program()?;
         let server = self.server.resolve()?;
+        refuse_memory(&server)?;
         let ttl = self.ttl(&server)?;
         let server = server.about("command", program.shown());
         let server = match user() {
@@ -372,6 +373,17 @@ impl FlockArgs {
             Self { exclusive: _, .. } => Ok(()),
         }
     }
+}
+
+/// Such a lock is known to one process only.
+fn refuse_memory(server: &Server) -> Result<(), Failed> {
+    if server.urls().iter().any(|url| url.starts_with("memory:")) {
+        return Err(Failed::config(
+            "cannot run a command under a lock on `memory://`: it would exclude nobody, because it \
+             is known inside one process only; give the URL of a server",
+        ));
+    }
+    Ok(())
 }
 
 fn parse_meta(text: &str) -> Result<(String, String), String> {

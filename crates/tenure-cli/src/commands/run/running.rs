@@ -448,11 +448,10 @@ impl Running<'_> {
                 if let Some(group) = self.group {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
-                tree::signal_all(Signal::KILL);
+                tree::signal_all(&[Signal::KILL]);
             } else if !is_told && tree::look(self.warden.pid).is_none() {
                 is_told = true;
-                tree::signal_all(Signal::TERM);
-                tree::signal_all(Signal::CONT);
+                tree::signal_all(&[Signal::TERM, Signal::CONT]);
             }
             tokio::time::sleep(KILL_PAUSE).await;
         }

@@ -39,38 +39,70 @@ impl Process {
     }
 }
 
-/// All descendants that have not ended, except one with its own.
-pub fn descendants(except: Option<Pid>) -> Vec<Pid> {
-    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
-    for process in all() {
-        children.entry(process.parent).or_default().push(process);
-    }
-    let except = except.map_or(0, |pid| pid.as_raw_nonzero().get());
+/// All descendants that have not ended.
+pub fn descendants() -> Vec<Pid> {
+    let listed = Listing::take();
     let mut found = Vec::new();
     let mut parents = vec![getpid().as_raw_nonzero().get()];
     while let Some(parent) = parents.pop() {
-        for child in children.remove(&parent).unwrap_or_default() {
-            if child.id == except {
-                continue;
-            }
-            parents.push(child.id);
-            if !child.has_ended() {
-                found.extend(Pid::from_raw(child.id));
-            }
+        for child in listed.children_of(parent) {
+            parents.push(child);
+            let pid = Pid::from_raw(child);
+            let is_alive = |pid: &Pid| look(*pid).is_some_and(|process| !process.has_ended());
+            found.extend(pid.filter(is_alive));
         }
     }
     found
 }
 
-/// Sends a signal to all descendants. Tells the first that it may not be sent to.
-pub fn signal_all(signal: Signal) -> Option<Pid> {
+/// Sends signals to all descendants. Tells the first that they may not be sent to.
+pub fn signal_all(signals: &[Signal]) -> Option<Pid> {
     let mut forbidden = None;
-    for pid in descendants(None) {
-        if kill_process(pid, signal) == Err(Errno::PERM) {
-            forbidden = forbidden.or(Some(pid));
+    for pid in descendants() {
+        for signal in signals {
+            if kill_process(pid, *signal) == Err(Errno::PERM) {
+                forbidden = forbidden.or(Some(pid));
+            }
         }
     }
     forbidden
+}
+
+/// Who is whose child.
+enum Listing {
+    /// The kernel tells it for each process. It may leave out one while another ends; whoever must
+    /// have them all asks until there is no child left.
+    ByKernel,
+    /// It does not, so all processes of the machine were asked for their parents. On a crowded one
+    /// that takes long enough to miss a deadline.
+    ByParent(HashMap<i32, Vec<i32>>),
+}
+
+impl Listing {
+    fn take() -> Self {
+        let own = getpid().as_raw_nonzero();
+        if fs::exists(format!("/proc/{own}/task/{own}/children")).unwrap_or(false) {
+            return Self::ByKernel;
+        }
+        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+        for process in all() {
+            children.entry(process.parent).or_default().push(process.id);
+        }
+        Self::ByParent(children)
+    }
+
+    fn children_of(&self, parent: i32) -> Vec<i32> {
+        let Self::ByParent(children) = self else {
+            // Each thread has its own.
+            let threads = fs::read_dir(format!("/proc/{parent}/task"));
+            let threads = threads.into_iter().flatten().flatten();
+            let lists =
+                threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
+            let words = lists.flat_map(|list| list.split(' ').map(str::parse).collect::<Vec<_>>());
+            return words.flatten().collect();
+        };
+        children.get(&parent).cloned().unwrap_or_default()
+    }
 }
 
 /// What a child did.

@@ -198,7 +198,7 @@ impl Warden {
             let kill_at = self.schedule.kill_at;
             self.end(kill_at.unwrap_or_else(BootTime::now));
         } else if self.outlived_at.is_some_and(BootTime::has_come) {
-            let count = tree::descendants(None).len();
+            let count = tree::descendants().len();
             self.saying.say(&News::Outlived(count)).await;
             self.end(BootTime::now().plus(self.kill_after));
         }
@@ -209,16 +209,15 @@ impl Warden {
         let is_first = self.end_at.is_none();
         self.end_at = Some(self.end_at.map_or(kill_at, |known| known.min(kill_at)));
         if is_first && !kill_at.has_come() {
-            tree::signal_all(Signal::TERM);
-            // Whoever stands cannot hear it.
-            tree::signal_all(Signal::CONT);
+            // Whoever stands could not hear it.
+            tree::signal_all(&[Signal::TERM, Signal::CONT]);
         }
     }
 
     async fn kill(&mut self) {
         // The group in one step, then those who left it.
         let _ = kill_process_group(self.group, Signal::KILL);
-        let forbidden = tree::signal_all(Signal::KILL);
+        let forbidden = tree::signal_all(&[Signal::KILL]);
         if let Some(pid) = forbidden.filter(|_| !self.is_forbidden) {
             self.is_forbidden = true;
             let pid = pid.as_raw_nonzero().get();

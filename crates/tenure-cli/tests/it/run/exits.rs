@@ -99,6 +99,9 @@ fn a_refused_password_is_77_and_not_told() {
 #[test]
 fn a_wrong_url_or_variable_is_78() {
     command::run(&mut at("http://h/", &["run", "n", "true"])).ended_with(78);
+    let ended = command::run(&mut at("memory://", &["run", "n", "true"]));
+    ended.ended_with(78);
+    ended.complains("it would exclude nobody");
     let mut command = on(server(), &["run", "n", "true"]);
     command::run(command.env("TENURE_TTL", "soon")).ended_with(78);
     let mut command = on(server(), &["run", "n", "true"]);

@@ -42,8 +42,9 @@ fn each_is_passed_on() {
 
 #[test]
 fn the_whole_group_gets_them() {
-    let line = "(trap 'echo child; exit' USR1; echo ready; while :; do sleep 0.01; done) & \
-                trap 'echo shell' USR1; wait; wait";
+    let line = "trap 'echo shell' USR1; \
+                (trap 'echo child; exit' USR1; echo ready; while :; do sleep 0.01; done) & \
+                wait; wait";
     let process = start(&["run", "whole-group", "-c", line]);
     assert_eq!(process.expect_line(SOON), "ready");
     send(&process, Signal::SIGUSR1);
