@@ -64,8 +64,7 @@ pub(crate) async fn keep(core: &Core, held: &Held, _pending: PendingOne) -> Resu
             Ok(Renewed::NotHeld(not_held)) => {
                 return Err(Error::lost(&held.name, not_held.reason()));
             }
-            Ok(Renewed::Unconfirmed(failure)) => failure,
-            Err(failure) => failure,
+            Ok(Renewed::Unconfirmed(failure)) | Err(failure) => failure,
         };
         if !trouble.transient || core.clock.now() + PAUSE >= limit {
             return Err(trouble.error);

@@ -79,7 +79,7 @@ impl Alarm {
                 return;
             }
             if self.timer.readable().await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
             // How often it rang. If it was set anew meanwhile, there is nothing to read.
             let _ = self.timer.try_read(&mut [0; 8]);
@@ -106,7 +106,7 @@ mod tests {
     async fn an_alarm_rings_at_its_moment_and_can_be_moved() {
         let mut alarm = Alarm::new().unwrap();
         alarm
-            .set(Some(BootTime::now().plus(Duration::from_secs(3_600))))
+            .set(Some(BootTime::now().plus(Duration::from_hours(1))))
             .unwrap();
         let soon = BootTime::now().plus(Duration::from_millis(20));
         alarm.set(Some(soon)).unwrap();

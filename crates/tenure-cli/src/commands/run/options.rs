@@ -262,9 +262,10 @@ impl RunArgs {
             } else {
                 self.wait
             },
-            when_busy: match self.skip {
-                true => WhenBusy::Skip,
-                false => WhenBusy::End(Exit::Code(self.conflict_exit_code)),
+            when_busy: if self.skip {
+                WhenBusy::Skip
+            } else {
+                WhenBusy::End(Exit::Code(self.conflict_exit_code))
             },
             ttl,
             is_renewed: !self.no_renew,

@@ -65,7 +65,6 @@ pub async fn watch(
         plan,
         guard,
         warden,
-        foreground: terminal.as_ref().is_some_and(Terminal::is_ours),
         terminal,
         margin: (plan.ttl / 10).clamp(Duration::from_millis(30), Duration::from_secs(1)),
         takeover: Alarm::new()?,
@@ -99,10 +98,11 @@ impl Finished {
         match (self.why, self.how) {
             (Some(Why::Lost), _) => plan.lost_exit,
             (Some(Why::MaxTime), _) => Exit::TimedOut,
-            (Some(Why::Impatience(signal)), _) => Exit::Signal(signal),
+            (Some(Why::Impatience(signal)), _) | (None, Some(How::Signal(signal))) => {
+                Exit::Signal(signal)
+            }
             (Some(Why::WardenGone), _) | (None, None) => Exit::Internal,
             (None, Some(How::Code(code))) => Exit::Code(code),
-            (None, Some(How::Signal(signal))) => Exit::Signal(signal),
         }
     }
 }
@@ -113,7 +113,6 @@ struct Running<'a> {
     warden: Warden,
     /// If the command may have it.
     terminal: Option<Terminal>,
-    foreground: bool,
     /// The time between the command's end and that of the belief in the lease.
     margin: Duration,
     /// When to do the warden's work, if it has not.
@@ -154,7 +153,7 @@ impl Running<'_> {
             schedule: self.schedule()?,
             kill_after_ms: u64::try_from(self.plan.kill_after.as_millis()).unwrap_or(u64::MAX),
             wait_all: self.plan.wait_all,
-            foreground: self.foreground,
+            foreground: self.has_terminal(),
         };
         self.warden.saying.say(&order).await;
         Ok(())
@@ -222,17 +221,23 @@ impl Running<'_> {
         if self.plan.on_lost == OnLost::Warn {
             return Ok(Schedule::default());
         }
-        // The clock first: then the deadline is rather too early than too late.
-        let now = BootTime::now();
-        let deadline = now.plus(self.guard.remaining());
+        let latest = self.latest();
         if self.why.is_none() {
-            self.takeover.set(Some(deadline.minus(self.margin / 2)))?;
+            self.takeover.set(Some(latest))?;
         }
-        let kill_at = deadline.minus(self.margin);
+        // Half of the margin is the warden's, the other half ours, should the warden not be there.
+        let kill_at = latest.minus(self.margin / 2);
         Ok(Schedule {
             kill_at: Some(kill_at),
             term_at: Some(kill_at.minus(self.plan.kill_after)),
         })
+    }
+
+    /// When the last of the command must be dead, whoever sees to that.
+    fn latest(&self) -> BootTime {
+        // The clock first: then the moment is rather too early than too late.
+        let now = BootTime::now();
+        now.plus(self.guard.remaining()).minus(self.margin / 2)
     }
 
     async fn keep(&mut self) -> Result<()> {
@@ -253,9 +258,10 @@ impl Running<'_> {
         match news {
             News::Started { group } => self.group = Pid::from_raw(group),
             News::NotStarted { cause, is_missing } => {
-                let exit = match is_missing {
-                    true => Exit::NotFound,
-                    false => Exit::NotRunnable,
+                let exit = if is_missing {
+                    Exit::NotFound
+                } else {
+                    Exit::NotRunnable
                 };
                 let program = self.plan.program.path.display();
                 return Err(Failed::new(exit, format!("cannot run `{program}`: {cause}")).into());
@@ -280,9 +286,10 @@ impl Running<'_> {
         }
         self.why = Some(Why::Lost);
         let kill_after = time::show(self.plan.kill_after);
-        let cause = match self.plan.is_renewed {
-            true => "it could not be renewed in time".to_owned(),
-            false => format!("its {} are over", time::show(self.plan.ttl)),
+        let cause = if self.plan.is_renewed {
+            "it could not be renewed in time".to_owned()
+        } else {
+            format!("its {} are over", time::show(self.plan.ttl))
         };
         let name = &self.plan.name;
         complain(format_args!(
@@ -336,15 +343,10 @@ impl Running<'_> {
     /// Has the warden end all of it, and does so itself if the warden has not.
     async fn end(&mut self, kill_after: Duration) -> Result<()> {
         let kill_at = BootTime::now().plus(kill_after);
-        let takeover = kill_at.plus(KILL_MAX);
-        let takeover = match self.guard.is_valid() {
-            true => takeover.min(
-                BootTime::now()
-                    .plus(self.guard.remaining())
-                    .minus(self.margin / 2),
-            ),
-            false => takeover,
-        };
+        let mut takeover = kill_at.plus(KILL_MAX);
+        if self.guard.is_valid() {
+            takeover = takeover.min(self.latest());
+        }
         self.takeover.set(Some(takeover))?;
         self.warden.saying.say(&Order::End { kill_at }).await;
         Ok(())
@@ -397,10 +399,14 @@ impl Running<'_> {
     }
 
     async fn go_on(&mut self) {
-        self.foreground = self.terminal.as_ref().is_some_and(Terminal::is_ours);
-        let foreground = self.foreground;
+        let foreground = self.has_terminal();
         let order = Order::Continue { foreground };
         self.warden.saying.say(&order).await;
+    }
+
+    /// Whether we have the terminal, and so may give it to the command.
+    fn has_terminal(&self) -> bool {
+        self.terminal.as_ref().is_some_and(Terminal::is_ours)
     }
 
     /// Takes the terminal back, if the command has it.
@@ -423,15 +429,11 @@ impl Running<'_> {
     /// Ends all descendants here. Without their warden they are our children.
     async fn end_without_warden(&mut self) -> Result<()> {
         let _ = kill_process(self.warden.pid, Signal::KILL);
-        let latest = BootTime::now().plus(self.guard.remaining());
-        let latest = latest.minus(self.margin / 2);
+        let latest = self.latest();
         let kill_at = BootTime::now().plus(self.plan.kill_after).min(latest);
-        self.why = self
-            .why
-            .or(Some(match self.guard.is_valid() && !latest.has_come() {
-                true => Why::WardenGone,
-                false => Why::Lost,
-            }));
+        let is_held = self.guard.is_valid() && !latest.has_come();
+        let why = if is_held { Why::WardenGone } else { Why::Lost };
+        self.why = self.why.or(Some(why));
         let mut is_told = false;
         loop {
             loop {

@@ -62,9 +62,10 @@ pub async fn look(lock: &Lock) -> Option<Holder> {
 /// Who somebody is, for people: where, which process, what it does, since when.
 pub fn describe(holder: &Holder) -> String {
     let Some(client) = &holder.client else {
-        return match holder.lease.is_tenure() {
-            true => format!("lease `{}`", holder.lease),
-            false => format!("`{}`, which another library wrote", holder.lease),
+        return if holder.lease.is_tenure() {
+            format!("lease `{}`", holder.lease)
+        } else {
+            format!("`{}`, which another library wrote", holder.lease)
         };
     };
     let mut text = format!("{}, process {}", client.host, client.pid);
@@ -127,11 +128,9 @@ async fn waiting_for(plan: &Plan, locks: &Locks, holder: &Holder) -> String {
     }
     let records = tokio::time::timeout(LOOK_MAX, locks.clients()).await;
     let records = records.ok().and_then(Result::ok).unwrap_or_default();
-    let waiting = |record: &tenure::ClientRecord| match record.id == locks.id() {
-        true => 0,
-        false => record.waiting.get(&plan.name).copied().unwrap_or(0),
-    };
-    match records.iter().map(waiting).sum() {
+    let others = records.iter().filter(|record| record.id != locks.id());
+    let waiting = others.filter_map(|record| record.waiting.get(&plan.name));
+    match waiting.sum() {
         0_u64 => {}
         1 => text.push_str("; 1 other waits"),
         others => text = format!("{text}; {others} others wait"),

@@ -56,7 +56,6 @@ pub async fn guard(socket: &str, program: &Program) -> Result<()> {
         schedule,
         kill_after: Duration::from_millis(kill_after_ms),
         wait_all,
-        has_ended: false,
         outlived_at: None,
         end_at: None,
         is_alone: false,
@@ -78,8 +77,6 @@ struct Warden {
     schedule: Schedule,
     kill_after: Duration,
     wait_all: bool,
-    /// The command itself.
-    has_ended: bool,
     /// When those who outlive the command are told to end.
     outlived_at: Option<BootTime>,
     /// All are told to end, and are killed then.
@@ -138,7 +135,6 @@ impl Warden {
             return;
         }
         let Some(how) = How::of(status) else { return };
-        self.has_ended = true;
         if !self.wait_all {
             self.outlived_at = Some(BootTime::now().plus(LINGER));
         }

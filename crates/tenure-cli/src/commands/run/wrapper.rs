@@ -80,9 +80,10 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
 
 fn lock(plan: &Plan, locks: &Locks) -> Lock {
     let lock = locks.lock(&plan.name);
-    let lock = match plan.is_renewed {
-        true => lock.ttl(plan.ttl),
-        false => lock.fixed(plan.ttl),
+    let lock = if plan.is_renewed {
+        lock.ttl(plan.ttl)
+    } else {
+        lock.fixed(plan.ttl)
     };
     let note = |lock: Lock, (key, value): &(String, String)| lock.meta(key, value);
     plan.meta.iter().fold(lock, note)
@@ -124,15 +125,12 @@ fn not_acquired(plan: &Plan, holder: Option<&tenure::Holder>, waited: Duration) 
         Some(holder) => format!("is held by {}", waiting::describe(holder)),
         None => "was held by somebody".to_owned(),
     };
-    match plan.wait {
-        Some(Duration::ZERO) => complain(format_args!("tenure: `{name}` {holder}; did not wait")),
-        _ => {
-            let waited = time::show(waited);
-            complain(format_args!(
-                "tenure: `{name}` {holder}; gave up after {waited}"
-            ));
-        }
-    }
+    let patience = if plan.wait == Some(Duration::ZERO) {
+        "did not wait".to_owned()
+    } else {
+        format!("gave up after {}", time::show(waited))
+    };
+    complain(format_args!("tenure: `{name}` {holder}; {patience}"));
     exit
 }
 
