@@ -189,7 +189,8 @@ impl Guard {
 
     /// Gives the lease away as [`detach`](Guard::detach) does, and has it end after `rest`, be that
     /// sooner or later than it would have: so a lock can be kept for a while without anybody waiting
-    /// for its end. 100 ms to 24 h.
+    /// for its end. 100 ms to 24 h; on a [`Redlock`](crate::Redlock) no longer than its
+    /// `longest_ttl`. The lease says how long it is.
     ///
     /// # Errors
     ///

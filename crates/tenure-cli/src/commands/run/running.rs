@@ -25,8 +25,6 @@ const SILENCE_MIN: Duration = Duration::from_secs(5);
 const KILL_MAX: Duration = Duration::from_secs(1);
 /// How long to look for the warden's last words before its work is done here.
 const LAST_WORD: Duration = Duration::from_millis(5);
-/// The pause between two rounds of killing.
-const KILL_PAUSE: Duration = Duration::from_millis(1);
 
 /// The warden, as the wrapper knows it.
 pub struct Warden {
@@ -190,7 +188,7 @@ impl Running<'_> {
                 }
                 signal = signals.next() => self.on_signal(signal).await?,
                 reason = guard.lost(), if !self.is_lost => self.lost(reason).await?,
-                () = too_long, if self.why.is_none() && self.how.is_none() => {
+                () = too_long, if self.is_timed() => {
                     self.too_long().await?;
                 }
                 _ = tick.tick() => {
@@ -202,6 +200,12 @@ impl Running<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the command's time may still be over: not if it is being ended, or its last words
+    /// are.
+    fn is_timed(&self) -> bool {
+        self.why.is_none() && (self.how.is_none() || self.plan.wait_all)
     }
 
     /// How often the warden hears that the lease was renewed, and how many words it may leave
@@ -434,7 +438,7 @@ impl Running<'_> {
         let is_held = self.guard.is_valid() && !latest.has_come();
         let why = if is_held { Why::WardenGone } else { Why::Lost };
         self.why = self.why.or(Some(why));
-        let mut is_told = false;
+        let (mut is_told, mut rounds) = (false, 0);
         loop {
             loop {
                 match tree::reap() {
@@ -455,7 +459,8 @@ impl Running<'_> {
                 is_told = true;
                 tree::signal_all(&[Signal::TERM, Signal::CONT]);
             }
-            tokio::time::sleep(KILL_PAUSE).await;
+            tokio::time::sleep(tree::pause_after_killing(rounds)).await;
+            rounds += 1;
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -66,6 +67,12 @@ pub fn signal_all(signals: &[Signal]) -> Option<Pid> {
         }
     }
     forbidden
+}
+
+/// How long to wait after so many rounds of killing: who does not die of the first hangs in the
+/// kernel, or may not be killed by us.
+pub fn pause_after_killing(rounds: u32) -> Duration {
+    Duration::from_millis(if rounds < 500 { 1 } else { 50 })
 }
 
 /// Who is whose child.

@@ -1,6 +1,7 @@
 //! The warden: parent and subreaper of the command. It has no server to wait for, and ends every
 //! descendant when the lease may end, or when the wrapper is gone.
 
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -18,14 +19,14 @@ use super::tree::{self, Reaped};
 
 /// How long those who outlive the command may take to end by themselves before they are told to.
 const LINGER: Duration = Duration::from_millis(100);
-/// The pause between two rounds of killing.
-const KILL_PAUSE: Duration = Duration::from_millis(1);
 const SHELL: &str = "/bin/sh";
 const ENOEXEC: i32 = 8;
 
 /// Guards `program` for the wrapper that listens at `socket`.
 pub async fn guard(socket: &str, program: &Program) -> Result<()> {
     signals::survive()?;
+    // For those who look at processes. It is nothing but a name.
+    let _ = fs::write("/proc/self/comm", "tenure-warden");
     tree::adopt_orphans().context("cannot become a subreaper")?;
     let (mut hearing, mut saying) = talk::answer(socket)?;
     let Some(Order::Start {
@@ -94,6 +95,7 @@ impl Warden {
         children: &mut tokio::signal::unix::Signal,
     ) -> Result<()> {
         let mut alarm = Alarm::new().context("cannot set an alarm")?;
+        let mut rounds = 0;
         loop {
             if self.reap().await {
                 self.saying.say(&News::AllGone).await;
@@ -101,7 +103,8 @@ impl Warden {
             }
             if self.kill_at().is_some_and(BootTime::has_come) {
                 self.kill().await;
-                tokio::time::sleep(KILL_PAUSE).await;
+                tokio::time::sleep(tree::pause_after_killing(rounds)).await;
+                rounds += 1;
                 continue;
             }
             alarm.set(self.next_moment())?;

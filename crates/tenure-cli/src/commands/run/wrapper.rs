@@ -162,18 +162,7 @@ async fn let_go(plan: &Plan, guard: Guard, finished: &Finished, held: Duration) 
     let name = &plan.name;
     let rest = plan.at_least.saturating_sub(held);
     if !rest.is_zero() && guard.is_valid() {
-        let rest = rest.max(tenure::TTL_MIN);
-        match guard.detach_for(rest).await {
-            Ok(_) if plan.talk == Talk::Verbose => complain(format_args!(
-                "tenure: `{name}` stays locked for {} more",
-                time::show(rest)
-            )),
-            Ok(_) => {}
-            Err(error) => complain(format_args!(
-                "tenure: cannot keep `{name}` for {} more: {error}",
-                time::show(rest)
-            )),
-        }
+        leave_behind(plan, guard, rest.max(tenure::TTL_MIN)).await;
         return Ok(finished.exit(plan));
     }
     match guard.release().await {
@@ -200,4 +189,26 @@ async fn let_go(plan: &Plan, guard: Guard, finished: &Finished, held: Duration) 
         Err(error) => complain(format_args!("tenure: cannot release `{name}`: {error}")),
     }
     Ok(finished.exit(plan))
+}
+
+/// Has the lease end by itself after `rest`, which nobody waits for.
+async fn leave_behind(plan: &Plan, guard: Guard, rest: Duration) {
+    let name = &plan.name;
+    let shown = time::show(rest);
+    match guard.detach_for(rest).await {
+        // What a client of several servers may not exceed.
+        Ok(lease) if lease.ttl() < rest => complain(format_args!(
+            "tenure: cannot keep `{name}` for {shown} more: no lease lasts longer than {} there",
+            time::show(lease.ttl())
+        )),
+        Ok(_) if plan.talk == Talk::Verbose => {
+            complain(format_args!(
+                "tenure: `{name}` stays locked for {shown} more"
+            ));
+        }
+        Ok(_) => {}
+        Err(error) => complain(format_args!(
+            "tenure: cannot keep `{name}` for {shown} more: {error}"
+        )),
+    }
 }

@@ -105,6 +105,15 @@ fn wait_all_waits_for_them() {
 }
 
 #[test]
+fn wait_all_does_not_wait_for_longer_than_max_time() {
+    let line = "sleep 60 & echo $!; exit 0";
+    let process = start(&["run", "--wait-all", "--max-time", ".3", "all", "-c", line]);
+    let id = process.expect_line(SOON).parse().unwrap();
+    assert_eq!(code(&process), 124);
+    assert!(!is_alive(id));
+}
+
+#[test]
 fn a_stopped_warden_is_replaced() {
     let (process, ids) = tree(&["-t", "1"], "warden-stopped");
     kill(pid(warden_of(process.pid())), Signal::SIGSTOP).unwrap();

@@ -234,3 +234,30 @@ fn the_help_has_the_letters_and_the_warden_is_not_in_it() {
     let ended = command::run(&mut command::tenure(&["--help"]));
     assert!(!ended.stdout.contains("warden"), "{ended}");
 }
+
+#[test]
+fn several_servers_hold_a_lock_by_majority() {
+    let nodes = tenure_testkit::RedlockNodes::start();
+    let urls = nodes.urls().join(" ");
+    let run = |arguments: &[&str]| command::run(&mut super::at(&urls, arguments));
+    nodes.node(0).kill();
+    let ended = run(&[
+        "run",
+        "--at-least",
+        "20",
+        "majority",
+        "-c",
+        "echo $TENURE_NAME",
+    ]);
+    ended.ended_with(0);
+    assert_eq!(ended.stdout, "majority\n");
+    run(&["run", "-n", "majority", "true"]).ended_with(75);
+    // A server that was restarted has no vote for as long as a lease can last: that is bounded.
+    let ended = run(&["run", "--at-least", "1h", "majority-long", "true"]);
+    ended.ended_with(0);
+    assert_eq!(
+        ended.stderr,
+        "tenure: cannot keep `majority-long` for 59m59s more: no lease lasts longer than 30.0s \
+         there\n"
+    );
+}
