@@ -142,12 +142,6 @@ pub struct RunArgs {
     #[arg(short, long, conflicts_with = "quiet", action = ArgAction::SetTrue)]
     verbose: bool,
 
-    #[command(flatten)]
-    flock: FlockArgs,
-
-    #[command(flatten)]
-    server: ServerArgs,
-
     /// The lock's name
     #[arg(value_name = "NAME")]
     name: String,
@@ -160,6 +154,12 @@ pub struct RunArgs {
         required_unless_present = "line"
     )]
     words: Vec<OsString>,
+
+    #[command(flatten)]
+    flock: FlockArgs,
+
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 /// Letters that people know from `flock` and other tools, and that mean something else or nothing

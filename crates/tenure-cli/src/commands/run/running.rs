@@ -66,6 +66,7 @@ pub async fn watch(
         terminal,
         margin: (plan.ttl / 10).clamp(Duration::from_millis(30), Duration::from_secs(1)),
         takeover: Alarm::new()?,
+        dead_by: None,
         unanswered: 0,
         group: None,
         is_lost: false,
@@ -77,6 +78,10 @@ pub async fn watch(
     };
     running.start().await?;
     let done = running.work(signals).await;
+    if done.is_err() {
+        // Whatever went wrong: nobody may be left when the lock is let go.
+        running.end_without_warden().await?;
+    }
     running.take_terminal();
     done?;
     Ok(Finished {
@@ -115,6 +120,8 @@ struct Running<'a> {
     margin: Duration,
     /// When to do the warden's work, if it has not.
     takeover: Alarm,
+    /// When the warden must have ended all that it was told to.
+    dead_by: Option<BootTime>,
     /// How many words the warden has not answered yet.
     unanswered: u32,
     group: Option<Pid>,
@@ -137,6 +144,7 @@ enum Next {
 
 impl Running<'_> {
     async fn start(&mut self) -> Result<()> {
+        self.set_takeover()?;
         let environment = vec![
             ("TENURE_NAME".to_owned(), self.plan.name.clone()),
             ("TENURE_FENCE".to_owned(), self.guard.fence().to_string()),
@@ -148,7 +156,7 @@ impl Running<'_> {
         ];
         let order = Order::Start {
             environment,
-            schedule: self.schedule()?,
+            schedule: self.schedule(),
             kill_after_ms: u64::try_from(self.plan.kill_after.as_millis()).unwrap_or(u64::MAX),
             wait_all: self.plan.wait_all,
             foreground: self.has_terminal(),
@@ -202,8 +210,7 @@ impl Running<'_> {
         }
     }
 
-    /// Whether the command's time may still be over: not if it is being ended, or its last words
-    /// are.
+    /// Whether there is something that may run for too long: not if it is being ended anyway.
     fn is_timed(&self) -> bool {
         self.why.is_none() && (self.how.is_none() || self.plan.wait_all)
     }
@@ -221,20 +228,26 @@ impl Running<'_> {
     }
 
     /// Until when the command may run, as things stand.
-    fn schedule(&mut self) -> Result<Schedule> {
+    fn schedule(&self) -> Schedule {
         if self.plan.on_lost == OnLost::Warn {
-            return Ok(Schedule::default());
-        }
-        let latest = self.latest();
-        if self.why.is_none() {
-            self.takeover.set(Some(latest))?;
+            return Schedule::default();
         }
         // Half of the margin is the warden's, the other half ours, should the warden not be there.
-        let kill_at = latest.minus(self.margin / 2);
-        Ok(Schedule {
+        let kill_at = self.latest().minus(self.margin / 2);
+        Schedule {
             kill_at: Some(kill_at),
             term_at: Some(kill_at.minus(self.plan.kill_after)),
-        })
+        }
+    }
+
+    /// Sets when to do the warden's work: when it should be done by what it was told, and when the
+    /// lease leaves no more time.
+    fn set_takeover(&mut self) -> Result<()> {
+        let is_bound = self.plan.on_lost == OnLost::Kill && !self.is_lost;
+        let latest = is_bound.then(|| self.latest());
+        let moments = self.dead_by.into_iter().chain(latest);
+        self.takeover.set(moments.min())?;
+        Ok(())
     }
 
     /// When the last of the command must be dead, whoever sees to that.
@@ -245,10 +258,11 @@ impl Running<'_> {
     }
 
     async fn keep(&mut self) -> Result<()> {
-        if self.is_lost {
+        if self.is_lost && self.plan.on_lost == OnLost::Kill {
             return Ok(());
         }
-        let schedule = self.schedule()?;
+        self.set_takeover()?;
+        let schedule = self.schedule();
         self.unanswered += 1;
         self.warden.saying.say(&Order::Keep(schedule)).await;
         Ok(())
@@ -347,11 +361,8 @@ impl Running<'_> {
     /// Has the warden end all of it, and does so itself if the warden has not.
     async fn end(&mut self, kill_after: Duration) -> Result<()> {
         let kill_at = BootTime::now().plus(kill_after);
-        let mut takeover = kill_at.plus(KILL_MAX);
-        if self.guard.is_valid() {
-            takeover = takeover.min(self.latest());
-        }
-        self.takeover.set(Some(takeover))?;
+        self.dead_by = Some(kill_at.plus(KILL_MAX));
+        self.set_takeover()?;
         self.warden.saying.say(&Order::End { kill_at }).await;
         Ok(())
     }

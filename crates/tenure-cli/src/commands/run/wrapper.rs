@@ -20,7 +20,7 @@ use crate::output::complain;
 use crate::time;
 
 /// How long to wait for what is still to be said to the server when all else is done.
-const FAREWELL_MAX: Duration = Duration::from_millis(500);
+const FAREWELL_MAX: Duration = Duration::from_millis(800);
 
 /// Takes the lock, runs the command, lets the lock go.
 pub async fn run(plan: &Plan) -> Result<Exit> {
