@@ -43,6 +43,10 @@ faults: redis-server ## Break servers, connections and clients at random: make f
 faults-sale: redis-server postgresql ## Sell while servers, consumers and instances break: make faults-sale SECONDS=600 SEED=42 DEPLOYMENT=single|sentinel
 	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(DEPLOYMENT),DEPLOYMENT=$(DEPLOYMENT)) cargo test --release -p tenure-sale --features failpoints --test faults
 
+.PHONY: faults-run
+faults-run: redis-server ## Stop and kill servers, wrappers and wardens of `tenure run`: make faults-run ROUNDS=200
+	ROUNDS=$(or $(ROUNDS),200) RUST_TEST_THREADS=2 cargo test --release -p tenure-cli --test it run::faults
+
 .PHONY: long
 long: redis-server ## The hazard tests and the ballot model with their long counts (ten times those of CI)
 	TENURE_LONG=1 cargo test --release -p tenure --test it hazards

@@ -61,6 +61,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Run(RunArgs),
+    /// Hold a lock while a command runs, now or not at all: `run -n`
     Try(RunArgs),
     Acquire(AcquireArgs),
     Renew(RenewArgs),

@@ -45,6 +45,8 @@ pub struct Server {
     /// With passwords: not to be shown.
     urls: Vec<String>,
     client_name: Option<String>,
+    /// What the client says about itself where holders are listed.
+    about: Vec<(&'static str, String)>,
     pub config: Config,
 }
 
@@ -65,6 +67,7 @@ impl ServerArgs {
                 .map(|url| with_password(url, password.as_deref()))
                 .collect(),
             client_name,
+            about: Vec::new(),
             config,
         })
     }
@@ -180,7 +183,17 @@ impl Server {
         })
     }
 
+    /// Has clients say this about themselves where holders are listed.
+    pub fn about(mut self, field: &'static str, value: impl Into<String>) -> Self {
+        self.about.push((field, value.into()));
+        self
+    }
+
     fn named<T>(&self, builder: Builder<T>) -> Builder<T> {
+        let said = self.about.iter();
+        let builder = said.fold(builder, |builder, (field, value)| {
+            builder.about(*field, value)
+        });
         match &self.client_name {
             Some(name) => builder.name(name),
             None => builder,

@@ -320,6 +320,15 @@ impl Guard {
         drop(handle);
         lease
     }
+
+    /// Gives the lease away with this much time left. See
+    /// [`tenure::Guard::detach_for`](crate::Guard::detach_for).
+    pub fn detach_for(self, rest: Duration) -> Result<Lease> {
+        let Self { guard, handle } = self;
+        let lease = block_on(guard.detach_for(rest));
+        drop(handle);
+        lease
+    }
 }
 
 impl Deref for Guard {

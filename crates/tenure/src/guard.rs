@@ -187,6 +187,24 @@ impl Guard {
         self.hold.detach()
     }
 
+    /// Gives the lease away as [`detach`](Guard::detach) does, and has it end after `rest`, be that
+    /// sooner or later than it would have: so a lock can be kept for a while without anybody waiting
+    /// for its end. 100 ms to 24 h; on a [`Redlock`](crate::Redlock) no longer than its
+    /// `longest_ttl`. The lease says how long it is.
+    ///
+    /// # Errors
+    ///
+    /// As for `detach`; [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) if `rest` is
+    /// out of its limits; and whatever keeps the store from answering. Then the lease is given away
+    /// all the same, and ends when it would have.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the lease is given away, and the store is told in the background.
+    pub async fn detach_for(self, rest: Duration) -> Result<Lease> {
+        self.hold.detach_for(rest).await
+    }
+
     /// The error of a guard that is no longer valid.
     pub(crate) fn lost_error(&self) -> Error {
         let belief = self.hold.belief();

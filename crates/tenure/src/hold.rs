@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use crate::belief::Belief;
 use crate::core::Client;
+use crate::engine::adoption;
 use crate::engine::attempt::Wish;
 use crate::engine::hand_off::{self, LetGo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, LostReason, Released, Standing};
-use crate::lease::{Lease, believed_until};
+use crate::lease::{Lease, believed_until, check_ttl};
 use crate::moment::Moment;
 use crate::owner::Holds;
 use crate::seeded::{Bug, bug};
+use crate::store::Held;
 
 pub(crate) struct Hold {
     client: Arc<Client>,
@@ -179,6 +181,23 @@ impl Hold {
         }
         hold.client.core.dismiss(&hold.belief);
         Ok(hold.belief.lease())
+    }
+
+    pub(crate) async fn detach_for(self: Arc<Self>, rest: Duration) -> Result<Lease> {
+        let longest = self.client.core.settings.longest_ttl;
+        let rest = check_ttl("the time to keep a lock", rest)?;
+        let rest = longest.map_or(rest, |longest| rest.min(longest));
+        let client = Arc::clone(&self.client);
+        let held = Held {
+            ttl: rest,
+            ..self.belief.held.clone()
+        };
+        let given = self.detach()?;
+        let core = Arc::clone(&client.core);
+        let pending = core.pending.begin();
+        let telling = async move { adoption::keep(&core, &held, pending).await };
+        client.engine.run(telling).await??;
+        Ok(Lease { ttl: rest, ..given })
     }
 }
 

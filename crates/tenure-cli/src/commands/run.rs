@@ -1,33 +1,56 @@
 //! `tenure run`: hold a lock while a command runs.
 
-use anyhow::{Result, bail};
+mod boot_clock;
+mod options;
+mod program;
+mod running;
+mod signals;
+mod talk;
+mod terminal;
+mod tree;
+mod waiting;
+mod warden;
+mod wrapper;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+pub use self::options::RunArgs;
+use self::program::Program;
 use crate::exit::Exit;
-use crate::server::ServerArgs;
+use crate::runtime::block_on;
 
-/// Hold a lock while a command runs
+/// What the wrapper tells its warden at its start.
 #[derive(Clone, Debug, clap::Args)]
-pub struct RunArgs {
-    #[command(flatten)]
-    server: ServerArgs,
+pub struct WardenArgs {
+    /// Where the program is.
+    #[arg(long)]
+    program: PathBuf,
+    /// What it is called.
+    #[arg(long, allow_hyphen_values = true)]
+    called: OsString,
+    /// Where the wrapper listens.
+    #[arg(long)]
+    socket: String,
+    /// The program's arguments.
+    #[arg(last = true)]
+    arguments: Vec<OsString>,
 }
 
-/// What the wrapper tells its warden.
-#[derive(Clone, Debug, clap::Args)]
-pub struct WardenArgs {}
-
-impl RunArgs {
-    /// `try`: now or not at all.
-    pub fn without_waiting(&self) -> Self {
-        self.clone()
-    }
-}
-
-pub fn run(_args: &RunArgs) -> Result<Exit> {
-    bail!("not built yet")
+pub fn run(args: &RunArgs) -> Result<Exit> {
+    let plan = args.plan()?;
+    block_on(wrapper::run(&plan))
 }
 
 /// The warden's side.
-pub fn guard(_args: &WardenArgs) -> Result<Exit> {
-    bail!("not built yet")
+pub fn guard(args: &WardenArgs) -> Result<Exit> {
+    let program = Program {
+        path: args.program.clone(),
+        called: args.called.clone(),
+        arguments: args.arguments.clone(),
+    };
+    block_on(warden::guard(&args.socket, &program))?;
+    Ok(Exit::Done)
 }

@@ -26,6 +26,8 @@ mod manual;
 mod masks;
 /// `tenure demo pitfalls`.
 mod pitfalls;
+/// `tenure run`.
+mod run;
 /// `tenure sale`.
 mod sale;
 /// `tenure acquire`, `renew`, `release`, `is-locked`.

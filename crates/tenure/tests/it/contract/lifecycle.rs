@@ -10,6 +10,7 @@ use crate::stage::{Stage, ms, soon};
 contract! {
     a_detached_lease_can_be_adopted_elsewhere,
     a_detached_lease_is_not_renewed,
+    a_detached_lease_lasts_as_long_as_it_was_told,
     an_ended_lease_cannot_be_adopted,
     a_lease_is_adopted_once,
     a_detached_lease_is_renewed_in_place,
@@ -46,6 +47,34 @@ async fn a_detached_lease_is_not_renewed(stage: Stage) {
     );
     tokio::time::sleep(ms(350)).await;
     assert!(b.lock("n").try_acquire().await.unwrap().is_some());
+}
+
+async fn a_detached_lease_lasts_as_long_as_it_was_told(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    // Shorter than it would have lasted.
+    let guard = a.lock("n").ttl(ms(20_000)).acquire().await.unwrap();
+    let lease = guard.detach_for(ms(300)).await.unwrap();
+    assert_eq!(lease.ttl(), ms(300));
+    let holder = b.lock("n").holder().await.unwrap();
+    assert!(holder.is_none_or(|holder| holder.remaining.unwrap() <= ms(300)));
+    assert!(soon(async || !b.lock("n").is_locked().await.unwrap()).await);
+    // And longer.
+    let guard = a.lock("n").ttl(ms(300)).acquire().await.unwrap();
+    let lease = guard.detach_for(ms(20_000)).await.unwrap();
+    tokio::time::sleep(ms(500)).await;
+    let holder = b.lock("n").holder().await.unwrap().unwrap();
+    assert_eq!(&holder.lease, lease.id());
+    let guard = b.adopt(lease).await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+    // What is gone cannot be kept.
+    let guard = a.lock("n").ttl(ms(20_000)).acquire().await.unwrap();
+    let (name, id) = (guard.name().clone(), guard.lease_id().clone());
+    b.force_release(name, &id).await.unwrap();
+    let error = guard.detach_for(ms(300)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    let guard = a.lock("n").acquire().await.unwrap();
+    let error = guard.detach_for(ms(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidSetting);
 }
 
 async fn an_ended_lease_cannot_be_adopted(stage: Stage) {

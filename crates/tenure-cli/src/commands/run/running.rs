@@ -1,0 +1,481 @@
+//! While the command runs: the lease, the signals, the terminal and the warden.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tenure::{Guard, LostReason};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::boot_clock::{Alarm, BootTime};
+use super::options::{OnLost, Plan};
+use super::signals::{self, Signals};
+use super::talk::{Hearing, How, News, Order, Saying, Schedule};
+use super::terminal::{self, Terminal};
+use super::tree::{self, Reaped};
+use crate::exit::{Exit, Failed};
+use crate::output::complain;
+use crate::time;
+
+/// A second INT or TERM within this time means that the first was not enough.
+const IMPATIENCE: Duration = Duration::from_secs(2);
+/// How long a warden may keep silent, at least. It has nothing else to do than to answer.
+const SILENCE_MIN: Duration = Duration::from_secs(5);
+/// How long a warden may take to kill what it was told to kill at once.
+const KILL_MAX: Duration = Duration::from_secs(1);
+/// How long to look for the warden's last words before its work is done here.
+const LAST_WORD: Duration = Duration::from_millis(5);
+
+/// The warden, as the wrapper knows it.
+pub struct Warden {
+    pub pid: Pid,
+    pub hearing: Hearing<News>,
+    pub saying: Saying,
+}
+
+/// How it went: nobody is left of the command.
+#[derive(Debug)]
+pub struct Finished {
+    how: Option<How>,
+    why: Option<Why>,
+    is_lost: bool,
+}
+
+/// Why the command did not end by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Lost,
+    MaxTime,
+    /// Somebody sent it a second time.
+    Impatience(u8),
+    WardenGone,
+}
+
+/// Sees to the command until nobody is left of it.
+pub async fn watch(
+    plan: &Plan,
+    guard: &Guard,
+    signals: &mut Signals,
+    warden: Warden,
+    terminal: Option<Terminal>,
+) -> Result<Finished> {
+    let mut running = Running {
+        plan,
+        guard,
+        warden,
+        terminal,
+        margin: (plan.ttl / 10).clamp(Duration::from_millis(30), Duration::from_secs(1)),
+        takeover: Alarm::new()?,
+        dead_by: None,
+        unanswered: 0,
+        group: None,
+        is_lost: false,
+        is_stopped: false,
+        own_stop: false,
+        last_end: None,
+        how: None,
+        why: None,
+    };
+    running.start().await?;
+    let done = running.work(signals).await;
+    if done.is_err() {
+        // Whatever went wrong: nobody may be left when the lock is let go.
+        running.end_without_warden().await?;
+    }
+    running.take_terminal();
+    done?;
+    Ok(Finished {
+        how: running.how,
+        why: running.why,
+        is_lost: running.is_lost,
+    })
+}
+
+impl Finished {
+    /// Whether the lock was lost, and that was told.
+    pub fn knows_of_loss(&self) -> bool {
+        self.is_lost || self.why == Some(Why::Lost)
+    }
+
+    pub fn exit(&self, plan: &Plan) -> Exit {
+        match (self.why, self.how) {
+            (Some(Why::Lost), _) => plan.lost_exit,
+            (Some(Why::MaxTime), _) => Exit::TimedOut,
+            (Some(Why::Impatience(signal)), _) | (None, Some(How::Signal(signal))) => {
+                Exit::Signal(signal)
+            }
+            (Some(Why::WardenGone), _) | (None, None) => Exit::Internal,
+            (None, Some(How::Code(code))) => Exit::Code(code),
+        }
+    }
+}
+
+struct Running<'a> {
+    plan: &'a Plan,
+    guard: &'a Guard,
+    warden: Warden,
+    /// If the command may have it.
+    terminal: Option<Terminal>,
+    /// The time between the command's end and that of the belief in the lease.
+    margin: Duration,
+    /// When to do the warden's work, if it has not.
+    takeover: Alarm,
+    /// When the warden must have ended all that it was told to.
+    dead_by: Option<BootTime>,
+    /// How many words the warden has not answered yet.
+    unanswered: u32,
+    group: Option<Pid>,
+    /// The lock is lost, and that was told.
+    is_lost: bool,
+    /// The command was stopped, and we with it.
+    is_stopped: bool,
+    /// The next TSTP is one that we sent ourselves.
+    own_stop: bool,
+    last_end: Option<Instant>,
+    how: Option<How>,
+    why: Option<Why>,
+}
+
+/// What a piece of news means for the work.
+enum Next {
+    GoOn,
+    Done,
+}
+
+impl Running<'_> {
+    async fn start(&mut self) -> Result<()> {
+        self.set_takeover()?;
+        let environment = vec![
+            ("TENURE_NAME".to_owned(), self.plan.name.clone()),
+            ("TENURE_FENCE".to_owned(), self.guard.fence().to_string()),
+            ("TENURE_LEASE".to_owned(), self.guard.lease_id().to_string()),
+            (
+                "TENURE_TTL_MS".to_owned(),
+                self.plan.ttl.as_millis().to_string(),
+            ),
+        ];
+        let order = Order::Start {
+            environment,
+            schedule: self.schedule(),
+            kill_after_ms: u64::try_from(self.plan.kill_after.as_millis()).unwrap_or(u64::MAX),
+            wait_all: self.plan.wait_all,
+            foreground: self.has_terminal(),
+        };
+        self.warden.saying.say(&order).await;
+        Ok(())
+    }
+
+    async fn work(&mut self, signals: &mut Signals) -> Result<()> {
+        let (mut tick, silence_max) = self.pace();
+        let max_time = self.plan.max_time.map(|time| Instant::now() + time);
+        let guard = self.guard;
+        loop {
+            let too_long = async move {
+                match max_time {
+                    Some(moment) => tokio::time::sleep_until(moment).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                news = self.warden.hearing.next() => {
+                    if let Next::Done = self.hear(news?).await? {
+                        return Ok(());
+                    }
+                }
+                () = self.takeover.rung() => {
+                    // If this process was stopped, there may be news that it has not seen yet.
+                    let news = tokio::time::timeout(LAST_WORD, self.warden.hearing.next()).await;
+                    let next = match news {
+                        Ok(news) => self.hear(news?).await?,
+                        Err(_) => self.replace_warden("does not answer").await?,
+                    };
+                    if let Next::Done = next {
+                        return Ok(());
+                    }
+                }
+                signal = signals.next() => self.on_signal(signal).await?,
+                reason = guard.lost(), if !self.is_lost => self.lost(reason).await?,
+                () = too_long, if self.is_timed() => {
+                    self.too_long().await?;
+                }
+                _ = tick.tick() => {
+                    if self.unanswered > silence_max {
+                        self.replace_warden("does not answer").await?;
+                        return Ok(());
+                    }
+                    self.keep().await?;
+                }
+            }
+        }
+    }
+
+    /// Whether there is something that may run for too long: not if it is being ended anyway.
+    fn is_timed(&self) -> bool {
+        self.why.is_none() && (self.how.is_none() || self.plan.wait_all)
+    }
+
+    /// How often the warden hears that the lease was renewed, and how many words it may leave
+    /// without an answer. These are counted, not timed: if this process was stopped, its warden
+    /// was not silent.
+    fn pace(&self) -> (tokio::time::Interval, u32) {
+        let ttl = self.plan.ttl;
+        let pace = (ttl / 24).clamp(Duration::from_millis(20), Duration::from_secs(1));
+        let mut tick = tokio::time::interval_at(Instant::now() + pace, pace);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let silence = ttl.max(SILENCE_MIN).as_millis() / pace.as_millis().max(1);
+        (tick, u32::try_from(silence).unwrap_or(u32::MAX))
+    }
+
+    /// Until when the command may run, as things stand.
+    fn schedule(&self) -> Schedule {
+        if self.plan.on_lost == OnLost::Warn {
+            return Schedule::default();
+        }
+        // Half of the margin is the warden's, the other half ours, should the warden not be there.
+        let kill_at = self.latest().minus(self.margin / 2);
+        Schedule {
+            kill_at: Some(kill_at),
+            term_at: Some(kill_at.minus(self.plan.kill_after)),
+        }
+    }
+
+    /// Sets when to do the warden's work: when it should be done by what it was told, and when the
+    /// lease leaves no more time.
+    fn set_takeover(&mut self) -> Result<()> {
+        let is_bound = self.plan.on_lost == OnLost::Kill && !self.is_lost;
+        let latest = is_bound.then(|| self.latest());
+        let moments = self.dead_by.into_iter().chain(latest);
+        self.takeover.set(moments.min())?;
+        Ok(())
+    }
+
+    /// When the last of the command must be dead, whoever sees to that.
+    fn latest(&self) -> BootTime {
+        // The clock first: then the moment is rather too early than too late.
+        let now = BootTime::now();
+        now.plus(self.guard.remaining()).minus(self.margin / 2)
+    }
+
+    async fn keep(&mut self) -> Result<()> {
+        if self.is_lost && self.plan.on_lost == OnLost::Kill {
+            return Ok(());
+        }
+        self.set_takeover()?;
+        let schedule = self.schedule();
+        self.unanswered += 1;
+        self.warden.saying.say(&Order::Keep(schedule)).await;
+        Ok(())
+    }
+
+    async fn hear(&mut self, news: Option<News>) -> Result<Next> {
+        self.unanswered = 0;
+        let Some(news) = news else {
+            return self.replace_warden("is gone").await;
+        };
+        match news {
+            News::Started { group } => self.group = Pid::from_raw(group),
+            News::NotStarted { cause, is_missing } => {
+                let exit = if is_missing {
+                    Exit::NotFound
+                } else {
+                    Exit::NotRunnable
+                };
+                let program = self.plan.program.path.display();
+                return Err(Failed::new(exit, format!("cannot run `{program}`: {cause}")).into());
+            }
+            News::Kept => {}
+            News::Stopped(_) => self.stopped().await?,
+            News::Ending => self.losing(),
+            News::Ended(how) => self.how = Some(how),
+            News::Outlived(count) => self.outlived(count),
+            News::AllGone => return Ok(Next::Done),
+            News::Forbidden(pid) => self.complain(&format!(
+                "cannot end process {pid}, which the command started: operation not permitted"
+            )),
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// The lease was not renewed in time, and the warden has begun to end the command.
+    fn losing(&mut self) {
+        if self.why.is_some() {
+            return;
+        }
+        self.why = Some(Why::Lost);
+        let kill_after = time::show(self.plan.kill_after);
+        let cause = if self.plan.is_renewed {
+            "it could not be renewed in time".to_owned()
+        } else {
+            format!("its {} are over", time::show(self.plan.ttl))
+        };
+        let name = &self.plan.name;
+        complain(format_args!(
+            "tenure: losing `{name}`: {cause}; ending the command (TERM, then KILL in {kill_after})"
+        ));
+    }
+
+    async fn lost(&mut self, reason: LostReason) -> Result<()> {
+        self.is_lost = true;
+        let name = &self.plan.name;
+        if self.plan.on_lost == OnLost::Warn {
+            complain(format_args!(
+                "tenure: lost `{name}`: {reason}; the command goes on without it"
+            ));
+            return Ok(());
+        }
+        if self.why.is_none() {
+            self.why = Some(Why::Lost);
+            let kill_after = time::show(self.plan.kill_after);
+            complain(format_args!(
+                "tenure: lost `{name}`: {reason}; ending the command (TERM, then KILL in \
+                 {kill_after})"
+            ));
+            self.end(self.plan.kill_after).await?;
+        }
+        Ok(())
+    }
+
+    async fn too_long(&mut self) -> Result<()> {
+        self.why = Some(Why::MaxTime);
+        let length = time::show(self.plan.max_time.unwrap_or_default());
+        let kill_after = time::show(self.plan.kill_after);
+        self.complain(&format!(
+            "the command has run for {length}; ending it (TERM, then KILL in {kill_after})"
+        ));
+        self.end(self.plan.kill_after).await
+    }
+
+    fn outlived(&self, count: usize) {
+        let kill_after = time::show(self.plan.kill_after);
+        let who = match count {
+            1 => "a process".to_owned(),
+            _ => format!("{count} processes"),
+        };
+        self.complain(&format!(
+            "{who} that the command started outlived it; ending (TERM, then KILL in {kill_after}; \
+             --wait-all would wait)"
+        ));
+    }
+
+    /// Has the warden end all of it, and does so itself if the warden has not.
+    async fn end(&mut self, kill_after: Duration) -> Result<()> {
+        let kill_at = BootTime::now().plus(kill_after);
+        self.dead_by = Some(kill_at.plus(KILL_MAX));
+        self.set_takeover()?;
+        self.warden.saying.say(&Order::End { kill_at }).await;
+        Ok(())
+    }
+
+    async fn on_signal(&mut self, signal: Signal) -> Result<()> {
+        if signal == Signal::TSTP && std::mem::take(&mut self.own_stop) {
+            return Ok(());
+        }
+        if signal == Signal::CONT && std::mem::take(&mut self.is_stopped) {
+            self.go_on().await;
+            return Ok(());
+        }
+        if signal == Signal::INT || signal == Signal::TERM {
+            let now = Instant::now();
+            let last = self.last_end.replace(now);
+            if last.is_some_and(|last| now - last < IMPATIENCE) {
+                self.why = self.why.or(Some(Why::Impatience(signals::number(signal))));
+                return self.end(Duration::ZERO).await;
+            }
+        }
+        let order = Order::Signal(signal.as_raw());
+        self.warden.saying.say(&order).await;
+        Ok(())
+    }
+
+    /// The command was stopped. If it had the terminal, the shell shall have it again: so we stop
+    /// too, and nobody renews the lease. Elsewhere the lease is renewed on.
+    async fn stopped(&mut self) -> Result<()> {
+        if self.terminal.is_none() || self.how.is_some() {
+            return Ok(());
+        }
+        self.take_terminal();
+        if self.plan.on_lost == OnLost::Kill {
+            let left = self.guard.remaining();
+            let left = left.saturating_sub(self.margin + self.plan.kill_after);
+            let left = time::show(left);
+            self.complain(&format!(
+                "stopped; continue within {left}, or the command is ended"
+            ));
+        }
+        self.own_stop = true;
+        self.is_stopped = true;
+        if !terminal::stop_own_group()? {
+            self.own_stop = false;
+            self.is_stopped = false;
+            self.go_on().await;
+        }
+        Ok(())
+    }
+
+    async fn go_on(&mut self) {
+        let foreground = self.has_terminal();
+        let order = Order::Continue { foreground };
+        self.warden.saying.say(&order).await;
+    }
+
+    /// Whether we have the terminal, and so may give it to the command.
+    fn has_terminal(&self) -> bool {
+        self.terminal.as_ref().is_some_and(Terminal::is_ours)
+    }
+
+    /// Takes the terminal back, if the command has it.
+    fn take_terminal(&self) {
+        if let (Some(terminal), Some(group)) = (&self.terminal, self.group)
+            && terminal.is_of(group)
+        {
+            terminal.take();
+        }
+    }
+
+    async fn replace_warden(&mut self, why: &str) -> Result<Next> {
+        self.complain(&format!(
+            "the warden {why}; ending the command in its place"
+        ));
+        self.end_without_warden().await?;
+        Ok(Next::Done)
+    }
+
+    /// Ends all descendants here. Without their warden they are our children.
+    async fn end_without_warden(&mut self) -> Result<()> {
+        let _ = kill_process(self.warden.pid, Signal::KILL);
+        let latest = self.latest();
+        let kill_at = BootTime::now().plus(self.plan.kill_after).min(latest);
+        let is_held = self.guard.is_valid() && !latest.has_come();
+        let why = if is_held { Why::WardenGone } else { Why::Lost };
+        self.why = self.why.or(Some(why));
+        let (mut is_told, mut rounds) = (false, 0);
+        loop {
+            loop {
+                match tree::reap() {
+                    Reaped::Child(pid, status) if Some(pid) == self.group => {
+                        self.how = How::of(status).or(self.how);
+                    }
+                    Reaped::Child(..) => {}
+                    Reaped::Nobody => break,
+                    Reaped::NoChild => return Ok(()),
+                }
+            }
+            if kill_at.has_come() {
+                if let Some(group) = self.group {
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
+                tree::signal_all(&[Signal::KILL]);
+            } else if !is_told && tree::look(self.warden.pid).is_none() {
+                is_told = true;
+                tree::signal_all(&[Signal::TERM, Signal::CONT]);
+            }
+            tokio::time::sleep(tree::pause_after_killing(rounds)).await;
+            rounds += 1;
+        }
+    }
+
+    fn complain(&self, what: &str) {
+        complain(format_args!("tenure: `{}`: {what}", self.plan.name));
+    }
+}

@@ -1,0 +1,165 @@
+//! Waiting for the lock, and telling whom for.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tenure::{ErrorKind, Guard, Holder, Lock, Locks};
+
+use super::options::{Plan, Talk};
+use crate::output::complain;
+use crate::time;
+
+/// How long to wait before telling of it, and how often what is told is made new.
+const PATIENCE: Duration = Duration::from_millis(500);
+const REFRESH: Duration = Duration::from_secs(1);
+/// How long to look for what is nice to know.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// The lock, or who has it.
+pub enum Outcome {
+    Acquired(Guard),
+    Busy {
+        holder: Option<Box<Holder>>,
+        waited: Duration,
+    },
+}
+
+/// Takes the lock, as long as the plan waits for it.
+pub async fn acquire(plan: &Plan, locks: &Locks, lock: &Lock) -> Result<Outcome> {
+    let begun = Instant::now();
+    let acquiring = async {
+        match plan.wait {
+            None => lock.acquire().await.map(Some),
+            Some(Duration::ZERO) => lock.try_acquire().await,
+            Some(limit) => match lock.acquire_within(limit).await {
+                Err(error) if error.kind() == ErrorKind::Busy => Ok(None),
+                acquired => acquired.map(Some),
+            },
+        }
+    };
+    let telling = tell(plan, locks, lock, begun);
+    let acquired = tokio::select! {
+        biased;
+        acquired = acquiring => acquired?,
+        () = telling => None,
+    };
+    Ok(match acquired {
+        Some(guard) => Outcome::Acquired(guard),
+        None => Outcome::Busy {
+            waited: begun.elapsed(),
+            holder: look(lock).await.map(Box::new),
+        },
+    })
+}
+
+/// Who has the lock, if the server says it soon.
+pub async fn look(lock: &Lock) -> Option<Holder> {
+    let looked = tokio::time::timeout(LOOK_MAX, lock.holder()).await;
+    looked.ok()?.ok()?
+}
+
+/// Who somebody is, for people: where, which process, what it does, since when.
+pub fn describe(holder: &Holder) -> String {
+    let Some(client) = &holder.client else {
+        return if holder.lease.is_tenure() {
+            format!("lease `{}`", holder.lease)
+        } else {
+            format!("`{}`, which another library wrote", holder.lease)
+        };
+    };
+    let mut text = format!("{}, process {}", client.host, client.pid);
+    let known = [
+        client.name.as_ref(),
+        client.about.get("user"),
+        client.about.get("command"),
+    ];
+    let known: Vec<&str> = known.into_iter().flatten().map(String::as_str).collect();
+    if !known.is_empty() {
+        text = format!("{text} ({})", known.join(", "));
+    }
+    let lease = client.leases.iter().find(|it| it.lease == holder.lease);
+    if let Some(lease) = lease {
+        text = format!("{text}, for {}", time::show(lease.held_for));
+    }
+    text
+}
+
+/// Tells what is waited for until it is dropped: on a terminal in one line that is made new and
+/// then wiped away, elsewhere once and only if asked for.
+async fn tell(plan: &Plan, locks: &Locks, lock: &Lock, begun: Instant) {
+    let on_terminal = io::stderr().is_terminal();
+    let is_told = match plan.talk {
+        Talk::Quiet => false,
+        Talk::Usual => on_terminal,
+        Talk::Verbose => true,
+    };
+    tokio::time::sleep(PATIENCE).await;
+    if !is_told || plan.wait == Some(Duration::ZERO) {
+        return std::future::pending().await;
+    }
+    let mut line = Line::default();
+    loop {
+        if let Some(holder) = look(lock).await {
+            let text = waiting_for(plan, locks, &holder).await;
+            if !on_terminal {
+                complain(text);
+                return std::future::pending().await;
+            }
+            let waited = time::show(begun.elapsed());
+            line.show(&format!("{text}; waiting for {waited}"));
+        }
+        tokio::time::sleep(REFRESH).await;
+    }
+}
+
+async fn waiting_for(plan: &Plan, locks: &Locks, holder: &Holder) -> String {
+    let mut text = format!(
+        "tenure: waiting for `{}`: held by {}",
+        plan.name,
+        describe(holder)
+    );
+    match holder.remaining {
+        Some(left) => {
+            let left = time::show(left);
+            text = format!("{text}, {left} more unless renewed");
+        }
+        None => text.push_str(", without expiry, perhaps not a lock"),
+    }
+    let records = tokio::time::timeout(LOOK_MAX, locks.clients()).await;
+    let records = records.ok().and_then(Result::ok).unwrap_or_default();
+    let others = records.iter().filter(|record| record.id != locks.id());
+    let waiting = others.filter_map(|record| record.waiting.get(&plan.name));
+    match waiting.sum() {
+        0_u64 => {}
+        1 => text.push_str("; 1 other waits"),
+        others => text = format!("{text}; {others} others wait"),
+    }
+    text
+}
+
+/// A line on the terminal that replaces itself, and is wiped away at the end.
+#[derive(Default)]
+struct Line {
+    is_shown: bool,
+}
+
+impl Line {
+    fn show(&mut self, text: &str) {
+        let width = rustix::termios::tcgetwinsize(io::stderr());
+        let width = width.map_or(0, |size| usize::from(size.ws_col));
+        let width = if width == 0 { 80 } else { width };
+        // One that is longer than the terminal is wide could not be wiped away.
+        let shown: String = text.chars().take(width - 1).collect();
+        self.is_shown = true;
+        let _ = write!(io::stderr().lock(), "\r\x1b[K{shown}");
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The wrapper: holds the lock, and tells the warden how long the command may run.
+
+use std::env;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tenure::{Guard, Lock, Locks, Released};
+
+use super::options::{OnLost, Plan, Talk, WhenBusy};
+use super::running::{self, Finished};
+use super::signals::{self, Signals};
+use super::terminal::Terminal;
+use super::waiting::{self, Outcome};
+use super::{talk, tree};
+use crate::exit::{Exit, Failed};
+use crate::output::complain;
+use crate::time;
+
+/// How long to wait for what is still to be said to the server when all else is done.
+const FAREWELL_MAX: Duration = Duration::from_millis(800);
+
+/// Takes the lock, runs the command, lets the lock go.
+pub async fn run(plan: &Plan) -> Result<Exit> {
+    tree::adopt_orphans().context("cannot become a subreaper")?;
+    let mut signals = Signals::catch()?;
+    let connecting = async {
+        tokio::time::sleep(plan.jitter.mul_f64(rand::random())).await;
+        plan.server.connect().await
+    };
+    let locks = tokio::select! {
+        signal = signals.next_end() => return Ok(Exit::Signal(signals::number(signal))),
+        locks = connecting => locks?,
+    };
+    let exit = take_and_run(plan, &locks, &mut signals).await;
+    locks.shutdown(FAREWELL_MAX).await;
+    exit
+}
+
+async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Result<Exit> {
+    let begun = Instant::now();
+    let lock = lock(plan, locks);
+    let acquiring = async {
+        refuse_own(plan, &lock).await?;
+        waiting::acquire(plan, locks, &lock).await
+    };
+    let outcome = tokio::select! {
+        // What is dropped here leaves the queue; `shutdown` waits for that.
+        signal = signals.next_end() => return Ok(Exit::Signal(signals::number(signal))),
+        outcome = acquiring => outcome.with_context(|| failed(plan))?,
+    };
+    let guard = match outcome {
+        Outcome::Acquired(guard) => guard,
+        Outcome::Busy { holder, waited } => {
+            return Ok(not_acquired(plan, holder.as_deref(), waited));
+        }
+    };
+    if plan.talk == Talk::Verbose {
+        let waited = time::show(begun.elapsed());
+        let fence = guard.fence();
+        complain(format_args!(
+            "tenure: `{}` acquired after {waited} (fence {fence})",
+            plan.name
+        ));
+    }
+    let held_since = Instant::now();
+    let finished = start_and_watch(plan, &guard, signals).await;
+    let held = held_since.elapsed();
+    match finished {
+        Ok(finished) => let_go(plan, guard, &finished, held).await,
+        Err(error) => {
+            // Nothing ran, or all of it has ended.
+            let _ = guard.release().await;
+            Err(error)
+        }
+    }
+}
+
+fn lock(plan: &Plan, locks: &Locks) -> Lock {
+    let lock = locks.lock(&plan.name);
+    let lock = if plan.is_renewed {
+        lock.ttl(plan.ttl)
+    } else {
+        lock.fixed(plan.ttl)
+    };
+    let note = |lock: Lock, (key, value): &(String, String)| lock.meta(key, value);
+    plan.meta.iter().fold(lock, note)
+}
+
+/// A command that is run under this very lock would wait for itself.
+async fn refuse_own(plan: &Plan, lock: &Lock) -> Result<()> {
+    let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let Some(own) = variable("TENURE_LEASE") else {
+        return Ok(());
+    };
+    if variable("TENURE_NAME").as_deref() != Some(plan.name.as_str()) {
+        return Ok(());
+    }
+    let holder = waiting::look(lock).await;
+    if holder.is_some_and(|holder| holder.lease.as_str() == own) {
+        return Err(Failed::usage(
+            "it is held by the very `tenure run` that runs this command, which would wait for \
+             itself; leave out one of the two",
+        )
+        .into());
+    }
+    Ok(())
+}
+
+fn failed(plan: &Plan) -> String {
+    format!("cannot take lock `{}`", plan.name)
+}
+
+fn not_acquired(plan: &Plan, holder: Option<&tenure::Holder>, waited: Duration) -> Exit {
+    let WhenBusy::End(exit) = plan.when_busy else {
+        return Exit::Done;
+    };
+    if plan.talk == Talk::Quiet {
+        return exit;
+    }
+    let name = &plan.name;
+    let holder = match holder {
+        Some(holder) => format!("is held by {}", waiting::describe(holder)),
+        None => "was held by somebody".to_owned(),
+    };
+    let patience = if plan.wait == Some(Duration::ZERO) {
+        "did not wait".to_owned()
+    } else {
+        format!("gave up after {}", time::show(waited))
+    };
+    complain(format_args!("tenure: `{name}` {holder}; {patience}"));
+    exit
+}
+
+/// Starts the warden, and by it the command, and sees to it until nobody is left.
+async fn start_and_watch(plan: &Plan, guard: &Guard, signals: &mut Signals) -> Result<Finished> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("tenure").arg("warden");
+    command.arg("--program").arg(&plan.program.path);
+    command.arg("--called").arg(&plan.program.called);
+    // Not of our group: what the terminal or a shell sends to that is not for the warden.
+    command.process_group(0);
+    let mut tail = plan.program.arguments.clone();
+    tail.insert(0, "--".into());
+    command.arg("--socket");
+    let (warden, hearing, saying) = talk::start(command, tail)
+        .await
+        .context("cannot start a warden for the command")?;
+    let terminal = Terminal::open().filter(|_| plan.foreground || io::stdin().is_terminal());
+    let warden = running::Warden {
+        pid: rustix::process::Pid::from_child(&warden),
+        hearing,
+        saying,
+    };
+    running::watch(plan, guard, signals, warden, terminal).await
+}
+
+/// Lets the lock go if it is still ours, or leaves it behind for as long as it is to be kept.
+async fn let_go(plan: &Plan, guard: Guard, finished: &Finished, held: Duration) -> Result<Exit> {
+    let name = &plan.name;
+    let rest = plan.at_least.saturating_sub(held);
+    if !rest.is_zero() && guard.is_valid() {
+        leave_behind(plan, guard, rest.max(tenure::TTL_MIN)).await;
+        return Ok(finished.exit(plan));
+    }
+    match guard.release().await {
+        Ok(Released::AlreadyGone) if !finished.knows_of_loss() => {
+            complain(format_args!(
+                "tenure: lost `{name}` before the command had ended: it was not protected to its end"
+            ));
+            if plan.on_lost == OnLost::Kill {
+                return Ok(plan.lost_exit);
+            }
+        }
+        Ok(Released::Unknown) if !finished.knows_of_loss() && plan.talk != Talk::Quiet => {
+            let ttl = time::show(plan.ttl);
+            complain(format_args!(
+                "tenure: the server did not say whether `{name}` was released: it ends by itself \
+                 within {ttl}"
+            ));
+        }
+        Ok(Released::WasHeld) if plan.talk == Talk::Verbose => complain(format_args!(
+            "tenure: released `{name}` after {}",
+            time::show(held)
+        )),
+        Ok(_) => {}
+        Err(error) => complain(format_args!("tenure: cannot release `{name}`: {error}")),
+    }
+    Ok(finished.exit(plan))
+}
+
+/// Has the lease end by itself after `rest`, which nobody waits for.
+async fn leave_behind(plan: &Plan, guard: Guard, rest: Duration) {
+    let name = &plan.name;
+    let shown = time::show(rest);
+    match guard.detach_for(rest).await {
+        // What a client of several servers may not exceed.
+        Ok(lease) if lease.ttl() < rest => complain(format_args!(
+            "tenure: cannot keep `{name}` for {shown} more: no lease lasts longer than {} there",
+            time::show(lease.ttl())
+        )),
+        Ok(_) if plan.talk == Talk::Verbose => {
+            complain(format_args!(
+                "tenure: `{name}` stays locked for {shown} more"
+            ));
+        }
+        Ok(_) => {}
+        Err(error) => complain(format_args!(
+            "tenure: cannot keep `{name}` for {shown} more: {error}"
+        )),
+    }
+}

@@ -1,0 +1,263 @@
+//! What each option does.
+
+use std::time::{Duration, Instant};
+
+use tenure_testkit::eventually;
+
+use super::{SOON, code, hold, on, run, server, start, waiters};
+use crate::command;
+
+fn text(words: &[&str]) -> String {
+    let reply = server().client().command(words);
+    if reply.is_nil() {
+        String::new()
+    } else {
+        reply.text().to_owned()
+    }
+}
+
+fn ttl_of(name: &str) -> i64 {
+    server().client().command(&["PTTL", name]).int()
+}
+
+#[test]
+fn wait_waits_until_the_lock_is_free() {
+    let holder = start(&["run", "freed", "-c", "echo held; read _"]);
+    assert_eq!(holder.expect_line(SOON), "held");
+    let waiter = start(&["run", "-w", "60", "freed", "-c", "echo mine"]);
+    assert!(eventually(SOON, || waiters(server(), "freed") == 1));
+    holder.close_stdin();
+    assert_eq!(waiter.expect_line(SOON), "mine");
+    assert_eq!(code(&waiter), 0);
+}
+
+#[test]
+fn command_is_a_line_for_the_shell() {
+    let ended = run(&["run", "line", "-c", "echo a | tr a b; exit 3"]);
+    ended.ended_with(3);
+    assert_eq!(ended.stdout, "b\n");
+    let ended = run(&["run", "--command", "echo before", "line"]);
+    assert_eq!(ended.stdout, "before\n");
+}
+
+#[test]
+fn ttl_comes_from_the_option_then_the_variable_then_the_file() {
+    let files = tempfile::tempdir().unwrap();
+    let config = files.path().join("tenure.toml");
+    std::fs::write(&config, "ttl = \"13s\"\n").unwrap();
+    let ttl = |options: &[&str], variable: Option<&str>, with_file: bool| {
+        let line = ["ttl-of", "-c", "echo $TENURE_TTL_MS"];
+        let mut command = on(server(), &[&["run"], options, &line].concat());
+        if let Some(variable) = variable {
+            command.env("TENURE_TTL", variable);
+        }
+        if with_file {
+            command.env("TENURE_CONFIG", &config);
+        }
+        command::run(&mut command).stdout
+    };
+    assert_eq!(ttl(&["-t", "11"], Some("12s"), true), "11000\n");
+    assert_eq!(ttl(&["--ttl", "500ms"], None, false), "500\n");
+    assert_eq!(ttl(&[], Some("12s"), true), "12000\n");
+    assert_eq!(ttl(&[], None, true), "13000\n");
+    assert_eq!(ttl(&[], None, false), "30000\n");
+}
+
+#[test]
+fn a_lease_is_renewed_unless_told_otherwise() {
+    let ended = run(&["run", "-t", ".6", "renewed", "sleep", "1.5"]);
+    ended.ended_with(0);
+    let ended = run(&["run", "-t", ".6", "--no-renew", "renewed", "sleep", "60"]);
+    ended.ended_with(79);
+    let ended = run(&["run", "-t", "20", "--no-renew", "renewed", "true"]);
+    ended.ended_with(0);
+}
+
+#[test]
+fn at_least_leaves_the_lease_behind_for_the_rest() {
+    let begun = Instant::now();
+    run(&["run", "--at-least", "20", "kept", "true"]).ended_with(0);
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "it did not wait for that"
+    );
+    let left = ttl_of("kept");
+    assert!((5_000..=20_000).contains(&left), "{left}");
+    run(&["run", "-n", "kept", "true"]).ended_with(75);
+    // Longer than the ttl, too; and not at all if the command took long enough.
+    run(&["run", "-t", "1", "--at-least", "1m", "kept-long", "true"]).ended_with(0);
+    assert!(ttl_of("kept-long") > 30_000);
+    run(&["run", "--at-least", ".1", "not-kept", "sleep", ".3"]).ended_with(0);
+    run(&["run", "-n", "not-kept", "true"]).ended_with(0);
+}
+
+#[test]
+fn max_time_asks_before_it_kills() {
+    let line = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done";
+    let ended = run(&["run", "--max-time", ".3", "asked", "-c", line]);
+    ended.ended_with(124);
+    assert_eq!(ended.stdout, "asked\n");
+}
+
+#[test]
+fn kill_after_is_the_time_between() {
+    let line = "trap 'echo asked' TERM; while :; do sleep 0.01; done";
+    let ended = run(&["run", "--max-time", ".2", "-k", ".4", "killed", "-c", line]);
+    ended.ended_with(124);
+    ended.says("asked\n");
+    assert!(ended.took >= Duration::from_millis(600), "{ended}");
+}
+
+#[test]
+fn on_lost_warn_lets_the_command_go_on() {
+    let line = "echo held; read _; echo went on; exit 6";
+    let process = start(&["run", "-t", "1", "--on-lost", "warn", "warned", "-c", line]);
+    assert_eq!(process.expect_line(SOON), "held");
+    server().client().command(&["DEL", "warned"]);
+    assert!(eventually(SOON, || process
+        .stderr()
+        .contains("lost `warned`")));
+    process.close_stdin();
+    assert_eq!(process.expect_line(SOON), "went on");
+    assert_eq!(code(&process), 6);
+    assert_eq!(
+        process.stderr(),
+        "tenure: lost `warned`: the store no longer has it; the command goes on without it\n"
+    );
+}
+
+#[test]
+fn meta_is_written_about_the_lease() {
+    let line = [
+        "--meta",
+        "job=7",
+        "--meta",
+        "why=a=b",
+        "noted",
+        "-c",
+        "echo held; read _",
+    ];
+    let process = start(&[&["run"], line.as_slice()].concat());
+    assert_eq!(process.expect_line(SOON), "held");
+    assert_eq!(text(&["HGET", "tenure:meta:{noted}", "job"]), "7");
+    assert_eq!(text(&["HGET", "tenure:meta:{noted}", "why"]), "a=b");
+}
+
+#[test]
+fn the_record_names_user_and_program_but_no_argument() {
+    let mut command = on(server(), &["run", "recorded", "--", "sleep", "60.0"]);
+    command.env("USER", "deploy");
+    let _process = tenure_testkit::ClientProcess::spawn(&command);
+    let mut shown = String::new();
+    let is_shown = eventually(SOON, || {
+        let ended = run(&["run", "-n", "recorded", "true"]);
+        shown = ended.stderr;
+        shown.contains("(deploy, sleep)")
+    });
+    assert!(is_shown, "{shown}");
+    assert!(!shown.contains("60.0"), "{shown}");
+}
+
+#[test]
+fn jitter_delays_the_asking() {
+    run(&["run", "--jitter", "50ms", "delayed", "true"]).ended_with(0);
+}
+
+#[test]
+fn exclusive_is_what_happens_anyway() {
+    run(&["run", "-x", "exclusive", "true"]).ended_with(0);
+    run(&["run", "--exclusive", "exclusive", "true"]).ended_with(0);
+    run(&["run", "-e", "exclusive", "true"]).ended_with(0);
+}
+
+#[test]
+fn letters_that_are_reserved_or_make_no_sense_are_refused_with_the_reason() {
+    for (option, told) in [
+        (&["-s"] as &[&str], "-s/--shared is not there yet"),
+        (&["--shared"], "-s/--shared is not there yet"),
+        (&["-j", "3"], "-j/--slots is not there yet"),
+        (&["--slots", "3"], "-j/--slots is not there yet"),
+        (&["--fair"], "--fair is not there yet"),
+        (&["--unfair"], "--unfair is not there yet"),
+        (
+            &["-F"],
+            "-F/--no-fork cannot be: `tenure` stays beside the command",
+        ),
+        (&["--no-fork"], "-F/--no-fork cannot be"),
+        (&["-o"], "-o/--close cannot be"),
+        (&["--close"], "-o/--close cannot be"),
+    ] {
+        let ended = run(&[&["run"], option, &["letters", "true"]].concat());
+        ended.ended_with(64);
+        ended.complains(told);
+    }
+}
+
+#[test]
+fn quiet_says_nothing_of_a_busy_lock() {
+    let _holder = hold("quiet");
+    let ended = run(&["run", "-q", "-n", "quiet", "true"]);
+    ended.ended_with(75);
+    assert_eq!(ended.stderr, "");
+    let ended = run(&["run", "--skip", "-n", "quiet", "true"]);
+    assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn the_help_has_the_letters_and_the_warden_is_not_in_it() {
+    let ended = command::run(&mut command::tenure(&["run", "--help"]));
+    ended.ended_with(0);
+    for option in [
+        "-n, --nonblock",
+        "-w, --wait",
+        "-E, --conflict-exit-code",
+        "-c, --command",
+        "-t, --ttl",
+        "--no-renew",
+        "--at-least",
+        "--max-time",
+        "-k, --kill-after",
+        "--on-lost",
+        "--lost-exit-code",
+        "--wait-all",
+        "--skip",
+        "--foreground",
+        "--meta",
+        "--jitter",
+        "-q, --quiet",
+        "-v, --verbose",
+        "TENURE_FENCE",
+        "tenure run -n deploy -- make deploy",
+    ] {
+        ended.says(option);
+    }
+    let ended = command::run(&mut command::tenure(&["--help"]));
+    assert!(!ended.stdout.contains("warden"), "{ended}");
+}
+
+#[test]
+fn several_servers_hold_a_lock_by_majority() {
+    let nodes = tenure_testkit::RedlockNodes::start();
+    let urls = nodes.urls().join(" ");
+    let run = |arguments: &[&str]| command::run(&mut super::at(&urls, arguments));
+    nodes.node(0).kill();
+    let ended = run(&[
+        "run",
+        "--at-least",
+        "20",
+        "majority",
+        "-c",
+        "echo $TENURE_NAME",
+    ]);
+    ended.ended_with(0);
+    assert_eq!(ended.stdout, "majority\n");
+    run(&["run", "-n", "majority", "true"]).ended_with(75);
+    // A server that was restarted has no vote for as long as a lease can last: that is bounded.
+    let ended = run(&["run", "--at-least", "1h", "majority-long", "true"]);
+    ended.ended_with(0);
+    assert_eq!(
+        ended.stderr,
+        "tenure: cannot keep `majority-long` for 59m59s more: no lease lasts longer than 30.0s \
+         there\n"
+    );
+}
