@@ -49,6 +49,13 @@ Exit codes:
   127  the command cannot be found
   128+n  ended by signal n";
 
+const TRY_EXAMPLES: &str = "\
+Examples:
+  tenure try deploy -- make deploy         exit code 75 if somebody else deploys
+  tenure try --skip nightly -- ./backup    for cron: whoever comes second does nothing, and no mail
+
+All else is as for `tenure run`.";
+
 /// Distributed locks on Redis that never lie about who holds what.
 #[derive(Debug, Parser)]
 #[command(name = "tenure", version, after_long_help = EXAMPLES, subcommand_required = true)]
@@ -62,6 +69,7 @@ pub struct Args {
 pub enum Command {
     Run(RunArgs),
     /// Hold a lock while a command runs, now or not at all: `run -n`
+    #[command(after_long_help = TRY_EXAMPLES)]
     Try(RunArgs),
     Acquire(AcquireArgs),
     Renew(RenewArgs),

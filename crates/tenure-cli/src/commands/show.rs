@@ -9,11 +9,19 @@ use crate::output::{say, say_json};
 use crate::runtime;
 use crate::server::ServerArgs;
 
+const EXAMPLES: &str = "\
+Examples:
+  tenure show nightly                            who holds it, since when, who waits
+  tenure show nightly --json | jq -r .lease_id   what force-unlock needs
+
+Locks of other libraries are shown too, as far as they tell.";
+
 /// Show one lock: its holder, lease and waiters
 ///
 /// Also a lock that another library took. A free lock is shown as free; to branch on it, use
 /// `tenure is-locked`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct ShowArgs {
     /// The lock
     name: String,

@@ -5,26 +5,7 @@ use clap::{Command, Parser as _};
 
 use super::*;
 
-/// Commands whose options do not exist yet.
-const UNFINISHED: [&str; 12] = [
-    "run",
-    "try",
-    "acquire",
-    "renew",
-    "release",
-    "is-locked",
-    "ls",
-    "show",
-    "watch",
-    "force-unlock",
-    "doctor",
-    "bench",
-];
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/cli.md"];
-
-fn is_unfinished(command: &Command) -> bool {
-    UNFINISHED.contains(&command.get_name())
-}
 
 #[test]
 fn every_command_says_what_it_does_in_one_line() {
@@ -61,10 +42,7 @@ fn every_option_is_explained() {
 
 #[test]
 fn every_command_has_examples_of_itself() {
-    for command in every(&command())
-        .iter()
-        .filter(|command| !is_unfinished(command))
-    {
+    for command in every(&command()) {
         let name = command.get_bin_name().unwrap_or("tenure");
         let after = command.get_after_long_help().map(ToString::to_string);
         let after = after.unwrap_or_default();
@@ -188,9 +166,8 @@ fn typed(line: &str) -> Option<Vec<String>> {
     let begins = |at: &usize| *at == 0 || line[..*at].ends_with([' ', '(', '/', '=']);
     let at = starts.into_iter().find(begins)?;
     let words = words(&line[at..]);
-    let command = command();
-    let named = command.find_subcommand(words.get(1)?)?;
-    (!is_unfinished(named)).then_some(words)
+    command().find_subcommand(words.get(1)?)?;
+    Some(words)
 }
 
 /// Splits as a shell would, up to the end of the command or to what explains it.

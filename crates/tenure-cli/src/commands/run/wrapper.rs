@@ -28,7 +28,7 @@ pub async fn run(plan: &Plan) -> Result<Exit> {
     let mut signals = Signals::catch()?;
     let connecting = async {
         tokio::time::sleep(plan.jitter.mul_f64(rand::random())).await;
-        plan.server.connect().await
+        plan.server.connect_for_one().await
     };
     let locks = tokio::select! {
         signal = signals.next_end() => return Ok(Exit::Signal(signals::number(signal))),
