@@ -16,6 +16,7 @@ mod runtime;
 mod server;
 mod time;
 mod times;
+mod user;
 
 use std::io;
 use std::process::ExitCode;

@@ -18,6 +18,7 @@ use crate::output::{say, say_json};
 use crate::runtime;
 use crate::server::{Server, ServerArgs};
 use crate::time;
+use crate::user;
 
 /// How long the lease lasts unless something else is said. On several servers no lease may last
 /// longer than the second.
@@ -248,17 +249,11 @@ fn whoever_asks() -> BTreeMap<String, String> {
         .to_string_lossy()
         .into_owned();
     let script = std::os::unix::process::parent_id();
-    let mut entries = BTreeMap::from([
+    BTreeMap::from([
         ("host".to_owned(), host),
         ("pid".to_owned(), script.to_string()),
-    ]);
-    let user = ["USER", "LOGNAME"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok());
-    if let Some(user) = user.filter(|user| !user.is_empty()) {
-        entries.insert("user".to_owned(), user);
-    }
-    entries
+        ("user".to_owned(), user::name()),
+    ])
 }
 
 /// One word for any shell.

@@ -1,7 +1,7 @@
 //! What is written about the command is true of it.
 
+use clap::Parser as _;
 use clap::error::ErrorKind;
-use clap::{Command, Parser as _};
 
 use super::*;
 
@@ -165,7 +165,8 @@ fn typed(line: &str) -> Option<Vec<String>> {
     let starts = line.match_indices("tenure ").map(|(at, _)| at);
     let begins = |at: &usize| *at == 0 || line[..*at].ends_with([' ', '(', '/', '=']);
     let at = starts.into_iter().find(begins)?;
-    let words = words(&line[at..]);
+    // As the shell would put its own process there.
+    let words = words(&line[at..].replace("$$", "1"));
     command().find_subcommand(words.get(1)?)?;
     Some(words)
 }

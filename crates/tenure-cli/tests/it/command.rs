@@ -27,6 +27,13 @@ pub fn tenure(arguments: &[&str]) -> Command {
     command
 }
 
+/// The account that runs the tests, as the command should call it.
+pub fn account() -> String {
+    let uid = nix::unistd::Uid::current();
+    let user = nix::unistd::User::from_uid(uid).unwrap();
+    user.map_or_else(|| format!("uid {uid}"), |user| user.name)
+}
+
 /// Runs it to its end.
 pub fn run(command: &mut Command) -> Ended {
     let begun = Instant::now();

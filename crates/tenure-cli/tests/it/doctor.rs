@@ -8,7 +8,7 @@ mod several;
 use std::time::Duration;
 
 use serde_json::Value;
-use tenure_testkit::{Fsync, Proxy, RedisServer};
+use tenure_testkit::{Fsync, Proxy, RedisServer, eventually};
 
 use crate::command::{Ended, run, tenure};
 
@@ -159,6 +159,9 @@ fn replicas_confirm_what_is_written() {
     let master = good();
     let replica = RedisServer::builder().replica_of(&master).start();
     assert!(replica.wait_for_master(Duration::from_secs(20)));
+    // The master notices a moment later than the replica.
+    let is_online = || master.info("slave0").contains("state=online");
+    assert!(eventually(Duration::from_secs(20), is_online));
     let (_, report) = examine(&[master.url()]);
     says(&report, "confirming", "ok", "1 of 1 replicas");
     says(&report, "replicas", "ok", "1: ");

@@ -9,7 +9,7 @@ use tenure::blocking::Tenure;
 use tenure::{ErrorKind, Lease};
 use tenure_testkit::{Cluster, RedisServer, RedlockNodes, eventually};
 
-use crate::command::{Ended, run, tenure};
+use crate::command::{Ended, account, run, tenure};
 use crate::masks::{host, without};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -18,7 +18,6 @@ const SOON: Duration = Duration::from_secs(20);
 pub fn at(urls: &str, arguments: &[&str]) -> Command {
     let mut command = tenure(arguments);
     command.env("TENURE_URL", urls).env_remove("TENURE_LEASE");
-    command.env("USER", "deploy");
     command
 }
 
@@ -138,10 +137,12 @@ fn the_results_are_told_to_programs() {
     busy.ended_with(75);
     let expected = "{\"error\":\"not_acquired\",\"name\":\"n\",\"holder\":null,\"lease_id\":#,\
                     \"left_ms\":#,\"meta\":{\"host\":\"HOST\",\"job\":\"7\",\"pid\":#,\
-                    \"user\":\"deploy\"},\"waited_ms\":#}\n";
+                    \"user\":\"USER\"},\"waited_ms\":#}\n";
     assert_eq!(
         without(&busy.stdout, &varying),
-        expected.replace("HOST", &host())
+        expected
+            .replace("HOST", &host())
+            .replace("USER", &account())
     );
     assert_eq!(busy.stderr, "");
     let taken: serde_json::Value = serde_json::from_str(&taken.stdout).unwrap();
@@ -186,10 +187,10 @@ fn a_busy_lock_is_told_with_its_holder() {
     let (_, _) = acquired(&url, &["acquire", "n", "--meta", "pid=77"]);
     let ended = run_at(&url, &["acquire", "n", "-n"]);
     ended.ended_with(75);
-    let host = host();
+    let (host, account) = (host(), account());
     assert_eq!(
         ended.stderr,
-        format!("tenure: cannot take lock `n`: it is held by {host}:77 (deploy)\n")
+        format!("tenure: cannot take lock `n`: it is held by {host}:77 ({account})\n")
     );
     let ended = run_at(&url, &["acquire", "n", "-w", ".3", "-E", "3"]);
     ended.ended_with(3);
@@ -200,7 +201,7 @@ fn a_busy_lock_is_told_with_its_holder() {
     assert!(
         ended
             .stdout
-            .starts_with(&format!("held by {host}:77 (deploy), ")),
+            .starts_with(&format!("held by {host}:77 ({account}), ")),
         "{ended}"
     );
     let ended = run_at(&url, &["is-locked", "-v", "m"]);

@@ -11,6 +11,7 @@ use super::program::Program;
 use crate::exit::{Exit, Failed};
 use crate::server::{Server, ServerArgs};
 use crate::time;
+use crate::user;
 
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const KILL_AFTER_MAX: Duration = Duration::from_secs(5);
@@ -248,11 +249,9 @@ impl RunArgs {
         let server = self.server.resolve()?;
         refuse_memory(&server)?;
         let ttl = self.ttl(&server)?;
-        let server = server.about("command", program.shown());
-        let server = match user() {
-            Some(user) => server.about("user", user),
-            None => server,
-        };
+        let server = server
+            .about("command", program.shown())
+            .about("user", user::name());
         Ok(Plan {
             name: self.name.clone(),
             server,
@@ -392,13 +391,4 @@ fn parse_meta(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` is no KEY=VALUE")),
     }
-}
-
-/// Who runs this, as far as the environment says.
-fn user() -> Option<String> {
-    let named = ["USER", "LOGNAME"].iter().find_map(|name| {
-        let value = env::var(name).ok();
-        value.filter(|value| !value.is_empty())
-    });
-    named.or_else(|| Some(format!("uid {}", rustix::process::getuid().as_raw())))
 }

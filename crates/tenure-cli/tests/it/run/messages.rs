@@ -45,8 +45,8 @@ fn verbose_tells_of_acquiring_and_letting_go() {
 
 #[test]
 fn a_busy_lock_names_its_holder() {
-    let mut holder = on(server(), &["run", "named", "sleep", "60"]);
-    holder.env("USER", "deploy");
+    let holder = on(server(), &["run", "named", "sleep", "60"]);
+    let account = command::account();
     let _holder = tenure_testkit::ClientProcess::spawn(&holder);
     let is_listed = || {
         run(&["run", "-n", "named", "true"])
@@ -57,19 +57,25 @@ fn a_busy_lock_names_its_holder() {
     let ended = run(&["run", "-n", "named", "true"]);
     assert_eq!(
         cut(&ended.stderr),
-        "tenure: `named` is held by HOST, process … (deploy, sleep), for …s; did not wait\n"
+        format!(
+            "tenure: `named` is held by HOST, process … ({account}, sleep), for …s; did not wait\n"
+        )
     );
     let ended = run(&["run", "-w", ".1", "named", "true"]);
     assert_eq!(
         cut(&ended.stderr),
-        "tenure: `named` is held by HOST, process … (deploy, sleep), for …s; gave up after …s\n"
+        format!(
+            "tenure: `named` is held by HOST, process … ({account}, sleep), for …s; gave up after …s\n"
+        )
     );
     let ended = run(&["run", "-v", "-w", "2", "named", "true"]);
     let first = ended.stderr.lines().next().unwrap();
     assert_eq!(
         cut(first),
-        "tenure: waiting for `named`: held by HOST, process … (deploy, sleep), for …s, …s more \
+        format!(
+            "tenure: waiting for `named`: held by HOST, process … ({account}, sleep), for …s, …s more \
          unless renewed"
+        )
     );
     let ended = run(&["run", "-w", "1", "named", "true"]);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");

@@ -145,14 +145,16 @@ fn meta_is_written_about_the_lease() {
 
 #[test]
 fn the_record_names_user_and_program_but_no_argument() {
-    let mut command = on(server(), &["run", "recorded", "--", "sleep", "60.0"]);
-    command.env("USER", "deploy");
-    let _process = tenure_testkit::ClientProcess::spawn(&command);
+    let mut process = on(server(), &["run", "recorded", "--", "sleep", "60.0"]);
+    // What the environment says is nobody's name.
+    process.env("USER", "somebody");
+    let _process = tenure_testkit::ClientProcess::spawn(&process);
+    let named = format!("({}, sleep)", command::account());
     let mut shown = String::new();
     let is_shown = eventually(SOON, || {
         let ended = run(&["run", "-n", "recorded", "true"]);
         shown = ended.stderr;
-        shown.contains("(deploy, sleep)")
+        shown.contains(&named)
     });
     assert!(is_shown, "{shown}");
     assert!(!shown.contains("60.0"), "{shown}");
