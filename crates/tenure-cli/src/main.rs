@@ -15,7 +15,7 @@ mod own_names;
 mod runtime;
 mod server;
 mod time;
-mod times;
+mod timings;
 mod user;
 
 use std::io;

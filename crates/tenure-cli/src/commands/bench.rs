@@ -24,7 +24,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::server::ServerArgs;
 use crate::time;
-use crate::times::Times;
+use crate::timings::Timings;
 
 /// In how many pieces floor and locks take turns, so that both meet the same moods of the machine.
 const ROUNDS: u32 = 3;
@@ -134,7 +134,7 @@ async fn interrupted_twice(stopped: &CancellationToken) {
 
 async fn measure(args: &BenchArgs, stand: &Stand, stopped: &CancellationToken) -> Result<Report> {
     let mut report = Report::new(args, stand);
-    let (mut floor, mut pairs) = (Times::new(), Times::new());
+    let (mut floor, mut pairs) = (Timings::new(), Timings::new());
     let mut meter = Meter::default();
     let part = args.duration / ROUNDS;
     for _ in 0..ROUNDS {

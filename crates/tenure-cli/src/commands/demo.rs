@@ -1,6 +1,5 @@
 //! `tenure demo`: oversell, then do not, under a lock and by script.
 
-mod answer_times;
 mod args;
 pub mod pitfalls;
 mod progress;
@@ -90,8 +89,8 @@ fn exit_of(tallies: &[Tally]) -> Exit {
 mod tests {
     use std::time::Duration;
 
-    use super::answer_times::AnswerTimes;
     use super::*;
+    use crate::timings::Timings;
 
     #[track_caller]
     fn check(way: Way, sold: u64, exit: Exit) {
@@ -101,7 +100,7 @@ mod tests {
             left: 0,
             sold,
             time: Duration::from_secs(1),
-            answers: AnswerTimes::of(Vec::new()),
+            answers: Timings::new(),
         };
         assert_eq!(exit_of(&[tally]), exit, "{way}, {sold} sold");
     }

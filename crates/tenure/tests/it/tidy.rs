@@ -188,6 +188,7 @@ fn every_test_that_the_guarantees_name_exists() {
         "crates/tenure/src",
         "crates/tenure/tests",
         "crates/tenure-sale/tests",
+        "crates/tenure-cli/tests",
     ] {
         code.extend(sources(dir).into_iter().map(|file| file.text));
     }

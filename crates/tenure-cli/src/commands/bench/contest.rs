@@ -11,13 +11,13 @@ use super::BenchArgs;
 use super::progress::Progress;
 use super::stand::Stand;
 use super::until::Until;
-use crate::times::Times;
+use crate::timings::Timings;
 
 /// What came of it.
 #[derive(Debug)]
 pub struct Contest {
     /// How long each waited for its lock.
-    pub waits: Times,
+    pub waits: Timings,
     /// How often each client had a lock.
     pub turns: Vec<u64>,
     /// How often a lock passed from one task to another inside a client, without the server.
@@ -53,7 +53,7 @@ impl Contest {
             }
         }
         let mut contest = Self {
-            waits: Times::new(),
+            waits: Timings::new(),
             turns: vec![0; stand.clients.len()],
             inside: 0,
         };
@@ -91,8 +91,13 @@ impl Contest {
     }
 }
 
-async fn work(locks: &[Lock], hold: Duration, until: &Until, progress: &Progress) -> Result<Times> {
-    let mut waits = Times::new();
+async fn work(
+    locks: &[Lock],
+    hold: Duration,
+    until: &Until,
+    progress: &Progress,
+) -> Result<Timings> {
+    let mut waits = Timings::new();
     while !until.is_over() {
         let begun = Instant::now();
         let lock = &locks[rand::random_range(..locks.len())];
@@ -123,7 +128,7 @@ mod tests {
 
     #[track_caller]
     fn check(turns: Vec<u64>, fairness: f64, shares: (f64, f64)) {
-        let mut waits = Times::new();
+        let mut waits = Timings::new();
         (0..turns.iter().sum()).for_each(|_| waits.note(Duration::from_millis(1)));
         let contest = Contest {
             waits,

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::progress::Progress;
 use super::stand::Stand;
 use super::until::Until;
-use crate::times::Times;
+use crate::timings::Timings;
 
 static DELETE_IF_SAME: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
@@ -20,7 +20,7 @@ static DELETE_IF_SAME: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Takes and deletes bare keys, as many at once as there are tasks.
-pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Times> {
+pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Timings> {
     let ttl_ms = u64::try_from(stand.ttl.as_millis()).unwrap_or(u64::MAX);
     let mut working = JoinSet::new();
     for (number, client) in stand.bare.iter().enumerate() {
@@ -30,7 +30,7 @@ pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Tim
             working.spawn(async move { work(&client, &name, ttl_ms, &until, &progress).await });
         }
     }
-    let mut times = Times::new();
+    let mut times = Timings::new();
     while let Some(done) = working.join_next().await {
         times.join(&done??);
     }
@@ -43,8 +43,8 @@ async fn work(
     ttl_ms: u64,
     until: &Until,
     progress: &Progress,
-) -> Result<Times> {
-    let mut times = Times::new();
+) -> Result<Timings> {
+    let mut times = Timings::new();
     while !until.is_over() {
         let begun = Instant::now();
         let set = Command::new("SET").arg(name).arg("bench").arg("NX");

@@ -9,10 +9,10 @@ use tokio::task::JoinSet;
 use super::progress::Progress;
 use super::stand::Stand;
 use super::until::Until;
-use crate::times::Times;
+use crate::timings::Timings;
 
 /// How long each took.
-pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Times> {
+pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Timings> {
     let mut working = JoinSet::new();
     for (number, client) in stand.clients.iter().enumerate() {
         for name in stand.names_of(number) {
@@ -21,15 +21,15 @@ pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Tim
             working.spawn(async move { work(&lock, &until, &progress).await });
         }
     }
-    let mut times = Times::new();
+    let mut times = Timings::new();
     while let Some(done) = working.join_next().await {
         times.join(&done??);
     }
     Ok(times)
 }
 
-async fn work(lock: &Lock, until: &Until, progress: &Progress) -> Result<Times> {
-    let mut times = Times::new();
+async fn work(lock: &Lock, until: &Until, progress: &Progress) -> Result<Timings> {
+    let mut times = Timings::new();
     while !until.is_over() {
         let begun = Instant::now();
         let guard = lock.acquire().await?;

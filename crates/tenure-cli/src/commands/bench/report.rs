@@ -9,7 +9,7 @@ use super::BenchArgs;
 use super::commands::Meter;
 use super::contest::Contest;
 use super::stand::Stand;
-use crate::times::{Times, millis};
+use crate::timings::{Timings, millis};
 
 /// What was measured so far.
 #[derive(Clone, Debug, Serialize)]
@@ -89,8 +89,8 @@ impl Report {
         }
     }
 
-    pub fn note_pairs(&mut self, floor: &Times, pairs: &Times, meter: &Meter) {
-        let of = |times: &Times, took| (times.count() > 0).then(|| Rates::of(times, took));
+    pub fn note_pairs(&mut self, floor: &Timings, pairs: &Timings, meter: &Meter) {
+        let of = |times: &Timings, took| (times.count() > 0).then(|| Rates::of(times, took));
         self.floor = of(floor, self.floor_took);
         let floor = self.floor.as_ref().map(|floor| floor.pairs_per_second);
         self.uncontended = of(pairs, self.pairs_took).map(|pairs| Uncontended {
@@ -118,7 +118,7 @@ impl Report {
 }
 
 impl Rates {
-    fn of(times: &Times, took: Duration) -> Self {
+    fn of(times: &Timings, took: Duration) -> Self {
         Self {
             pairs: times.count(),
             pairs_per_second: rate(times.count(), took),

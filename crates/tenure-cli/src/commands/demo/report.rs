@@ -137,8 +137,8 @@ fn comparison(tallies: &[Tally]) -> String {
             tally.oversold(),
             tally.left,
             tally.orders_per_second(),
-            milliseconds(tally.answers.percentile(50)),
-            milliseconds(tally.answers.percentile(99)),
+            milliseconds(tally.answers.percentile(50.0)),
+            milliseconds(tally.answers.percentile(99.0)),
         );
     }
     table
@@ -151,7 +151,6 @@ fn milliseconds(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer_times::AnswerTimes;
     use super::*;
 
     fn tally(way: Way, left: u64, sold: u64) -> Tally {
@@ -161,7 +160,7 @@ mod tests {
             left,
             sold,
             time: Duration::from_millis(500),
-            answers: AnswerTimes::of((1..=1_000).map(Duration::from_micros).collect()),
+            answers: (1..=1_000).map(Duration::from_micros).collect(),
         }
     }
 

@@ -8,8 +8,8 @@ use anyhow::Result;
 use tenure_sale::ways::{Counter, Way};
 use tokio::task::JoinSet;
 
-use super::answer_times::AnswerTimes;
 use super::progress::Progress;
+use crate::timings::Timings;
 
 /// How many buyers one instance serves at once.
 pub const AT_ONCE: usize = 8;
@@ -23,7 +23,7 @@ pub struct Tally {
     pub sold: u64,
     pub time: Duration,
     /// Of all orders that were answered: sold, sold out or refused.
-    pub answers: AnswerTimes,
+    pub answers: Timings,
 }
 
 impl Tally {
@@ -79,7 +79,7 @@ pub async fn hold(counters: &[Counter], units: u64, buyers: u64) -> Result<Tally
 }
 
 /// Every counter serves some buyers at once. Dropping this ends them all.
-async fn serve_all(counters: &[Counter], crowd: &Arc<Crowd>) -> Result<AnswerTimes> {
+async fn serve_all(counters: &[Counter], crowd: &Arc<Crowd>) -> Result<Timings> {
     let mut serving = JoinSet::new();
     for counter in counters {
         for _ in 0..AT_ONCE {
@@ -90,7 +90,7 @@ async fn serve_all(counters: &[Counter], crowd: &Arc<Crowd>) -> Result<AnswerTim
     while let Some(served) = serving.join_next().await {
         times.extend(served??);
     }
-    Ok(AnswerTimes::of(times))
+    Ok(times.into_iter().collect())
 }
 
 /// Serves one buyer after the other until no more come: how long each waited for the answer.

@@ -7,7 +7,7 @@ use tenure::redis::{Client, Command, Value};
 
 use super::check::Check;
 use super::facts::allowed;
-use crate::times::millis;
+use crate::timings::millis;
 
 /// How often to ask: the fastest answer is the most exact.
 const TRIES: u32 = 8;

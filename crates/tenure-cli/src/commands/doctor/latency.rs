@@ -6,7 +6,7 @@ use tenure::Error;
 use tenure::redis::{Client, Command};
 
 use super::check::Check;
-use crate::times::{Times, millis};
+use crate::timings::{Timings, millis};
 
 /// A server that is far away is asked less often.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const SLOW: Duration = Duration::from_millis(50);
 
 /// The check of how long something took.
-pub fn check(name: &'static str, what: &str, times: &Times) -> Check {
+pub fn check(name: &'static str, what: &str, times: &Timings) -> Check {
     let (half, most) = (times.percentile(50.0), times.percentile(99.0));
     let found = format!(
         "{what}: half within {}, 99 of 100 within {} ({} tried)",
@@ -38,8 +38,8 @@ pub fn check(name: &'static str, what: &str, times: &Times) -> Check {
 pub async fn sample(
     samples: u32,
     mut ask: impl AsyncFnMut() -> Result<(), Error>,
-) -> Result<Times, Error> {
-    let mut times = Times::new();
+) -> Result<Timings, Error> {
+    let mut times = Timings::new();
     let begun = Instant::now();
     for _ in 0..samples {
         let asked = Instant::now();
@@ -57,7 +57,7 @@ pub async fn sample(
 /// # Errors
 ///
 /// If the server does not answer any more, or refuses it.
-pub async fn pings(client: &Client, samples: u32) -> Result<Times, Error> {
+pub async fn pings(client: &Client, samples: u32) -> Result<Timings, Error> {
     sample(samples, async || {
         client.run(Command::new("PING")).await.map(drop)
     })

@@ -15,7 +15,7 @@ use super::rights::{self, Scope};
 use super::settings;
 use super::trial::{self, Trial};
 use crate::own_names;
-use crate::times::millis;
+use crate::timings::millis;
 
 /// How many names to try until one belongs to this master: each has a share of the slots.
 const NAMES_TRIED: u32 = 1_000;

@@ -10,7 +10,7 @@ use super::check::Check;
 use super::patient::Diagnosis;
 use super::trial;
 use crate::own_names;
-use crate::times::millis;
+use crate::timings::millis;
 
 /// The longest ttl that clients of a Redlock allow unless they are told otherwise.
 const LONGEST_TTL: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use super::check::Check;
 use super::latency;
 use crate::own_names;
-use crate::times::{Times, millis};
+use crate::timings::{Timings, millis};
 
 /// Short, so that a renewal is seen soon.
 const TTL: Duration = Duration::from_millis(1_500);
@@ -71,7 +71,7 @@ impl Trial {
         checks
     }
 
-    async fn pairs(&self, samples: u32) -> Result<Times, Error> {
+    async fn pairs(&self, samples: u32) -> Result<Timings, Error> {
         let lock = self.one.lock(&self.name).wait(STEP_LIMIT);
         latency::sample(samples, async || {
             lock.acquire().await?.release().await.map(drop)

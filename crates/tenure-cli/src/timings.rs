@@ -6,9 +6,9 @@ use hdrhistogram::Histogram;
 
 /// How long many things took.
 #[derive(Clone, Debug)]
-pub struct Times(Histogram<u64>);
+pub struct Timings(Histogram<u64>);
 
-impl Times {
+impl Timings {
     pub fn new() -> Self {
         let histogram = Histogram::new(3);
         Self(histogram.expect("a precision of three digits is allowed"))
@@ -35,6 +35,14 @@ impl Times {
     }
 }
 
+impl FromIterator<Duration> for Timings {
+    fn from_iter<I: IntoIterator<Item = Duration>>(times: I) -> Self {
+        let mut timings = Self::new();
+        times.into_iter().for_each(|time| timings.note(time));
+        timings
+    }
+}
+
 /// A length of time in milliseconds, with as many digits as mean something.
 pub fn millis(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1_000.0;
@@ -51,9 +59,8 @@ mod tests {
 
     #[test]
     fn so_many_of_a_hundred_were_not_slower() {
-        let (mut times, mut others) = (Times::new(), Times::new());
-        (1..=100).for_each(|time| times.note(Duration::from_millis(time)));
-        (101..=200).for_each(|time| others.note(Duration::from_millis(time)));
+        let mut times: Timings = (1..=100).map(Duration::from_millis).collect();
+        let others: Timings = (101..=200).map(Duration::from_millis).collect();
         times.join(&others);
         assert_eq!(times.count(), 200);
         let near = |percent, expected: f64| {
@@ -62,7 +69,7 @@ mod tests {
         };
         near(50.0, 100.0);
         near(99.0, 198.0);
-        assert_eq!(Times::new().percentile(99.0), Duration::ZERO);
+        assert_eq!(Timings::new().percentile(99.0), Duration::ZERO);
     }
 
     #[test]
