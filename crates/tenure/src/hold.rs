@@ -192,6 +192,8 @@ impl Hold {
             ttl: rest,
             ..self.belief.held.clone()
         };
+        // A renewal that comes later would give the lease its usual ttl again.
+        client.core.watchdog.settled(self.belief.number).await;
         let given = self.detach()?;
         let core = Arc::clone(&client.core);
         let pending = core.pending.begin();

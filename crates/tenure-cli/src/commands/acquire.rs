@@ -156,12 +156,17 @@ impl AcquireArgs {
         match acquired {
             Ok(guard) => {
                 let lease = guard.detach()?;
-                let given = self.give_away(&lease, process, begun.elapsed());
-                if given.is_err() {
+                if let Err(error) = self.give_away(&lease, process, begun.elapsed()) {
                     // Nobody knows of it: it would stand in the way of others for nothing.
                     let _ = locks.force_release(&self.name, lease.id()).await;
+                    // Not the error itself: a closed pipe is no success here.
+                    let what = format!(
+                        "cannot hand over the lease of `{}`, so it was released: {error:#}",
+                        self.name
+                    );
+                    return Err(Failed::new(Exit::Internal, what).into());
                 }
-                given.map(|()| Exit::Done)
+                Ok(Exit::Done)
             }
             Err(error) if error.kind() == ErrorKind::Busy => {
                 self.tell_busy(&lock, begun.elapsed()).await

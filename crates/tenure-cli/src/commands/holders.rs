@@ -124,7 +124,8 @@ impl LockReport {
         self.waiters = clients.filter_map(waiter).collect();
         let place = |waiter: &WaiterReport| (waiter.client.host.clone(), waiter.client.pid);
         self.waiters.sort_by_key(place);
-        self.waiting = self.waiters.iter().map(|waiter| waiter.waiting).sum();
+        let counts = self.waiters.iter().map(|waiter| waiter.waiting);
+        self.waiting = counts.fold(0, u64::saturating_add);
     }
 
     /// Who holds it, in a few words.

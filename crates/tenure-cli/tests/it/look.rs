@@ -377,3 +377,41 @@ fn a_watch_ends_when_nobody_reads_though_nothing_happens() {
     assert!(eventually(SOON, || ended().is_some()));
     assert_eq!(ended().unwrap().code(), Some(0));
 }
+
+/// Anybody who may write to the server can write a record.
+#[test]
+fn counts_that_cannot_be_are_no_reason_to_fail() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    redis.command(&["SET", "n", "theirs", "PX", "60000"]);
+    let far = "99999999999999";
+    for client in [
+        "3f2a9c1e7b1d8c2e9d3f444455556666",
+        "3f2a9c1e7b1d8c2e9d3f444455556667",
+    ] {
+        let record = format!("tenure:client:{client}");
+        let most = u64::MAX.to_string();
+        redis.command(&["HSET", &record, "host", "h", "wait:n", &most, "more", &most]);
+        redis.command(&["ZADD", "tenure:clients", far, client]);
+    }
+    for arguments in [&["ls", "--json"] as &[&str], &["ls"], &["show", "n"]] {
+        let ended = run_at(&server.url(), arguments);
+        ended.ended_with(0);
+        ended.says(&u64::MAX.to_string());
+    }
+}
+
+#[test]
+fn a_lock_that_may_not_be_seen_does_not_hide_the_others() {
+    let rules = "on >pw ~app:* ~tenure:* &* +@all";
+    let server = RedisServer::builder().user("worker", rules).start();
+    let ours = Tenure::connect(server.url()).unwrap();
+    let _guards = ["app:n", "other:x"].map(|name| ours.lock(name).acquire().unwrap());
+    are_listed(&ours, 2, 0);
+    let mut command = crate::command::tenure(&["ls"]);
+    command.env("TENURE_URL", format!("redis://worker:pw@{}", server.addr()));
+    let ended = crate::command::run(&mut command);
+    ended.ended_with(0);
+    ended.says("app:n");
+    assert!(!ended.stdout.contains("other:x"), "{ended}");
+}

@@ -261,21 +261,6 @@ fn a_waiter_that_is_asked_to_end_leaves_the_queue() {
 }
 
 #[test]
-fn a_lease_that_cannot_be_told_is_released() {
-    let server = RedisServer::start();
-    let ours = Tenure::connect(server.url()).unwrap();
-    let guard = ours.lock("n").acquire().unwrap();
-    let mut taking = at(&server.url(), &["acquire", "n"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(taking.stdout.take());
-    guard.release().unwrap();
-    assert_eq!(taking.wait().unwrap().code(), Some(0), "as for `| head`");
-    assert!(ours.lock("n").try_acquire().unwrap().is_some());
-}
-
-#[test]
 fn a_user_without_the_right_ends_with_77_and_the_server_s_words() {
     let server = RedisServer::builder()
         .user("limited", "on >secret ~other:* ~tenure:* &* +@all")
@@ -368,4 +353,23 @@ fn a_kept_lease_is_renewed_until_its_process_ends() {
         ended.complains(&format!("cannot watch process `{nobody}`: "));
         run_at(&url, &["is-locked", "n"]).ended_with(1);
     }
+}
+
+/// Otherwise the script would go on unprotected.
+#[test]
+fn a_lease_that_nobody_reads_is_released_and_is_no_success() {
+    let server = RedisServer::start();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = at(&server.url(), &["acquire", "n"]);
+    let child = command.stdout(writer).stderr(Stdio::piped()).spawn();
+    drop(command);
+    let ended = child.unwrap().wait_with_output().unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(70), "{told}");
+    assert!(
+        told.starts_with("tenure: cannot hand over the lease of `n`, so it was released: "),
+        "{told}"
+    );
+    assert_eq!(server.client().command(&["EXISTS", "n"]).int(), 0);
 }

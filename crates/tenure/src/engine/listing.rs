@@ -39,7 +39,9 @@ pub(crate) async fn list(
     }
     Ok(Listing {
         locks,
-        more_leases: records.iter().map(|record| record.more_leases).sum(),
+        more_leases: records
+            .iter()
+            .fold(0, |more, record| more.saturating_add(record.more_leases)),
     })
 }
 
@@ -66,10 +68,12 @@ fn collect(
     said
 }
 
-/// What stands at the name. Something that is no lock is nobody's lease.
+/// What stands at the name. Something that is no lock is nobody's lease, and what may not be looked
+/// at is not listed.
 fn standing(looked: Looked) -> Looked {
+    let is_unseen = |kind| matches!(kind, ErrorKind::NotALock | ErrorKind::Denied);
     match looked {
-        Err(failure) if failure.error.kind() == ErrorKind::NotALock => Ok(None),
+        Err(failure) if is_unseen(failure.error.kind()) => Ok(None),
         looked => looked,
     }
 }

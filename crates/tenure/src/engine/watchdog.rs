@@ -214,6 +214,19 @@ impl Watchdog {
         let _ = tried.await;
     }
 
+    /// Returns when no renewal of a lease is under way, which could overtake whatever is done next.
+    pub(crate) async fn settled(&self, number: u64) {
+        let (done, tried) = oneshot::channel();
+        let mut done = Some(done);
+        self.change(vec![number], |care| {
+            if care.renewal.under_way {
+                care.waiting.extend(done.take());
+            }
+        });
+        drop(done);
+        let _ = tried.await;
+    }
+
     fn renewals_tried(&self, due: Vec<(u64, Option<Moment>)>) {
         let mut roster = self.roster();
         let mut answered = Vec::new();

@@ -15,6 +15,8 @@ use crate::user;
 
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const KILL_AFTER_MAX: Duration = Duration::from_secs(5);
+/// What a renewal and the warden may take, however short the ttl is.
+const KILL_RESERVE: Duration = Duration::from_millis(40);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +34,7 @@ The command:
   It runs in a process group of its own, with a warden beside it that needs no server. When the
   lock is lost, or `tenure` itself is stopped or killed, the command and all that it started, in
   whatever group or session, are ended before anybody else can have the lock. Only if `tenure` and
-  its warden are both stopped at once there is nobody left to do it.
+  its warden are both stopped or killed at once there is nobody left to do it.
 
   Processes that outlive the command are ended too, before the lock is let go: they would go on
   without it. --wait-all waits for them instead.
@@ -329,22 +331,27 @@ impl RunArgs {
         Ok(at_least)
     }
 
-    /// The command is told before it is killed, and both before the lease ends. More than half of
-    /// the ttl would tell it while the next renewal is still due.
+    /// The command is told before it is killed, and both before the lease ends; but not while the
+    /// next renewal is still due, which comes after a third of the ttl.
     fn kill_after(&self, ttl: Duration) -> Result<Duration> {
-        let Some(kill_after) = self.kill_after else {
-            return Ok(KILL_AFTER_MAX.min(ttl / 4));
-        };
-        if kill_after > ttl / 2 {
-            return Err(Failed::usage(format!(
-                "cannot wait for `{}` between TERM and KILL: it must fit into half of the ttl of \
-                 `{}`; give a longer --ttl",
-                time::show(kill_after),
-                time::show(ttl)
-            ))
-            .into());
+        let kill_after = self.kill_after.unwrap_or(KILL_AFTER_MAX.min(ttl / 4));
+        let longest = (ttl * 2 / 5).saturating_sub(KILL_RESERVE);
+        if kill_after <= longest {
+            return Ok(kill_after);
         }
-        Ok(kill_after)
+        let (kill_after, ttl) = (time::show(kill_after), time::show(ttl));
+        let longest = time::show(longest);
+        let message = match self.kill_after {
+            None => format!(
+                "cannot run a command with a ttl of `{ttl}`: it could not be ended in good order \
+                 before the lease ends; give a longer --ttl"
+            ),
+            Some(_) => format!(
+                "cannot wait for `{kill_after}` between TERM and KILL: with a ttl of `{ttl}` it may \
+                 be {longest} at most; give a longer --ttl"
+            ),
+        };
+        Err(Failed::usage(message).into())
     }
 }
 

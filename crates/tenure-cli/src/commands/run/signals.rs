@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use anyhow::{Context, Result};
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -63,6 +63,10 @@ impl Signals {
             let signal = self.next().await;
             if ENDS_WAITING.contains(&signal) {
                 return signal;
+            }
+            if signal == Signal::TSTP {
+                // There is no command yet that it could be passed on to.
+                let _ = kill_process(getpid(), Signal::STOP);
             }
         }
     }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use tenure::{ErrorKind, Guard, Holder, Lock, Locks};
 
 use super::options::{Plan, Talk};
+use crate::commands::holders::printable;
 use crate::output::complain;
 use crate::time;
 
@@ -61,6 +62,11 @@ pub async fn look(lock: &Lock) -> Option<Holder> {
 
 /// Who somebody is, for people: where, which process, what it does, since when.
 pub fn describe(holder: &Holder) -> String {
+    // Anybody can write anything into a record or a key.
+    printable(&described(holder))
+}
+
+fn described(holder: &Holder) -> String {
     let Some(client) = &holder.client else {
         return if holder.lease.is_tenure() {
             format!("lease `{}`", holder.lease)
@@ -130,8 +136,8 @@ async fn waiting_for(plan: &Plan, locks: &Locks, holder: &Holder) -> String {
     let records = records.ok().and_then(Result::ok).unwrap_or_default();
     let others = records.iter().filter(|record| record.id != locks.id());
     let waiting = others.filter_map(|record| record.waiting.get(&plan.name));
-    match waiting.sum() {
-        0_u64 => {}
+    match waiting.copied().fold(0, u64::saturating_add) {
+        0 => {}
         1 => text.push_str("; 1 other waits"),
         others => text = format!("{text}; {others} others wait"),
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tenure::{Guard, Lock, Locks, Released};
+use tenure::{ErrorKind, Guard, Lock, Locks, Released};
 
 use super::options::{OnLost, Plan, Talk, WhenBusy};
 use super::running::{self, Finished};
@@ -162,18 +162,10 @@ async fn let_go(plan: &Plan, guard: Guard, finished: &Finished, held: Duration) 
     let name = &plan.name;
     let rest = plan.at_least.saturating_sub(held);
     if !rest.is_zero() && guard.is_valid() {
-        leave_behind(plan, guard, rest.max(tenure::TTL_MIN)).await;
-        return Ok(finished.exit(plan));
+        return Ok(leave_behind(plan, guard, finished, rest.max(tenure::TTL_MIN)).await);
     }
     match guard.release().await {
-        Ok(Released::AlreadyGone) if !finished.knows_of_loss() => {
-            complain(format_args!(
-                "tenure: lost `{name}` before the command had ended: it was not protected to its end"
-            ));
-            if plan.on_lost == OnLost::Kill {
-                return Ok(plan.lost_exit);
-            }
-        }
+        Ok(Released::AlreadyGone) => return Ok(ended_unprotected(plan, finished)),
         Ok(Released::Unknown) if !finished.knows_of_loss() && plan.talk != Talk::Quiet => {
             let ttl = time::show(plan.ttl);
             complain(format_args!(
@@ -191,8 +183,23 @@ async fn let_go(plan: &Plan, guard: Guard, finished: &Finished, held: Duration) 
     Ok(finished.exit(plan))
 }
 
+/// The lease had ended before the command had.
+fn ended_unprotected(plan: &Plan, finished: &Finished) -> Exit {
+    if finished.knows_of_loss() {
+        return finished.exit(plan);
+    }
+    let name = &plan.name;
+    complain(format_args!(
+        "tenure: lost `{name}` before the command had ended: it was not protected to its end"
+    ));
+    match plan.on_lost {
+        OnLost::Kill => plan.lost_exit,
+        OnLost::Warn => finished.exit(plan),
+    }
+}
+
 /// Has the lease end by itself after `rest`, which nobody waits for.
-async fn leave_behind(plan: &Plan, guard: Guard, rest: Duration) {
+async fn leave_behind(plan: &Plan, guard: Guard, finished: &Finished, rest: Duration) -> Exit {
     let name = &plan.name;
     let shown = time::show(rest);
     match guard.detach_for(rest).await {
@@ -207,8 +214,10 @@ async fn leave_behind(plan: &Plan, guard: Guard, rest: Duration) {
             ));
         }
         Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::Lost => return ended_unprotected(plan, finished),
         Err(error) => complain(format_args!(
             "tenure: cannot keep `{name}` for {shown} more: {error}"
         )),
     }
+    finished.exit(plan)
 }

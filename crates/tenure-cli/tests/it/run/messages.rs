@@ -82,6 +82,21 @@ fn a_busy_lock_names_its_holder() {
 }
 
 #[test]
+fn what_others_wrote_cannot_forge_a_line() {
+    server().client().command(&[
+        "SET",
+        "forged",
+        "x\ntenure: all is well\u{1b}[2J",
+        "PX",
+        "60000",
+    ]);
+    let ended = run(&["run", "-n", "forged", "true"]);
+    ended.ended_with(75);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
+    assert!(!ended.stderr.contains('\u{1b}'), "{ended}");
+}
+
+#[test]
 fn a_lock_of_another_library_is_told_as_such() {
     server()
         .client()

@@ -92,6 +92,26 @@ fn at_least_leaves_the_lease_behind_for_the_rest() {
 }
 
 #[test]
+fn at_least_does_not_hide_that_the_lock_was_lost() {
+    let files = tempfile::tempdir().unwrap();
+    let end = files.path().join("end");
+    let line = format!(
+        "echo held; until [ -e {} ]; do sleep .01; done",
+        end.display()
+    );
+    let process = start(&["run", "--at-least", "20", "lost-before", "-c", &line]);
+    assert_eq!(process.expect_line(SOON), "held");
+    server().client().command(&["DEL", "lost-before"]);
+    std::fs::write(end, "").unwrap();
+    assert_eq!(code(&process), 79, "{}", process.stderr());
+}
+
+#[test]
+fn the_shortest_ttl_that_is_taken_is_kept() {
+    run(&["run", "-t", "270ms", "short", "sleep", "1"]).ended_with(0);
+}
+
+#[test]
 fn max_time_asks_before_it_kills() {
     let line = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done";
     let ended = run(&["run", "--max-time", ".3", "asked", "-c", line]);

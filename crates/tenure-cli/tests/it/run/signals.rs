@@ -156,3 +156,19 @@ fn a_signal_ends_the_random_delay_too() {
     send(&process, Signal::SIGTERM);
     assert_eq!(code(&process), 143);
 }
+
+#[test]
+fn who_waits_can_be_stopped_and_goes_on_waiting() {
+    let holder = hold("stopped-waiting");
+    let waiting = start(&["run", "stopped-waiting", "echo", "mine"]);
+    assert!(eventually(SOON, || waiters(server(), "stopped-waiting") == 1));
+    send(&waiting, Signal::SIGTSTP);
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", waiting.pid()));
+        stat.unwrap().contains(") T ")
+    };
+    assert!(eventually(SOON, is_stopped));
+    send(&waiting, Signal::SIGCONT);
+    send(&holder, Signal::SIGTERM);
+    assert_eq!(waiting.expect_line(SOON), "mine");
+}

@@ -7,6 +7,7 @@ use ::redis::Pipeline;
 use super::node::Node;
 use super::value::Value;
 use super::{Question, RedisStore, reply};
+use crate::error::ErrorKind;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{Failure, Found, Looked};
@@ -49,9 +50,14 @@ impl RedisStore {
                 for (place, reply) in together.iter().zip(replies) {
                     let name = &names[*place];
                     looked[*place] = if let Value::Error(error) = &reply {
-                        // It may have moved. What is wrong with this one would be with the others.
+                        // It may have moved. Who may not see this one may see the others.
                         self.routes.overhear(&node, error);
-                        Ok(self.try_look(name, limit).await?)
+                        match self.try_look(name, limit).await {
+                            Err(failure) if failure.error.kind() != ErrorKind::Denied => {
+                                return Err(failure);
+                            }
+                            looked => looked,
+                        }
                     } else {
                         reply::look(self.layout, name, reply)
                     };
