@@ -1,7 +1,10 @@
 //! Starting the command, and what it said.
 
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
 
 /// How the command ended.
 pub struct Ended {
@@ -13,6 +16,7 @@ pub struct Ended {
 
 /// The command with these arguments, in an environment that says nothing.
 pub fn tenure(arguments: &[&str]) -> Command {
+    heed_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.args(arguments);
     let ours = |name: &str| name.starts_with("TENURE_") || name.starts_with("PG");
@@ -25,6 +29,27 @@ pub fn tenure(arguments: &[&str]) -> Command {
     // No file of whoever runs the tests.
     command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
+}
+
+/// Whoever runs the tests in the background, or by `nohup`, has them ignore signals, and so would all
+/// that they start. A handler ends that: it is not inherited.
+pub fn heed_signals() {
+    static HEEDED: OnceLock<()> = OnceLock::new();
+    HEEDED.get_or_init(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let mask = status.lines().find_map(|it| it.strip_prefix("SigIgn:"));
+        let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        // HUP, INT, QUIT, USR1, USR2, TERM, TSTP, TTIN, TTOU.
+        for number in [1, 2, 3, 10, 12, 15, 20, 21, 22] {
+            if mask >> (number - 1) & 1 == 1 {
+                // It stays when the stream is gone.
+                drop(signal(SignalKind::from_raw(number)).unwrap());
+            }
+        }
+    });
 }
 
 /// The account that runs the tests, as the command should call it.

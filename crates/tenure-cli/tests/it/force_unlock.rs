@@ -105,6 +105,7 @@ fn without_a_terminal_it_does_not_ask_and_does_nothing() {
 fn answered(server: &RedisServer, id: &str, answer: &str) -> Ended {
     let tenure = env!("CARGO_BIN_EXE_tenure");
     let line = format!("{tenure} force-unlock n {id}");
+    crate::command::heed_signals();
     let mut script = Command::new("script");
     script.args(["-qec", &line, "/dev/null"]);
     script

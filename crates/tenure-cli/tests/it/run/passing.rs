@@ -90,6 +90,7 @@ fn a_script_without_a_first_line_is_one_for_the_shell() {
 
 #[test]
 fn what_was_ignored_stays_ignored_and_the_rest_is_not() {
+    command::heed_signals();
     let line = "trap '' USR1; exec \"$0\" run ignoring -- grep SigIgn /proc/self/status";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", line, env!("CARGO_BIN_EXE_tenure")]);

@@ -9,6 +9,7 @@ use super::{SOON, hold, server};
 
 /// A shell with job control on a terminal of its own. What is said there is heard line by line.
 fn shell() -> ClientProcess {
+    crate::command::heed_signals();
     let mut command = Command::new("script");
     command.args([
         "-qfec",
