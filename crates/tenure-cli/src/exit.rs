@@ -114,6 +114,7 @@ fn of_kind(error: &tenure::Error) -> Exit {
         | ErrorKind::ReadOnly
         | ErrorKind::OutOfMemory
         | ErrorKind::NotReplicated
+        | ErrorKind::Protocol
         | ErrorKind::Unsupported => Exit::Unavailable,
         ErrorKind::Denied => Exit::Denied,
         ErrorKind::Busy => Exit::NotAcquired,

@@ -54,6 +54,11 @@ impl ServerArgs {
     /// Options before environment before file before default.
     pub fn resolve(&self) -> Result<Server> {
         let instead = "put the URL into TENURE_URL or a configuration file, or use --password-file";
+        if !self.url.is_empty() && self.url.iter().all(String::is_empty) {
+            let message = "the URL that was given is empty: is a variable not set? leave out --url \
+                           for the default";
+            return Err(Failed::usage(message).into());
+        }
         refuse_passwords(&self.url, instead)?;
         let config = Config::read(self.config.as_deref())?;
         let urls = self.urls(&config);
@@ -167,20 +172,14 @@ impl Server {
         &self.urls
     }
 
-    /// The ttl that the configuration file asks for.
+    /// The ttl that the environment or the configuration file asks for.
     pub fn ttl(&self) -> Result<Option<Duration>> {
-        let ttl = self
-            .config
-            .ttl
-            .as_deref()
-            .map(crate::time::parse)
-            .transpose();
-        ttl.map_err(|cause| {
-            Failed::config(format!(
-                "cannot use `ttl` of the configuration file: {cause}"
-            ))
-            .into()
-        })
+        let (text, place) = match variable("TENURE_TTL") {
+            Some(text) => (Some(text), "the variable TENURE_TTL"),
+            None => (self.config.ttl.clone(), "`ttl` of the configuration file"),
+        };
+        let ttl = text.as_deref().map(crate::time::parse).transpose();
+        ttl.map_err(|cause| Failed::config(format!("cannot use {place}: {cause}")).into())
     }
 
     /// Has clients say this about themselves where holders are listed.

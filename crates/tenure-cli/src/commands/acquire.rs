@@ -33,7 +33,8 @@ Examples:
   …
   tenure release --lease \"$lease\"
 
-  eval \"$(tenure acquire nightly --export)\"   sets TENURE_NAME, TENURE_LEASE and TENURE_FENCE,
+  eval \"$(tenure acquire nightly --export)\" || exit
+                                              sets TENURE_NAME, TENURE_LEASE and TENURE_FENCE,
   tenure renew && tenure release              which these two read
 
   lease=$(tenure acquire nightly --while $$)  renewed until this shell ends, then released
@@ -114,6 +115,16 @@ struct NotAcquired<'a> {
 }
 
 pub fn run(args: &AcquireArgs) -> Result<Exit> {
+    let ended = take_or_keep(args);
+    let exit = ended.as_ref().map_or_else(Exit::of, |exit| *exit);
+    if args.export && exit != Exit::Done {
+        // What is evaluated must fail too: of nothing, a shell makes a success.
+        say(format_args!("(exit {})", exit.code()))?;
+    }
+    ended
+}
+
+fn take_or_keep(args: &AcquireArgs) -> Result<Exit> {
     let server = args.server.resolve()?;
     let ttl = args.ttl(&server)?;
     let process = args.keep_while.map(Process::open).transpose()?;

@@ -76,8 +76,17 @@ pub fn run(args: &ForceUnlockArgs) -> Result<Exit> {
         if found.lease_id.as_deref() != Some(&args.lease_id) {
             return args.tell_changed(&found);
         }
+        if found.left_ms.is_none() {
+            let told = format!(
+                "refusing to delete `{}`: it has no end, so it is perhaps not a lock; if you know \
+                 that it is, type `redis-cli DEL`",
+                printable(&args.name)
+            );
+            return Err(Failed::new(Exit::Broken, told).into());
+        }
         if !args.force && !args.is_confirmed(&found)? {
-            return Err(Failed::usage("nothing was done: the answer was not \"yes\"").into());
+            let told = "nothing was done: the answer was not \"yes\"";
+            return Err(Failed::new(Exit::Broken, told).into());
         }
         args.end(&locks).await
     })

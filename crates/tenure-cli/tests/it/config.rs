@@ -67,10 +67,18 @@ fn options_go_before_the_environment_before_the_file_before_redis_url() {
     uses(command.env("REDIS_URL", of("redis-url")), "file");
     let mut command = files.looks(&[]);
     uses(command.env("REDIS_URL", of("redis-url")), "redis-url");
-    // What is empty says nothing.
-    let mut command = files.looks(&["--url", ""]);
+    // A variable that is empty says nothing.
+    let mut command = files.looks(&[]);
     command.env("TENURE_URL", "");
     uses(command.env("REDIS_URL", of("redis-url")), "redis-url");
+}
+
+/// An unset variable in a script must not lead to another server.
+#[test]
+fn an_option_that_is_empty_is_refused() {
+    let ended = run(&mut Files::new().looks(&["--url", ""]));
+    ended.ended_with(64);
+    ended.complains("tenure: the URL that was given is empty: is a variable not set?");
 }
 
 #[test]

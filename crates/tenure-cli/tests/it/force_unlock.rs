@@ -132,7 +132,7 @@ fn on_a_terminal_it_shows_the_lock_and_asks() {
     is_listed(&tenure);
     let id = guard.lease_id().to_string();
     let ended = answered(&server, &id, "y\n");
-    ended.ended_with(64);
+    ended.ended_with(1);
     ended.says("tenure: nothing was done: the answer was not \"yes\"");
     assert!(guard.is_valid());
     let ended = answered(&server, &id, "yes\n");
@@ -150,4 +150,14 @@ fn on_a_terminal_it_shows_the_lock_and_asks() {
          Fence:  ################\n  Held:  #.#s, since ####-##-##T##:##:##.###Z\n  \
          Left:  ##.#s of ##.#s, unless it is renewed\n  About:  command=backup.sh, user=deploy"
     );
+}
+
+#[test]
+fn what_has_no_end_is_not_deleted() {
+    let server = RedisServer::start();
+    server.client().command(&["SET", "stock", "100"]);
+    let ended = run_at(&server.url(), &["force-unlock", "--force", "stock", "100"]);
+    ended.ended_with(1);
+    ended.complains("tenure: refusing to delete `stock`: it has no end");
+    assert_eq!(server.client().command(&["GET", "stock"]).text(), "100");
 }

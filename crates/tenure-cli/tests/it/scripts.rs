@@ -373,3 +373,16 @@ fn a_lease_that_nobody_reads_is_released_and_is_no_success() {
     );
     assert_eq!(server.client().command(&["EXISTS", "n"]).int(), 0);
 }
+
+/// `eval` of nothing would be a success.
+#[test]
+fn what_is_exported_fails_if_the_lock_was_not_taken() {
+    let server = RedisServer::start();
+    let (_, _) = acquired(&server.url(), &["acquire", "n"]);
+    let mut shell = Command::new("sh");
+    let script = r#"eval "$("$tenure" acquire n -n --export)"; echo "code $?""#;
+    shell.args(["-c", script]).env("TENURE_URL", server.url());
+    shell.env("tenure", env!("CARGO_BIN_EXE_tenure"));
+    let ended = run(&mut shell);
+    assert_eq!(ended.stdout, "code 75\n", "{ended}");
+}

@@ -1,6 +1,5 @@
 //! The command line of `run`, and what it comes to.
 
-use std::env;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -39,8 +38,12 @@ The command:
   Processes that outlive the command are ended too, before the lock is let go: they would go on
   without it. --wait-all waits for them instead.
 
-  HUP INT QUIT TERM USR1 USR2 CONT TSTP WINCH are passed on to the command's group. A second INT or
-  TERM within two seconds kills it.";
+  HUP INT QUIT TERM USR1 USR2 CONT TSTP WINCH that `tenure` gets are passed on to the command's
+  group. A second INT or TERM within two seconds kills it. On a terminal the keys reach the command
+  itself: what ignores Ctrl-C there is ended by `kill`.
+
+  All this is about leases that the server keeps. One that forgets them, as by a restart without
+  persistence, can give the lock to another before anybody here knows: `tenure doctor` tells.";
 
 /// Hold a lock while a command runs
 ///
@@ -74,6 +77,8 @@ pub struct RunArgs {
     conflict_exit_code: u8,
 
     /// If somebody else has the lock, say nothing and end with 0
+    ///
+    /// Does not wait, as with -n, unless -w says for how long.
     #[arg(long)]
     skip: bool,
 
@@ -93,7 +98,7 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
     ttl: Option<Duration>,
 
-    /// Do not renew: the command must be done within the ttl, or is ended
+    /// Do not renew: the command must be done within the ttl, less --kill-after, or is ended
     #[arg(long)]
     no_renew: bool,
 
@@ -115,7 +120,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnLost::Kill)]
     on_lost: OnLost,
 
-    /// The exit code if the lock was lost
+    /// The exit code if the lock was lost and the command ended for that
     #[arg(long, value_name = "CODE", default_value_t = Exit::Lost.code())]
     lost_exit_code: u8,
 
@@ -258,11 +263,7 @@ impl RunArgs {
             name: self.name.clone(),
             server,
             program,
-            wait: if self.nonblock {
-                Some(Duration::ZERO)
-            } else {
-                self.wait
-            },
+            wait: self.patience(),
             when_busy: if self.skip {
                 WhenBusy::Skip
             } else {
@@ -287,6 +288,16 @@ impl RunArgs {
         })
     }
 
+    /// How long to wait. Who skips what is busy does not wait for it, unless told for how long.
+    fn patience(&self) -> Option<Duration> {
+        let at_once = self.nonblock || (self.skip && self.wait.is_none());
+        if at_once {
+            Some(Duration::ZERO)
+        } else {
+            self.wait
+        }
+    }
+
     fn program(&self) -> Result<Program> {
         if let Some(line) = &self.line {
             return Ok(Program::of_shell(line)?);
@@ -309,12 +320,6 @@ impl RunArgs {
     fn ttl(&self, server: &Server) -> Result<Duration> {
         if let Some(ttl) = self.ttl {
             return Ok(ttl);
-        }
-        if let Some(text) = env::var("TENURE_TTL").ok().filter(|text| !text.is_empty()) {
-            let ttl = time::parse(&text);
-            return ttl.map_err(|cause| {
-                Failed::config(format!("cannot use the variable TENURE_TTL: {cause}")).into()
-            });
         }
         Ok(server.ttl()?.unwrap_or(TTL_DEFAULT))
     }

@@ -30,13 +30,17 @@ pub enum Outcome {
 pub async fn acquire(plan: &Plan, locks: &Locks, lock: &Lock) -> Result<Outcome> {
     let begun = Instant::now();
     let acquiring = async {
-        match plan.wait {
-            None => lock.acquire().await.map(Some),
-            Some(Duration::ZERO) => lock.try_acquire().await,
-            Some(limit) => match lock.acquire_within(limit).await {
-                Err(error) if error.kind() == ErrorKind::Busy => Ok(None),
-                acquired => acquired.map(Some),
-            },
+        let mut is_told = plan.talk == Talk::Quiet;
+        loop {
+            match ask(plan, lock, begun).await {
+                Err(error) if goes_on(plan, begun, &error) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        let name = &plan.name;
+                        complain(format_args!("tenure: still waiting for `{name}`: {error}"));
+                    }
+                }
+                answered => return answered,
+            }
         }
     };
     let telling = tell(plan, locks, lock, begun);
@@ -52,6 +56,24 @@ pub async fn acquire(plan: &Plan, locks: &Locks, lock: &Lock) -> Result<Outcome>
             holder: look(lock).await.map(Box::new),
         },
     })
+}
+
+async fn ask(plan: &Plan, lock: &Lock, begun: Instant) -> tenure::Result<Option<Guard>> {
+    let limit = match plan.wait {
+        None => return lock.acquire().await.map(Some),
+        Some(Duration::ZERO) => return lock.try_acquire().await,
+        Some(limit) => limit.saturating_sub(begun.elapsed()),
+    };
+    match lock.acquire_within(limit).await {
+        Err(error) if error.kind() == ErrorKind::Busy => Ok(None),
+        acquired => acquired.map(Some),
+    }
+}
+
+/// Whether to wait on after an error: who is willing to wait sits out a server's trouble too.
+fn goes_on(plan: &Plan, begun: Instant, error: &tenure::Error) -> bool {
+    let has_time = plan.wait.is_none_or(|limit| begun.elapsed() < limit);
+    has_time && error.kind() == ErrorKind::Unavailable
 }
 
 /// Who has the lock, if the server says it soon.

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_testkit::eventually;
+use nix::sys::signal::Signal;
+use tenure_testkit::{ClientProcess, RedisServer, eventually};
 
-use super::{SOON, code, hold, on, run, server, start, waiters};
+use super::{SOON, code, hold, on, run, send, server, start, waiters};
 use crate::command;
 
 fn text(words: &[&str]) -> String {
@@ -168,7 +169,7 @@ fn the_record_names_user_and_program_but_no_argument() {
     let mut process = on(server(), &["run", "recorded", "--", "sleep", "60.0"]);
     // What the environment says is nobody's name.
     process.env("USER", "somebody");
-    let _process = tenure_testkit::ClientProcess::spawn(&process);
+    let _process = ClientProcess::spawn(&process);
     let named = format!("({}, sleep)", command::account());
     let mut shown = String::new();
     let is_shown = eventually(SOON, || {
@@ -223,6 +224,40 @@ fn quiet_says_nothing_of_a_busy_lock() {
     assert_eq!(ended.stderr, "");
     let ended = run(&["run", "--skip", "-n", "quiet", "true"]);
     assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn skip_does_not_wait_unless_told_for_how_long() {
+    let holder = hold("skipped");
+    let ended = run(&["run", "--skip", "skipped", "echo", "ran"]);
+    ended.ended_with(0);
+    assert_eq!((&*ended.stdout, &*ended.stderr), ("", ""));
+    let patient = start(&["run", "--skip", "-w", "60", "skipped", "echo", "ran"]);
+    assert!(eventually(SOON, || waiters(server(), "skipped") == 1));
+    send(&holder, Signal::SIGTERM);
+    assert_eq!(patient.expect_line(SOON), "ran");
+}
+
+/// As long as the caller is willing to wait.
+#[test]
+fn who_waits_sits_out_a_servers_trouble() {
+    let server = RedisServer::start();
+    let held = on(
+        &server,
+        &["run", "-t", "3", "n", "-c", "echo held; exec sleep 60"],
+    );
+    let holder = ClientProcess::spawn(&held);
+    assert_eq!(holder.expect_line(SOON), "held");
+    let waiting = on(&server, &["run", "-w", "60", "n", "echo", "ran"]);
+    let waiting = ClientProcess::spawn(&waiting);
+    assert!(eventually(SOON, || waiters(&server, "n") == 1));
+    server.pause();
+    // Its lease has ended, and a library's patience with it.
+    assert_eq!(code(&holder), 79);
+    let is_told = || waiting.stderr().contains("tenure: still waiting for `n`: ");
+    assert!(eventually(SOON, is_told), "{}", waiting.stderr());
+    server.resume();
+    assert_eq!(waiting.expect_line(SOON), "ran");
 }
 
 #[test]
