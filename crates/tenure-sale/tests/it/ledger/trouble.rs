@@ -173,7 +173,10 @@ async fn a_file_that_another_process_writes_is_waited_for_and_then_an_error() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Ledger);
-    assert!(error.to_string().contains("another process"), "{error}");
+    // On a crowded machine our own limit may come before that of the database.
+    let told = error.to_string();
+    let is_told = told.contains("another process") || told.contains("no answer within");
+    assert!(is_told, "{told}");
     assert!(begun.elapsed() < IN_TIME, "{:?}", begun.elapsed());
     sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
     setup.ledger.commit(&[order(2, "bob", 1)]).await.unwrap();
