@@ -19,8 +19,10 @@ use crate::time;
 
 /// A second INT or TERM within this time means that the first was not enough.
 const IMPATIENCE: Duration = Duration::from_secs(2);
-/// How long a warden may keep silent, at least. It has nothing else to do than to answer.
+/// How long a warden may keep silent, at least and at most. It has nothing else to do than to
+/// answer.
 const SILENCE_MIN: Duration = Duration::from_secs(5);
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How long a warden may take to kill what it was told to kill at once.
 const KILL_MAX: Duration = Duration::from_secs(1);
 /// How long to look for the warden's last words before its work is done here.
@@ -76,7 +78,7 @@ pub async fn watch(
         how: None,
         why: None,
     };
-    running.start().await?;
+    running.start()?;
     let done = running.work(signals).await;
     if done.is_err() {
         // Whatever went wrong: nobody may be left when the lock is let go.
@@ -143,7 +145,7 @@ enum Next {
 }
 
 impl Running<'_> {
-    async fn start(&mut self) -> Result<()> {
+    fn start(&mut self) -> Result<()> {
         self.set_takeover()?;
         let environment = vec![
             ("TENURE_NAME".to_owned(), self.plan.name.clone()),
@@ -161,7 +163,7 @@ impl Running<'_> {
             wait_all: self.plan.wait_all,
             foreground: self.has_terminal(),
         };
-        self.warden.saying.say(&order).await;
+        self.warden.saying.say(&order);
         Ok(())
     }
 
@@ -194,18 +196,19 @@ impl Running<'_> {
                         return Ok(());
                     }
                 }
-                signal = signals.next() => self.on_signal(signal).await?,
-                reason = guard.lost(), if !self.is_lost => self.lost(reason).await?,
+                signal = signals.next() => self.on_signal(signal)?,
+                reason = guard.lost(), if !self.is_lost => self.lost(reason)?,
                 () = too_long, if self.is_timed() => {
-                    self.too_long().await?;
+                    self.too_long()?;
                 }
                 _ = tick.tick() => {
                     if self.unanswered > silence_max {
                         self.replace_warden("does not answer").await?;
                         return Ok(());
                     }
-                    self.keep().await?;
+                    self.keep()?;
                 }
+                () = self.warden.saying.say_more(), if self.warden.saying.has_unsaid() => {}
             }
         }
     }
@@ -223,7 +226,7 @@ impl Running<'_> {
         let pace = (ttl / 24).clamp(Duration::from_millis(20), Duration::from_secs(1));
         let mut tick = tokio::time::interval_at(Instant::now() + pace, pace);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let silence = ttl.max(SILENCE_MIN).as_millis() / pace.as_millis().max(1);
+        let silence = ttl.clamp(SILENCE_MIN, SILENCE_MAX).as_millis() / pace.as_millis().max(1);
         (tick, u32::try_from(silence).unwrap_or(u32::MAX))
     }
 
@@ -257,14 +260,14 @@ impl Running<'_> {
         now.plus(self.guard.remaining()).minus(self.margin / 2)
     }
 
-    async fn keep(&mut self) -> Result<()> {
+    fn keep(&mut self) -> Result<()> {
         if self.is_lost && self.plan.on_lost == OnLost::Kill {
             return Ok(());
         }
         self.set_takeover()?;
         let schedule = self.schedule();
         self.unanswered += 1;
-        self.warden.saying.say(&Order::Keep(schedule)).await;
+        self.warden.saying.say(&Order::Keep(schedule));
         Ok(())
     }
 
@@ -285,7 +288,7 @@ impl Running<'_> {
                 return Err(Failed::new(exit, format!("cannot run `{program}`: {cause}")).into());
             }
             News::Kept => {}
-            News::Stopped(_) => self.stopped().await?,
+            News::Stopped(_) => self.stopped()?,
             News::Ending => self.losing(),
             News::Ended(how) => self.how = Some(how),
             News::Outlived(count) => self.outlived(count),
@@ -315,7 +318,7 @@ impl Running<'_> {
         ));
     }
 
-    async fn lost(&mut self, reason: LostReason) -> Result<()> {
+    fn lost(&mut self, reason: LostReason) -> Result<()> {
         self.is_lost = true;
         let name = &self.plan.name;
         if self.plan.on_lost == OnLost::Warn {
@@ -331,19 +334,19 @@ impl Running<'_> {
                 "tenure: lost `{name}`: {reason}; ending the command (TERM, then KILL in \
                  {kill_after})"
             ));
-            self.end(self.plan.kill_after).await?;
+            self.end(self.plan.kill_after)?;
         }
         Ok(())
     }
 
-    async fn too_long(&mut self) -> Result<()> {
+    fn too_long(&mut self) -> Result<()> {
         self.why = Some(Why::MaxTime);
         let length = time::show(self.plan.max_time.unwrap_or_default());
         let kill_after = time::show(self.plan.kill_after);
         self.complain(&format!(
             "the command has run for {length}; ending it (TERM, then KILL in {kill_after})"
         ));
-        self.end(self.plan.kill_after).await
+        self.end(self.plan.kill_after)
     }
 
     fn outlived(&self, count: usize) {
@@ -359,20 +362,20 @@ impl Running<'_> {
     }
 
     /// Has the warden end all of it, and does so itself if the warden has not.
-    async fn end(&mut self, kill_after: Duration) -> Result<()> {
+    fn end(&mut self, kill_after: Duration) -> Result<()> {
         let kill_at = BootTime::now().plus(kill_after);
         self.dead_by = Some(kill_at.plus(KILL_MAX));
         self.set_takeover()?;
-        self.warden.saying.say(&Order::End { kill_at }).await;
+        self.warden.saying.say(&Order::End { kill_at });
         Ok(())
     }
 
-    async fn on_signal(&mut self, signal: Signal) -> Result<()> {
+    fn on_signal(&mut self, signal: Signal) -> Result<()> {
         if signal == Signal::TSTP && std::mem::take(&mut self.own_stop) {
             return Ok(());
         }
         if signal == Signal::CONT && std::mem::take(&mut self.is_stopped) {
-            self.go_on().await;
+            self.go_on();
             return Ok(());
         }
         if signal == Signal::INT || signal == Signal::TERM {
@@ -380,17 +383,17 @@ impl Running<'_> {
             let last = self.last_end.replace(now);
             if last.is_some_and(|last| now - last < IMPATIENCE) {
                 self.why = self.why.or(Some(Why::Impatience(signals::number(signal))));
-                return self.end(Duration::ZERO).await;
+                return self.end(Duration::ZERO);
             }
         }
         let order = Order::Signal(signal.as_raw());
-        self.warden.saying.say(&order).await;
+        self.warden.saying.say(&order);
         Ok(())
     }
 
     /// The command was stopped. If it had the terminal, the shell shall have it again: so we stop
     /// too, and nobody renews the lease. Elsewhere the lease is renewed on.
-    async fn stopped(&mut self) -> Result<()> {
+    fn stopped(&mut self) -> Result<()> {
         if self.terminal.is_none() || self.how.is_some() {
             return Ok(());
         }
@@ -408,15 +411,15 @@ impl Running<'_> {
         if !terminal::stop_own_group()? {
             self.own_stop = false;
             self.is_stopped = false;
-            self.go_on().await;
+            self.go_on();
         }
         Ok(())
     }
 
-    async fn go_on(&mut self) {
+    fn go_on(&mut self) {
         let foreground = self.has_terminal();
         let order = Order::Continue { foreground };
-        self.warden.saying.say(&order).await;
+        self.warden.saying.say(&order);
     }
 
     /// Whether we have the terminal, and so may give it to the command.

@@ -46,7 +46,8 @@ pub async fn guard(socket: &str, program: &Program) -> Result<()> {
         Err(error) => {
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             let cause = error.to_string();
-            saying.say(&News::NotStarted { cause, is_missing }).await;
+            saying.say(&News::NotStarted { cause, is_missing });
+            saying.say_all().await;
             return Ok(());
         }
     };
@@ -66,7 +67,7 @@ pub async fn guard(socket: &str, program: &Program) -> Result<()> {
         warden.give_terminal();
     }
     let group = group.as_raw_nonzero().get();
-    warden.saying.say(&News::Started { group }).await;
+    warden.saying.say(&News::Started { group });
     warden.watch(&mut hearing, &mut children).await
 }
 
@@ -97,12 +98,13 @@ impl Warden {
         let mut alarm = Alarm::new().context("cannot set an alarm")?;
         let mut rounds = 0;
         loop {
-            if self.reap().await {
-                self.saying.say(&News::AllGone).await;
+            if self.reap() {
+                self.saying.say(&News::AllGone);
+                self.saying.say_all().await;
                 return Ok(());
             }
             if self.kill_at().is_some_and(BootTime::has_come) {
-                self.kill().await;
+                self.kill();
                 tokio::time::sleep(tree::pause_after_killing(rounds)).await;
                 rounds += 1;
                 continue;
@@ -110,21 +112,22 @@ impl Warden {
             alarm.set(self.next_moment())?;
             tokio::select! {
                 biased;
-                () = alarm.rung() => self.look_at_the_time().await,
+                () = alarm.rung() => self.look_at_the_time(),
                 _ = children.recv() => {}
                 order = hearing.next(), if !self.is_alone => match order? {
-                    Some(order) => self.obey(order).await?,
+                    Some(order) => self.obey(&order)?,
                     None => self.go_on_alone(),
                 },
+                () = self.saying.say_more(), if self.saying.has_unsaid() => {}
             }
         }
     }
 
     /// Buries who has ended; true if nobody is left.
-    async fn reap(&mut self) -> bool {
+    fn reap(&mut self) -> bool {
         loop {
             match tree::reap() {
-                Reaped::Child(pid, status) if pid == self.group => self.changed(status).await,
+                Reaped::Child(pid, status) if pid == self.group => self.changed(status),
                 Reaped::Child(..) => {}
                 Reaped::Nobody => return false,
                 Reaped::NoChild => return true,
@@ -132,19 +135,19 @@ impl Warden {
         }
     }
 
-    async fn changed(&mut self, status: WaitStatus) {
+    fn changed(&mut self, status: WaitStatus) {
         if let Some(signal) = status.stopping_signal() {
-            self.stopped(signal).await;
+            self.stopped(signal);
             return;
         }
         let Some(how) = How::of(status) else { return };
         if !self.wait_all {
             self.outlived_at = Some(BootTime::now().plus(LINGER));
         }
-        self.saying.say(&News::Ended(how)).await;
+        self.saying.say(&News::Ended(how));
     }
 
-    async fn stopped(&mut self, signal: i32) {
+    fn stopped(&mut self, signal: i32) {
         let wanted_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
         let has_terminal = self
             .terminal
@@ -154,29 +157,29 @@ impl Warden {
             // It wanted the terminal before we had given it.
             self.signal(Signal::CONT);
         } else {
-            self.saying.say(&News::Stopped(signal)).await;
+            self.saying.say(&News::Stopped(signal));
         }
     }
 
-    async fn obey(&mut self, order: Order) -> Result<()> {
+    fn obey(&mut self, order: &Order) -> Result<()> {
         match order {
             Order::Start { .. } => bail!("the wrapper wants a second command"),
             Order::Keep(schedule) => {
-                self.schedule = schedule;
-                self.saying.say(&News::Kept).await;
+                self.schedule = *schedule;
+                self.saying.say(&News::Kept);
             }
             Order::Signal(number) => {
-                if let Some(signal) = Signal::from_named_raw(number) {
+                if let Some(signal) = Signal::from_named_raw(*number) {
                     self.signal(signal);
                 }
             }
             Order::Continue { foreground } => {
-                if foreground {
+                if *foreground {
                     self.give_terminal();
                 }
                 self.signal(Signal::CONT);
             }
-            Order::End { kill_at } => self.end(kill_at),
+            Order::End { kill_at } => self.end(*kill_at),
         }
         Ok(())
     }
@@ -188,18 +191,18 @@ impl Warden {
         self.end(BootTime::now().plus(self.kill_after));
     }
 
-    async fn look_at_the_time(&mut self) {
+    fn look_at_the_time(&mut self) {
         if self.end_at.is_some() {
             return;
         }
         if self.schedule.term_at.is_some_and(BootTime::has_come) {
-            self.saying.say(&News::Ending).await;
             let kill_at = self.schedule.kill_at;
             self.end(kill_at.unwrap_or_else(BootTime::now));
+            self.saying.say(&News::Ending);
         } else if self.outlived_at.is_some_and(BootTime::has_come) {
             let count = tree::descendants().len();
-            self.saying.say(&News::Outlived(count)).await;
             self.end(BootTime::now().plus(self.kill_after));
+            self.saying.say(&News::Outlived(count));
         }
     }
 
@@ -213,14 +216,14 @@ impl Warden {
         }
     }
 
-    async fn kill(&mut self) {
+    fn kill(&mut self) {
         // The group in one step, then those who left it.
         let _ = kill_process_group(self.group, Signal::KILL);
         let forbidden = tree::signal_all(&[Signal::KILL]);
         if let Some(pid) = forbidden.filter(|_| !self.is_forbidden) {
             self.is_forbidden = true;
             let pid = pid.as_raw_nonzero().get();
-            self.saying.say(&News::Forbidden(pid)).await;
+            self.saying.say(&News::Forbidden(pid));
         }
     }
 

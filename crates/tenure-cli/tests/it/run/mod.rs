@@ -20,6 +20,8 @@ mod stamper;
 mod terminal;
 /// The traps that other tools fell into.
 mod traps;
+/// One who does not listen keeps nobody waiting.
+mod unheard;
 
 use std::path::Path;
 use std::process::Command;
