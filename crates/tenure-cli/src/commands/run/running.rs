@@ -11,10 +11,10 @@ use super::boot_clock::{Alarm, BootTime};
 use super::options::{OnLost, Plan};
 use super::signals::{self, Signals};
 use super::talk::{Hearing, How, News, Order, Saying, Schedule};
+use super::teller::Teller;
 use super::terminal::{self, Terminal};
 use super::tree::{self, Reaped};
 use crate::exit::{Exit, Failed};
-use crate::output::complain;
 use crate::time;
 
 /// A second INT or TERM within this time means that the first was not enough.
@@ -27,6 +27,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const KILL_MAX: Duration = Duration::from_secs(1);
 /// How long to look for the warden's last words before its work is done here.
 const LAST_WORD: Duration = Duration::from_millis(5);
+/// How long to wait for somebody to read what was told: at the end, and while the command stands.
+const TELL_MAX: Duration = Duration::from_secs(1);
+const TELL_MAX_STOPPED: Duration = Duration::from_millis(200);
 
 /// The warden, as the wrapper knows it.
 pub struct Warden {
@@ -66,6 +69,7 @@ pub async fn watch(
         guard,
         warden,
         terminal,
+        teller: Teller::default(),
         margin: (plan.ttl / 10).clamp(Duration::from_millis(30), Duration::from_secs(1)),
         takeover: Alarm::new()?,
         dead_by: None,
@@ -85,6 +89,7 @@ pub async fn watch(
         running.end_without_warden().await?;
     }
     running.take_terminal();
+    running.teller.finish(TELL_MAX).await;
     done?;
     Ok(Finished {
         how: running.how,
@@ -118,6 +123,7 @@ struct Running<'a> {
     warden: Warden,
     /// If the command may have it.
     terminal: Option<Terminal>,
+    teller: Teller,
     /// The time between the command's end and that of the belief in the lease.
     margin: Duration,
     /// When to do the warden's work, if it has not.
@@ -288,7 +294,7 @@ impl Running<'_> {
                 return Err(Failed::new(exit, format!("cannot run `{program}`: {cause}")).into());
             }
             News::Kept => {}
-            News::Stopped(_) => self.stopped()?,
+            News::Stopped(_) => self.stopped().await?,
             News::Ending => self.losing(),
             News::Ended(how) => self.how = Some(how),
             News::Outlived(count) => self.outlived(count),
@@ -313,7 +319,7 @@ impl Running<'_> {
             format!("its {} are over", time::show(self.plan.ttl))
         };
         let name = &self.plan.name;
-        complain(format_args!(
+        self.teller.tell(format!(
             "tenure: losing `{name}`: {cause}; ending the command (TERM, then KILL in {kill_after})"
         ));
     }
@@ -322,34 +328,35 @@ impl Running<'_> {
         self.is_lost = true;
         let name = &self.plan.name;
         if self.plan.on_lost == OnLost::Warn {
-            complain(format_args!(
+            self.teller.tell(format!(
                 "tenure: lost `{name}`: {reason}; the command goes on without it"
             ));
             return Ok(());
         }
         if self.why.is_none() {
             self.why = Some(Why::Lost);
+            self.end(self.plan.kill_after)?;
             let kill_after = time::show(self.plan.kill_after);
-            complain(format_args!(
+            self.teller.tell(format!(
                 "tenure: lost `{name}`: {reason}; ending the command (TERM, then KILL in \
                  {kill_after})"
             ));
-            self.end(self.plan.kill_after)?;
         }
         Ok(())
     }
 
     fn too_long(&mut self) -> Result<()> {
         self.why = Some(Why::MaxTime);
+        self.end(self.plan.kill_after)?;
         let length = time::show(self.plan.max_time.unwrap_or_default());
         let kill_after = time::show(self.plan.kill_after);
         self.complain(&format!(
             "the command has run for {length}; ending it (TERM, then KILL in {kill_after})"
         ));
-        self.end(self.plan.kill_after)
+        Ok(())
     }
 
-    fn outlived(&self, count: usize) {
+    fn outlived(&mut self, count: usize) {
         let kill_after = time::show(self.plan.kill_after);
         let who = match count {
             1 => "a process".to_owned(),
@@ -393,7 +400,7 @@ impl Running<'_> {
 
     /// The command was stopped. If it had the terminal, the shell shall have it again: so we stop
     /// too, and nobody renews the lease. Elsewhere the lease is renewed on.
-    fn stopped(&mut self) -> Result<()> {
+    async fn stopped(&mut self) -> Result<()> {
         if self.terminal.is_none() || self.how.is_some() {
             return Ok(());
         }
@@ -406,6 +413,7 @@ impl Running<'_> {
                 "stopped; continue within {left}, or the command is ended"
             ));
         }
+        self.teller.finish(TELL_MAX_STOPPED).await;
         self.own_stop = true;
         self.is_stopped = true;
         if !terminal::stop_own_group()? {
@@ -437,6 +445,7 @@ impl Running<'_> {
     }
 
     async fn replace_warden(&mut self, why: &str) -> Result<Next> {
+        let _ = kill_process(self.warden.pid, Signal::KILL);
         self.complain(&format!(
             "the warden {why}; ending the command in its place"
         ));
@@ -478,7 +487,8 @@ impl Running<'_> {
         }
     }
 
-    fn complain(&self, what: &str) {
-        complain(format_args!("tenure: `{}`: {what}", self.plan.name));
+    fn complain(&mut self, what: &str) {
+        let name = &self.plan.name;
+        self.teller.tell(format!("tenure: `{name}`: {what}"));
     }
 }

@@ -22,6 +22,8 @@ mod terminal;
 mod traps;
 /// One who does not listen keeps nobody waiting.
 mod unheard;
+/// Somebody who does not read keeps nobody waiting.
+mod unread;
 
 use std::path::Path;
 use std::process::Command;
