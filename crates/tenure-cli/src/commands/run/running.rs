@@ -175,7 +175,9 @@ impl Running<'_> {
 
     async fn work(&mut self, signals: &mut Signals) -> Result<()> {
         let (mut tick, silence_max) = self.pace();
-        let max_time = self.plan.max_time.map(|time| Instant::now() + time);
+        // None also if no clock goes on for so long.
+        let max_time = self.plan.max_time;
+        let max_time = max_time.and_then(|time| Instant::now().checked_add(time));
         let guard = self.guard;
         loop {
             let too_long = async move {
