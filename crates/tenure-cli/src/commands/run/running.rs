@@ -82,8 +82,10 @@ pub async fn watch(
         how: None,
         why: None,
     };
-    running.start()?;
-    let done = running.work(signals).await;
+    let done = match running.start()? {
+        Next::GoOn => running.work(signals).await,
+        Next::Done => Ok(()),
+    };
     if done.is_err() {
         // Whatever went wrong: nobody may be left when the lock is let go.
         running.end_without_warden().await?;
@@ -151,7 +153,10 @@ enum Next {
 }
 
 impl Running<'_> {
-    fn start(&mut self) -> Result<()> {
+    fn start(&mut self) -> Result<Next> {
+        if !self.guard.is_valid() {
+            return Ok(self.too_late());
+        }
         self.set_takeover()?;
         let environment = vec![
             ("TENURE_NAME".to_owned(), self.plan.name.clone()),
@@ -170,7 +175,18 @@ impl Running<'_> {
             foreground: self.has_terminal(),
         };
         self.warden.saying.say(&order);
-        Ok(())
+        Ok(Next::GoOn)
+    }
+
+    /// The lock was lost before anything ran under it.
+    fn too_late(&mut self) -> Next {
+        self.is_lost = true;
+        self.why = Some(Why::Lost);
+        let name = &self.plan.name;
+        self.teller.tell(format!(
+            "tenure: lost `{name}` before the command was started: it was not run"
+        ));
+        Next::Done
     }
 
     async fn work(&mut self, signals: &mut Signals) -> Result<()> {
@@ -295,6 +311,7 @@ impl Running<'_> {
                 let program = self.plan.program.path.display();
                 return Err(Failed::new(exit, format!("cannot run `{program}`: {cause}")).into());
             }
+            News::TooLate => return Ok(self.too_late()),
             News::Kept => {}
             News::Stopped(_) => self.stopped().await?,
             News::Ending => self.losing(),

@@ -53,6 +53,14 @@ pub struct Schedule {
     pub kill_at: Option<BootTime>,
 }
 
+impl Schedule {
+    /// Whether a command that is started now would be ended at once.
+    pub fn is_over(self) -> bool {
+        let moments = [self.term_at, self.kill_at];
+        moments.into_iter().flatten().any(BootTime::has_come)
+    }
+}
+
 /// What the warden says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum News {
@@ -60,6 +68,8 @@ pub enum News {
     Started { group: i32 },
     /// It could not be started: the system's error, and its number.
     NotStarted { cause: String, is_missing: bool },
+    /// It was not started, because its time was over already.
+    TooLate,
     /// I am here.
     Kept,
     /// The command was stopped by this signal.

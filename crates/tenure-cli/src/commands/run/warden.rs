@@ -40,6 +40,12 @@ pub async fn guard(socket: &str, program: &Program) -> Result<()> {
         // The wrapper is gone, or changed its mind.
         return Ok(());
     };
+    if schedule.is_over() {
+        // Wrapper or machine stood still since the lock was taken.
+        saying.say(&News::TooLate);
+        saying.say_all().await;
+        return Ok(());
+    }
     let mut children = signals::children()?;
     let group = match spawn(program, &environment) {
         Ok(group) => group,

@@ -18,6 +18,8 @@ mod signals;
 mod stamper;
 /// A command that has the terminal.
 mod terminal;
+/// A command is not started when its time is over already.
+mod too_late;
 /// The traps that other tools fell into.
 mod traps;
 /// One who does not listen keeps nobody waiting.
