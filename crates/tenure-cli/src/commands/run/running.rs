@@ -493,7 +493,8 @@ impl Running<'_> {
                 }
             }
             if kill_at.has_come() {
-                if let Some(group) = self.group {
+                // Its number is the group's for as long as we have not buried it.
+                if let Some(group) = self.group.filter(|leader| tree::is_child(*leader)) {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
                 tree::signal_all(&[Signal::KILL]);

@@ -69,6 +69,21 @@ pub fn signal_all(signals: &[Signal]) -> Option<Pid> {
     forbidden
 }
 
+/// Sends a signal to all descendants that are in this group.
+pub fn signal_group(group: Pid, signal: Signal) {
+    let group = group.as_raw_nonzero().get();
+    for pid in descendants() {
+        if look(pid).is_some_and(|process| process.group == group) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Whether this process is a child of ours, which it is until we bury it.
+pub fn is_child(pid: Pid) -> bool {
+    look(pid).is_some_and(|process| Pid::from_raw(process.parent) == Some(getpid()))
+}
+
 /// How long to wait after so many rounds of killing: who does not die of the first hangs in the
 /// kernel, or may not be killed by us.
 pub fn pause_after_killing(rounds: u32) -> Duration {

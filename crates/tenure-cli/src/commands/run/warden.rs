@@ -60,6 +60,7 @@ pub async fn guard(socket: &str, program: &Program) -> Result<()> {
     let mut warden = Warden {
         saying,
         group,
+        is_buried: false,
         terminal: Terminal::open(),
         schedule,
         kill_after: Duration::from_millis(kill_after_ms),
@@ -81,6 +82,8 @@ struct Warden {
     saying: Saying,
     /// The command, which leads its group.
     group: Pid,
+    /// The command was buried, so that its number may be that of somebody else's group.
+    is_buried: bool,
     terminal: Option<Terminal>,
     schedule: Schedule,
     kill_after: Duration,
@@ -133,7 +136,9 @@ impl Warden {
     fn reap(&mut self) -> bool {
         loop {
             match tree::reap() {
-                Reaped::Child(pid, status) if pid == self.group => self.changed(status),
+                Reaped::Child(pid, status) if pid == self.group && !self.is_buried => {
+                    self.changed(status);
+                }
                 Reaped::Child(..) => {}
                 Reaped::Nobody => return false,
                 Reaped::NoChild => return true,
@@ -147,6 +152,7 @@ impl Warden {
             return;
         }
         let Some(how) = How::of(status) else { return };
+        self.is_buried = true;
         if !self.wait_all {
             self.outlived_at = Some(BootTime::now().plus(LINGER));
         }
@@ -224,7 +230,9 @@ impl Warden {
 
     fn kill(&mut self) {
         // The group in one step, then those who left it.
-        let _ = kill_process_group(self.group, Signal::KILL);
+        if !self.is_buried {
+            let _ = kill_process_group(self.group, Signal::KILL);
+        }
         let forbidden = tree::signal_all(&[Signal::KILL]);
         if let Some(pid) = forbidden.filter(|_| !self.is_forbidden) {
             self.is_forbidden = true;
@@ -247,11 +255,15 @@ impl Warden {
 
     /// To the command's group. Who is not there any more needs no signal.
     fn signal(&self, signal: Signal) {
-        let _ = kill_process_group(self.group, signal);
+        if self.is_buried {
+            tree::signal_group(self.group, signal);
+        } else {
+            let _ = kill_process_group(self.group, signal);
+        }
     }
 
     fn give_terminal(&self) {
-        if let Some(terminal) = &self.terminal {
+        if let Some(terminal) = self.terminal.as_ref().filter(|_| !self.is_buried) {
             terminal.give_to(self.group);
         }
     }

@@ -16,6 +16,8 @@ mod passing;
 mod signals;
 /// A process that stamps the time for as long as it lives.
 mod stamper;
+/// Who is not the command's is left alone.
+mod strangers;
 /// A command that has the terminal.
 mod terminal;
 /// A command is not started when its time is over already.
