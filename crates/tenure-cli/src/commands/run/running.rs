@@ -64,10 +64,15 @@ pub async fn watch(
     warden: Warden,
     terminal: Option<Terminal>,
 ) -> Result<Finished> {
+    // Until the command is started, whoever is not the warden was there before: a shell that
+    // became this process by `exec` leaves its children to it.
+    let mut strangers = tree::children();
+    strangers.retain(|child| *child != warden.pid);
     let mut running = Running {
         plan,
         guard,
         warden,
+        strangers,
         terminal,
         teller: Teller::default(),
         margin: (plan.ttl / 10).clamp(Duration::from_millis(30), Duration::from_secs(1)),
@@ -123,6 +128,8 @@ struct Running<'a> {
     plan: &'a Plan,
     guard: &'a Guard,
     warden: Warden,
+    /// Children of ours that have nothing to do with the command.
+    strangers: Vec<Pid>,
     /// If the command may have it.
     terminal: Option<Terminal>,
     teller: Teller,
@@ -481,29 +488,45 @@ impl Running<'_> {
         let why = if is_held { Why::WardenGone } else { Why::Lost };
         self.why = self.why.or(Some(why));
         let (mut is_told, mut rounds) = (false, 0);
-        loop {
-            loop {
-                match tree::reap() {
-                    Reaped::Child(pid, status) if Some(pid) == self.group => {
-                        self.how = How::of(status).or(self.how);
-                    }
-                    Reaped::Child(..) => {}
-                    Reaped::Nobody => break,
-                    Reaped::NoChild => return Ok(()),
-                }
-            }
+        while !self.reap() {
             if kill_at.has_come() {
                 // Its number is the group's for as long as we have not buried it.
                 if let Some(group) = self.group.filter(|leader| tree::is_child(*leader)) {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
-                tree::signal_all(&[Signal::KILL]);
+                tree::signal_all(&[Signal::KILL], &self.strangers);
             } else if !is_told && tree::look(self.warden.pid).is_none() {
                 is_told = true;
-                tree::signal_all(&[Signal::TERM, Signal::CONT]);
+                tree::signal_all(&[Signal::TERM, Signal::CONT], &self.strangers);
             }
             tokio::time::sleep(tree::pause_after_killing(rounds)).await;
             rounds += 1;
+        }
+        Ok(())
+    }
+
+    /// Buries who has ended; true if nobody is left but strangers.
+    fn reap(&mut self) -> bool {
+        loop {
+            match tree::reap() {
+                Reaped::Child(pid, status) => {
+                    let how = How::of(status);
+                    if Some(pid) == self.group {
+                        self.how = how.or(self.how);
+                    }
+                    // Its number may be anybody's from now on.
+                    self.strangers.retain(|it| *it != pid || how.is_none());
+                }
+                Reaped::NoChild => return true,
+                Reaped::Nobody if self.strangers.is_empty() => return false,
+                Reaped::Nobody => {
+                    let mut children = tree::children();
+                    // All strangers are listed, or the list could not be read.
+                    let is_whole = self.strangers.iter().all(|it| children.contains(it));
+                    children.retain(|child| !self.strangers.contains(child));
+                    return is_whole && children.is_empty();
+                }
+            }
         }
     }
 

@@ -40,26 +40,37 @@ impl Process {
     }
 }
 
-/// All descendants that have not ended.
-pub fn descendants() -> Vec<Pid> {
+/// The children of this process, also those that have ended and are not buried. None is left out:
+/// nobody but us can bury one meanwhile.
+pub fn children() -> Vec<Pid> {
+    let children = Listing::take().children_of(getpid().as_raw_nonzero().get());
+    children.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+/// All descendants that have not ended, without those strangers and theirs.
+pub fn descendants(strangers: &[Pid]) -> Vec<Pid> {
     let listed = Listing::take();
     let mut found = Vec::new();
     let mut parents = vec![getpid().as_raw_nonzero().get()];
     while let Some(parent) = parents.pop() {
-        for child in listed.children_of(parent) {
-            parents.push(child);
-            let pid = Pid::from_raw(child);
-            let is_alive = |pid: &Pid| look(*pid).is_some_and(|process| !process.has_ended());
-            found.extend(pid.filter(is_alive));
+        let children = listed.children_of(parent).into_iter();
+        for pid in children.filter_map(Pid::from_raw) {
+            if strangers.contains(&pid) {
+                continue;
+            }
+            parents.push(pid.as_raw_nonzero().get());
+            if look(pid).is_some_and(|process| !process.has_ended()) {
+                found.push(pid);
+            }
         }
     }
     found
 }
 
-/// Sends signals to all descendants. Tells the first that they may not be sent to.
-pub fn signal_all(signals: &[Signal]) -> Option<Pid> {
+/// Sends signals to all descendants but these strangers and theirs. Tells the first that they may not be sent to.
+pub fn signal_all(signals: &[Signal], strangers: &[Pid]) -> Option<Pid> {
     let mut forbidden = None;
-    for pid in descendants() {
+    for pid in descendants(strangers) {
         for signal in signals {
             if kill_process(pid, *signal) == Err(Errno::PERM) {
                 forbidden = forbidden.or(Some(pid));
@@ -72,7 +83,7 @@ pub fn signal_all(signals: &[Signal]) -> Option<Pid> {
 /// Sends a signal to all descendants that are in this group.
 pub fn signal_group(group: Pid, signal: Signal) {
     let group = group.as_raw_nonzero().get();
-    for pid in descendants() {
+    for pid in descendants(&[]) {
         if look(pid).is_some_and(|process| process.group == group) {
             let _ = kill_process(pid, signal);
         }

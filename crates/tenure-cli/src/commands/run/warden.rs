@@ -68,7 +68,7 @@ pub async fn guard(socket: &str, program: &Program) -> Result<()> {
         outlived_at: None,
         end_at: None,
         is_alone: false,
-        is_forbidden: false,
+        forbidden: None,
     };
     if foreground {
         warden.give_terminal();
@@ -94,8 +94,8 @@ struct Warden {
     end_at: Option<BootTime>,
     /// The wrapper is gone.
     is_alone: bool,
-    /// There is one that we may not kill, and the wrapper knows.
-    is_forbidden: bool,
+    /// One that we may not kill, of which the wrapper knows.
+    forbidden: Option<Pid>,
 }
 
 impl Warden {
@@ -212,7 +212,7 @@ impl Warden {
             self.end(kill_at.unwrap_or_else(BootTime::now));
             self.saying.say(&News::Ending);
         } else if self.outlived_at.is_some_and(BootTime::has_come) {
-            let count = tree::descendants().len();
+            let count = tree::descendants(&[]).len();
             self.end(BootTime::now().plus(self.kill_after));
             self.saying.say(&News::Outlived(count));
         }
@@ -224,7 +224,7 @@ impl Warden {
         self.end_at = Some(self.end_at.map_or(kill_at, |known| known.min(kill_at)));
         if is_first && !kill_at.has_come() {
             // Whoever stands could not hear it.
-            tree::signal_all(&[Signal::TERM, Signal::CONT]);
+            tree::signal_all(&[Signal::TERM, Signal::CONT], &[]);
         }
     }
 
@@ -233,9 +233,9 @@ impl Warden {
         if !self.is_buried {
             let _ = kill_process_group(self.group, Signal::KILL);
         }
-        let forbidden = tree::signal_all(&[Signal::KILL]);
-        if let Some(pid) = forbidden.filter(|_| !self.is_forbidden) {
-            self.is_forbidden = true;
+        let forbidden = tree::signal_all(&[Signal::KILL], &[]);
+        if let Some(pid) = forbidden.filter(|_| self.forbidden.is_none()) {
+            self.forbidden = forbidden;
             let pid = pid.as_raw_nonzero().get();
             self.saying.say(&News::Forbidden(pid));
         }

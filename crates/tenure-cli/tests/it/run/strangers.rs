@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use nix::sys::signal::{Signal, kill};
 use tenure_testkit::{ClientProcess, eventually};
 
-use super::{SOON, code, is_alive, pid, send, start, warden_of};
+use super::{SOON, children, code, is_alive, on, pid, send, server, start, warden_of};
 
 /// One that is in the command's group, and no descendant of it. When the command is buried, the
 /// group's number may be anybody's; this one stands for that.
@@ -69,4 +69,34 @@ fn without_a_warden_too() {
     assert_eq!(code(&process), 70, "{}", process.stderr());
     assert!(!is_alive(child));
     stranger.is_well();
+}
+
+#[test]
+fn children_that_the_wrapper_had_before_are_left_alone() {
+    let mut shell = Command::new("sh");
+    let tenure = on(server(), &[]);
+    shell.envs(
+        tenure
+            .get_envs()
+            .filter_map(|(key, value)| Some((key, value?))),
+    );
+    shell.env("T", tenure.get_program());
+    shell.arg("-c").arg(
+        "sh -c 'sleep 77; true' >/dev/null 2>&1 & echo $!; \
+         exec $T run earlier -c 'echo $$; exec sleep 60'",
+    );
+    let process = ClientProcess::spawn(&shell);
+    let [earlier, command] = [0; 2].map(|_: u32| process.expect_line(SOON).parse().unwrap());
+    let warden = super::parent(command).unwrap();
+    kill(pid(warden), Signal::SIGKILL).unwrap();
+    let ended = process.wait(SOON);
+    let below = children(earlier);
+    let is_well = is_alive(earlier) && below.len() == 1 && is_alive(below[0]);
+    for id in below.into_iter().chain([earlier]) {
+        let _ = kill(pid(id), Signal::SIGKILL);
+    }
+    assert!(is_well, "somebody else was killed");
+    let ended = ended.unwrap_or_else(|| panic!("it waits; {}", process.stderr()));
+    assert_eq!(ended.code(), Some(70), "{}", process.stderr());
+    assert!(!is_alive(command));
 }
