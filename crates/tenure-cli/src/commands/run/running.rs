@@ -83,6 +83,7 @@ pub async fn watch(
         is_lost: false,
         is_stopped: false,
         own_stop: false,
+        wanted_terminal: None,
         last_end: None,
         how: None,
         why: None,
@@ -148,6 +149,9 @@ struct Running<'a> {
     is_stopped: bool,
     /// The next TSTP is one that we sent ourselves.
     own_stop: bool,
+    /// The signal that stopped the command when it wanted a terminal that we do not have, which
+    /// was told.
+    wanted_terminal: Option<i32>,
     last_end: Option<Instant>,
     how: Option<How>,
     why: Option<Why>,
@@ -320,7 +324,7 @@ impl Running<'_> {
             }
             News::TooLate => return Ok(self.too_late()),
             News::Kept => {}
-            News::Stopped(_) => self.stopped().await?,
+            News::Stopped(signal) => self.stopped(signal).await?,
             News::Ending => self.losing(),
             News::Ended(how) => self.how = Some(how),
             News::Outlived(count) => self.outlived(count),
@@ -426,11 +430,15 @@ impl Running<'_> {
 
     /// The command was stopped. If it had the terminal, the shell shall have it again: so we stop
     /// too, and nobody renews the lease. Elsewhere the lease is renewed on.
-    async fn stopped(&mut self) -> Result<()> {
+    async fn stopped(&mut self, signal: i32) -> Result<()> {
         if self.terminal.is_none() || self.how.is_some() {
             return Ok(());
         }
         self.take_terminal();
+        if terminal::is_orphaned() {
+            self.stopped_alone(signal);
+            return Ok(());
+        }
         if self.plan.on_lost == OnLost::Kill {
             let left = self.guard.remaining();
             let left = left.saturating_sub(self.margin + self.plan.kill_after);
@@ -442,12 +450,22 @@ impl Running<'_> {
         self.teller.finish(TELL_MAX_STOPPED).await;
         self.own_stop = true;
         self.is_stopped = true;
-        if !terminal::stop_own_group()? {
-            self.own_stop = false;
-            self.is_stopped = false;
-            self.go_on();
-        }
+        terminal::stop_own_group()?;
         Ok(())
+    }
+
+    /// The command was stopped, and there is no shell that could continue it. So we do, unless it
+    /// was stopped because it wants a terminal that we do not have: it would want it again at once.
+    fn stopped_alone(&mut self, signal: i32) {
+        let wanted_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
+        if !wanted_terminal.contains(&signal) || self.has_terminal() {
+            self.go_on();
+        } else if self.wanted_terminal.replace(signal).is_none() {
+            self.complain(
+                "the command wants the terminal, which others have; it stands still until it gets \
+                 CONT or is ended",
+            );
+        }
     }
 
     fn go_on(&mut self) {
