@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper,
+    test_kill_process, wait,
 };
 
 /// A process as the kernel lists it.
@@ -59,12 +60,21 @@ pub fn descendants(strangers: &[Pid]) -> Vec<Pid> {
                 continue;
             }
             parents.push(pid.as_raw_nonzero().get());
-            if look(pid).is_some_and(|process| !process.has_ended()) {
+            if is_alive(pid, look(pid)) {
                 found.push(pid);
             }
         }
     }
     found
+}
+
+/// Whether a process has not ended. One of which nothing can be read, as where `/proc` hides those
+/// of other users, is alive unless there is none: it would never be killed otherwise.
+fn is_alive(pid: Pid, seen: Option<Process>) -> bool {
+    match seen {
+        Some(process) => !process.has_ended(),
+        None => test_kill_process(pid) != Err(Errno::SRCH),
+    }
 }
 
 /// Sends signals to all descendants but these strangers and theirs. Tells the first that they may not be sent to.
@@ -190,6 +200,17 @@ fn parse(stat: &str) -> Option<Process> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_cannot_be_read_is_alive_until_it_is_gone() {
+        let mut child = std::process::Command::new("sleep");
+        let mut child = child.arg("60").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        assert!(is_alive(pid, None) && is_alive(pid, look(pid)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_alive(pid, None));
+    }
 
     #[test]
     fn a_name_may_contain_anything() {
