@@ -329,9 +329,7 @@ impl Running<'_> {
             News::Ended(how) => self.how = Some(how),
             News::Outlived(count) => self.outlived(count),
             News::AllGone => return Ok(Next::Done),
-            News::Forbidden(pid) => self.complain(&format!(
-                "cannot end process {pid}, which the command started: operation not permitted"
-            )),
+            News::Forbidden(pid) => self.forbidden(pid),
         }
         Ok(Next::GoOn)
     }
@@ -395,6 +393,12 @@ impl Running<'_> {
         self.complain(&format!(
             "{who} that the command started outlived it; ending (TERM, then KILL in {kill_after}; \
              --wait-all would wait)"
+        ));
+    }
+
+    fn forbidden(&mut self, pid: i32) {
+        self.complain(&format!(
+            "cannot end process {pid}, which the command started: operation not permitted"
         ));
     }
 
@@ -505,14 +509,18 @@ impl Running<'_> {
         let is_held = self.guard.is_valid() && !latest.has_come();
         let why = if is_held { Why::WardenGone } else { Why::Lost };
         self.why = self.why.or(Some(why));
-        let (mut is_told, mut rounds) = (false, 0);
+        let (mut is_told, mut rounds, mut forbidden) = (false, 0, None);
         while !self.reap() {
             if kill_at.has_come() {
                 // Its number is the group's for as long as we have not buried it.
                 if let Some(group) = self.group.filter(|leader| tree::is_child(*leader)) {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
-                tree::signal_all(&[Signal::KILL], &self.strangers);
+                let found = tree::signal_all(&[Signal::KILL], &self.strangers);
+                if let Some(pid) = found.filter(|_| forbidden.is_none()) {
+                    forbidden = found;
+                    self.forbidden(pid.as_raw_nonzero().get());
+                }
             } else if !is_told && tree::look(self.warden.pid).is_none() {
                 is_told = true;
                 tree::signal_all(&[Signal::TERM, Signal::CONT], &self.strangers);

@@ -100,3 +100,37 @@ fn children_that_the_wrapper_had_before_are_left_alone() {
     assert_eq!(ended.code(), Some(70), "{}", process.stderr());
     assert!(!is_alive(command));
 }
+
+#[test]
+fn one_that_we_may_not_end_is_told_without_a_warden_too() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can become somebody else, and then give up the right to signal them.
+        return;
+    }
+    let tenure = on(server(), &[]);
+    let mut bound = Command::new("setpriv");
+    bound.envs(
+        tenure
+            .get_envs()
+            .filter_map(|(key, value)| Some((key, value?))),
+    );
+    bound.args(["--bounding-set", "-kill", "--inh-caps", "-kill"]);
+    bound
+        .arg(tenure.get_program())
+        .args(["run", "-k", ".2", "forbidden", "-c"]);
+    bound.arg("echo $$; exec setpriv --reuid 65534 --clear-groups sleep 3");
+    let process = ClientProcess::spawn(&bound);
+    let command: u32 = process.expect_line(SOON).parse().unwrap();
+    let name = || std::fs::read_to_string(format!("/proc/{command}/comm")).unwrap();
+    assert!(eventually(SOON, || name() == "sleep\n"));
+    kill(pid(warden_of(process.pid())), Signal::SIGKILL).unwrap();
+    assert_eq!(code(&process), 70, "{}", process.stderr());
+    assert_eq!(
+        process.stderr(),
+        format!(
+            "tenure: `forbidden`: the warden is gone; ending the command in its place\n\
+             tenure: `forbidden`: cannot end process {command}, which the command started: \
+             operation not permitted\n"
+        )
+    );
+}
