@@ -208,13 +208,13 @@ impl Warden {
             return;
         }
         if self.schedule.term_at.is_some_and(BootTime::has_come) {
+            self.saying.say(&News::Ending);
             let kill_at = self.schedule.kill_at;
             self.end(kill_at.unwrap_or_else(BootTime::now));
-            self.saying.say(&News::Ending);
         } else if self.outlived_at.is_some_and(BootTime::has_come) {
             let count = tree::descendants(&[]).len();
-            self.end(BootTime::now().plus(self.kill_after));
             self.saying.say(&News::Outlived(count));
+            self.end(BootTime::now().plus(self.kill_after));
         }
     }
 
