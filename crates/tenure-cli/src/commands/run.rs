@@ -6,6 +6,7 @@ mod program;
 mod running;
 mod signals;
 mod talk;
+mod teller;
 mod terminal;
 mod tree;
 mod waiting;

@@ -11,20 +11,25 @@ use super::boot_clock::{Alarm, BootTime};
 use super::options::{OnLost, Plan};
 use super::signals::{self, Signals};
 use super::talk::{Hearing, How, News, Order, Saying, Schedule};
+use super::teller::Teller;
 use super::terminal::{self, Terminal};
 use super::tree::{self, Reaped};
 use crate::exit::{Exit, Failed};
-use crate::output::complain;
 use crate::time;
 
 /// A second INT or TERM within this time means that the first was not enough.
 const IMPATIENCE: Duration = Duration::from_secs(2);
-/// How long a warden may keep silent, at least. It has nothing else to do than to answer.
+/// How long a warden may keep silent, at least and at most. It has nothing else to do than to
+/// answer.
 const SILENCE_MIN: Duration = Duration::from_secs(5);
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How long a warden may take to kill what it was told to kill at once.
 const KILL_MAX: Duration = Duration::from_secs(1);
 /// How long to look for the warden's last words before its work is done here.
 const LAST_WORD: Duration = Duration::from_millis(5);
+/// How long to wait for somebody to read what was told: at the end, and while the command stands.
+const TELL_MAX: Duration = Duration::from_secs(1);
+const TELL_MAX_STOPPED: Duration = Duration::from_millis(200);
 
 /// The warden, as the wrapper knows it.
 pub struct Warden {
@@ -59,11 +64,17 @@ pub async fn watch(
     warden: Warden,
     terminal: Option<Terminal>,
 ) -> Result<Finished> {
+    // Until the command is started, whoever is not the warden was there before: a shell that
+    // became this process by `exec` leaves its children to it.
+    let mut strangers = tree::children();
+    strangers.retain(|child| *child != warden.pid);
     let mut running = Running {
         plan,
         guard,
         warden,
+        strangers,
         terminal,
+        teller: Teller::default(),
         margin: (plan.ttl / 10).clamp(Duration::from_millis(30), Duration::from_secs(1)),
         takeover: Alarm::new()?,
         dead_by: None,
@@ -72,17 +83,21 @@ pub async fn watch(
         is_lost: false,
         is_stopped: false,
         own_stop: false,
+        wanted_terminal: None,
         last_end: None,
         how: None,
         why: None,
     };
-    running.start().await?;
-    let done = running.work(signals).await;
+    let done = match running.start()? {
+        Next::GoOn => running.work(signals).await,
+        Next::Done => Ok(()),
+    };
     if done.is_err() {
         // Whatever went wrong: nobody may be left when the lock is let go.
         running.end_without_warden().await?;
     }
     running.take_terminal();
+    running.teller.finish(TELL_MAX).await;
     done?;
     Ok(Finished {
         how: running.how,
@@ -114,8 +129,11 @@ struct Running<'a> {
     plan: &'a Plan,
     guard: &'a Guard,
     warden: Warden,
+    /// Children of ours that have nothing to do with the command.
+    strangers: Vec<Pid>,
     /// If the command may have it.
     terminal: Option<Terminal>,
+    teller: Teller,
     /// The time between the command's end and that of the belief in the lease.
     margin: Duration,
     /// When to do the warden's work, if it has not.
@@ -131,6 +149,9 @@ struct Running<'a> {
     is_stopped: bool,
     /// The next TSTP is one that we sent ourselves.
     own_stop: bool,
+    /// The signal that stopped the command when it wanted a terminal that we do not have, which
+    /// was told.
+    wanted_terminal: Option<i32>,
     last_end: Option<Instant>,
     how: Option<How>,
     why: Option<Why>,
@@ -143,7 +164,10 @@ enum Next {
 }
 
 impl Running<'_> {
-    async fn start(&mut self) -> Result<()> {
+    fn start(&mut self) -> Result<Next> {
+        if !self.guard.is_valid() {
+            return Ok(self.too_late());
+        }
         self.set_takeover()?;
         let environment = vec![
             ("TENURE_NAME".to_owned(), self.plan.name.clone()),
@@ -161,13 +185,26 @@ impl Running<'_> {
             wait_all: self.plan.wait_all,
             foreground: self.has_terminal(),
         };
-        self.warden.saying.say(&order).await;
-        Ok(())
+        self.warden.saying.say(&order);
+        Ok(Next::GoOn)
+    }
+
+    /// The lock was lost before anything ran under it.
+    fn too_late(&mut self) -> Next {
+        self.is_lost = true;
+        self.why = Some(Why::Lost);
+        let name = &self.plan.name;
+        self.teller.tell(format!(
+            "tenure: lost `{name}` before the command was started: it was not run"
+        ));
+        Next::Done
     }
 
     async fn work(&mut self, signals: &mut Signals) -> Result<()> {
         let (mut tick, silence_max) = self.pace();
-        let max_time = self.plan.max_time.map(|time| Instant::now() + time);
+        // None also if no clock goes on for so long.
+        let max_time = self.plan.max_time;
+        let max_time = max_time.and_then(|time| Instant::now().checked_add(time));
         let guard = self.guard;
         loop {
             let too_long = async move {
@@ -194,18 +231,19 @@ impl Running<'_> {
                         return Ok(());
                     }
                 }
-                signal = signals.next() => self.on_signal(signal).await?,
-                reason = guard.lost(), if !self.is_lost => self.lost(reason).await?,
+                signal = signals.next() => self.on_signal(signal)?,
+                reason = guard.lost(), if !self.is_lost => self.lost(reason)?,
                 () = too_long, if self.is_timed() => {
-                    self.too_long().await?;
+                    self.too_long()?;
                 }
                 _ = tick.tick() => {
                     if self.unanswered > silence_max {
                         self.replace_warden("does not answer").await?;
                         return Ok(());
                     }
-                    self.keep().await?;
+                    self.keep()?;
                 }
+                () = self.warden.saying.say_more(), if self.warden.saying.has_unsaid() => {}
             }
         }
     }
@@ -223,7 +261,7 @@ impl Running<'_> {
         let pace = (ttl / 24).clamp(Duration::from_millis(20), Duration::from_secs(1));
         let mut tick = tokio::time::interval_at(Instant::now() + pace, pace);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let silence = ttl.max(SILENCE_MIN).as_millis() / pace.as_millis().max(1);
+        let silence = ttl.clamp(SILENCE_MIN, SILENCE_MAX).as_millis() / pace.as_millis().max(1);
         (tick, u32::try_from(silence).unwrap_or(u32::MAX))
     }
 
@@ -257,14 +295,14 @@ impl Running<'_> {
         now.plus(self.guard.remaining()).minus(self.margin / 2)
     }
 
-    async fn keep(&mut self) -> Result<()> {
+    fn keep(&mut self) -> Result<()> {
         if self.is_lost && self.plan.on_lost == OnLost::Kill {
             return Ok(());
         }
         self.set_takeover()?;
         let schedule = self.schedule();
         self.unanswered += 1;
-        self.warden.saying.say(&Order::Keep(schedule)).await;
+        self.warden.saying.say(&Order::Keep(schedule));
         Ok(())
     }
 
@@ -284,15 +322,14 @@ impl Running<'_> {
                 let program = self.plan.program.path.display();
                 return Err(Failed::new(exit, format!("cannot run `{program}`: {cause}")).into());
             }
+            News::TooLate => return Ok(self.too_late()),
             News::Kept => {}
-            News::Stopped(_) => self.stopped().await?,
+            News::Stopped(signal) => self.stopped(signal).await?,
             News::Ending => self.losing(),
             News::Ended(how) => self.how = Some(how),
             News::Outlived(count) => self.outlived(count),
             News::AllGone => return Ok(Next::Done),
-            News::Forbidden(pid) => self.complain(&format!(
-                "cannot end process {pid}, which the command started: operation not permitted"
-            )),
+            News::Forbidden(pid) => self.forbidden(pid),
         }
         Ok(Next::GoOn)
     }
@@ -310,43 +347,44 @@ impl Running<'_> {
             format!("its {} are over", time::show(self.plan.ttl))
         };
         let name = &self.plan.name;
-        complain(format_args!(
+        self.teller.tell(format!(
             "tenure: losing `{name}`: {cause}; ending the command (TERM, then KILL in {kill_after})"
         ));
     }
 
-    async fn lost(&mut self, reason: LostReason) -> Result<()> {
+    fn lost(&mut self, reason: LostReason) -> Result<()> {
         self.is_lost = true;
         let name = &self.plan.name;
         if self.plan.on_lost == OnLost::Warn {
-            complain(format_args!(
+            self.teller.tell(format!(
                 "tenure: lost `{name}`: {reason}; the command goes on without it"
             ));
             return Ok(());
         }
         if self.why.is_none() {
             self.why = Some(Why::Lost);
+            self.end(self.plan.kill_after)?;
             let kill_after = time::show(self.plan.kill_after);
-            complain(format_args!(
+            self.teller.tell(format!(
                 "tenure: lost `{name}`: {reason}; ending the command (TERM, then KILL in \
                  {kill_after})"
             ));
-            self.end(self.plan.kill_after).await?;
         }
         Ok(())
     }
 
-    async fn too_long(&mut self) -> Result<()> {
+    fn too_long(&mut self) -> Result<()> {
         self.why = Some(Why::MaxTime);
+        self.end(self.plan.kill_after)?;
         let length = time::show(self.plan.max_time.unwrap_or_default());
         let kill_after = time::show(self.plan.kill_after);
         self.complain(&format!(
             "the command has run for {length}; ending it (TERM, then KILL in {kill_after})"
         ));
-        self.end(self.plan.kill_after).await
+        Ok(())
     }
 
-    fn outlived(&self, count: usize) {
+    fn outlived(&mut self, count: usize) {
         let kill_after = time::show(self.plan.kill_after);
         let who = match count {
             1 => "a process".to_owned(),
@@ -358,21 +396,27 @@ impl Running<'_> {
         ));
     }
 
+    fn forbidden(&mut self, pid: i32) {
+        self.complain(&format!(
+            "cannot end process {pid}, which the command started: operation not permitted"
+        ));
+    }
+
     /// Has the warden end all of it, and does so itself if the warden has not.
-    async fn end(&mut self, kill_after: Duration) -> Result<()> {
+    fn end(&mut self, kill_after: Duration) -> Result<()> {
         let kill_at = BootTime::now().plus(kill_after);
         self.dead_by = Some(kill_at.plus(KILL_MAX));
         self.set_takeover()?;
-        self.warden.saying.say(&Order::End { kill_at }).await;
+        self.warden.saying.say(&Order::End { kill_at });
         Ok(())
     }
 
-    async fn on_signal(&mut self, signal: Signal) -> Result<()> {
+    fn on_signal(&mut self, signal: Signal) -> Result<()> {
         if signal == Signal::TSTP && std::mem::take(&mut self.own_stop) {
             return Ok(());
         }
         if signal == Signal::CONT && std::mem::take(&mut self.is_stopped) {
-            self.go_on().await;
+            self.go_on();
             return Ok(());
         }
         if signal == Signal::INT || signal == Signal::TERM {
@@ -380,21 +424,25 @@ impl Running<'_> {
             let last = self.last_end.replace(now);
             if last.is_some_and(|last| now - last < IMPATIENCE) {
                 self.why = self.why.or(Some(Why::Impatience(signals::number(signal))));
-                return self.end(Duration::ZERO).await;
+                return self.end(Duration::ZERO);
             }
         }
         let order = Order::Signal(signal.as_raw());
-        self.warden.saying.say(&order).await;
+        self.warden.saying.say(&order);
         Ok(())
     }
 
     /// The command was stopped. If it had the terminal, the shell shall have it again: so we stop
     /// too, and nobody renews the lease. Elsewhere the lease is renewed on.
-    async fn stopped(&mut self) -> Result<()> {
+    async fn stopped(&mut self, signal: i32) -> Result<()> {
         if self.terminal.is_none() || self.how.is_some() {
             return Ok(());
         }
         self.take_terminal();
+        if terminal::is_orphaned() {
+            self.stopped_alone(signal);
+            return Ok(());
+        }
         if self.plan.on_lost == OnLost::Kill {
             let left = self.guard.remaining();
             let left = left.saturating_sub(self.margin + self.plan.kill_after);
@@ -403,20 +451,31 @@ impl Running<'_> {
                 "stopped; continue within {left}, or the command is ended"
             ));
         }
+        self.teller.finish(TELL_MAX_STOPPED).await;
         self.own_stop = true;
         self.is_stopped = true;
-        if !terminal::stop_own_group()? {
-            self.own_stop = false;
-            self.is_stopped = false;
-            self.go_on().await;
-        }
+        terminal::stop_own_group()?;
         Ok(())
     }
 
-    async fn go_on(&mut self) {
+    /// The command was stopped, and there is no shell that could continue it. So we do, unless it
+    /// was stopped because it wants a terminal that we do not have: it would want it again at once.
+    fn stopped_alone(&mut self, signal: i32) {
+        let wanted_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
+        if !wanted_terminal.contains(&signal) || self.has_terminal() {
+            self.go_on();
+        } else if self.wanted_terminal.replace(signal).is_none() {
+            self.complain(
+                "the command wants the terminal, which others have; it stands still until it gets \
+                 CONT or is ended",
+            );
+        }
+    }
+
+    fn go_on(&mut self) {
         let foreground = self.has_terminal();
         let order = Order::Continue { foreground };
-        self.warden.saying.say(&order).await;
+        self.warden.saying.say(&order);
     }
 
     /// Whether we have the terminal, and so may give it to the command.
@@ -434,6 +493,7 @@ impl Running<'_> {
     }
 
     async fn replace_warden(&mut self, why: &str) -> Result<Next> {
+        let _ = kill_process(self.warden.pid, Signal::KILL);
         self.complain(&format!(
             "the warden {why}; ending the command in its place"
         ));
@@ -449,33 +509,55 @@ impl Running<'_> {
         let is_held = self.guard.is_valid() && !latest.has_come();
         let why = if is_held { Why::WardenGone } else { Why::Lost };
         self.why = self.why.or(Some(why));
-        let (mut is_told, mut rounds) = (false, 0);
-        loop {
-            loop {
-                match tree::reap() {
-                    Reaped::Child(pid, status) if Some(pid) == self.group => {
-                        self.how = How::of(status).or(self.how);
-                    }
-                    Reaped::Child(..) => {}
-                    Reaped::Nobody => break,
-                    Reaped::NoChild => return Ok(()),
-                }
-            }
+        let (mut is_told, mut rounds, mut forbidden) = (false, 0, None);
+        while !self.reap() {
             if kill_at.has_come() {
-                if let Some(group) = self.group {
+                // Its number is the group's for as long as we have not buried it.
+                if let Some(group) = self.group.filter(|leader| tree::is_child(*leader)) {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
-                tree::signal_all(&[Signal::KILL]);
+                let found = tree::signal_all(&[Signal::KILL], &self.strangers);
+                if let Some(pid) = found.filter(|_| forbidden.is_none()) {
+                    forbidden = found;
+                    self.forbidden(pid.as_raw_nonzero().get());
+                }
             } else if !is_told && tree::look(self.warden.pid).is_none() {
                 is_told = true;
-                tree::signal_all(&[Signal::TERM, Signal::CONT]);
+                tree::signal_all(&[Signal::TERM, Signal::CONT], &self.strangers);
             }
             tokio::time::sleep(tree::pause_after_killing(rounds)).await;
             rounds += 1;
         }
+        Ok(())
     }
 
-    fn complain(&self, what: &str) {
-        complain(format_args!("tenure: `{}`: {what}", self.plan.name));
+    /// Buries who has ended; true if nobody is left but strangers.
+    fn reap(&mut self) -> bool {
+        loop {
+            match tree::reap() {
+                Reaped::Child(pid, status) => {
+                    let how = How::of(status);
+                    if Some(pid) == self.group {
+                        self.how = how.or(self.how);
+                    }
+                    // Its number may be anybody's from now on.
+                    self.strangers.retain(|it| *it != pid || how.is_none());
+                }
+                Reaped::NoChild => return true,
+                Reaped::Nobody if self.strangers.is_empty() => return false,
+                Reaped::Nobody => {
+                    let mut children = tree::children();
+                    // All strangers are listed, or the list could not be read.
+                    let is_whole = self.strangers.iter().all(|it| children.contains(it));
+                    children.retain(|child| !self.strangers.contains(child));
+                    return is_whole && children.is_empty();
+                }
+            }
+        }
+    }
+
+    fn complain(&mut self, what: &str) {
+        let name = &self.plan.name;
+        self.teller.tell(format!("tenure: `{name}`: {what}"));
     }
 }

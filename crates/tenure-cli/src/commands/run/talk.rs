@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, getppid};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
@@ -53,6 +53,14 @@ pub struct Schedule {
     pub kill_at: Option<BootTime>,
 }
 
+impl Schedule {
+    /// Whether a command that is started now would be ended at once.
+    pub fn is_over(self) -> bool {
+        let moments = [self.term_at, self.kill_at];
+        moments.into_iter().flatten().any(BootTime::has_come)
+    }
+}
+
 /// What the warden says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum News {
@@ -60,6 +68,8 @@ pub enum News {
     Started { group: i32 },
     /// It could not be started: the system's error, and its number.
     NotStarted { cause: String, is_missing: bool },
+    /// It was not started, because its time was over already.
+    TooLate,
     /// I am here.
     Kept,
     /// The command was stopped by this signal.
@@ -86,6 +96,9 @@ pub enum How {
 /// How long a warden may take to answer, and how often to look whether it is still there.
 const START_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
+/// How many bytes to keep for one who does not listen. Nothing hangs on a word that was dropped:
+/// either side does without the other when its time comes.
+const UNSAID_MAX: usize = 1 << 20;
 
 /// Hears `T`.
 #[derive(Debug)]
@@ -95,10 +108,12 @@ pub struct Hearing<T> {
     said: std::marker::PhantomData<fn() -> T>,
 }
 
-/// Says things.
+/// Says things, and never waits for one who does not listen.
 #[derive(Debug)]
 pub struct Saying {
     socket: OwnedWriteHalf,
+    /// What did not fit into the socket.
+    unsaid: Vec<u8>,
 }
 
 /// Starts a warden and connects to it. `command` gets the socket's name as its next argument, and
@@ -168,14 +183,47 @@ impl<T: DeserializeOwned> Hearing<T> {
 }
 
 impl Saying {
-    /// Says it, if somebody is there to hear: that nobody is, is noticed by hearing. One who does
-    /// not listen keeps nobody waiting: all that is ever said fits into the socket.
-    pub async fn say(&mut self, what: &impl Serialize) {
+    /// Says it, if somebody is there to hear: that nobody is, is noticed by hearing.
+    pub fn say(&mut self, what: &impl Serialize) {
         let Ok(mut line) = serde_json::to_vec(what) else {
             return;
         };
         line.push(b'\n');
-        let _ = self.socket.write_all(&line).await;
+        if self.unsaid.len() + line.len() <= UNSAID_MAX {
+            self.unsaid.extend(line);
+            self.go_on();
+        }
+    }
+
+    /// Whether something is left to be said.
+    pub fn has_unsaid(&self) -> bool {
+        !self.unsaid.is_empty()
+    }
+
+    /// Waits until more can be said, and says it. Cancel safe.
+    pub async fn say_more(&mut self) {
+        match self.socket.writable().await {
+            Ok(()) => self.go_on(),
+            Err(_) => self.unsaid.clear(),
+        }
+    }
+
+    /// Says all that is left, however long the other side takes to hear it.
+    pub async fn say_all(&mut self) {
+        while self.has_unsaid() {
+            self.say_more().await;
+        }
+    }
+
+    fn go_on(&mut self) {
+        while self.has_unsaid() {
+            match self.socket.try_write(&self.unsaid) {
+                Ok(count) => drop(self.unsaid.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Nobody is there.
+                Err(_) => self.unsaid.clear(),
+            }
+        }
     }
 }
 
@@ -186,7 +234,11 @@ fn parts<T>(stream: UnixStream) -> (Hearing<T>, Saying) {
         line: Vec::new(),
         said: std::marker::PhantomData,
     };
-    (hearing, Saying { socket })
+    let saying = Saying {
+        socket,
+        unsaid: Vec::new(),
+    };
+    (hearing, saying)
 }
 
 fn peer(stream: &UnixStream) -> Option<Pid> {

@@ -51,21 +51,18 @@ impl Terminal {
     }
 }
 
-/// Stops this process's whole group, as Ctrl-Z does, and returns when it goes on. False if nobody
-/// would ever continue it: then nothing is done.
-pub fn stop_own_group() -> io::Result<bool> {
-    if is_orphaned() {
-        return Ok(false);
-    }
+/// Stops this process's whole group, as Ctrl-Z does, and returns when it goes on. Not for one that
+/// is orphaned.
+pub fn stop_own_group() -> io::Result<()> {
     // The others of a pipeline. This process has a handler for it.
     kill_current_process_group(Signal::TSTP)?;
     kill_process(rustix::process::getpid(), Signal::STOP)?;
-    Ok(true)
+    Ok(())
 }
 
-/// Whether the group has nobody outside of it who could continue it: no shell with jobs. The
+/// Whether the own group has nobody outside of it who could continue it: no shell with jobs. The
 /// kernel does not let Ctrl-Z stop such a group either.
-fn is_orphaned() -> bool {
+pub fn is_orphaned() -> bool {
     let Some(mut process) = tree::look(rustix::process::getpid()) else {
         return true;
     };

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper,
+    test_kill_process, wait,
 };
 
 /// A process as the kernel lists it.
@@ -40,26 +41,46 @@ impl Process {
     }
 }
 
-/// All descendants that have not ended.
-pub fn descendants() -> Vec<Pid> {
+/// The children of this process, also those that have ended and are not buried. None is left out:
+/// nobody but us can bury one meanwhile.
+pub fn children() -> Vec<Pid> {
+    let children = Listing::take().children_of(getpid().as_raw_nonzero().get());
+    children.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+/// All descendants that have not ended, without those strangers and theirs.
+pub fn descendants(strangers: &[Pid]) -> Vec<Pid> {
     let listed = Listing::take();
     let mut found = Vec::new();
     let mut parents = vec![getpid().as_raw_nonzero().get()];
     while let Some(parent) = parents.pop() {
-        for child in listed.children_of(parent) {
-            parents.push(child);
-            let pid = Pid::from_raw(child);
-            let is_alive = |pid: &Pid| look(*pid).is_some_and(|process| !process.has_ended());
-            found.extend(pid.filter(is_alive));
+        let children = listed.children_of(parent).into_iter();
+        for pid in children.filter_map(Pid::from_raw) {
+            if strangers.contains(&pid) {
+                continue;
+            }
+            parents.push(pid.as_raw_nonzero().get());
+            if is_alive(pid, look(pid)) {
+                found.push(pid);
+            }
         }
     }
     found
 }
 
-/// Sends signals to all descendants. Tells the first that they may not be sent to.
-pub fn signal_all(signals: &[Signal]) -> Option<Pid> {
+/// Whether a process has not ended. One of which nothing can be read, as where `/proc` hides those
+/// of other users, is alive unless there is none: it would never be killed otherwise.
+fn is_alive(pid: Pid, seen: Option<Process>) -> bool {
+    match seen {
+        Some(process) => !process.has_ended(),
+        None => test_kill_process(pid) != Err(Errno::SRCH),
+    }
+}
+
+/// Sends signals to all descendants but these strangers and theirs. Tells the first that they may not be sent to.
+pub fn signal_all(signals: &[Signal], strangers: &[Pid]) -> Option<Pid> {
     let mut forbidden = None;
-    for pid in descendants() {
+    for pid in descendants(strangers) {
         for signal in signals {
             if kill_process(pid, *signal) == Err(Errno::PERM) {
                 forbidden = forbidden.or(Some(pid));
@@ -67,6 +88,21 @@ pub fn signal_all(signals: &[Signal]) -> Option<Pid> {
         }
     }
     forbidden
+}
+
+/// Sends a signal to all descendants that are in this group.
+pub fn signal_group(group: Pid, signal: Signal) {
+    let group = group.as_raw_nonzero().get();
+    for pid in descendants(&[]) {
+        if look(pid).is_some_and(|process| process.group == group) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Whether this process is a child of ours, which it is until we bury it.
+pub fn is_child(pid: Pid) -> bool {
+    look(pid).is_some_and(|process| Pid::from_raw(process.parent) == Some(getpid()))
 }
 
 /// How long to wait after so many rounds of killing: who does not die of the first hangs in the
@@ -164,6 +200,17 @@ fn parse(stat: &str) -> Option<Process> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_cannot_be_read_is_alive_until_it_is_gone() {
+        let mut child = std::process::Command::new("sleep");
+        let mut child = child.arg("60").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        assert!(is_alive(pid, None) && is_alive(pid, look(pid)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_alive(pid, None));
+    }
 
     #[test]
     fn a_name_may_contain_anything() {

@@ -40,19 +40,27 @@ pub async fn guard(socket: &str, program: &Program) -> Result<()> {
         // The wrapper is gone, or changed its mind.
         return Ok(());
     };
+    if schedule.is_over() {
+        // Wrapper or machine stood still since the lock was taken.
+        saying.say(&News::TooLate);
+        saying.say_all().await;
+        return Ok(());
+    }
     let mut children = signals::children()?;
     let group = match spawn(program, &environment) {
         Ok(group) => group,
         Err(error) => {
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             let cause = error.to_string();
-            saying.say(&News::NotStarted { cause, is_missing }).await;
+            saying.say(&News::NotStarted { cause, is_missing });
+            saying.say_all().await;
             return Ok(());
         }
     };
     let mut warden = Warden {
         saying,
         group,
+        is_buried: false,
         terminal: Terminal::open(),
         schedule,
         kill_after: Duration::from_millis(kill_after_ms),
@@ -60,13 +68,13 @@ pub async fn guard(socket: &str, program: &Program) -> Result<()> {
         outlived_at: None,
         end_at: None,
         is_alone: false,
-        is_forbidden: false,
+        forbidden: None,
     };
     if foreground {
         warden.give_terminal();
     }
     let group = group.as_raw_nonzero().get();
-    warden.saying.say(&News::Started { group }).await;
+    warden.saying.say(&News::Started { group });
     warden.watch(&mut hearing, &mut children).await
 }
 
@@ -74,6 +82,8 @@ struct Warden {
     saying: Saying,
     /// The command, which leads its group.
     group: Pid,
+    /// The command was buried, so that its number may be that of somebody else's group.
+    is_buried: bool,
     terminal: Option<Terminal>,
     schedule: Schedule,
     kill_after: Duration,
@@ -84,8 +94,8 @@ struct Warden {
     end_at: Option<BootTime>,
     /// The wrapper is gone.
     is_alone: bool,
-    /// There is one that we may not kill, and the wrapper knows.
-    is_forbidden: bool,
+    /// One that we may not kill, of which the wrapper knows.
+    forbidden: Option<Pid>,
 }
 
 impl Warden {
@@ -97,12 +107,13 @@ impl Warden {
         let mut alarm = Alarm::new().context("cannot set an alarm")?;
         let mut rounds = 0;
         loop {
-            if self.reap().await {
-                self.saying.say(&News::AllGone).await;
+            if self.reap() {
+                self.saying.say(&News::AllGone);
+                self.saying.say_all().await;
                 return Ok(());
             }
             if self.kill_at().is_some_and(BootTime::has_come) {
-                self.kill().await;
+                self.kill();
                 tokio::time::sleep(tree::pause_after_killing(rounds)).await;
                 rounds += 1;
                 continue;
@@ -110,21 +121,24 @@ impl Warden {
             alarm.set(self.next_moment())?;
             tokio::select! {
                 biased;
-                () = alarm.rung() => self.look_at_the_time().await,
+                () = alarm.rung() => self.look_at_the_time(),
                 _ = children.recv() => {}
                 order = hearing.next(), if !self.is_alone => match order? {
-                    Some(order) => self.obey(order).await?,
+                    Some(order) => self.obey(&order)?,
                     None => self.go_on_alone(),
                 },
+                () = self.saying.say_more(), if self.saying.has_unsaid() => {}
             }
         }
     }
 
     /// Buries who has ended; true if nobody is left.
-    async fn reap(&mut self) -> bool {
+    fn reap(&mut self) -> bool {
         loop {
             match tree::reap() {
-                Reaped::Child(pid, status) if pid == self.group => self.changed(status).await,
+                Reaped::Child(pid, status) if pid == self.group && !self.is_buried => {
+                    self.changed(status);
+                }
                 Reaped::Child(..) => {}
                 Reaped::Nobody => return false,
                 Reaped::NoChild => return true,
@@ -132,19 +146,20 @@ impl Warden {
         }
     }
 
-    async fn changed(&mut self, status: WaitStatus) {
+    fn changed(&mut self, status: WaitStatus) {
         if let Some(signal) = status.stopping_signal() {
-            self.stopped(signal).await;
+            self.stopped(signal);
             return;
         }
         let Some(how) = How::of(status) else { return };
+        self.is_buried = true;
         if !self.wait_all {
             self.outlived_at = Some(BootTime::now().plus(LINGER));
         }
-        self.saying.say(&News::Ended(how)).await;
+        self.saying.say(&News::Ended(how));
     }
 
-    async fn stopped(&mut self, signal: i32) {
+    fn stopped(&mut self, signal: i32) {
         let wanted_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
         let has_terminal = self
             .terminal
@@ -154,29 +169,29 @@ impl Warden {
             // It wanted the terminal before we had given it.
             self.signal(Signal::CONT);
         } else {
-            self.saying.say(&News::Stopped(signal)).await;
+            self.saying.say(&News::Stopped(signal));
         }
     }
 
-    async fn obey(&mut self, order: Order) -> Result<()> {
+    fn obey(&mut self, order: &Order) -> Result<()> {
         match order {
             Order::Start { .. } => bail!("the wrapper wants a second command"),
             Order::Keep(schedule) => {
-                self.schedule = schedule;
-                self.saying.say(&News::Kept).await;
+                self.schedule = *schedule;
+                self.saying.say(&News::Kept);
             }
             Order::Signal(number) => {
-                if let Some(signal) = Signal::from_named_raw(number) {
+                if let Some(signal) = Signal::from_named_raw(*number) {
                     self.signal(signal);
                 }
             }
             Order::Continue { foreground } => {
-                if foreground {
+                if *foreground {
                     self.give_terminal();
                 }
                 self.signal(Signal::CONT);
             }
-            Order::End { kill_at } => self.end(kill_at),
+            Order::End { kill_at } => self.end(*kill_at),
         }
         Ok(())
     }
@@ -188,17 +203,17 @@ impl Warden {
         self.end(BootTime::now().plus(self.kill_after));
     }
 
-    async fn look_at_the_time(&mut self) {
+    fn look_at_the_time(&mut self) {
         if self.end_at.is_some() {
             return;
         }
         if self.schedule.term_at.is_some_and(BootTime::has_come) {
-            self.saying.say(&News::Ending).await;
+            self.saying.say(&News::Ending);
             let kill_at = self.schedule.kill_at;
             self.end(kill_at.unwrap_or_else(BootTime::now));
         } else if self.outlived_at.is_some_and(BootTime::has_come) {
-            let count = tree::descendants().len();
-            self.saying.say(&News::Outlived(count)).await;
+            let count = tree::descendants(&[]).len();
+            self.saying.say(&News::Outlived(count));
             self.end(BootTime::now().plus(self.kill_after));
         }
     }
@@ -209,18 +224,20 @@ impl Warden {
         self.end_at = Some(self.end_at.map_or(kill_at, |known| known.min(kill_at)));
         if is_first && !kill_at.has_come() {
             // Whoever stands could not hear it.
-            tree::signal_all(&[Signal::TERM, Signal::CONT]);
+            tree::signal_all(&[Signal::TERM, Signal::CONT], &[]);
         }
     }
 
-    async fn kill(&mut self) {
+    fn kill(&mut self) {
         // The group in one step, then those who left it.
-        let _ = kill_process_group(self.group, Signal::KILL);
-        let forbidden = tree::signal_all(&[Signal::KILL]);
-        if let Some(pid) = forbidden.filter(|_| !self.is_forbidden) {
-            self.is_forbidden = true;
+        if !self.is_buried {
+            let _ = kill_process_group(self.group, Signal::KILL);
+        }
+        let forbidden = tree::signal_all(&[Signal::KILL], &[]);
+        if let Some(pid) = forbidden.filter(|_| self.forbidden.is_none()) {
+            self.forbidden = forbidden;
             let pid = pid.as_raw_nonzero().get();
-            self.saying.say(&News::Forbidden(pid)).await;
+            self.saying.say(&News::Forbidden(pid));
         }
     }
 
@@ -238,11 +255,15 @@ impl Warden {
 
     /// To the command's group. Who is not there any more needs no signal.
     fn signal(&self, signal: Signal) {
-        let _ = kill_process_group(self.group, signal);
+        if self.is_buried {
+            tree::signal_group(self.group, signal);
+        } else {
+            let _ = kill_process_group(self.group, signal);
+        }
     }
 
     fn give_terminal(&self) {
-        if let Some(terminal) = &self.terminal {
+        if let Some(terminal) = self.terminal.as_ref().filter(|_| !self.is_buried) {
             terminal.give_to(self.group);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{self, IsTerminal};
+use std::mem::ManuallyDrop;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -66,7 +67,10 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
         ));
     }
     let held_since = Instant::now();
+    // Dropped by a panic, it would release the lock while the command is still alive.
+    let guard = ManuallyDrop::new(guard);
     let finished = start_and_watch(plan, &guard, signals).await;
+    let guard = ManuallyDrop::into_inner(guard);
     let held = held_since.elapsed();
     match finished {
         Ok(finished) => let_go(plan, guard, &finished, held).await,

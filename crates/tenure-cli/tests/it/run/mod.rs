@@ -16,10 +16,18 @@ mod passing;
 mod signals;
 /// A process that stamps the time for as long as it lives.
 mod stamper;
+/// Who is not the command's is left alone.
+mod strangers;
 /// A command that has the terminal.
 mod terminal;
+/// A command is not started when its time is over already.
+mod too_late;
 /// The traps that other tools fell into.
 mod traps;
+/// One who does not listen keeps nobody waiting.
+mod unheard;
+/// Somebody who does not read keeps nobody waiting.
+mod unread;
 
 use std::path::Path;
 use std::process::Command;

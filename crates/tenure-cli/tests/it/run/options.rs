@@ -121,6 +121,19 @@ fn max_time_asks_before_it_kills() {
 }
 
 #[test]
+fn max_time_may_be_longer_than_any_clock() {
+    let ended = run(&[
+        "run",
+        "--max-time",
+        "10000000000000000000",
+        "forever",
+        "true",
+    ]);
+    ended.ended_with(0);
+    assert_eq!(ended.stderr, "");
+}
+
+#[test]
 fn kill_after_is_the_time_between() {
     let line = "trap 'echo asked' TERM; while :; do sleep 0.01; done";
     let ended = run(&["run", "--max-time", ".2", "-k", ".4", "killed", "-c", line]);

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
 use tenure_testkit::{ClientProcess, eventually};
 
 use super::{SOON, hold, server};
@@ -120,4 +121,33 @@ fn waiting_is_shown_in_one_line_and_wiped_away() {
         heard.contains("\r\u{1b}[Ktenure: `tty-wait` is held by "),
         "{heard:?}"
     );
+}
+
+#[test]
+fn a_command_that_wants_a_terminal_that_nobody_gives_it_stands_still() {
+    let shell = shell();
+    // Its shell has ended, so its group is nobody's job.
+    shell.send_line(
+        "( { sleep 0.3; exec $T run -t 1 tty-orphan -- sh -c \
+         'echo run''ning-$$; read word; echo got-$word'; } </dev/tty & )",
+    );
+    let heard = expect(&shell, "running-");
+    let id = heard.trim().rsplit('-').next().unwrap();
+    let id: u32 = id.parse().unwrap();
+    expect(
+        &shell,
+        "tenure: `tty-orphan`: the command wants the terminal, which others have",
+    );
+    // It is not continued, and the lease is renewed on: that is told by nobody taking it.
+    let next = super::run(&["run", "-w", "1.5", "tty-orphan", "true"]);
+    next.ended_with(75);
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    assert!(stat.contains(") T "), "{stat}");
+    let warden = super::parent(id).unwrap();
+    let wrapper = super::pid(super::parent(warden).unwrap());
+    kill(wrapper, Signal::SIGKILL).unwrap();
+    assert!(eventually(SOON, || !super::is_alive(id)));
+    shell.send_line("echo shell-''here");
+    let heard = expect(&shell, "shell-here");
+    assert!(!heard.contains("wants the terminal"), "{heard}");
 }

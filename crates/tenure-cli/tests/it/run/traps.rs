@@ -55,11 +55,10 @@ fn t4_a_silent_server_ends_the_command_before_the_lease() {
     server.resume();
     // Asked while the lease had not ended: it is still there, or was just given back.
     assert_eq!(code(&process), 79);
-    assert!(
-        process
-            .stderr()
-            .starts_with("tenure: losing `t4`: it could not be renewed in time")
-    );
+    let told = process.stderr();
+    let losing = "tenure: losing `t4`: it could not be renewed in time";
+    // The shell may have told first how its child ended.
+    assert!(told.lines().any(|line| line.starts_with(losing)), "{told}");
 }
 
 #[test]
