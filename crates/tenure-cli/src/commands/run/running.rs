@@ -27,9 +27,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const KILL_MAX: Duration = Duration::from_secs(1);
 /// How long to look for the warden's last words before its work is done here.
 const LAST_WORD: Duration = Duration::from_millis(5);
-/// How long to wait for somebody to read what was told: at the end, and while the command stands.
+/// How long to wait for somebody to read what was told: at the end, and before we stop ourselves,
+/// when nobody could tell it for as long as we stand.
 const TELL_MAX: Duration = Duration::from_secs(1);
-const TELL_MAX_STOPPED: Duration = Duration::from_millis(200);
+const TELL_MAX_STOPPED: Duration = Duration::from_secs(3);
 
 /// The warden, as the wrapper knows it.
 pub struct Warden {
