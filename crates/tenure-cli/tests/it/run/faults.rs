@@ -13,6 +13,8 @@ use tenure_testkit::{ClientProcess, Proxy, RedisServer, eventually};
 
 use super::{SOON, at, pid, stamper, wait_for_file, warden_of};
 
+/// A tenth of it is what a crowded machine may take to end everybody.
+const TTL: &str = "4";
 const ROUNDS: usize = 10;
 /// How many rounds run side by side.
 const ABREAST: usize = 10;
@@ -25,7 +27,7 @@ fn nobody_works_on_while_another_holds_the_lock_redis_stopped() {
         let round = Round::begin(None);
         round.server.pause();
         // From before the lease ends until after it.
-        std::thread::sleep(Duration::from_millis(1_700 + 90 * number as u64));
+        std::thread::sleep(Duration::from_millis(3_700 + 90 * number as u64));
         round.server.resume();
         assert_eq!(round.end(), Some(LOST));
     });
@@ -111,7 +113,7 @@ impl Round {
         let files = tempfile::tempdir().unwrap();
         let url = way.map_or_else(|| server.url(), |way| server.url_by_way_of(way));
         let tree = tree(&files);
-        let mut first = at(&url, &["run", "-t", "2", "n", "-c", &tree]);
+        let mut first = at(&url, &["run", "-t", TTL, "n", "-c", &tree]);
         first.current_dir(files.path());
         let first = ClientProcess::spawn(&first);
         for member in members(&files) {
@@ -120,7 +122,7 @@ impl Round {
         let warden = warden_of(first.pid());
         let second = files.path().join("second");
         let once = format!("{} {}", stamper::once(&second), stamper::words());
-        let second = at(&server.url(), &["run", "-t", "2", "n", "-c", &once]);
+        let second = at(&server.url(), &["run", "-t", TTL, "n", "-c", &once]);
         Self {
             second: ClientProcess::spawn(&second),
             first,
