@@ -10,6 +10,7 @@ mod commands;
 mod config;
 mod exit;
 mod manual;
+mod meta;
 mod output;
 mod own_names;
 mod runtime;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::belief::Belief;
 use crate::core::Client;
-use crate::engine::adoption;
 use crate::engine::attempt::Wish;
 use crate::engine::hand_off::{self, LetGo};
+use crate::engine::renewal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until, check_ttl};
@@ -197,7 +197,10 @@ impl Hold {
         let given = self.detach()?;
         let core = Arc::clone(&client.core);
         let pending = core.pending.begin();
-        let telling = async move { adoption::keep(&core, &held, pending).await };
+        let telling = async move {
+            let _pending = pending;
+            renewal::extend(&core, &held).await
+        };
         client.engine.run(telling).await??;
         Ok(Lease { ttl: rest, ..given })
     }

@@ -55,24 +55,6 @@ pub(crate) async fn adopt(
     }
 }
 
-/// Has a lease that is given away end after its ttl, counted from now.
-pub(crate) async fn keep(core: &Core, held: &Held, _pending: PendingOne) -> Result<()> {
-    let limit = core.clock.now() + core.settings.unreachable_after;
-    loop {
-        let trouble = match core.store.renew(held, false, limit).await {
-            Ok(Renewed::Until { .. }) => return Ok(()),
-            Ok(Renewed::NotHeld(not_held)) => {
-                return Err(Error::lost(&held.name, not_held.reason()));
-            }
-            Ok(Renewed::Unconfirmed(failure)) | Err(failure) => failure,
-        };
-        if !trouble.transient || core.clock.now() + PAUSE >= limit {
-            return Err(trouble.error);
-        }
-        core.clock.sleep_until(core.clock.now() + PAUSE).await;
-    }
-}
-
 /// Asks until there is a useful answer, or no time left.
 async fn pursue(
     core: &Arc<Core>,

@@ -22,14 +22,19 @@ pub(crate) async fn renew(core: &Core, lease: Lease, ttl: Duration) -> Result<Mo
         has_meta: true,
         replicas: core.settings.replicas,
     };
+    extend(core, &held).await
+}
+
+/// The same for a lease of which more is known. Its ttl is the new one.
+pub(crate) async fn extend(core: &Core, held: &Held) -> Result<Moment> {
     let limit = core.clock.now() + core.settings.unreachable_after;
     loop {
-        let trouble = match core.store.renew(&held, false, limit).await {
+        let trouble = match core.store.renew(held, false, limit).await {
             Ok(Renewed::NotHeld(not_held)) => {
                 return Err(Error::lost(&held.name, not_held.reason()));
             }
             Ok(Renewed::Until { sent_at }) => {
-                let until = believed_until(sent_at, ttl);
+                let until = believed_until(sent_at, held.ttl);
                 if core.clock.now() < until {
                     return Ok(until);
                 }

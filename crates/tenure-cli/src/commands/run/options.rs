@@ -8,6 +8,7 @@ use clap::{ArgAction, ValueEnum};
 
 use super::program::Program;
 use crate::exit::{Exit, Failed};
+use crate::meta;
 use crate::server::{Server, ServerArgs};
 use crate::time;
 use crate::user;
@@ -133,7 +134,7 @@ pub struct RunArgs {
     foreground: bool,
 
     /// Write something about this lease where holders are shown; repeatable
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_meta)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = meta::pair)]
     meta: Vec<(String, String)>,
 
     /// Wait for a random time up to this before asking
@@ -396,11 +397,4 @@ fn refuse_memory(server: &Server) -> Result<(), Failed> {
         ));
     }
     Ok(())
-}
-
-fn parse_meta(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("`{text}` is no KEY=VALUE")),
-    }
 }
