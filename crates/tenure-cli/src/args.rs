@@ -16,6 +16,7 @@ use crate::commands::release::ReleaseArgs;
 use crate::commands::renew::RenewArgs;
 use crate::commands::run::{RunArgs, WardenArgs};
 use crate::commands::sale::SaleArgs;
+use crate::commands::serve::ServeArgs;
 use crate::commands::show::ShowArgs;
 use crate::commands::watch::WatchArgs;
 use crate::exit::Exit;
@@ -28,11 +29,12 @@ Examples:
   tenure ls                                who holds what, and who waits
   tenure doctor                            is this Redis fit for locks?
   tenure demo                              oversell, then not, by lock and by script
+  tenure serve                             locks and sales over HTTP, and a page
 
 Where the locks are:
   --url URL, TENURE_URL, `url` in a configuration file, REDIS_URL, redis://127.0.0.1:6379, in this
   order. Several URLs are independent servers: a lock is held on a majority of them.
-  `demo` needs no server.
+  `demo` and `serve` need no server.
 
 Exit codes:
   0    done; `run`: whatever its command ended with
@@ -82,6 +84,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     Bench(BenchArgs),
     Sale(SaleArgs),
+    Serve(ServeArgs),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

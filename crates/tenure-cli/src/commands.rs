@@ -17,6 +17,7 @@ pub mod release;
 pub mod renew;
 pub mod run;
 pub mod sale;
+pub mod serve;
 pub mod show;
 mod table;
 pub mod watch;
@@ -41,6 +42,7 @@ pub fn run(args: &Args) -> Result<Exit> {
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Sale(args) => sale::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),

@@ -15,6 +15,7 @@ mod output;
 mod own_names;
 mod runtime;
 mod server;
+mod service;
 mod time;
 mod timings;
 mod user;

@@ -51,8 +51,13 @@ pub struct Server {
 }
 
 impl ServerArgs {
-    /// Options before environment before file before default.
+    /// Options before environment before file before the Redis of this machine.
     pub fn resolve(&self) -> Result<Server> {
+        self.resolve_or(URL_DEFAULT)
+    }
+
+    /// Options before environment before file before default.
+    pub fn resolve_or(&self, default: &str) -> Result<Server> {
         let instead = "put the URL into TENURE_URL or a configuration file, or use --password-file";
         if !self.url.is_empty() && self.url.iter().all(String::is_empty) {
             let message = "the URL that was given is empty: is a variable not set? leave out --url \
@@ -61,7 +66,7 @@ impl ServerArgs {
         }
         refuse_passwords(&self.url, instead)?;
         let config = Config::read(self.config.as_deref())?;
-        let urls = self.urls(&config);
+        let urls = self.urls(&config, default);
         let password = self.password(&config)?;
         let client_name = self.client_name.clone();
         let client_name = client_name.or_else(|| variable("TENURE_CLIENT_NAME"));
@@ -77,7 +82,7 @@ impl ServerArgs {
         })
     }
 
-    fn urls(&self, config: &Config) -> Vec<String> {
+    fn urls(&self, config: &Config, default: &str) -> Vec<String> {
         let of_variable = |name| -> Vec<String> {
             let value = variable(name).unwrap_or_default();
             value.split_whitespace().map(ToOwned::to_owned).collect()
@@ -99,7 +104,7 @@ impl ServerArgs {
             .iter()
             .map(|source| source())
             .find(|urls| !urls.is_empty());
-        found.unwrap_or_else(|| vec![URL_DEFAULT.to_owned()])
+        found.unwrap_or_else(|| vec![default.to_owned()])
     }
 
     fn password(&self, config: &Config) -> Result<Option<String>> {

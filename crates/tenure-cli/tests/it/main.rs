@@ -32,6 +32,8 @@ mod run;
 mod sale;
 /// `tenure acquire`, `renew`, `release`, `is-locked`.
 mod scripts;
+/// `tenure serve`.
+mod serve;
 /// What is wrong with a command line, a URL, a server: the message and the exit code.
 mod trouble;
 /// `tenure --help` and `tenure --version`.

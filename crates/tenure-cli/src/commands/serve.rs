@@ -1,0 +1,197 @@
+//! `tenure serve`: locks and sales over HTTP, and a page that shows them.
+
+mod ledger;
+mod listen;
+mod token;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use tenure::Locks;
+use tokio::net::TcpListener;
+
+use super::interrupt;
+use crate::exit::Exit;
+use crate::output::{complain, say, say_json};
+use crate::server::ServerArgs;
+use crate::service::{Access, App, LimitArgs, Places, Settings};
+
+/// How long the locks' client may take to say goodbye.
+const FAREWELL: Duration = Duration::from_millis(300);
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure serve                              nothing needed: open http://127.0.0.1:8080
+  tenure serve --url redis://127.0.0.1      the locks of a Redis, for any language
+  tenure serve --url redis://127.0.0.1 --ledger postgres://shop@db/shop --listen 8081
+  tenure serve --listen 0.0.0.0:8080 --token-file /etc/tenure.token
+
+A lock from the shell:
+  curl -X POST http://127.0.0.1:8080/api/v1/locks/nightly -H 'content-type: application/json' \\
+    -d '{\"ttl_ms\": 30000, \"wait_ms\": 5000}'
+
+Without a URL, locks and stock live in this process and end with it; orders are kept in a file.
+With one, any number of instances serve the same locks, and with a ledger the same sales.";
+
+/// Serve locks and sales over HTTP, with a page that shows who holds what
+///
+/// Every path is described at /openapi.json. Listens on this machine only, unless there is a token.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// Where to listen: a port, or an address and a port; port 0 is any that is free
+    #[arg(
+        short,
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        env = "TENURE_LISTEN"
+    )]
+    #[arg(value_parser = listen::parse)]
+    listen: std::net::SocketAddr,
+
+    /// Where the orders are written: `postgres://user@host/db`, `sqlite:file`, `sqlite::memory:` [env: `TENURE_LEDGER`]
+    ///
+    /// Without a URL of a server it is a file of the user's; with one and without a ledger there are
+    /// no sales. A password does not belong on a command line: put the URL into the variable or, as
+    /// `ledger`, into the configuration file, or use PGPASSWORD or ~/.pgpass.
+    #[arg(long, value_name = "URL", help_heading = "Server")]
+    ledger: Option<String>,
+
+    /// Do not bring orders from the queues into the ledger: `tenure sale consume` does
+    #[arg(long)]
+    no_consumer: bool,
+
+    /// In front of every path, as in `/tenure`, for a proxy that does not take it away
+    #[arg(long, value_name = "PATH", default_value = "", value_parser = listen::base_path)]
+    base_path: String,
+
+    /// Serve the notes' broken locks too, at /order/v1/submitOrder/v1 to v4
+    #[arg(long)]
+    demo: bool,
+
+    /// Print where it listens as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// A file with the token that requests must bring, in its first line [env: `TENURE_TOKEN`, the token]
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
+    token_file: Option<PathBuf>,
+
+    /// Listen to other machines although there is no token: anybody who reaches the port may do all
+    #[arg(long, help_heading = "Access")]
+    without_token: bool,
+
+    /// By which name the service may be called where it has no token; several times: several
+    #[arg(long, value_name = "NAME", help_heading = "Access")]
+    host_name: Vec<String>,
+
+    /// Allow to end leases of others, and to change items and stock
+    #[arg(long, help_heading = "Access")]
+    allow_admin: bool,
+
+    /// Only show: refuse every change
+    #[arg(long, help_heading = "Access", conflicts_with = "allow_admin")]
+    read_only: bool,
+
+    #[command(flatten)]
+    limits: LimitArgs,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Serialize)]
+struct Listening {
+    url: String,
+    locks: String,
+    ledger: Option<String>,
+}
+
+pub fn run(args: &ServeArgs) -> Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start: are threads or file descriptors used up?")?;
+    let exit = runtime.block_on(serve(args));
+    runtime.shutdown_background();
+    exit
+}
+
+async fn serve(args: &ServeArgs) -> Result<Exit> {
+    let token = token::find(args.token_file.as_deref())?;
+    listen::check(args.listen, token.is_some() || args.without_token)?;
+    let server = args.server.resolve_or("memory://")?;
+    let server = server.about("command", "tenure serve");
+    let ledger = ledger::find(args.ledger.as_deref(), &server)?;
+    let (listener, address) = listen::bind(args.listen).await?;
+    let locks = server.connect_for_one().await?;
+    let sale = ledger::open(ledger.as_deref(), &server).await?;
+    let places = Places {
+        locks: server.place(),
+        ledger: ledger.as_deref().map(ledger::shown),
+    };
+    let settings = Settings {
+        access: Access {
+            token,
+            host_names: args.host_name.clone(),
+            admin: args.allow_admin,
+            read_only: args.read_only,
+        },
+        limits: args.limits.clone(),
+        demo: args.demo,
+        address,
+        base_path: args.base_path.clone(),
+        places,
+    };
+    tell(args, &settings)?;
+    let app = App::new(settings, locks.clone(), sale);
+    Ok(until_asked(&app, listener, &locks).await)
+}
+
+/// Serves until a signal comes.
+async fn until_asked(app: &App, listener: TcpListener, locks: &Locks) -> Exit {
+    let serving = app.serve(listener);
+    tokio::pin!(serving);
+    tokio::select! {
+        () = &mut serving => return Exit::Done,
+        _ = interrupt::asked_to_end() => {}
+    }
+    complain("tenure: stopping");
+    app.stop.cancel();
+    serving.await;
+    let _ = locks.shutdown(FAREWELL).await;
+    Exit::Done
+}
+
+/// Says where to look.
+fn tell(args: &ServeArgs, settings: &Settings) -> Result<()> {
+    let Settings {
+        address,
+        base_path,
+        places,
+        ..
+    } = settings;
+    let url = format!("http://{address}{base_path}");
+    if args.json {
+        return Ok(say_json(&Listening {
+            url,
+            locks: places.locks.clone(),
+            ledger: places.ledger.clone(),
+        })?);
+    }
+    say(format_args!("tenure: serving at {url}"))?;
+    say(format_args!("  page    {url}/"))?;
+    say(format_args!(
+        "  API     {url}/api/v1, described at {url}/openapi.json"
+    ))?;
+    say(format_args!("  locks   {}", places.locks))?;
+    let ledger = places.ledger.as_deref();
+    say(format_args!(
+        "  ledger  {}",
+        ledger.unwrap_or("none, so there are no sales: give --ledger")
+    ))?;
+    Ok(())
+}

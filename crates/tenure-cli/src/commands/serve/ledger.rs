@@ -1,0 +1,77 @@
+//! Where the service's orders are written.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use tenure_sale::Sale;
+
+use crate::exit::Failed;
+use crate::server::{Server, refuse_passwords, variable};
+
+/// The ledger that was asked for; without a server of its own, a file of the user's.
+pub fn find(given: Option<&str>, server: &Server) -> Result<Option<String>> {
+    let given = given.filter(|url| !url.is_empty()).map(ToOwned::to_owned);
+    let of_server = given.clone().filter(|url| !url.starts_with("sqlite:"));
+    let instead = "put the URL into TENURE_LEDGER or a configuration file, or use PGPASSWORD or \
+                   ~/.pgpass";
+    refuse_passwords(of_server.as_slice(), instead)?;
+    let found = given
+        .or_else(|| variable("TENURE_LEDGER"))
+        .or_else(|| server.config.ledger.clone());
+    match found {
+        Some(url) => Ok(Some(url)),
+        None if is_embedded(server) => own_file().map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Opens the sale, if there is a ledger.
+pub async fn open(ledger: Option<&str>, server: &Server) -> Result<Option<Sale>> {
+    let Some(ledger) = ledger else {
+        return Ok(None);
+    };
+    let [gate] = server.urls() else {
+        return Err(Failed::config(format!(
+            "a sale has one gate, and not the independent servers `{}`: its stock cannot be held by \
+             a majority; give one URL, or no ledger",
+            server.place()
+        ))
+        .into());
+    };
+    let opened = Sale::open(gate, ledger).await;
+    opened
+        .with_context(|| format!("cannot open the sale at `{}`", server.place()))
+        .map(Some)
+}
+
+/// The ledger as it may be shown.
+pub fn shown(url: &str) -> String {
+    if url.starts_with("sqlite:") {
+        url.to_owned()
+    } else {
+        tenure::masked_url(url)
+    }
+}
+
+fn is_embedded(server: &Server) -> bool {
+    server.urls().iter().all(|url| url.starts_with("memory:"))
+}
+
+/// `tenure/shop.db` where the user's programs keep their data.
+fn own_file() -> Result<String> {
+    let of_home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    let data = env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+    let data = data.filter(|path| path.is_absolute()).or_else(of_home);
+    let Some(folder) = data.map(|data| data.join("tenure")) else {
+        return Ok("sqlite::memory:".to_owned());
+    };
+    fs::create_dir_all(&folder).map_err(|error| {
+        let shown = folder.display();
+        Failed::config(format!(
+            "cannot make the folder `{shown}` for the ledger: {error}; give --ledger"
+        ))
+    })?;
+    Ok(format!("sqlite:{}", folder.join("shop.db").display()))
+}

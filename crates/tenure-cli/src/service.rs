@@ -1,0 +1,150 @@
+//! The service: locks and sales over HTTP, and a page that shows them.
+
+mod access;
+mod connections;
+mod extract;
+mod health;
+mod limits;
+mod locks;
+mod metrics;
+mod openapi;
+mod page;
+mod playground;
+mod problem;
+mod sales;
+mod stream;
+
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::{IntoResponse, Response};
+use prometheus_client::registry::Registry;
+use tenure::Locks;
+use tenure_sale::Sale;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub use self::access::{Access, Token};
+use self::connections::Peer;
+pub use self::limits::LimitArgs;
+use self::limits::Limits;
+use self::metrics::Metrics;
+use self::problem::{Kind, Problem};
+
+/// What the command line decides.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub access: Access,
+    pub limits: LimitArgs,
+    /// Whether the notes' broken locks can be tried, and the playground.
+    pub demo: bool,
+    /// Where the service listens.
+    pub address: SocketAddr,
+    /// In front of every path, as in `/locks`; empty for none.
+    pub base_path: String,
+    /// Where locks and orders are, without secrets.
+    pub places: Places,
+}
+
+/// Where locks and orders are, as it may be shown.
+#[derive(Clone, Debug)]
+pub struct Places {
+    pub locks: String,
+    pub ledger: Option<String>,
+}
+
+/// What all requests share. Cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Shared>);
+
+/// What an [`App`] holds.
+pub struct Shared {
+    pub settings: Settings,
+    pub locks: Locks,
+    /// None where the service has no ledger.
+    pub sale: Option<Sale>,
+    pub limits: Limits,
+    pub metrics: Metrics,
+    /// Cancelled when the service stops: everything that waits or streams ends then.
+    pub stop: CancellationToken,
+}
+
+impl App {
+    pub fn new(settings: Settings, locks: Locks, sale: Option<Sale>) -> Self {
+        let registry = Registry::default();
+        Self(Arc::new(Shared {
+            limits: Limits::new(&settings.limits),
+            metrics: Metrics::new(registry),
+            stop: CancellationToken::new(),
+            settings,
+            locks,
+            sale,
+        }))
+    }
+
+    /// Serves until [`stop`](Shared::stop) is cancelled, and then lets what is under way end.
+    pub async fn serve(&self, listener: TcpListener) {
+        let connections_max = self.settings.limits.max_connections;
+        let router = self.router();
+        connections::serve(listener, router, connections_max, self.stop.clone()).await;
+    }
+
+    /// Brings up to date what is not counted but looked at.
+    fn refresh_metrics(&self) {}
+
+    fn router(&self) -> Router {
+        let api = OpenApiRouter::new()
+            .merge(locks::routes())
+            .merge(sales::routes())
+            .merge(playground::routes());
+        let (documented, document) = OpenApiRouter::with_openapi(openapi::Description::openapi())
+            .nest("/api/v1", api)
+            .routes(routes!(health::alive))
+            .routes(routes!(health::ready))
+            .routes(routes!(metrics::show))
+            .split_for_parts();
+        let inner = documented
+            .merge(openapi::routes(&document))
+            .merge(page::routes())
+            .fallback(|| async { Problem::new(Kind::NOT_FOUND, "there is nothing at this path") })
+            .layer(map_response(as_problem))
+            .layer(DefaultBodyLimit::max(self.settings.limits.max_body))
+            .layer(from_fn_with_state(self.clone(), access::check))
+            .layer(from_fn_with_state(self.clone(), metrics::count))
+            .with_state(self.clone());
+        match self.settings.base_path.as_str() {
+            "" => inner,
+            base => Router::new().nest(base, inner),
+        }
+    }
+}
+
+impl Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+/// Gives those refusals a body that come from the router itself.
+async fn as_problem(response: Response) -> Response {
+    if response.status() == axum::http::StatusCode::METHOD_NOT_ALLOWED {
+        let allowed = response.headers().get(axum::http::header::ALLOW).cloned();
+        let detail = "this path has no such method: see /openapi.json";
+        let mut told = Problem::new(Kind::METHOD_NOT_ALLOWED, detail).into_response();
+        if let Some(allowed) = allowed {
+            told.headers_mut()
+                .insert(axum::http::header::ALLOW, allowed);
+        }
+        return told;
+    }
+    response
+}

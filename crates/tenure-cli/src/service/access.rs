@@ -1,0 +1,191 @@
+//! Who may ask: the token, the name the service was called by, and pages of other sites.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use subtle::ConstantTimeEq;
+
+use super::problem::{Kind, Problem};
+use super::{App, Peer};
+
+/// The secret that requests bring.
+#[derive(Clone)]
+pub struct Token(String);
+
+/// What of access the command line decides.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub token: Option<Token>,
+    /// By which names other than its own addresses the service may be called.
+    pub host_names: Vec<String>,
+    /// Whether ending leases of others and the like is allowed.
+    pub admin: bool,
+    /// Whether anything may be changed at all.
+    pub read_only: bool,
+}
+
+impl Token {
+    pub fn new(secret: impl Into<String>) -> Self {
+        Self(secret.into())
+    }
+
+    /// Whether it is the same, in a time that does not tell how much of it is.
+    fn is(&self, given: &str) -> bool {
+        self.0.as_bytes().ct_eq(given.as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(***)")
+    }
+}
+
+impl Access {
+    /// Refuses administration where it was not allowed.
+    pub fn check_admin(&self) -> Result<(), Problem> {
+        if self.admin {
+            return Ok(());
+        }
+        let detail = "administration is off: start `tenure serve` with --allow-admin";
+        Err(Problem::new(Kind::FORBIDDEN, detail))
+    }
+}
+
+/// Lets a request through if it may come in, and has the answer say how browsers must treat it.
+pub async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut response = match admit(&app, &request) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    protect(response.headers_mut());
+    response
+}
+
+fn admit(app: &App, request: &Request) -> Result<(), Problem> {
+    let (access, path) = (&app.settings.access, request.uri().path());
+    if let Some(Peer(from)) = request.extensions().get() {
+        app.limits.admit(from.ip())?;
+    }
+    if access.token.is_none() {
+        check_host(access, request.headers())?;
+    }
+    // The page and its files are the same for everybody and hold nothing secret; that the process
+    // is alive is for supervisors.
+    if !is_guarded(path) {
+        return Ok(());
+    }
+    check_origin(request.headers())?;
+    check_token(access, request.headers())?;
+    if access.read_only && !request.method().is_safe() {
+        let detail = "this service only shows: it was started with --read-only";
+        return Err(Problem::new(Kind::FORBIDDEN, detail));
+    }
+    Ok(())
+}
+
+fn is_guarded(path: &str) -> bool {
+    ["/api/", "/order/", "/metrics"]
+        .iter()
+        .any(|guarded| path.starts_with(guarded))
+}
+
+fn check_token(access: &Access, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(token) = &access.token else {
+        return Ok(());
+    };
+    let given = headers.get(header::AUTHORIZATION);
+    let given = given.and_then(|given| given.to_str().ok());
+    let given = given.and_then(|given| {
+        let (scheme, secret) = given.split_once(' ')?;
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then_some(secret.trim())
+    });
+    match given {
+        Some(given) if token.is(given) => Ok(()),
+        Some(_) => Err(Problem::new(
+            Kind::UNAUTHORIZED,
+            "the token is not the one that this service was started with",
+        )),
+        None => Err(Problem::new(
+            Kind::UNAUTHORIZED,
+            "a token is needed: send it as `Authorization: Bearer TOKEN`",
+        )),
+    }
+}
+
+/// Refuses what a page of another site makes a browser send.
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let of = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_ours = match (of("sec-fetch-site"), of("origin")) {
+        (Some(site), _) => ["same-origin", "none"].contains(&site),
+        (None, Some(origin)) => {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            host.is_some() && host == of("host")
+        }
+        (None, None) => true,
+    };
+    if is_ours {
+        return Ok(());
+    }
+    let detail =
+        "refused, because a page of another site asks for it: open this service's own page";
+    Err(Problem::new(Kind::FOREIGN_ORIGIN, detail))
+}
+
+/// Refuses to be called by a foreign name: otherwise a page of another site could have its own name
+/// point here, and would be of the same origin.
+fn check_host(access: &Access, headers: &HeaderMap) -> Result<(), Problem> {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let Some(host) = host else {
+        return Ok(());
+    };
+    let name = host.parse::<Uri>().ok();
+    let name = name.as_ref().and_then(Uri::host).unwrap_or(host);
+    let name = name.trim_matches(['[', ']']).to_ascii_lowercase();
+    let is_known = name.parse::<IpAddr>().is_ok()
+        || name == "localhost"
+        || name.ends_with(".localhost")
+        || access
+            .host_names
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(&name));
+    if is_known {
+        return Ok(());
+    }
+    let detail = format!(
+        "refused to be called `{name}`: start `tenure serve` with --host-name {name}, or with a token"
+    );
+    Err(Problem::new(Kind::FOREIGN_ORIGIN, detail))
+}
+
+/// What browsers may do with an answer: next to nothing.
+fn protect(headers: &mut HeaderMap) {
+    const FIXED: [(&str, &str); 6] = [
+        (
+            "content-security-policy",
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+             connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cross-origin-opener-policy", "same-origin"),
+    ];
+    for (name, value) in FIXED {
+        headers.insert(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+    }
+    let uncached = HeaderValue::from_static("no-store");
+    headers.entry(header::CACHE_CONTROL).or_insert(uncached);
+}

@@ -1,0 +1,94 @@
+//! Accepting connections, and ending them in time.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tower_service::Service as _;
+
+/// How long a client may take to send the head of a request.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// How long requests that are under way may take once the service stops.
+const STOP_WITHIN: Duration = Duration::from_millis(1_500);
+/// How long to wait when no connection can be accepted, mostly for lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+/// Serves until it is told to stop, and then lets what is under way end.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    connections_max: usize,
+    stop: CancellationToken,
+) {
+    let places = connections_max.clamp(1, Semaphore::MAX_PERMITS);
+    let places = Arc::new(Semaphore::new(places));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &places) => accepted,
+            () = stop.cancelled() => break,
+        };
+        match accepted {
+            Ok(accepted) => attend(accepted, router.clone(), &graceful),
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(STOP_WITHIN, graceful.shutdown()).await;
+}
+
+/// A connection with its place among all of them.
+struct Accepted {
+    socket: TcpStream,
+    from: SocketAddr,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<Accepted> {
+    let place = Arc::clone(places).acquire_owned().await.ok();
+    let (socket, from) = listener.accept().await?;
+    socket.set_nodelay(true)?;
+    Ok(Accepted {
+        socket,
+        from,
+        place,
+    })
+}
+
+fn attend(accepted: Accepted, router: Router, graceful: &GracefulShutdown) {
+    let Accepted {
+        socket,
+        from,
+        place,
+    } = accepted;
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Peer(from));
+        router.clone().call(request.map(Body::new))
+    });
+    let mut builder = http1::Builder::new();
+    let timed = builder.timer(TokioTimer::new());
+    let timed = timed.header_read_timeout(HEAD_WITHIN);
+    let connection = timed.serve_connection(TokioIo::new(socket), service);
+    let connection = graceful.watch(connection);
+    tokio::spawn(async move {
+        // A client that breaks off, or speaks no HTTP, has nobody to be told.
+        let _ = connection.await;
+        drop(place);
+    });
+}

@@ -1,0 +1,10 @@
+//! Locks over HTTP.
+
+use utoipa_axum::router::OpenApiRouter;
+
+use super::App;
+
+/// What of locks is asked for under `/api/v1`.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+}

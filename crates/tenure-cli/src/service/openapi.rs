@@ -1,0 +1,33 @@
+//! The OpenAPI document.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{HeaderValue, header};
+use axum::routing::get;
+use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as Document;
+
+/// What stands at the top of it.
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Tenure",
+    description = "Distributed locks and flash sales over HTTP. Every error is \
+                   `application/problem+json`. Where the service has a token, send it as \
+                   `Authorization: Bearer TOKEN`.",
+    license(name = "MIT OR Apache-2.0")
+))]
+pub struct Description;
+
+/// Serves the document at `/openapi.json`.
+pub fn routes<S: Clone + Send + Sync + 'static>(document: &Document) -> Router<S> {
+    let text: Arc<str> = document.to_json().unwrap_or_default().into();
+    let show = move || {
+        let text = Arc::clone(&text);
+        async move {
+            let kind = HeaderValue::from_static("application/json");
+            ([(header::CONTENT_TYPE, kind)], text.to_string())
+        }
+    };
+    Router::new().route("/openapi.json", get(show))
+}
