@@ -17,6 +17,7 @@ mod stream;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -36,7 +37,11 @@ use self::connections::Peer;
 pub use self::limits::LimitArgs;
 use self::limits::Limits;
 use self::metrics::Metrics;
+pub use self::playground::Playground;
 use self::problem::{Kind, Problem};
+
+/// How long a run of the playground may take to end when the service does.
+const PLAYGROUND_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// What the command line decides.
 #[derive(Clone, Debug)]
@@ -70,6 +75,7 @@ pub struct Shared {
     pub locks: Locks,
     /// None where the service has no ledger.
     pub sale: Option<Sale>,
+    pub playground: Playground,
     pub limits: Limits,
     pub metrics: Metrics,
     /// Cancelled when the service stops: everything that waits or streams ends then.
@@ -77,7 +83,12 @@ pub struct Shared {
 }
 
 impl App {
-    pub fn new(settings: Settings, locks: Locks, sale: Option<Sale>) -> Self {
+    pub fn new(
+        settings: Settings,
+        locks: Locks,
+        sale: Option<Sale>,
+        playground: Playground,
+    ) -> Self {
         let registry = Registry::default();
         Self(Arc::new(Shared {
             limits: Limits::new(&settings.limits),
@@ -86,6 +97,7 @@ impl App {
             settings,
             locks,
             sale,
+            playground,
         }))
     }
 
@@ -93,7 +105,14 @@ impl App {
     pub async fn serve(&self, listener: TcpListener) {
         let connections_max = self.settings.limits.max_connections;
         let router = self.router();
-        connections::serve(listener, router, connections_max, self.stop.clone()).await;
+        let serving = connections::serve(listener, router, connections_max, self.stop.clone());
+        tokio::join!(serving, self.end_playground());
+    }
+
+    /// Has the run that goes on when the service stops end in time, and take its keys away.
+    async fn end_playground(&self) {
+        self.stop.cancelled().await;
+        let _ = tokio::time::timeout(PLAYGROUND_WITHIN, self.playground.settle()).await;
     }
 
     /// Brings up to date what is not counted but looked at.

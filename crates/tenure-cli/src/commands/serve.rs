@@ -16,7 +16,7 @@ use super::interrupt;
 use crate::exit::Exit;
 use crate::output::{complain, say, say_json};
 use crate::server::ServerArgs;
-use crate::service::{Access, App, LimitArgs, Places, Settings};
+use crate::service::{Access, App, LimitArgs, Places, Playground, Settings};
 
 /// How long the locks' client may take to say goodbye.
 const FAREWELL: Duration = Duration::from_millis(300);
@@ -123,7 +123,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit> {
 async fn serve(args: &ServeArgs) -> Result<Exit> {
     let token = token::find(args.token_file.as_deref())?;
     listen::check(args.listen, token.is_some() || args.without_token)?;
-    let server = args.server.resolve_or("memory://")?;
+    let server = args.server.resolve_or("memory://serve")?;
     let server = server.about("command", "tenure serve");
     let ledger = ledger::find(args.ledger.as_deref(), &server)?;
     let (listener, address) = listen::bind(args.listen).await?;
@@ -147,7 +147,12 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
         places,
     };
     tell(args, &settings)?;
-    let app = App::new(settings, locks.clone(), sale);
+    let app = App::new(
+        settings,
+        locks.clone(),
+        sale,
+        Playground::new(server.urls()),
+    );
     Ok(until_asked(&app, listener, &locks).await)
 }
 

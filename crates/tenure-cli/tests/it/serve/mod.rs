@@ -2,6 +2,8 @@
 
 /// Who may ask, and what is refused.
 mod access;
+/// One stock sold in three ways, with faults.
+mod playground;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
