@@ -132,7 +132,7 @@ impl App {
         let inner = documented
             .merge(openapi::routes(&document))
             .merge(page::routes())
-            .fallback(|| async { Problem::new(Kind::NOT_FOUND, "there is nothing at this path") })
+            .fallback(|| nothing_here(""))
             .layer(map_response(as_problem))
             .layer(DefaultBodyLimit::max(self.settings.limits.max_body))
             .layer(from_fn_with_state(self.clone(), access::check))
@@ -140,7 +140,12 @@ impl App {
             .with_state(self.clone());
         match self.settings.base_path.as_str() {
             "" => inner,
-            base => Router::new().nest(base, inner),
+            base => {
+                let base = base.to_owned();
+                Router::new()
+                    .nest(&base.clone(), inner)
+                    .fallback(move || nothing_here(&base))
+            }
         }
     }
 }
@@ -151,6 +156,12 @@ impl Deref for App {
     fn deref(&self) -> &Shared {
         &self.0
     }
+}
+
+/// What is told at paths that are none.
+fn nothing_here(base: &str) -> std::future::Ready<Problem> {
+    let detail = format!("there is nothing at this path: see {base}/openapi.json");
+    std::future::ready(Problem::new(Kind::NOT_FOUND, detail))
 }
 
 /// Gives those refusals a body that come from the router itself.
