@@ -1,7 +1,10 @@
 //! The service: locks and sales over HTTP, and a page that shows them.
 
+mod about;
 mod access;
+mod board;
 mod connections;
+mod events;
 mod extract;
 mod health;
 mod limits;
@@ -12,11 +15,13 @@ mod page;
 mod playground;
 mod problem;
 mod sales;
+mod stats;
 mod stream;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -31,12 +36,16 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub use self::about::Behind;
 pub use self::access::{Access, Token};
+use self::board::Board;
 use self::connections::Peer;
 pub use self::limits::LimitArgs;
 use self::limits::Limits;
+use self::locks::Desk;
 use self::metrics::Metrics;
 use self::problem::{Kind, Problem};
+use self::stats::Stats;
 
 /// What the command line decides.
 #[derive(Clone, Debug)]
@@ -51,6 +60,8 @@ pub struct Settings {
     pub base_path: String,
     /// Where locks and orders are, without secrets.
     pub places: Places,
+    /// The server behind the locks, to be asked about itself.
+    pub behind: Behind,
 }
 
 /// Where locks and orders are, as it may be shown.
@@ -72,15 +83,23 @@ pub struct Shared {
     pub sale: Option<Sale>,
     pub limits: Limits,
     pub metrics: Metrics,
+    pub desk: Desk,
+    pub board: Arc<Board>,
+    pub stats: Stats,
+    pub started_at: SystemTime,
     /// Cancelled when the service stops: everything that waits or streams ends then.
     pub stop: CancellationToken,
 }
 
 impl App {
     pub fn new(settings: Settings, locks: Locks, sale: Option<Sale>) -> Self {
-        let registry = Registry::default();
+        let mut registry = Registry::default();
         Self(Arc::new(Shared {
             limits: Limits::new(&settings.limits),
+            desk: Desk::new(&mut registry),
+            board: Board::new(settings.access.admin),
+            stats: Stats::new(),
+            started_at: SystemTime::now(),
             metrics: Metrics::new(registry),
             stop: CancellationToken::new(),
             settings,
@@ -93,15 +112,25 @@ impl App {
     pub async fn serve(&self, listener: TcpListener) {
         let connections_max = self.settings.limits.max_connections;
         let router = self.router();
+        tokio::spawn(board::run(self.clone()));
+        tokio::spawn(stats::run(self.clone()));
+        tokio::spawn(locks::sweep(self.clone()));
         connections::serve(listener, router, connections_max, self.stop.clone()).await;
     }
 
     /// Brings up to date what is not counted but looked at.
-    fn refresh_metrics(&self) {}
+    fn refresh_metrics(&self) {
+        let seen = self.board.seen().unwrap_or_default();
+        let node = &self.settings.places.locks;
+        self.desk.meters.refresh(node, &seen, &self.locks.stats());
+    }
 
     fn router(&self) -> Router {
         let api = OpenApiRouter::new()
             .merge(locks::routes())
+            .routes(routes!(events::follow))
+            .routes(routes!(stats::show))
+            .routes(routes!(about::show))
             .merge(sales::routes())
             .merge(playground::routes());
         let (documented, document) = OpenApiRouter::with_openapi(openapi::Description::openapi())
