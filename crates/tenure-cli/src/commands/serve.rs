@@ -16,7 +16,7 @@ use super::interrupt;
 use crate::exit::Exit;
 use crate::output::{complain, say, say_json};
 use crate::server::ServerArgs;
-use crate::service::{Access, App, LimitArgs, Places, Playground, Settings};
+use crate::service::{Access, App, Behind, LimitArgs, Places, Playground, Settings};
 
 /// How long the locks' client may take to say goodbye.
 const FAREWELL: Duration = Duration::from_millis(300);
@@ -145,6 +145,7 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
         address,
         base_path: args.base_path.clone(),
         places,
+        behind: Behind::new(server.urls()),
     };
     tell(args, &settings)?;
     let app = App::new(
