@@ -37,6 +37,8 @@ pub use self::limits::LimitArgs;
 use self::limits::Limits;
 use self::metrics::Metrics;
 use self::problem::{Kind, Problem};
+use self::sales::Shop;
+pub use self::sales::{Ladder, stock_demo};
 
 /// What the command line decides.
 #[derive(Clone, Debug)]
@@ -45,6 +47,8 @@ pub struct Settings {
     pub limits: LimitArgs,
     /// Whether the notes' broken locks can be tried, and the playground.
     pub demo: bool,
+    /// Whether this instance brings orders into the ledger.
+    pub consumer: bool,
     /// Where the service listens.
     pub address: SocketAddr,
     /// In front of every path, as in `/locks`; empty for none.
@@ -70,6 +74,7 @@ pub struct Shared {
     pub locks: Locks,
     /// None where the service has no ledger.
     pub sale: Option<Sale>,
+    pub shop: Shop,
     pub limits: Limits,
     pub metrics: Metrics,
     /// Cancelled when the service stops: everything that waits or streams ends then.
@@ -77,9 +82,15 @@ pub struct Shared {
 }
 
 impl App {
-    pub fn new(settings: Settings, locks: Locks, sale: Option<Sale>) -> Self {
-        let registry = Registry::default();
+    pub fn new(
+        settings: Settings,
+        locks: Locks,
+        sale: Option<Sale>,
+        ladder: Option<Ladder>,
+    ) -> Self {
+        let mut registry = Registry::default();
         Self(Arc::new(Shared {
+            shop: Shop::new(&mut registry, sale.as_ref(), ladder),
             limits: Limits::new(&settings.limits),
             metrics: Metrics::new(registry),
             stop: CancellationToken::new(),
@@ -93,7 +104,9 @@ impl App {
     pub async fn serve(&self, listener: TcpListener) {
         let connections_max = self.settings.limits.max_connections;
         let router = self.router();
+        let selling = sales::start(self);
         connections::serve(listener, router, connections_max, self.stop.clone()).await;
+        selling.await;
     }
 
     /// Brings up to date what is not counted but looked at.
@@ -106,6 +119,7 @@ impl App {
             .merge(playground::routes());
         let (documented, document) = OpenApiRouter::with_openapi(openapi::Description::openapi())
             .nest("/api/v1", api)
+            .nest("/order/v1", sales::load_test_routes())
             .routes(routes!(health::alive))
             .routes(routes!(health::ready))
             .routes(routes!(metrics::show))
