@@ -66,26 +66,33 @@ impl<S: Sync> FromRequestParts<S> for Key {
 }
 
 /// What the sale says, within the usual time.
-pub async fn ask<T>(asking: impl Future<Output = tenure_sale::Result<T>>) -> Result<T, Problem> {
-    ask_within(ANSWER_WITHIN, asking).await
+pub fn ask<T>(
+    asking: impl Future<Output = tenure_sale::Result<T>> + Send,
+) -> impl Future<Output = Result<T, Problem>> + Send {
+    ask_within(ANSWER_WITHIN, asking)
 }
 
 /// What the sale says, within a time.
-pub async fn ask_within<T>(
+pub fn ask_within<T>(
     limit: Duration,
-    asking: impl Future<Output = tenure_sale::Result<T>>,
-) -> Result<T, Problem> {
-    match timeout(limit, asking).await {
-        Ok(said) => Ok(said?),
-        Err(_) => {
-            let detail = format!(
-                "gate or ledger did not answer within {} s; whether a change was made is unknown: \
-                 ask again",
-                limit.as_secs()
-            );
-            Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(RETRY_AFTER))
+    asking: impl Future<Output = tenure_sale::Result<T>> + Send,
+) -> impl Future<Output = Result<T, Problem>> + Send {
+    // It holds a way through the ledger, which is large, and is moved several times before it runs.
+    let asking = Box::pin(asking);
+    async move {
+        match timeout(limit, asking).await {
+            Ok(said) => said.map_err(refusal::of_error),
+            Err(_) => Err(late(limit)),
         }
     }
+}
+
+fn late(limit: Duration) -> Problem {
+    let detail = format!(
+        "gate or ledger did not answer within {} s; whether a change was made is unknown: ask again",
+        limit.as_secs()
+    );
+    Problem::new(Kind::UNAVAILABLE, detail).retry_after(RETRY_AFTER)
 }
 
 /// An item that must be there.

@@ -188,14 +188,12 @@ impl Choice {
             return Ok(None);
         };
         let mut states = OrderState::ALL.into_iter();
-        match states.find(|state| state.word() == word) {
-            Some(state) => Ok(Some(state)),
-            None => {
-                let words = OrderState::ALL.map(OrderState::word).join("`, `");
-                let detail = format!("that is no state of an order: there is `{words}`");
-                Err(Problem::new(Kind::INVALID, detail))
-            }
-        }
+        let found = states.find(|state| state.word() == word);
+        found.map(Some).ok_or_else(|| {
+            let words = OrderState::ALL.map(OrderState::word).join("`, `");
+            let detail = format!("that is no state of an order: there is `{words}`");
+            Problem::new(Kind::INVALID, detail)
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use tenure_sale::{Answer, Outcome, Request};
+use tenure_sale::{Answer, Error, ErrorKind, Outcome, Request};
 
 use super::super::problem::{Kind, Problem};
 
@@ -35,6 +35,14 @@ pub fn no_sales() -> Problem {
     let detail =
         "this service has no ledger, so it sells nothing: start `tenure serve` with --ledger";
     Problem::new(NO_SALES, detail)
+}
+
+/// What the sale could not do.
+pub fn of_error(error: Error) -> Problem {
+    match error.kind() {
+        ErrorKind::NoItem => Problem::new(NO_ITEM, error.to_string()),
+        _ => error.into(),
+    }
 }
 
 /// What an answer is that gives no order; `None` if it gives one.
