@@ -46,6 +46,8 @@ use self::locks::Desk;
 use self::metrics::Metrics;
 pub use self::playground::Playground;
 use self::problem::{Kind, Problem};
+use self::sales::Shop;
+pub use self::sales::{Ladder, stock_demo};
 use self::stats::Stats;
 
 /// How long a run of the playground may take to end when the service does.
@@ -58,6 +60,8 @@ pub struct Settings {
     pub limits: LimitArgs,
     /// Whether the notes' broken locks can be tried, and the playground.
     pub demo: bool,
+    /// Whether this instance brings orders into the ledger.
+    pub consumer: bool,
     /// Where the service listens.
     pub address: SocketAddr,
     /// In front of every path, as in `/locks`; empty for none.
@@ -75,6 +79,16 @@ pub struct Places {
     pub ledger: Option<String>,
 }
 
+/// What the service is made of.
+pub struct Parts {
+    pub locks: Locks,
+    /// None where the service has no ledger.
+    pub sale: Option<Sale>,
+    /// The notes' broken locks, in demo mode.
+    pub ladder: Option<Ladder>,
+    pub playground: Playground,
+}
+
 /// What all requests share. Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Shared>);
@@ -85,6 +99,7 @@ pub struct Shared {
     pub locks: Locks,
     /// None where the service has no ledger.
     pub sale: Option<Sale>,
+    pub shop: Shop,
     pub playground: Playground,
     pub limits: Limits,
     pub metrics: Metrics,
@@ -97,14 +112,16 @@ pub struct Shared {
 }
 
 impl App {
-    pub fn new(
-        settings: Settings,
-        locks: Locks,
-        sale: Option<Sale>,
-        playground: Playground,
-    ) -> Self {
+    pub fn new(settings: Settings, parts: Parts) -> Self {
+        let Parts {
+            locks,
+            sale,
+            ladder,
+            playground,
+        } = parts;
         let mut registry = Registry::default();
         Self(Arc::new(Shared {
+            shop: Shop::new(&mut registry, sale.as_ref(), ladder),
             limits: Limits::new(&settings.limits),
             desk: Desk::new(&mut registry),
             board: Board::new(settings.access.admin),
@@ -126,8 +143,10 @@ impl App {
         tokio::spawn(board::run(self.clone()));
         tokio::spawn(stats::run(self.clone()));
         tokio::spawn(locks::sweep(self.clone()));
+        let selling = sales::start(self);
         let serving = connections::serve(listener, router, connections_max, self.stop.clone());
         tokio::join!(serving, self.end_playground());
+        selling.await;
     }
 
     /// Has the run that goes on when the service stops end in time, and take its keys away.
@@ -153,6 +172,7 @@ impl App {
             .merge(playground::routes());
         let (documented, document) = OpenApiRouter::with_openapi(openapi::Description::openapi())
             .nest("/api/v1", api)
+            .nest("/order/v1", sales::load_test_routes())
             .routes(routes!(health::alive))
             .routes(routes!(health::ready))
             .routes(routes!(metrics::show))

@@ -10,6 +10,7 @@ use super::App;
 use super::extract::Query;
 use super::problem::{Kind, Problem};
 use super::stream::{self, Source};
+use super::{playground, sales};
 
 /// What to follow.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -26,7 +27,7 @@ pub struct Wanted {
 /// Follows locks and more: how they are, then what changes, as server-sent events.
 ///
 /// `locks.snapshot`, `lock.changed`, `lock.gone`, `lock.event`, `store.away`, `store.back`; each second
-/// `stats`. `resync` means that the reader fell behind, or what it has is outdated: everything follows
+/// `stats`; `sale.snapshot`, `sale.item`; `playground.snapshot`, `playground.run`. `resync` means that the reader fell behind, or what it has is outdated: everything follows
 /// anew.
 #[utoipa::path(
     get, path = "/events", tag = "locks", params(Wanted),
@@ -61,6 +62,8 @@ fn source(app: &App, topic: &str, prefix: &str) -> Option<Source> {
     match topic {
         "locks" => Some(app.board.source(prefix)),
         "stats" => Some(app.stats.source()),
+        "sales" => Some(sales::source(app)),
+        "playground" => Some(playground::source(app)),
         _ => None,
     }
 }

@@ -132,10 +132,17 @@ pub fn respond_after(
     sources: Vec<Source>,
     last: Option<&str>,
 ) -> Result<Response, Problem> {
+    let reading = |source| Box::pin(read(source, last));
+    respond_with(app, stream::select_all(sources.into_iter().map(reading)))
+}
+
+/// Answers with a stream of any events, which ends when the service stops.
+pub fn respond_with(
+    app: &App,
+    events: impl Stream<Item = Event> + Send + 'static,
+) -> Result<Response, Problem> {
     let permit = app.limits.stream()?;
     let counted = app.metrics.count_stream();
-    let reading = |source| Box::pin(read(source, last));
-    let events = stream::select_all(sources.into_iter().map(reading));
     let stop = app.stop.clone();
     let events = events.take_until(async move { stop.cancelled().await });
     let events = events.map(move |event| {
