@@ -17,8 +17,10 @@ use modes::{Flow, Modes};
 use crate::mutex::lock;
 use crate::wait::eventually;
 
-/// How long ended connections may take to be gone.
-const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+/// How long ended connections may take to be gone: milliseconds, where their threads get to run.
+const CLOSE_LIMIT: Duration = Duration::from_secs(20);
+/// How long a server may take to accept a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Stands between clients and a server and passes everything on, until it is told otherwise.
 ///
@@ -378,7 +380,7 @@ fn serve(client: TcpStream, shared: &Arc<Shared>) {
 
 fn connect(client: &TcpStream, target: SocketAddr) -> io::Result<TcpStream> {
     client.set_nodelay(true)?;
-    let server = TcpStream::connect_timeout(&target, CLOSE_LIMIT)?;
+    let server = TcpStream::connect_timeout(&target, CONNECT_LIMIT)?;
     server.set_nodelay(true)?;
     Ok(server)
 }

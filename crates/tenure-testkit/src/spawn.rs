@@ -17,10 +17,9 @@ use nix::unistd::Pid;
 
 use crate::wait::eventually;
 
-/// How long a process may take to follow `SIGSTOP` or `SIGCONT`.
-const SIGNAL_LIMIT: Duration = Duration::from_secs(2);
-/// How long a killed process may take to be gone.
-const KILL_LIMIT: Duration = Duration::from_secs(5);
+/// How long a process may take to follow a signal. None of them reaches one that waits for a disk
+/// (state `D`), and an append-only file may wait for seconds where others write, too.
+const SIGNAL_LIMIT: Duration = Duration::from_secs(60);
 
 /// A command that runs `program` so that it dies with this process, if the system can do that.
 ///
@@ -67,14 +66,14 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
 pub(crate) fn stop(child: &Child) {
     signal(child, Signal::SIGSTOP);
     let stopped = eventually(SIGNAL_LIMIT, || is_stopped(child) || has_ended(child));
-    assert!(stopped, "process `{}` did not stop", child.id());
+    assert!(stopped, "{} did not stop", describe(child));
 }
 
 /// Lets a stopped child run again.
 pub(crate) fn cont(child: &Child) {
     signal(child, Signal::SIGCONT);
     let running = eventually(SIGNAL_LIMIT, || !is_stopped(child));
-    assert!(running, "process `{}` did not continue", child.id());
+    assert!(running, "{} did not continue", describe(child));
 }
 
 /// Whether nothing is left of the child but its exit code.
@@ -90,8 +89,8 @@ pub(crate) fn is_stopped(child: &Child) -> bool {
 /// Kills the child, stopped or not, and waits for its end. Does nothing if it has ended already.
 pub(crate) fn kill_and_wait(child: &mut Child) {
     let _ = child.kill();
-    let ended = eventually(KILL_LIMIT, || !matches!(child.try_wait(), Ok(None)));
-    assert!(ended, "process `{}` did not die", child.id());
+    let ended = eventually(SIGNAL_LIMIT, || !matches!(child.try_wait(), Ok(None)));
+    assert!(ended, "{} did not die", describe(child));
 }
 
 struct Order {
@@ -104,6 +103,12 @@ fn signal(child: &Child, signal: Signal) {
     if let Err(error) = kill(Pid::from_raw(id), signal) {
         panic!("failed to send `{signal}` to process `{id}`: {error}");
     }
+}
+
+/// Which process it is, and what it does instead of what it was told.
+fn describe(child: &Child) -> String {
+    let state = state(child).unwrap_or('?');
+    format!("process `{}`, in state `{state}`,", child.id())
 }
 
 /// The process's state letter from `/proc`, `T` when stopped.

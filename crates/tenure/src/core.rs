@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::belief::Belief;
 use crate::engine::attempt::Wish;
-use crate::engine::cleaner::{self, Parting};
+use crate::engine::cleaner::{self, Parted, Parting};
 use crate::engine::given::Given;
 use crate::engine::lines::Lines;
 use crate::engine::watchdog::{self, Watchdog};
@@ -235,12 +235,12 @@ impl Core {
             releases.spawn(async move {
                 let _pending = pending;
                 let parting = Parting::of(belief.held.clone(), until);
-                let result = cleaner::release(&core, &parting).await;
+                let parted = cleaner::see_off(&core, &parting).await;
                 if belief.landing.is_some() {
                     drop(core.clean_up(belief.held.clone(), belief.landing));
                 }
-                let done = matches!(result, Ok(Released::WasHeld | Released::AlreadyGone));
-                (!done).then(|| belief.lease())
+                let gone = matches!(parted, Ok(Parted::Said(_) | Parted::Gone));
+                (!gone).then(|| belief.lease())
             });
         }
         while let Some(lease) = releases.join_next().await {

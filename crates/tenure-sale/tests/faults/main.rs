@@ -60,9 +60,11 @@ fn main() -> ExitCode {
     allowance::assert_documented();
     let plan = Plan::from_env();
     let mut green = true;
+    let mut failures = String::new();
     for deployment in plan.deployments() {
         let report = run::run(&plan, deployment);
         print!("{report}");
+        failures.push_str(&report.failures());
         green &= match plan.bug() {
             None => report.is_green(),
             Some(bug) => {
@@ -76,8 +78,9 @@ fn main() -> ExitCode {
         };
     }
     if green {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+        return ExitCode::SUCCESS;
     }
+    // Once more: CI shows only the end of its log, and that may be another deployment's report.
+    print!("\n{failures}");
+    ExitCode::FAILURE
 }

@@ -12,6 +12,8 @@ use crate::deployment::Deployment;
 
 /// How many violations of a kind are shown in full.
 const SHOWN_MAX: usize = 3;
+/// The same at the very end, where the last lines of a long log must hold as many kinds as possible.
+const SHOWN_AGAIN_MAX: usize = 2;
 
 pub struct Report {
     pub deployment: Deployment,
@@ -87,6 +89,26 @@ impl Report {
             *states.entry(order.state.to_string()).or_default() += 1;
         }
         states
+    }
+
+    /// All that keeps this from being green, in a few lines.
+    pub fn failures(&self) -> String {
+        let mut lines = Vec::new();
+        for invariant in Invariant::ALL {
+            let of_it = || self.breaches.iter().filter(|it| it.invariant == invariant);
+            let (name, count) = (invariant.name(), of_it().count());
+            if count > 0 {
+                lines.push(format!("{name}: {count} violations"));
+            }
+            lines.extend(of_it().take(SHOWN_AGAIN_MAX).map(ToString::to_string));
+        }
+        let complaints = self.complaints.iter().take(SHOWN_MAX).cloned();
+        lines.extend(complaints.chain(self.shortfalls()));
+        let lines: Vec<String> = lines
+            .iter()
+            .map(|line| format!("sale on {}: {line}\n", self.deployment))
+            .collect();
+        lines.concat()
     }
 
     fn write_breaches(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

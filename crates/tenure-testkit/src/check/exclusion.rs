@@ -28,7 +28,7 @@ pub fn permits(history: &History, lock: &str, permits_max: usize) -> Vec<Violati
         .filter(|hold| hold.grant.mode == Mode::Permit && hold.grant.lock == lock);
     let mut violations = Vec::new();
     let mut ends = BinaryHeap::new();
-    for hold in permits.filter(|hold| hold.start_ns() < hold.end_ns()) {
+    for hold in permits.filter(|hold| hold.was_believed()) {
         while ends
             .peek()
             .is_some_and(|&Reverse(end)| end <= hold.start_ns())
@@ -49,7 +49,7 @@ pub fn permits(history: &History, lock: &str, permits_max: usize) -> Vec<Violati
 fn sweep(lock: &str, holds: &[&Hold<'_>], violations: &mut Vec<Violation>) {
     let mut last: Option<&Hold<'_>> = None;
     let mut last_exclusive: Option<&Hold<'_>> = None;
-    for hold in holds.iter().filter(|hold| hold.start_ns() < hold.end_ns()) {
+    for hold in holds.iter().filter(|hold| hold.was_believed()) {
         let exclusive = hold.grant.mode == Mode::Exclusive;
         let rival = if exclusive { last } else { last_exclusive };
         if let Some(rival) = rival.filter(|rival| rival.end_ns() > hold.start_ns()) {

@@ -84,6 +84,12 @@ impl<'a> Hold<'a> {
         })
     }
 
+    /// Whether its holder ever believed in it. A client that is paused just before its call returns
+    /// gets a guard that has ended already, while others have had the lock.
+    pub fn was_believed(&self) -> bool {
+        self.start_ns() < self.end_ns()
+    }
+
     fn learn(&mut self, event: &Event) {
         if let Some(until_ns) = event.believed_until_ns {
             let known = self.grant.believed_until_ns.is_some();

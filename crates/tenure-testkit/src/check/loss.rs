@@ -18,8 +18,12 @@ pub fn loss(history: &History, tolerance: Duration) -> Vec<Violation> {
         .filter(|hold| hold.grant.mode == Mode::Exclusive);
     let mut violations = Vec::new();
     for (lock, holds) in by_lock(exclusive, |hold| &hold.grant.lock) {
-        for pair in holds.windows(2) {
-            let (before, after) = (pair[0], pair[1]);
+        for (number, before) in holds.iter().enumerate() {
+            let mut later = holds[number + 1..].iter();
+            // A grant that had ended before its client heard of it took the lock from nobody.
+            let Some(after) = later.find(|hold| hold.was_believed()) else {
+                continue;
+            };
             let due_ns = notice_due_ns(before, after.start_ns(), &history.faults);
             if !was_noticed(
                 before,
@@ -106,6 +110,17 @@ mod tests {
         assert_eq!(violations(events(), vec![pause(2)]), 1);
         let late = vec![grant(1, 0, 10, 100), lost(1, 306), grant(2, 5, 110, 200)];
         assert_eq!(violations(late, vec![pause(1)]), 1);
+    }
+
+    #[test]
+    fn a_grant_that_had_ended_before_it_returned_takes_the_lock_from_nobody() {
+        // Client 2 was granted the lock first, and paused until its lease had ended.
+        let late = grant(2, 0, 50, 40);
+        let events = vec![grant(1, 5, 45, 200), late.clone(), release(1, 100, 101)];
+        assert_eq!(violations(events, vec![]), 0);
+        // It hides nothing: whoever is granted the lock after it counts.
+        let events = vec![grant(1, 5, 45, 200), late, grant(3, 5, 60, 200)];
+        assert_eq!(violations(events, vec![]), 2);
     }
 
     #[test]

@@ -87,9 +87,9 @@ impl Cluster {
         let port = u16::try_from(port).expect("a port is a small number");
         let master = self.server_at(port);
         master.run(&["CLIENT", "KILL", "TYPE", "replica"]);
-        self.expect(|_| match &*replica.info("master_link_status") {
-            "down" => Ok(()),
-            status => Err(format!("the replica's link is `{status}`")),
+        self.expect(|_| match replica.master_link().as_deref() {
+            Some("down") => Ok(()),
+            status => Err(format!("the replica's link is `{status:?}`")),
         });
     }
 

@@ -50,7 +50,14 @@ impl RedisServer {
     /// Waits until this replica's link to its master is up; `false` if it is not within `limit`.
     #[track_caller]
     pub fn wait_for_master(&self, limit: Duration) -> bool {
-        eventually(limit, || self.info("master_link_status") == "up")
+        eventually(limit, || self.master_link().as_deref() == Some("up"))
+    }
+
+    /// `up` or `down`: how this replica is connected to its master. `None` while it is no replica,
+    /// because it was promoted, or not yet told whom to follow.
+    #[track_caller]
+    pub fn master_link(&self) -> Option<String> {
+        self.find_info("master_link_status")
     }
 
     #[track_caller]

@@ -45,6 +45,23 @@ impl Parting {
     }
 }
 
+/// What became of a lease that was to be released.
+pub(crate) enum Parted {
+    Said(Released),
+    /// It is not there. Whether that is our doing was in an answer that was lost.
+    Gone,
+    /// The store said nothing in time.
+    Unanswered,
+}
+
+/// Releases a lease as [`see_off`] does, and says no more than a holder wants to know.
+pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Released> {
+    Ok(match see_off(core, parting).await? {
+        Parted::Said(released) => released,
+        Parted::Gone | Parted::Unanswered => Released::Unknown,
+    })
+}
+
 /// Releases a lease, and goes on trying until it is known to be gone or must have ended by itself.
 ///
 /// | first answers | then | result |
@@ -52,10 +69,10 @@ impl Parting {
 /// | released | | was held |
 /// | not there | | already gone |
 /// | none | released | was held |
-/// | none | not there | unknown: the lost answer may have been either |
-/// | none | none until the lease must have ended | unknown |
+/// | none | not there | gone: the lost answer may have been either |
+/// | none | none until the lease must have ended | unanswered |
 /// | a refusal that will not change | | that error |
-pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Released> {
+pub(crate) async fn see_off(core: &Core, parting: &Parting) -> Result<Parted> {
     let Parting {
         lease, ends_before, ..
     } = parting;
@@ -68,8 +85,8 @@ pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Released> 
             core.lines.place_left(&lease.name);
         }
         let failure = match answer {
-            Ok(Release::NotHeld) if unknown => return Ok(Released::Unknown),
-            Ok(release) => return Ok(released(core, lease, release)),
+            Ok(Release::NotHeld) if unknown => return Ok(Parted::Gone),
+            Ok(release) => return Ok(Parted::Said(released(core, lease, release))),
             Err(failure) => failure,
         };
         unknown |= failure.landing.is_some();
@@ -77,7 +94,7 @@ pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Released> 
             return Err(failure.error);
         }
         if core.clock.now() >= ends_before {
-            return Ok(Released::Unknown);
+            return Ok(Parted::Unanswered);
         }
         let again_at = (core.clock.now() + pause).min(ends_before);
         core.clock.sleep_until(again_at).await;

@@ -16,6 +16,8 @@ use crate::plan::{self, Plan, Share};
 
 /// How many violations of a kind are shown in full.
 const SHOWN_MAX: usize = 3;
+/// The same at the very end, where the last lines of a long log must hold as many kinds as possible.
+const SHOWN_AGAIN_MAX: usize = 2;
 
 /// What was run, and what came of it.
 pub struct Report {
@@ -86,9 +88,15 @@ impl Outcome {
         }
     }
 
+    fn name(&self) -> String {
+        let (deployment, layout) = (self.share.deployment, self.share.layout);
+        format!("{} ({deployment}, {layout})", self.phase)
+    }
+
     /// What may not be.
     fn failures(&self) -> impl Iterator<Item = &Verdict> {
-        self.verdicts.iter().filter(|verdict| verdict.must_hold)
+        let must_hold = self.verdicts.iter().filter(|verdict| verdict.must_hold);
+        must_hold.filter(|verdict| !verdict.violations.is_empty())
     }
 
     fn violations(&self) -> usize {
@@ -196,6 +204,19 @@ impl Report {
         }
         shortfalls
     }
+
+    /// What was violated, once more: phases print so much that the end of a log, which is all that
+    /// CI shows, would not tell.
+    fn write_failures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for outcome in &self.outcomes {
+            for verdict in outcome.failures() {
+                let (phase, count) = (outcome.name(), verdict.violations.len());
+                writeln!(f, "phase {phase}, {}: {count} violations", verdict.name())?;
+                verdict.write_first(f, SHOWN_AGAIN_MAX)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Report {
@@ -210,6 +231,7 @@ impl fmt::Display for Report {
         row(f, "faults that took effect", sum.faults)?;
         row(f, "kinds of faults", sum.kinds)?;
         row(f, "violations", self.violations())?;
+        self.write_failures(f)?;
         for shortfall in self.shortfalls() {
             writeln!(f, "{shortfall}")?;
         }
@@ -225,8 +247,7 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (deployment, layout) = (self.share.deployment, self.share.layout);
-        let name = format!("{} ({deployment}, {layout})", self.phase);
+        let name = self.name();
         if let Some(why) = self.skipped {
             return writeln!(f, "\nphase {name}: skipped, {why}");
         }
@@ -251,9 +272,7 @@ impl fmt::Display for Outcome {
             row(f, &verdict.name(), format!("{count} violations{only}"))?;
         }
         for verdict in self.failures() {
-            for violation in verdict.violations.iter().take(SHOWN_MAX) {
-                writeln!(f, "{}: {violation}", verdict.name())?;
-            }
+            verdict.write_first(f, SHOWN_MAX)?;
         }
         Ok(())
     }
@@ -266,6 +285,13 @@ impl Verdict {
             Footing::Plain(_) => check.into(),
             Footing::Replicated(_) => format!("{check}, replicas"),
         }
+    }
+
+    fn write_first(&self, f: &mut fmt::Formatter<'_>, most: usize) -> fmt::Result {
+        for violation in self.violations.iter().take(most) {
+            writeln!(f, "{}: {violation}", self.name())?;
+        }
+        Ok(())
     }
 }
 

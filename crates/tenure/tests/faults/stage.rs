@@ -108,10 +108,8 @@ impl Stage {
             Self::Single(_) | Self::Redlock(_) => 0,
             Self::Sentinel(sentinels) => said(sentinels.servers(), "MASTER MODE enabled"),
             Self::Cluster(cluster) => {
-                let nodes = cluster.servers();
-                let elected = said(nodes, "Failover election won");
-                let orderly = said(nodes, "manual failover can start");
-                elected + said(nodes, "Taking over the master") - orderly
+                let logs = cluster.servers().iter().map(RedisServer::log);
+                logs.map(|log| elections_without_help(&log)).sum()
             }
         }
     }
@@ -128,4 +126,23 @@ impl Stage {
 fn masters(cluster: &Cluster) -> Vec<&RedisServer> {
     let is_master = |server: &&RedisServer| server.info("role") == "master";
     cluster.servers().iter().filter(is_master).collect()
+}
+
+/// How often a node of a cluster has taken its master's place by itself. One that has all of what its
+/// master had is helped by it: it stands still until it is replaced, or until both give up.
+fn elections_without_help(log: &str) -> usize {
+    let mut helped = false;
+    let mut count = 0;
+    for line in log.lines() {
+        if line.contains("manual failover can start") {
+            helped = true;
+        } else if line.contains("Manual failover timed out") {
+            helped = false;
+        } else if line.contains("Failover election won") || line.contains("Taking over the master")
+        {
+            count += usize::from(!helped);
+            helped = false;
+        }
+    }
+    count
 }

@@ -70,8 +70,8 @@ pub(crate) enum Vote {
     Busy(Busy, u64),
     /// The block must be above this fence.
     Stale(u64),
-    /// The block is too far above this node's clock.
-    Far,
+    /// The block is too far above this node's clock, which shows this.
+    Far(u64),
 }
 
 /// A question that was sent: where it may land if its answer is lost, and the connection behind
@@ -186,10 +186,15 @@ impl RedisStore {
             let reply = connection
                 .script_here(vote, &keys, &arguments, latest_us)
                 .await?;
-            reply::vote(layout, &name, &reply)?.map_err(|server_us| {
+            let vote = reply::vote(layout, &name, &reply)?.map_err(|server_us| {
                 connection.set_clock(asked_at, server_us);
                 connection.too_late()
-            })
+            })?;
+            if let Vote::Far(server_us) = vote {
+                // We thought that its clock was ahead of where it is, or it was set back.
+                connection.set_clock(asked_at, server_us);
+            }
+            Ok(vote)
         };
         (sent, voting)
     }

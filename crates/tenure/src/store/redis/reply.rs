@@ -72,7 +72,7 @@ pub(super) fn vote(
             Ok(Vote::Busy(busy, number(3)?))
         }
         Some("stale") => Ok(Vote::Stale(number(1)?)),
-        Some("far") => Ok(Vote::Far),
+        Some("far") => Ok(Vote::Far(number(1)?)),
         Some("late") => Err(number(1)?),
         Some("type") => return Err(not_a_lock(layout, name, part(1)?)),
         _ => return Err(unexpected()),

@@ -72,7 +72,7 @@ impl Tally {
                 self.floor = self.floor.max(floor);
                 self.busy.push(busy);
             }
-            Ok(Vote::Far) => self.failures.push(Failure::not_sent(Error::new(
+            Ok(Vote::Far(_)) => self.failures.push(Failure::not_sent(Error::new(
                 ErrorKind::Unavailable,
                 "the fences of this lock are too far above a node's clock: do the clocks differ?",
             ))),

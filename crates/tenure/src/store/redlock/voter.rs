@@ -137,10 +137,10 @@ impl Voter {
         if self.standing(connection).is_some() {
             return Ok(());
         }
-        let asked_at = self.clock.now();
         let vitals = self.store.vitals(connection, limit).await?;
-        // It is at least this old.
-        let started = asked_at.before(vitals.uptime);
+        // It is at least this old by now. When it was asked it need not have been: the question may
+        // have travelled for longer than the second that its age is rounded by.
+        let started = self.clock.now().before(vitals.uptime);
         let longest_ttl = self.longest_ttl;
         let (votes_from, bounds) = if vitals.keeps_all || bug(Bug::RedlockYoungNodeVotes) {
             (started, Bounds::of_one_that_keeps_all(longest_ttl))

@@ -11,6 +11,8 @@ const SLACK: Duration = Duration::from_secs(2);
 /// How often the machine is asked whether it lets us run.
 const TICK: Duration = Duration::from_millis(5);
 
+/// By then a stall that has ended is counted.
+const STALL_COUNTED: Duration = Duration::from_millis(200);
 /// Every sleep ends a little late; only what is longer excuses a call.
 const STALL_MIN: Duration = Duration::from_millis(30);
 
@@ -109,11 +111,11 @@ impl Timed<'_> {
     /// counted.
     pub fn end(self, limit: Duration) {
         let took = self.start.elapsed();
-        // A stall under way is counted when it ends; a tick later it has been.
+        // A stall under way is counted when it ends: soon after, where there is room.
         let stalled_ns = self.tally.stalled_ns.load(Ordering::Relaxed) - self.stalled_before_ns;
         let ran = took.saturating_sub(Duration::from_nanos(stalled_ns));
         if ran > limit + SLACK {
-            thread::sleep(TICK * 4);
+            thread::sleep(STALL_COUNTED);
             let stalled_ns = self.tally.stalled_ns.load(Ordering::Relaxed) - self.stalled_before_ns;
             let ran = took.saturating_sub(Duration::from_nanos(stalled_ns));
             if ran > limit + SLACK {

@@ -237,6 +237,7 @@ impl Worker {
         track.look(&guard);
         let at_ns = now_ns();
         let Ok(lease) = guard.detach() else {
+            track.lost();
             return track.ended(at_ns);
         };
         let detached = track.detached(lease, at_ns);

@@ -92,10 +92,13 @@ impl Track {
     /// Writes down that the last guard of the hold is about to be released.
     pub fn releasing(&mut self, guard: &Guard) -> Pending<'_> {
         self.look(guard);
-        let until_ns = self.until_ns(guard);
-        self.context
-            .recorder
-            .release(self.task, &self.lock, self.hold, until_ns)
+        let (recorder, until_ns) = (&self.context.recorder, self.until_ns(guard));
+        let release = recorder.release(self.task, &self.lock, self.hold, until_ns);
+        // Paused since it looked, it lets go of what may be another's by now.
+        if !self.lost_written && !guard.is_valid() {
+            recorder.lost(self.task, &self.lock, self.hold);
+        }
+        release
     }
 
     /// The lease was given away. The hold goes on, for nobody else can have the lock until it

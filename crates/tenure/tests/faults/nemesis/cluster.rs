@@ -14,7 +14,8 @@ use super::service::{is_used, redirections};
 use super::{Kind, random_time};
 use crate::client::{BRISK, HOT, SAFE_HOT};
 
-const SETTLE_LIMIT: Duration = Duration::from_secs(20);
+/// How long a failover may take, and all that follows from it: some seconds where there is room.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 const NOTICE_LIMIT: Duration = Duration::from_millis(500);
 const LAG_MS: std::ops::Range<u64> = 100..400;
 
@@ -39,7 +40,11 @@ pub(super) fn strike(kind: Kind, cluster: &Cluster, rng: &mut StdRng) -> bool {
         Kind::ForcedFailover => promote(cluster, master, FailoverKind::Force),
         Kind::Takeover => promote(cluster, master, FailoverKind::Takeover),
         Kind::CutThenForce => {
-            let _cut = Cut::between(replica(), master);
+            let Some(_cut) = Cut::between(replica(), master) else {
+                // The cluster did something by itself, and this makes no sense any more.
+                cluster.wait_until_ok(SETTLE_LIMIT);
+                return false;
+            };
             thread::sleep(Duration::from_millis(rng.random_range(LAG_MS)));
             promote(cluster, master, FailoverKind::Force)
         }

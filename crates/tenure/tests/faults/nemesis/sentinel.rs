@@ -12,8 +12,8 @@ use super::replication::Cut;
 use super::service::{is_used, served};
 use super::{Kind, random_time, short_time};
 
-/// How long a failover may take, and all that follows from it.
-const SETTLE_LIMIT: Duration = Duration::from_secs(20);
+/// How long a failover may take, and all that follows from it: some seconds where there is room.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// For writes that do not reach a replica which is cut off.
 const LAG_MS: std::ops::Range<u64> = 100..400;
 const PRIORITY_BEST: u32 = 1;
@@ -51,8 +51,10 @@ pub(super) fn strike(kind: Kind, sentinels: &Sentinels, rng: &mut StdRng) -> boo
         Kind::CutThenKill => {
             let master = sentinels.master();
             let replicas = sentinels.replicas();
-            let cuts = replicas.iter().map(|it| Cut::between(it, master));
-            let cuts = cuts.collect();
+            let cuts: Option<Vec<_>> = replicas.iter().map(|it| Cut::between(it, master)).collect();
+            let Some(cuts) = cuts else {
+                return no_effect(sentinels);
+            };
             thread::sleep(Duration::from_millis(rng.random_range(LAG_MS)));
             kill_master(sentinels, cuts, rng)
         }
@@ -122,6 +124,12 @@ fn kill_master(sentinels: &Sentinels, cuts: Vec<Cut<'_>>, rng: &mut StdRng) -> b
     sentinels.wait_until_settled(SETTLE_LIMIT) && was_used && is_used_now
 }
 
+/// The sentinels did something by themselves, and what was planned makes no sense any more.
+fn no_effect(sentinels: &Sentinels) -> bool {
+    sentinels.wait_until_settled(SETTLE_LIMIT);
+    false
+}
+
 /// Has a replica promoted that lacks what another has.
 fn promote_lagging(sentinels: &Sentinels, rng: &mut StdRng) -> bool {
     let master = sentinels.master();
@@ -129,9 +137,13 @@ fn promote_lagging(sentinels: &Sentinels, rng: &mut StdRng) -> bool {
     let lagging = *replicas.choose(rng).unwrap();
     let at = sentinels.index_of(lagging);
     sentinels.set_priority(at, PRIORITY_BEST);
-    let cut = Cut::between(lagging, master);
-    thread::sleep(Duration::from_millis(rng.random_range(LAG_MS)));
-    let took_effect = kill_master(sentinels, vec![cut], rng);
+    let took_effect = match Cut::between(lagging, master) {
+        Some(cut) => {
+            thread::sleep(Duration::from_millis(rng.random_range(LAG_MS)));
+            kill_master(sentinels, vec![cut], rng)
+        }
+        None => no_effect(sentinels),
+    };
     let was_promoted = sentinels.index_of(sentinels.master()) == at;
     lagging.set_config("replica-priority", &PRIORITY_DEFAULT.to_string());
     took_effect && was_promoted

@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use tenure::{Layout, Released};
-use tenure_testkit::history::{Outcome, now_ns};
+use tenure_testkit::history::{Outcome, Pending, now_ns};
 use tenure_testkit::{ClientKind, Proxy, Recorder, RedisServer, Redisson, RespClient, eventually};
 
 use super::{Clock, Kind, Lane, random_time};
@@ -149,7 +149,7 @@ impl Lane<'_> {
             let held_ms = rng.random_range(0..ttl_ms * 2);
             thread::sleep(Duration::from_millis(held_ms.min(ttl_ms)));
             if held_ms < ttl_ms {
-                let call = recorder.release(self.number, &name, hold, until_ns);
+                let call = self.letting_go(&recorder, &name, hold, until_ns);
                 connection.command(&["EVAL", COMPARE_AND_DELETE, "1", &name, &token]);
                 call.end(Outcome::Released);
             } else {
@@ -185,13 +185,28 @@ impl Lane<'_> {
         let held_ms = rng.random_range(0..lease_ms * 2);
         thread::sleep(Duration::from_millis(held_ms.min(lease_ms)));
         if held_ms < lease_ms {
-            let call = recorder.release(self.number, &name, hold, until_ns);
+            let call = self.letting_go(&recorder, &name, hold, until_ns);
             while java.unlock(&name) == Some(false) {}
             call.end(Outcome::Released);
         } else {
             recorder.lost(self.number, &name, hold);
         }
         true
+    }
+
+    /// Writes down that a foreign holder lets go. One that was woken late has lost the lock by then.
+    fn letting_go<'a>(
+        &self,
+        recorder: &'a Recorder,
+        name: &str,
+        hold: u64,
+        until_ns: u64,
+    ) -> Pending<'a> {
+        let release = recorder.release(self.number, name, hold, until_ns);
+        if now_ns() >= until_ns {
+            recorder.lost(self.number, name, hold);
+        }
+        release
     }
 }
 

@@ -310,6 +310,18 @@ async fn h07_a_release_whose_reply_was_lost_is_done_and_says_unknown() {
     assert!(wire.is_clean_soon("n"));
 }
 
+/// Whether it was held to the end is not known, but it is not left either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h07_a_shutdown_whose_release_lost_its_reply_leaves_nothing() {
+    let wire = Wire::start();
+    let a = wire.client().await;
+    let guard = a.lock("n").acquire().await.unwrap();
+    wire.proxy.reset_after_request_with(b"EVALSHA");
+    assert_eq!(a.shutdown(ms(5_000)).await, vec![]);
+    assert!(wire.is_clean_soon("n"));
+    drop(guard);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h07_a_release_that_never_arrived_is_repeated() {
     let wire = Wire::start();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tenure::{ErrorKind, Redlock, Released};
-use tenure_testkit::{RedlockNodes, eventually};
+use tenure_testkit::{Proxy, RedlockNodes, eventually};
 
 use super::{connect, count, has};
 use crate::stage::{ms, soon};
@@ -52,6 +52,43 @@ async fn h55_a_node_is_not_taken_for_older_than_it_is() {
     assert!(granted.is_ok());
     let age = restarted.elapsed();
     assert!(age >= longest_ttl, "they voted when they were {age:?} old");
+}
+
+/// A node's age is what it was when the node said it, not when it was asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h55_a_node_that_was_asked_long_before_it_answered_is_not_taken_for_older() {
+    let nodes = RedlockNodes::builder().without_aof().proxied().start();
+    let longest_ttl = ms(3_000);
+    // Two votes are needed: that of node 2, which may vote at once, and that of node 0.
+    nodes.node(1).kill();
+    nodes.node(2).set_config("appendfsync", "always");
+    nodes.node(2).set_config("appendonly", "yes");
+    // Started late in a second, it soon says that it is several of them old.
+    wait_for_micros(&nodes, 600_000..800_000);
+    let restarted = Instant::now();
+    nodes.node(0).restart();
+    nodes.proxy(0).delay_requests(ms(800));
+    let builder = Redlock::builder(nodes.urls()).longest_ttl(longest_ttl);
+    let a = builder.connect().await.unwrap();
+    nodes.proxy(0).heal();
+    let granted = async || matches!(a.lock("n").try_acquire().await, Ok(Some(_)));
+    assert!(soon(granted).await, "it never votes");
+    let age = restarted.elapsed();
+    assert!(age >= longest_ttl, "it voted when it was {age:?} old");
+}
+
+/// How long a greeting took must not make a node's clock seem ahead for as long as the connection
+/// lasts: what is proposed would be too far above it, again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_were_slow_to_greet_vote_when_they_are_fast_again() {
+    let nodes = RedlockNodes::builder().without_aof().proxied().start();
+    let proxies = || (0..3).map(|node| nodes.proxy(node));
+    proxies().for_each(|proxy| proxy.delay_requests(ms(600)));
+    let builder = Redlock::builder(nodes.urls()).longest_ttl(ms(1_000));
+    let a = builder.connect().await.unwrap();
+    proxies().for_each(Proxy::heal);
+    let granted = a.lock("n").acquire_within(ms(5_000)).await;
+    assert!(granted.is_ok(), "{granted:?}");
 }
 
 /// Waits until so much of a second has passed, and tells which second it is.
