@@ -6,9 +6,9 @@ import { count, words } from './format.js';
 import { eventLine } from './lock.js';
 
 const SHOWN_MAX = 300;
-const KINDS = ['taken', 'handed_on', 'waiting', 'renewed', 'ended', 'forced'];
-/** Renewals are most of what happens, and the least of what matters. */
-const QUIET = ['renewed'];
+const KINDS = ['held', 'taken', 'handed_on', 'waiting', 'renewed', 'ended', 'forced'];
+/** What was held before anybody looked, and renewals: most of what is told, and the least of what matters. */
+const QUIET = ['held', 'renewed'];
 
 export const title = () => 'Activity';
 

@@ -19,7 +19,7 @@ export function leaseBar() {
   const fill = el('span.fill');
   const text = el('span.left');
   const bar = el('span.bar', { 'aria-hidden': 'true' }, fill);
-  const element = el('span.lease', {}, bar, text);
+  const element = el('span.lasting', {}, bar, text);
   return {
     element,
     tick(lock, now) {

@@ -127,7 +127,7 @@ function makeTiles() {
 function draw(line, name) {
   const most = Math.max(...board.stats.map((row) => row[name] ?? 0), 1e-9);
   const step = 100 / Math.max(board.stats.length - 1, 1);
-  const points = board.stats.map((row, index) => `${(index * step).toFixed(1)},${(22.5 - ((row[name] ?? 0) / most) * 21).toFixed(1)}`);
+  const points = board.stats.map((row, index) => `${(index * step).toFixed(1)},${(22.5 - ((row[name] ?? 0) / most) * 18).toFixed(1)}`);
   mark(line, 'points', points.join(' '));
 }
 

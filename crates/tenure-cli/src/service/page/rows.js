@@ -10,8 +10,8 @@ export class Rows {
   #make;
   #items = [];
   #made = new Map();
-  #above = el('tr.spacer', { 'aria-hidden': 'true' }, el('td', { colspan: 99 }));
-  #below = el('tr.spacer', { 'aria-hidden': 'true' }, el('td', { colspan: 99 }));
+  #above = el('tr.spacer', { 'aria-hidden': 'true' }, el('td'));
+  #below = el('tr.spacer', { 'aria-hidden': 'true' }, el('td'));
   #placeSoon = () => this.place();
 
   /** `make(item)` gives `{ element, update(item), tick(now) }`; items have a `name`. */

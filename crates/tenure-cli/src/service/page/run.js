@@ -33,14 +33,14 @@ export function runCard(mode) {
   const plot = el('div.plot');
   const [result, sum, facts, faults, state] = [el('p.verdict'), el('p.invariant'), el('dl.figures'), el('ul.faults'), el('span.quiet')];
   const element = el('section.card.run', { 'data-mode': mode, 'aria-label': MODES[mode].name },
-    el('h2', {}, MODES[mode].name, state), el('p.quiet.does', {}, MODES[mode].does), result, plot, facts, sum, faults);
+    el('h2', {}, MODES[mode].name, state), el('p.quiet.does', {}, MODES[mode].does), result, sum, plot, facts, faults);
   let drawing = null;
   let drawn = '';
 
   async function redraw() {
     (await drawing)?.close();
     drawn = '';
-    drawing = chart(plot, { height: 130, isTime: false, legend: false, show: count,
+    drawing = chart(plot, { height: 130, isTime: false, show: count,
       lines: [{ label: 'Left', colour: '--accent', fill: '--accent-soft', isStep: true }, { label: 'Below zero', colour: '--red', fill: '--red-soft', isStep: true }] });
     return drawing;
   }

@@ -158,8 +158,8 @@ function makeComparison() {
 function makeItems() {
   const body = el('tbody');
   const element = el('section.card', { 'aria-label': 'Items', hidden: true }, el('h2', {}, 'Items on sale'),
-    el('table.items', {}, el('caption.hidden', {}, 'Items of the real sale'),
-      el('thead', {}, el('tr', {}, ['Item', 'State', 'Total', 'Left', 'Queued', 'Sold', ''].map((head, index) => el(index > 1 ? 'th.number' : 'th', { scope: 'col' }, head)))), body));
+    el('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'Items on sale' }, el('table.items', {}, el('caption.hidden', {}, 'Items of the real sale'),
+      el('thead', {}, el('tr', {}, ['Item', 'State', 'Total', 'Left', 'Queued', 'Sold', ''].map((head, index) => el(index > 1 ? 'th.number' : 'th', { scope: 'col' }, head)))), body)));
   return {
     element,
     render() {

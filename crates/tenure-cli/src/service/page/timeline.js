@@ -8,6 +8,8 @@ const LINE = 30;
 const TOP = 22;
 /** What the drawing is wide inside; the page stretches it. */
 const WIDTH = 1_000;
+/** The share of the drawing that a bar needs to carry its fence. */
+const MARK_MIN = 0.05;
 const SPAN_MIN_MS = 10_000;
 const SPAN_MAX_MS = 10 * 60_000;
 const GOOD_ENDS = ['released', 'handed_on', 'release', 'ended', null, undefined];
@@ -25,7 +27,8 @@ export function timeline(holds, now) {
     'aria-label': `Who held it in the last ${length(now - begin)}: ${lines.length} holders, ${seen.length} holds` },
   ticks(begin, now, x, height), seen.filter(({ who }) => lines.includes(who)).map((hold) => bar(hold, lines.indexOf(hold.who), x)));
   const names = el('ol.lanes', {}, lines.map((who) => el('li', { title: who }, who)));
-  return el('div.gantt', {}, names, el('div.drawing', {}, drawing, labels(begin, now)));
+  const marked = seen.filter(({ who }) => lines.includes(who)).map((hold) => fenceMark(hold, lines.indexOf(hold.who), x));
+  return el('div.gantt', {}, names, el('div.drawing', {}, drawing, labels(begin, now), marked));
 }
 
 function ticks(begin, now, x, height) {
@@ -45,10 +48,22 @@ function marks(begin, now) {
   return [0, 1, 2, 3].map((quarter) => begin + ((now - begin) * quarter) / 4);
 }
 
+const stateOf = (hold) => (hold.to ? (GOOD_ENDS.includes(hold.end) ? 'over' : 'bad') : 'now');
+
+/** The fence of a hold, on its bar, if the bar is long enough to carry it. */
+function fenceMark(hold, line, x) {
+  const width = x(hold.stop) - x(hold.start);
+  if (width < WIDTH * MARK_MIN || !hold.fence) return null;
+  const mark = el('span.fence-mark', { 'data-state': stateOf(hold) }, `${stateOf(hold) === 'bad' ? '✕ ' : ''}${hold.fence}`);
+  mark.style.left = `${(x(hold.start) / WIDTH) * 100}%`;
+  mark.style.width = `${(width / WIDTH) * 100}%`;
+  mark.style.top = `${TOP + line * LINE + 4}px`;
+  return mark;
+}
+
 function bar(hold, line, x) {
   const width = Math.max(x(hold.stop) - x(hold.start), 3);
-  const isBad = !GOOD_ENDS.includes(hold.end);
-  const state = hold.to ? (isBad ? 'bad' : 'over') : 'now';
+  const state = stateOf(hold);
   const told = `fence ${hold.fence ?? '?'} · ${hold.who} · ${clock(hold.start)}, ${length(hold.stop - hold.start)}${hold.to ? `, ${words(hold.end)}` : ', holds it now'}`;
   return svg('rect.hold', { x: x(hold.start), y: TOP + line * LINE + 4, width, height: LINE - 10, rx: 3, 'data-state': state }, svg('title', {}, told));
 }
