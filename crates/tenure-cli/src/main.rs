@@ -6,14 +6,18 @@
 )]
 
 mod args;
+mod changes;
 mod commands;
 mod config;
 mod exit;
+mod holders;
 mod manual;
 mod meta;
 mod output;
 mod own_names;
+mod plain_store;
 mod runtime;
+mod sale_shown;
 mod server;
 mod service;
 mod time;

@@ -205,6 +205,16 @@ impl Server {
     }
 }
 
+/// A client of one store, or of several servers, that is called so where holders are listed.
+pub async fn connect_as(urls: &[String], name: &str) -> Result<Locks, tenure::Error> {
+    if let [url] = urls {
+        let tenure = Tenure::builder(url).name(name).connect().await?;
+        return Ok(Locks::clone(&tenure));
+    }
+    let redlock = Redlock::builder(urls).name(name).connect().await?;
+    Ok(Locks::clone(&redlock))
+}
+
 /// A variable of the environment; an empty one is none.
 pub fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())

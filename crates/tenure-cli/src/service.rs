@@ -1,7 +1,10 @@
 //! The service: locks and sales over HTTP, and a page that shows them.
 
+mod about;
 mod access;
+mod board;
 mod connections;
+mod events;
 mod extract;
 mod health;
 mod limits;
@@ -12,11 +15,13 @@ mod page;
 mod playground;
 mod problem;
 mod sales;
+mod stats;
 mod stream;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -31,12 +36,22 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub use self::about::Behind;
 pub use self::access::{Access, Token};
+use self::board::Board;
 use self::connections::Peer;
 pub use self::limits::LimitArgs;
 use self::limits::Limits;
+use self::locks::Desk;
 use self::metrics::Metrics;
+pub use self::playground::Playground;
 use self::problem::{Kind, Problem};
+use self::sales::Shop;
+pub use self::sales::{Ladder, stock_demo};
+use self::stats::Stats;
+
+/// How long a run of the playground may take to end when the service does.
+const PLAYGROUND_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// What the command line decides.
 #[derive(Clone, Debug)]
@@ -45,12 +60,16 @@ pub struct Settings {
     pub limits: LimitArgs,
     /// Whether the notes' broken locks can be tried, and the playground.
     pub demo: bool,
+    /// Whether this instance brings orders into the ledger.
+    pub consumer: bool,
     /// Where the service listens.
     pub address: SocketAddr,
     /// In front of every path, as in `/locks`; empty for none.
     pub base_path: String,
     /// Where locks and orders are, without secrets.
     pub places: Places,
+    /// The server behind the locks, to be asked about itself.
+    pub behind: Behind,
 }
 
 /// Where locks and orders are, as it may be shown.
@@ -58,6 +77,16 @@ pub struct Settings {
 pub struct Places {
     pub locks: String,
     pub ledger: Option<String>,
+}
+
+/// What the service is made of.
+pub struct Parts {
+    pub locks: Locks,
+    /// None where the service has no ledger.
+    pub sale: Option<Sale>,
+    /// The notes' broken locks, in demo mode.
+    pub ladder: Option<Ladder>,
+    pub playground: Playground,
 }
 
 /// What all requests share. Cheap to clone.
@@ -70,22 +99,40 @@ pub struct Shared {
     pub locks: Locks,
     /// None where the service has no ledger.
     pub sale: Option<Sale>,
+    pub shop: Shop,
+    pub playground: Playground,
     pub limits: Limits,
     pub metrics: Metrics,
+    pub desk: Desk,
+    pub board: Arc<Board>,
+    pub stats: Stats,
+    pub started_at: SystemTime,
     /// Cancelled when the service stops: everything that waits or streams ends then.
     pub stop: CancellationToken,
 }
 
 impl App {
-    pub fn new(settings: Settings, locks: Locks, sale: Option<Sale>) -> Self {
-        let registry = Registry::default();
+    pub fn new(settings: Settings, parts: Parts) -> Self {
+        let Parts {
+            locks,
+            sale,
+            ladder,
+            playground,
+        } = parts;
+        let mut registry = Registry::default();
         Self(Arc::new(Shared {
+            shop: Shop::new(&mut registry, sale.as_ref(), ladder),
             limits: Limits::new(&settings.limits),
+            desk: Desk::new(&mut registry),
+            board: Board::new(settings.access.admin),
+            stats: Stats::new(),
+            started_at: SystemTime::now(),
             metrics: Metrics::new(registry),
             stop: CancellationToken::new(),
             settings,
             locks,
             sale,
+            playground,
         }))
     }
 
@@ -93,19 +140,39 @@ impl App {
     pub async fn serve(&self, listener: TcpListener) {
         let connections_max = self.settings.limits.max_connections;
         let router = self.router();
-        connections::serve(listener, router, connections_max, self.stop.clone()).await;
+        tokio::spawn(board::run(self.clone()));
+        tokio::spawn(stats::run(self.clone()));
+        tokio::spawn(locks::sweep(self.clone()));
+        let selling = sales::start(self);
+        let serving = connections::serve(listener, router, connections_max, self.stop.clone());
+        tokio::join!(serving, self.end_playground());
+        selling.await;
+    }
+
+    /// Has the run that goes on when the service stops end in time, and take its keys away.
+    async fn end_playground(&self) {
+        self.stop.cancelled().await;
+        let _ = tokio::time::timeout(PLAYGROUND_WITHIN, self.playground.settle()).await;
     }
 
     /// Brings up to date what is not counted but looked at.
-    fn refresh_metrics(&self) {}
+    fn refresh_metrics(&self) {
+        let seen = self.board.seen().unwrap_or_default();
+        let node = &self.settings.places.locks;
+        self.desk.meters.refresh(node, &seen, &self.locks.stats());
+    }
 
     fn router(&self) -> Router {
         let api = OpenApiRouter::new()
             .merge(locks::routes())
+            .routes(routes!(events::follow))
+            .routes(routes!(stats::show))
+            .routes(routes!(about::show))
             .merge(sales::routes())
             .merge(playground::routes());
         let (documented, document) = OpenApiRouter::with_openapi(openapi::Description::openapi())
             .nest("/api/v1", api)
+            .nest("/order/v1", sales::load_test_routes())
             .routes(routes!(health::alive))
             .routes(routes!(health::ready))
             .routes(routes!(metrics::show))
@@ -113,7 +180,7 @@ impl App {
         let inner = documented
             .merge(openapi::routes(&document))
             .merge(page::routes())
-            .fallback(|| async { Problem::new(Kind::NOT_FOUND, "there is nothing at this path") })
+            .fallback(|| nothing_here(""))
             .layer(map_response(as_problem))
             .layer(DefaultBodyLimit::max(self.settings.limits.max_body))
             .layer(from_fn_with_state(self.clone(), access::check))
@@ -121,7 +188,12 @@ impl App {
             .with_state(self.clone());
         match self.settings.base_path.as_str() {
             "" => inner,
-            base => Router::new().nest(base, inner),
+            base => {
+                let base = base.to_owned();
+                Router::new()
+                    .nest(&base.clone(), inner)
+                    .fallback(move || nothing_here(&base))
+            }
         }
     }
 }
@@ -132,6 +204,12 @@ impl Deref for App {
     fn deref(&self) -> &Shared {
         &self.0
     }
+}
+
+/// What is told at paths that are none.
+fn nothing_here(base: &str) -> std::future::Ready<Problem> {
+    let detail = format!("there is nothing at this path: see {base}/openapi.json");
+    std::future::ready(Problem::new(Kind::NOT_FOUND, detail))
 }
 
 /// Gives those refusals a body that come from the router itself.

@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::{Fence, Lock, Tenure};
+use tenure::{Fence, Guard, Lock, Tenure};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::gate::{Gate, Load};
@@ -37,7 +37,7 @@ use crate::names::item_name;
 use crate::order::{Outcome, Request};
 use crate::stock::{Stock, Take};
 
-/// How long a buyer waits for the lock.
+/// How long a buyer waits for the lock unless told otherwise.
 const LOCK_WAIT_MAX: Duration = Duration::from_mins(1);
 /// Entries of the queue that are thrown away in one step when the item is removed.
 const PAGE: usize = 1000;
@@ -85,6 +85,44 @@ impl fmt::Display for Way {
 pub struct Counter {
     till: Till,
     thinking: Duration,
+    waiting_max: Duration,
+}
+
+/// An order between its beginning and its end: by then the stock was read, and nothing is written.
+/// Under a lock it holds that.
+///
+/// Dropping it gives up: nothing is written, and the lock is let go of in the background.
+#[derive(Debug)]
+#[must_use = "nothing is sold until it is closed"]
+pub struct Deal {
+    way: Bargain,
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "only `Sold` is a sale"]
+pub enum Closed {
+    /// The buyer has a unit.
+    Sold {
+        /// Which one: they count down, and the last has number 1. Whoever has the same number as
+        /// somebody else has the same unit.
+        unit: u64,
+    },
+    /// No unit is left.
+    SoldOut,
+    /// Whoever sold had lost the lock, and somebody with a greater fence was at the stock: nothing
+    /// was written.
+    Stale {
+        /// The greatest fence seen.
+        seen: Fence,
+    },
+}
+
+#[derive(Debug)]
+enum Bargain {
+    Naive { stock: Stock, left: u64 },
+    Lock { stock: Stock, guard: Guard },
+    Script { gate: Gate, item: Arc<str> },
 }
 
 #[derive(Clone)]
@@ -144,6 +182,13 @@ impl Counter {
         self
     }
 
+    /// How long a buyer waits for the lock: a minute unless this is called.
+    #[must_use]
+    pub fn waiting_max(mut self, time: Duration) -> Self {
+        self.waiting_max = time;
+        self
+    }
+
     /// Which way it sells.
     pub fn way(&self) -> Way {
         match &self.till {
@@ -172,11 +217,60 @@ impl Counter {
     /// If the item is not on sale or the store cannot be reached. When an answer was lost, a unit may
     /// have been sold.
     pub async fn sell(&self, buyer: &str) -> Result<bool> {
-        match &self.till {
-            Till::Naive(stock) => self.sell_naively(stock).await,
-            Till::Lock(stock, lock) => self.sell_under_lock(stock, lock).await,
-            Till::Script(gate, item) => sell_by_script(gate, item, buyer).await,
+        let Some(deal) = self.begin().await? else {
+            return Ok(false);
+        };
+        if self.way() != Way::Script {
+            self.think().await;
         }
+        let closed = deal.close(buyer).await?;
+        Ok(matches!(closed, Closed::Sold { .. }))
+    }
+
+    /// Begins an order, for those who do the thinking themselves: takes the lock where there is one,
+    /// and reads the stock. `None` if no unit is left. By script nothing is done yet.
+    ///
+    /// ```
+    /// use tenure_sale::ways::{Closed, Counter, Way};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), tenure_sale::Error> {
+    /// let counter = Counter::open(Way::Lock, "memory://", "sku-7").await?;
+    /// counter.load(1).await?;
+    /// let deal = counter.begin().await?.expect("one is left");
+    /// assert!(deal.guard().is_some_and(|guard| guard.is_valid()));
+    /// assert_eq!(deal.close("anna").await?, Closed::Sold { unit: 1 });
+    /// assert!(counter.begin().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the item is not on sale, the lock is not to be had in time, or the store cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is sold, and the lock is not kept.
+    pub async fn begin(&self) -> Result<Option<Deal>> {
+        let way = match &self.till {
+            Till::Naive(stock) => Bargain::Naive {
+                left: stock.left().await?,
+                stock: stock.clone(),
+            },
+            Till::Lock(stock, lock) => {
+                let failed = |error| Error::store(format!("cannot lock `{}`", lock.name()), error);
+                let taken = lock.acquire_within(self.waiting_max).await;
+                Bargain::Lock {
+                    guard: taken.map_err(failed)?,
+                    stock: stock.clone(),
+                }
+            }
+            Till::Script(gate, item) => Bargain::Script {
+                gate: gate.clone(),
+                item: Arc::clone(item),
+            },
+        };
+        Deal { way }.unless_sold_out().await
     }
 
     /// The units that the store says are left.
@@ -211,37 +305,7 @@ impl Counter {
         Self {
             till,
             thinking: Duration::ZERO,
-        }
-    }
-
-    /// What everybody writes first. Two buyers who read the same number sell the same unit.
-    async fn sell_naively(&self, stock: &Stock) -> Result<bool> {
-        let Some(one_fewer) = stock.left().await?.checked_sub(1) else {
-            return Ok(false);
-        };
-        self.think().await;
-        stock.set(one_fewer).await?;
-        Ok(true)
-    }
-
-    async fn sell_under_lock(&self, stock: &Stock, lock: &Lock) -> Result<bool> {
-        let failed = |error| Error::store(format!("cannot lock `{}`", lock.name()), error);
-        let guard = lock.acquire_within(LOCK_WAIT_MAX).await.map_err(failed)?;
-        let sold = self.sell_fenced(stock, guard.fence()).await;
-        guard.release().await.map_err(failed)?;
-        sold
-    }
-
-    async fn sell_fenced(&self, stock: &Stock, fence: Fence) -> Result<bool> {
-        if stock.left().await? == 0 {
-            return Ok(false);
-        }
-        self.think().await;
-        match stock.take_one(fence).await? {
-            Take::Taken { .. } => Ok(true),
-            // Stale: this process was paused for so long that it lost the lock. It sells nothing.
-            Take::SoldOut | Take::Stale { .. } => Ok(false),
-            Take::NotLoaded => Err(Error::not_loaded(stock.item())),
+            waiting_max: LOCK_WAIT_MAX,
         }
     }
 
@@ -255,6 +319,70 @@ impl Counter {
     }
 }
 
+impl Deal {
+    /// The lock that it holds, if it sells under one.
+    pub fn guard(&self) -> Option<&Guard> {
+        match &self.way {
+            Bargain::Lock { guard, .. } => Some(guard),
+            Bargain::Naive { .. } | Bargain::Script { .. } => None,
+        }
+    }
+
+    /// Writes it: the buyer has a unit, or learns why not. The lock is let go of.
+    ///
+    /// # Errors
+    ///
+    /// If the item is not on sale or the store cannot be reached. When an answer was lost, a unit may
+    /// have been sold.
+    pub async fn close(self, buyer: &str) -> Result<Closed> {
+        match self.way {
+            // What everybody writes first. Two buyers who read the same number sell the same unit.
+            Bargain::Naive { stock, left } => {
+                stock.set(left - 1).await?;
+                Ok(Closed::Sold { unit: left })
+            }
+            Bargain::Lock { stock, guard } => {
+                let taken = stock.take_one(guard.fence()).await;
+                // What was taken is taken, whatever becomes of the lock: that ends by itself.
+                let _ = guard.release().await;
+                of_take(&stock, taken?)
+            }
+            Bargain::Script { gate, item } => sell_by_script(&gate, &item, buyer).await,
+        }
+    }
+
+    /// Ends it as the death of its process would: nothing is written, and the lock is held by nobody
+    /// until its lease ends.
+    ///
+    /// # Errors
+    ///
+    /// If the lock was lost before.
+    pub fn abandon(self) -> Result<()> {
+        if let Bargain::Lock { guard, .. } = self.way {
+            let name = guard.name().clone();
+            let failed = |error| Error::store(format!("cannot leave the lock `{name}`"), error);
+            let _nobody_takes_it_up = guard.detach().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    async fn unless_sold_out(self) -> Result<Option<Self>> {
+        let left = match &self.way {
+            Bargain::Naive { left, .. } => *left,
+            Bargain::Lock { stock, .. } => stock.left().await?,
+            // Only the gate knows, when it is asked.
+            Bargain::Script { .. } => return Ok(Some(self)),
+        };
+        if left > 0 {
+            return Ok(Some(self));
+        }
+        if let Bargain::Lock { guard, .. } = self.way {
+            let _ = guard.release().await;
+        }
+        Ok(None)
+    }
+}
+
 impl fmt::Debug for Counter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let item = match &self.till {
@@ -265,17 +393,30 @@ impl fmt::Debug for Counter {
             .field("way", &self.way())
             .field("item", &item)
             .field("thinking", &self.thinking)
+            .field("waiting_max", &self.waiting_max)
             .finish()
     }
 }
 
-async fn sell_by_script(gate: &Gate, item: &str, buyer: &str) -> Result<bool> {
+fn of_take(stock: &Stock, take: Take) -> Result<Closed> {
+    match take {
+        Take::Taken { left } => Ok(Closed::Sold { unit: left + 1 }),
+        Take::SoldOut => Ok(Closed::SoldOut),
+        Take::Stale { seen } => Ok(Closed::Stale { seen }),
+        Take::NotLoaded => Err(Error::not_loaded(stock.item())),
+    }
+}
+
+async fn sell_by_script(gate: &Gate, item: &str, buyer: &str) -> Result<Closed> {
     // Other counters give ids too, and the same one again would be the same order again.
     let id = format!("{:032x}", rand::random::<u128>());
     let request = Request::new(item, buyer, id)?;
-    match gate.ask(&request).await?.outcome {
-        Outcome::Accepted(_) | Outcome::Replayed(_) => Ok(true),
-        Outcome::SoldOut => Ok(false),
+    let answer = gate.ask(&request).await?;
+    match answer.outcome {
+        Outcome::Accepted(_) | Outcome::Replayed(_) => Ok(Closed::Sold {
+            unit: answer.left.unwrap_or_default() + 1,
+        }),
+        Outcome::SoldOut => Ok(Closed::SoldOut),
         Outcome::NoItem => Err(Error::not_loaded(item)),
         refusal => {
             let message = format!("cannot sell `{item}`: the gate says `{refusal:?}`");

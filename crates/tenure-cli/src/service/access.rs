@@ -12,6 +12,9 @@ use subtle::ConstantTimeEq;
 use super::problem::{Kind, Problem};
 use super::{App, Peer};
 
+/// By which callers know an answer again: given back as it came.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// The secret that requests bring.
 #[derive(Clone)]
 pub struct Token(String);
@@ -58,11 +61,16 @@ impl Access {
 
 /// Lets a request through if it may come in, and has the answer say how browsers must treat it.
 pub async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
+    let number = request.headers().get(REQUEST_ID).cloned();
     let mut response = match admit(&app, &request) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
-    protect(response.headers_mut());
+    let headers = response.headers_mut();
+    protect(headers);
+    if let Some(number) = number {
+        headers.insert(REQUEST_ID, number);
+    }
     response
 }
 
@@ -81,7 +89,9 @@ fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     }
     check_origin(request.headers())?;
     check_token(access, request.headers())?;
-    if access.read_only && !request.method().is_safe() {
+    // The notes order by GET.
+    let is_change = !request.method().is_safe() || path.starts_with("/order/");
+    if access.read_only && is_change {
         let detail = "this service only shows: it was started with --read-only";
         return Err(Problem::new(Kind::FORBIDDEN, detail));
     }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tenure::redis::{Client, Command};
-use tenure::{LockName, Locks, Redlock, Tenure};
+use tenure::{LockName, Locks};
 use tenure_sale::Stock;
 use tenure_sale::gate::Gate;
 use tenure_sale::ways::{Counter, Way};
 
 use super::args::DemoArgs;
+use crate::server::connect_as;
 
 /// How long the instances may take to let go of what they hold.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
@@ -61,7 +62,7 @@ impl Shop {
         let mut instances = Vec::new();
         for number in 1..=clients {
             instances.push(Instance {
-                locks: connect(urls, &format!("{run}-shop-{number}")).await?,
+                locks: connect_as(urls, &format!("{run}-shop-{number}")).await?,
                 stock: Stock::open(&urls[0], run).await?,
                 gate: Gate::connect(&urls[0]).await?,
             });
@@ -154,16 +155,6 @@ impl Shop {
         let beside = |role: &str| format!("tenure:{role}:{{{name}}}");
         vec![name.to_string(), beside("fence"), beside("queue")]
     }
-}
-
-/// A client of one store, or of several servers.
-async fn connect(urls: &[String], name: &str) -> Result<Locks, tenure::Error> {
-    if let [url] = urls {
-        let tenure = Tenure::builder(url).name(name).connect().await?;
-        return Ok(Locks::clone(&tenure));
-    }
-    let redlock = Redlock::builder(urls).name(name).connect().await?;
-    Ok(Locks::clone(&redlock))
 }
 
 /// Where it is, without passwords.
