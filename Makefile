@@ -22,9 +22,20 @@ demo: ## Oversell with a naive shop, then sell exactly the stock under the lock;
 # Most tests wait for servers and not for a core: six at once take a third of the time of two.
 .PHONY: test
 test: export RUST_TEST_THREADS ?= 6
-test: redis-server postgresql ## Install redis-server and PostgreSQL if they are missing, then run all tests
+test: export TENURE_PAGE = skip
+test: redis-server postgresql ## Install redis-server and PostgreSQL if they are missing, then run all tests but those of the page
 	cargo test --workspace --all-targets --features tenure-sale/failpoints
 	cargo test --workspace --doc --features tenure-sale/failpoints
+
+.PHONY: test-page
+test-page: export TENURE_PAGE = require
+test-page: redis-server chromium ## Install chromium and its driver if they are missing, then test the page in it
+	cargo test -p tenure-cli --test page -- --nocapture
+
+.PHONY: screenshots
+screenshots: export TENURE_PAGE = require
+screenshots: redis-server chromium ## Take the pictures of the page in docs/images anew
+	TENURE_SCREENSHOTS=1 cargo test -p tenure-cli --test page pictures
 
 .PHONY: check
 check: ## Format and lints, warnings denied
@@ -81,7 +92,7 @@ deny: ## Licences and sources of dependencies (needs cargo-deny)
 
 .PHONY: ready
 ready: CATCHERS = tests
-ready: check doc test seeded ## Exactly what CI runs
+ready: check doc test test-page seeded ## Exactly what CI runs
 
 # Tests need a real server. Debian's package is enough; root or sudo installs it. The example in Python
 # is tested if redis-py can be had too.
@@ -119,4 +130,21 @@ install-postgresql:
 		sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; \
 	else \
 		echo "PostgreSQL is missing. Type: sudo apt-get install -y postgresql"; exit 1; \
+	fi
+
+# The page's tests drive a real browser: Debian's, with the driver that belongs to it.
+.PHONY: chromium
+chromium:
+	@{ command -v chromium && command -v chromedriver; } >/dev/null || $(MAKE) --no-print-directory install-chromium
+
+.PHONY: install-chromium
+install-chromium:
+	@if ! command -v apt-get >/dev/null; then \
+		echo "chromium and chromedriver are missing: install them with your package manager"; exit 1; \
+	elif [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver; \
+	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then \
+		sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver; \
+	else \
+		echo "chromium is missing. Type: sudo apt-get install -y chromium chromium-driver"; exit 1; \
 	fi

@@ -1,10 +1,72 @@
-//! The page: files that are part of the program.
+//! The page: files that are part of the program, and nothing that is made at run time.
+
+mod file;
 
 use axum::Router;
+use axum::extract::Path;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 
+use self::file::{CSS, File, HTML, JS, SVG};
 use super::App;
+use super::problem::{Kind, Problem};
+
+static INDEX: File = File::new("index.html", HTML, include_bytes!("page/index.html"));
+
+/// What the page loads, relative to itself.
+static ASSETS: [File; 21] = [
+    File::new("style.css", CSS, include_bytes!("page/style.css")),
+    File::new("icon.svg", SVG, include_bytes!("page/icon.svg")),
+    File::new("theme.js", JS, include_bytes!("page/theme.js")),
+    File::new("app.js", JS, include_bytes!("page/app.js")),
+    File::new("about.js", JS, include_bytes!("page/about.js")),
+    File::new("activity.js", JS, include_bytes!("page/activity.js")),
+    File::new("api.js", JS, include_bytes!("page/api.js")),
+    File::new("board.js", JS, include_bytes!("page/board.js")),
+    File::new("charts.js", JS, include_bytes!("page/charts.js")),
+    File::new("dom.js", JS, include_bytes!("page/dom.js")),
+    File::new("format.js", JS, include_bytes!("page/format.js")),
+    File::new("lease.js", JS, include_bytes!("page/lease.js")),
+    File::new("lock.js", JS, include_bytes!("page/lock.js")),
+    File::new("locks.js", JS, include_bytes!("page/locks.js")),
+    File::new("plot.js", JS, include_bytes!("page/plot.js")),
+    File::new("rows.js", JS, include_bytes!("page/rows.js")),
+    File::new("run.js", JS, include_bytes!("page/run.js")),
+    File::new("sale.js", JS, include_bytes!("page/sale.js")),
+    File::new("stream.js", JS, include_bytes!("page/stream.js")),
+    File::new("timeline.js", JS, include_bytes!("page/timeline.js")),
+    File::new("top.js", JS, include_bytes!("page/top.js")),
+];
+
+/// uPlot 1.6.32 as its authors publish it; its licence stands beside it.
+static UPLOT: [File; 2] = [
+    File::new(
+        "uplot.js",
+        JS,
+        include_bytes!("page/uplot/uPlot.iife.min.js"),
+    ),
+    File::new("uplot.css", CSS, include_bytes!("page/uplot/uPlot.min.css")),
+];
 
 /// The page and its files, under `/`.
 pub fn routes() -> Router<App> {
     Router::new()
+        .route("/", get(index))
+        .route("/assets/{file}", get(asset))
+}
+
+async fn index(headers: HeaderMap) -> Response {
+    INDEX.answer(&headers)
+}
+
+async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    let mut files = ASSETS.iter().chain(&UPLOT);
+    match files.find(|file| file.name == name) {
+        Some(file) => file.answer(&headers),
+        None => {
+            let detail = format!("the page has no file `{name}`");
+            Problem::new(Kind::NOT_FOUND, detail).into_response()
+        }
+    }
 }

@@ -1,0 +1,192 @@
+// One lock: who holds it, who waits, who held it before, and ending a lease that nobody ends.
+
+import { Refusal, ask, get, part, said } from './api.js';
+import { board, now } from './board.js';
+import { copyButton, el, mark, pair, write } from './dom.js';
+import { NONE, clock, count, length, pairs, quoted, words } from './format.js';
+import { leaseBar } from './lease.js';
+import { timeline } from './timeline.js';
+
+const EVENTS_SHOWN = 100;
+
+export const title = ({ rest }) => rest;
+
+export function open(root, { rest: name }) {
+  const history = { holds: [], events: [], lease: undefined };
+  const card = holderCard(name);
+  const [queue, drawing, events] = [el('div'), el('div'), el('div')];
+  const state = el('span.state');
+  root.append(
+    el('p.trail', {}, el('a', { href: '#/locks' }, 'Locks'), ' / '),
+    el('h1.title', {}, el('span', { title: name }, name), state),
+    el('div.columns', {},
+      el('section.card', { 'aria-label': 'Holder' }, el('h2', {}, 'Holder'), card.element),
+      el('section.card', { 'aria-label': 'Queue' }, el('h2', {}, 'Queue'), queue)),
+    el('section.card', { 'aria-label': 'Timeline' }, el('h2', {}, 'Who held it when'), drawing),
+    el('section.card', { 'aria-label': 'Events' }, el('h2', {}, 'Last events'), events),
+  );
+  let drawnAt = -Infinity;
+  let told = 0;
+
+  async function recall() {
+    try {
+      Object.assign(history, await get(`locks/${part(name)}/history`));
+    } catch {
+      // Nothing was seen of it yet, or the stream says what is wrong.
+    }
+    drawnAt = -Infinity;
+  }
+
+  function render() {
+    const lock = board.locks.get(name);
+    card.render(lock);
+    showState(state, lock);
+    queue.replaceChildren(waiters(lock));
+    const lived = board.events.filter((event) => event.name === name);
+    if (lock?.lease_id !== history.lease || lived.length !== told) {
+      history.lease = lock?.lease_id;
+      told = lived.length;
+      recall().then(() => events.replaceChildren(eventList(history.events, lived)));
+    }
+  }
+
+  return {
+    render,
+    tick(moment) {
+      card.tick(moment);
+      if (performance.now() - drawnAt < 250) return;
+      drawnAt = performance.now();
+      const holds = withCurrent(history.holds ?? [], board.locks.get(name));
+      drawing.replaceChildren(holds.length ? timeline(holds, moment) : el('p.quiet', {}, 'This instance has seen nobody hold it yet.'));
+    },
+    close: () => card.close(),
+  };
+}
+
+/** The hold that goes on now, if the history does not have it. */
+function withCurrent(holds, lock) {
+  if (!lock?.held || holds.some((hold) => hold.lease_id === lock.lease_id && !hold.to)) return holds;
+  const from = lock.since ?? new Date(now()).toISOString();
+  return [...holds, { lease_id: lock.lease_id, fence: lock.fence, who: lock.who, from, to: null, end: null }];
+}
+
+function showState(element, lock) {
+  const state = lock?.held ? 'held' : lock?.waiting ? 'waited for' : 'free';
+  write(element, state);
+  mark(element, 'data-state', state);
+}
+
+function holderCard(name) {
+  const bar = leaseBar();
+  const facts = el('dl.facts');
+  const actions = el('div.ending');
+  const element = el('div', {}, facts, actions);
+  let [lock, shown] = [undefined, undefined];
+  const held = el('span');
+  const release = forceRelease(name);
+  element.append(release.dialog);
+  function renderFacts() {
+    if (!lock?.held) {
+      facts.replaceChildren(pair('Holder', 'nobody'));
+      actions.replaceChildren();
+      return;
+    }
+    const { holder } = lock;
+    facts.replaceChildren(pair('Holder', el('strong', {}, lock.who ?? NONE)), pair('Lease', bar.element),
+      pair('Fence', el('span.mono', {}, String(lock.fence ?? NONE))), pair('Held for', held),
+      pair('Lease id', el('span.mono.long', {}, lock.lease_id)), pair('ttl', lock.ttl_ms ? length(lock.ttl_ms) : NONE),
+      ...(holder ? [pair('Client', el('span.mono.long', {}, `${holder.client}, tenure ${holder.version}`))] : []),
+      ...(holder && pairs(holder.about) ? [pair('About', pairs(holder.about))] : []),
+      ...(pairs(lock.meta) ? [pair('Meta', pairs(lock.meta))] : []));
+    const line = `tenure force-unlock ${quoted(name)} ${quoted(lock.lease_id)}`;
+    actions.replaceChildren(el('p.quiet', {}, 'If its holder is gone for good, end the lease:'),
+      el('div.copy', {}, el('code', {}, line), copyButton(() => line)),
+      ...(board.about?.admin ? [el('button.danger', { type: 'button', 'data-testid': 'force', onclick: () => release.open(lock) }, 'Force release…')] : []));
+  }
+  return {
+    element,
+    render(next) {
+      lock = next;
+      const key = JSON.stringify([lock, board.about?.admin]);
+      if (key === shown) return;
+      shown = key;
+      renderFacts();
+    },
+    tick(moment) {
+      if (!lock?.held) return;
+      bar.tick(lock, moment);
+      write(held, lock.from === null ? NONE : `${length(moment - lock.from)}, since ${clock(lock.from)}`);
+    },
+    close: () => release.dialog.close(),
+  };
+}
+
+/** Ends the lease that was shown when the dialog opened, and no later one. */
+function forceRelease(name) {
+  const typed = el('input', { 'aria-label': 'The name of the lock', autocomplete: 'off', spellcheck: 'false', 'data-testid': 'force-name' });
+  const lease = el('code.long');
+  const answer = el('p.answer', { role: 'alert' });
+  const go = el('button.danger', { type: 'submit', disabled: true, 'data-testid': 'force-go' }, 'Force release');
+  const cancel = el('button', { type: 'button', onclick: () => dialog.close() }, 'Leave it');
+  const form = el('form', { method: 'dialog', autocomplete: 'off' },
+    el('h2', {}, 'End this lease?'),
+    el('p', {}, 'Its holder learns of it, but may go on for a moment. What it writes then is refused only where fences are checked.'),
+    el('p', {}, 'Lease ', lease), el('label', {}, 'Type the name of the lock, ', el('strong', {}, name), typed), answer,
+    el('div.actions', {}, cancel, go));
+  const dialog = el('dialog.force', {}, form);
+  let target = null;
+  typed.addEventListener('input', () => { go.disabled = typed.value !== name; });
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault();
+    if (typed.value !== name) return;
+    go.disabled = true;
+    try {
+      await ask(`locks/${part(name)}?lease_id=${part(target)}&force=true`, { method: 'DELETE' });
+      dialog.close();
+    } catch (error) {
+      const isStale = error instanceof Refusal && error.status === 409;
+      write(answer, `Refused: ${said(error)}${isStale ? ' Nothing was touched.' : ''}`);
+    }
+  });
+  return {
+    dialog,
+    open(lock) {
+      target = lock.lease_id;
+      write(lease, target);
+      write(answer, '');
+      typed.value = '';
+      go.disabled = true;
+      dialog.showModal();
+      typed.focus();
+    },
+  };
+}
+
+function waiters(lock) {
+  if (!lock?.waiters?.length) return el('p.quiet', {}, 'Nobody waits.');
+  const who = (waiter) => {
+    const about = waiter.about ?? {};
+    const more = [waiter.name, about.user, about.command].filter(Boolean);
+    return `${waiter.host}:${waiter.pid}${more.length ? ` (${more.join(', ')})` : ''}`;
+  };
+  return el('ul.queue', {}, lock.waiters.map((waiter) => el('li', {},
+    el('span', {}, who(waiter)), el('span.badge', { 'data-some': '' }, `${count(waiter.waiting)} waiting`))));
+}
+
+function eventList(past, lived) {
+  const first = lived[0]?.at ?? '';
+  const all = [...(past ?? []).filter((event) => !first || event.at < first), ...lived].slice(-EVENTS_SHOWN).reverse();
+  if (!all.length) return el('p.quiet', {}, 'Nothing has happened since this page was opened.');
+  return el('ol.events', {}, all.map(eventLine));
+}
+
+/** One event, also for the list of all. */
+export function eventLine(event) {
+  const details = [event.fence && `fence ${event.fence}`, event.waiting && `${event.waiting} waiting`, event.held_ms && `held ${length(event.held_ms)}`];
+  return el('li', { 'data-event': event.event },
+    el('time', { datetime: event.at, title: event.at }, clock(event.at)),
+    el('span.what', {}, words(event.event)),
+    el('a.name', { href: `#/lock/${part(event.name)}` }, event.name),
+    el('span.who', {}, event.who ?? ''),
+    el('span.details', {}, details.filter(Boolean).join(' · ')));
+}

@@ -1,0 +1,92 @@
+// One way to sell, and its last run: the curve of the stock, what was sold, and whether the books agree.
+
+import { el, mark, pair, write } from './dom.js';
+import { NONE, count, length, millis, rate, words } from './format.js';
+import { chart } from './plot.js';
+
+export const MODES = {
+  naive: { name: 'Naive', does: 'read the stock, think, write it back' },
+  lock: { name: 'Lock', does: 'the same while holding a lock, and the write shows its fence' },
+  script: { name: 'Script', does: 'check and subtract in one step on the server' },
+};
+
+export const isRunning = (run) => run?.state === 'running';
+
+/** What became of it, in a word or two. */
+export function verdict(run) {
+  if (!run) return { state: 'none', text: 'not run yet' };
+  if (run.oversold > 0) return { state: 'bad', text: `OVERSOLD by ${count(run.oversold)}` };
+  if (isRunning(run)) return { state: 'running', text: 'selling…' };
+  if (run.state === 'failed') return { state: 'bad', text: `failed: ${run.detail ?? 'no reason given'}` };
+  if (run.state === 'stopped') return { state: 'stopped', text: 'stopped' };
+  return run.holds ? { state: 'good', text: 'EXACT' } : { state: 'bad', text: 'the books do not agree' };
+}
+
+/** The line that must hold, with a sign. */
+export function invariant(run) {
+  if (!run?.invariant) return '';
+  return isRunning(run) ? run.invariant : `${run.holds ? '✔' : '✘'} ${run.invariant}`;
+}
+
+/** A card for a mode. `render(run)` with its last run, or nothing. */
+export function runCard(mode) {
+  const plot = el('div.plot');
+  const [result, sum, facts, faults, state] = [el('p.verdict'), el('p.invariant'), el('dl.figures'), el('ul.faults'), el('span.quiet')];
+  const element = el('section.card.run', { 'data-mode': mode, 'aria-label': MODES[mode].name },
+    el('h2', {}, MODES[mode].name, state), el('p.quiet.does', {}, MODES[mode].does), result, sum, plot, facts, faults);
+  let drawing = null;
+  let drawn = '';
+
+  async function redraw() {
+    (await drawing)?.close();
+    drawn = '';
+    drawing = chart(plot, { height: 130, isTime: false, show: count,
+      lines: [{ label: 'Left', colour: '--accent', fill: '--accent-soft', isStep: true }, { label: 'Below zero', colour: '--red', fill: '--red-soft', isStep: true }] });
+    return drawing;
+  }
+
+  return {
+    element,
+    redraw,
+    render(run) {
+      const { state: kind, text } = verdict(run);
+      mark(element, 'data-verdict', kind);
+      write(result, text);
+      write(state, run ? (isRunning(run) ? 'running' : `${run.state}, ${millis(run.took_ms)}`) : '');
+      write(sum, invariant(run));
+      facts.replaceChildren(...figures(run));
+      faults.replaceChildren(...(run?.faults ?? []).map(({ at_ms: at, fault, told }) => el('li', {}, el('strong', {}, `${millis(at)} ${words(fault)}`), ` ${told ?? ''}`)));
+      const curve = run?.curve ?? [];
+      const key = `${run?.id} ${curve.length}`;
+      if (key === drawn) return;
+      drawn = key;
+      drawing?.then((plot) => plot.set(columns(curve, run)));
+    },
+    close: async () => (await drawing)?.close(),
+  };
+}
+
+function figures(run) {
+  const figure = (term, value) => pair(term, value ?? NONE);
+  const shares = (run?.by_instance ?? []).map((one) => (typeof one === 'object' ? one.sold : one));
+  return [figure('Sold', run && `${count(run.sold)} of ${count(run.stock)}`), figure('Left', run && count(run.left)),
+    figure('Stale writes refused', run && count(run.refused_stale)), figure('Leases lost', run && count(run.lost)),
+    figure('Sold / s', run && rate(run.sold_per_s)), figure('p50 / p99', run && `${millis(run.p50_ms)} / ${millis(run.p99_ms)}`),
+    figure('By instance', shares.length ? shares.map(count).join(' · ') : null)];
+}
+
+function columns(curve, run) {
+  const points = curve.length ? curve : run ? [[0, run.stock]] : [];
+  return [points.map(([ms]) => ms), points.map(([, left]) => left), points.map(([, left]) => (left < 0 ? left : null))];
+}
+
+/** A row of the comparison. */
+export function runRow(run) {
+  const { state, text } = verdict(run);
+  const number = (value) => el('td.number', {}, value);
+  return el('tr', { 'data-verdict': state },
+    el('th', { scope: 'row' }, MODES[run.mode]?.name ?? run.mode), el('td', {}, el('span.tag', {}, text)),
+    number(count(run.stock)), number(count(run.buyers)), number(count(run.sold)), number(count(run.oversold)), number(count(run.refused_stale)),
+    number(rate(run.sold_per_s)), number(millis(run.p50_ms)), number(millis(run.p99_ms)), number(length(run.took_ms)),
+    el('td.quiet', {}, (run.faults ?? []).map(({ fault }) => words(fault)).join(', ') || 'none'), number(String(run.seed ?? NONE)));
+}

@@ -1,0 +1,76 @@
+// The one stream of events that all views share. Read by fetch, since the browser's own reader of
+// event streams cannot bring a token.
+
+import { ask } from './api.js';
+
+const TOPICS = 'locks,stats,playground,sales';
+/** The service says something every second, and at the latest every ten. */
+const SILENCE_MAX_MS = 25_000;
+const PAUSE_MIN_MS = 300;
+const PAUSE_MAX_MS = 5_000;
+
+/** Follows for ever. `hear(event, data)` for each message, `heard()` for any sign of life. */
+export async function follow({ opened, hear, heard, lost }) {
+  for (let failures = 0; ; failures += 1) {
+    try {
+      await read({ opened: () => { failures = 0; opened(); }, hear, heard });
+      throw new Error('the service ended the stream');
+    } catch (error) {
+      const pause = Math.min(PAUSE_MIN_MS * 2 ** failures, PAUSE_MAX_MS) * (0.75 + Math.random() / 2);
+      lost(error, pause);
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
+}
+
+async function read({ opened, hear, heard }) {
+  const controller = new AbortController();
+  let watchdog;
+  const alive = () => {
+    clearTimeout(watchdog);
+    watchdog = setTimeout(() => controller.abort(new Error('the stream went silent')), SILENCE_MAX_MS);
+    heard();
+  };
+  try {
+    const response = await ask(`events?topics=${TOPICS}`, { signal: controller.signal });
+    opened();
+    alive();
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const parse = parser(hear);
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      alive();
+      parse(value);
+    }
+  } finally {
+    clearTimeout(watchdog);
+    controller.abort();
+  }
+}
+
+/** Takes text in pieces and tells whole messages. */
+function parser(hear) {
+  // Pieces of a line that has no end yet: a snapshot can be megabytes, so they are joined once.
+  let pieces = [];
+  let event = 'message';
+  let data = [];
+  const line = (text) => {
+    if (text === '') {
+      if (data.length) hear(event, JSON.parse(data.join('\n')));
+      event = 'message';
+      data = [];
+    } else if (text.startsWith('event:')) event = text.slice(6).trim();
+    else if (text.startsWith('data:')) data.push(text.slice(text[5] === ' ' ? 6 : 5));
+  };
+  return (text) => {
+    let from = 0;
+    for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n', from)) {
+      pieces.push(text.slice(from, end));
+      line(pieces.length === 1 ? pieces[0] : pieces.join(''));
+      pieces = [];
+      from = end + 1;
+    }
+    if (from < text.length) pieces.push(text.slice(from));
+  };
+}

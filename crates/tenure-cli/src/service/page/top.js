@@ -1,0 +1,69 @@
+// The bar on top: where the locks are, how fresh the picture is, pause and theme; and what is wrong.
+
+import { mark, write } from './dom.js';
+import { length } from './format.js';
+import { board } from './board.js';
+
+const find = (id) => document.getElementById(id);
+const [place, beacon, freshness, pause, theme, notice, footer] =
+  ['place', 'beacon', 'freshness', 'pause', 'theme', 'notice', 'footer'].map(find);
+
+export function begin() {
+  pause.addEventListener('click', () => {
+    board.isPaused = !board.isPaused;
+    board.version += 1;
+  });
+  theme.addEventListener('click', () => {
+    const isDark = getComputedStyle(document.documentElement).colorScheme === 'dark'
+      || (!document.documentElement.dataset.theme && matchMedia('(prefers-color-scheme: dark)').matches);
+    choose(isDark ? 'light' : 'dark');
+  });
+}
+
+/** A second choice that equals the system's is no choice: the page follows the system again. */
+function choose(name) {
+  const system = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+  const root = document.documentElement;
+  try {
+    if (name === system) localStorage.removeItem('tenure.theme');
+    else localStorage.setItem('tenure.theme', name);
+  } catch {
+    // Then it lasts as long as this page.
+  }
+  if (name === system) delete root.dataset.theme;
+  else root.dataset.theme = name;
+  dispatchEvent(new Event('themechange'));
+}
+
+/** Several times a second. */
+export function tick() {
+  const ago = performance.now() - board.heardAt;
+  const isLost = board.connection !== 'open';
+  const state = isLost ? board.connection : board.isPaused ? 'paused' : ago > 5_000 ? 'late' : 'open';
+  mark(beacon, 'data-state', state);
+  write(freshness, {
+    connecting: 'connecting',
+    lost: 'connection lost',
+    paused: 'paused',
+  }[state] ?? `updated ${length(ago)} ago`);
+  write(pause, board.isPaused ? 'Go on' : 'Pause');
+  mark(pause, 'aria-pressed', board.isPaused);
+  write(place, board.about?.locks ?? '');
+  tellTrouble();
+  const { store, version, instance } = board.about ?? {};
+  const facts = [version && `tenure ${version}`, instance && `${instance.host}:${instance.port}`,
+    store?.version && `store ${store.version}`, store?.role, store?.used_memory && `${store.used_memory} used`,
+    store?.clients && `${store.clients} clients`];
+  write(footer, facts.filter(Boolean).join(' · '));
+}
+
+function tellTrouble() {
+  const [kind, text] = board.connection === 'lost'
+    ? ['lost', `Connection lost: ${board.trouble}. What you see is as it was.`]
+    : board.away !== null
+      ? ['away', `The store of the locks does not answer: ${board.away}. What you see is as it was; this page recovers by itself.`]
+      : ['', ''];
+  mark(notice, 'hidden', kind ? null : '');
+  mark(notice, 'data-kind', kind || null);
+  write(notice, text);
+}

@@ -1,0 +1,265 @@
+//! A browser: one at a time, driven over WebDriver.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure_testkit::ClientProcess;
+
+/// Far longer than anything takes: ten times what a user would wait.
+pub const LIMIT: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// What says whether these tests must run: `require`, `skip`, or nothing, and then they do if they can.
+const WISH: &str = "TENURE_PAGE";
+
+/// Two browsers at once would starve each other, and the servers beside them.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A browser with one window.
+pub struct Browser {
+    session: String,
+    agent: ureq::Agent,
+    driver: ClientProcess,
+    profile: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Browser {
+    /// None where there is none, and nobody demands one.
+    pub fn start() -> Option<Self> {
+        let wish = std::env::var(WISH).unwrap_or_default();
+        let exists = which("chromedriver") && which("chromium");
+        if wish == "skip" || (!exists && wish != "require") {
+            eprintln!("skipped: it needs chromium and chromedriver, and `make test-page` runs it");
+            return None;
+        }
+        assert!(
+            exists,
+            "chromium and chromedriver are missing: sudo apt-get install chromium chromium-driver"
+        );
+        Some(Self::launch())
+    }
+
+    fn launch() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let driver = ClientProcess::spawn(Command::new("chromedriver").arg("--port=0"));
+        let port = loop {
+            let line = driver.expect_line(LIMIT);
+            if let Some((_, port)) = line.split_once("successfully on port ") {
+                break port.trim_end_matches('.').parse::<u16>().unwrap();
+            }
+        };
+        let config = ureq::Agent::config_builder().http_status_as_error(false);
+        let profile = tempfile::tempdir().unwrap();
+        let mut browser = Self {
+            session: format!("http://127.0.0.1:{port}/session"),
+            agent: config
+                .timeout_global(Some(Duration::from_mins(1)))
+                .build()
+                .into(),
+            driver,
+            _turn: turn,
+            profile,
+        };
+        let opened = browser.post("", &wanted(browser.profile.path()));
+        browser.session = format!(
+            "{}/{}",
+            browser.session,
+            opened["sessionId"].as_str().unwrap()
+        );
+        browser.size(1280, 900);
+        browser
+    }
+
+    pub fn goto(&self, url: &str) {
+        self.post("/url", &json!({ "url": url }));
+    }
+
+    /// As a window of that many pixels, one for one.
+    pub fn size(&self, width: u32, height: u32) {
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// `light` or `dark`, as the system would say.
+    pub fn prefer(&self, scheme: &str) {
+        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+        self.devtools(
+            "Emulation.setEmulatedMedia",
+            &json!({ "features": [feature] }),
+        );
+    }
+
+    /// What a function of this body returns.
+    pub fn run(&self, script: &str) -> Value {
+        self.post("/execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// What becomes of a promise that a function of this body returns.
+    pub fn run_to_end(&self, script: &str) -> Value {
+        let script = format!(
+            "const done = arguments[arguments.length - 1]; (async () => {{ {script} }})().then(done, (error) => done(String(error)))"
+        );
+        self.post("/execute/async", &json!({ "script": script, "args": [] }))
+    }
+
+    /// The text of what a selector finds, nothing if it finds nothing or what it finds is not shown.
+    pub fn shown(&self, selector: &str) -> String {
+        let selector = json!(selector);
+        let text = self.run(&format!(
+            "const found = document.querySelector({selector}); return found?.checkVisibility() ? found.innerText : ''"
+        ));
+        text.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until a condition in the page's own words holds.
+    #[track_caller]
+    pub fn wait(&self, condition: &str) -> Duration {
+        let begun = Instant::now();
+        while self.run(&format!("return Boolean({condition})")) != json!(true) {
+            let is_late = begun.elapsed() > LIMIT;
+            assert!(
+                !is_late,
+                "not within {LIMIT:?}: {condition}\n{}",
+                self.shown("body")
+            );
+            sleep(LOOK_EVERY);
+        }
+        begun.elapsed()
+    }
+
+    /// Waits until something that is shown contains a text.
+    #[track_caller]
+    pub fn wait_for_text(&self, selector: &str, text: &str) -> Duration {
+        let (selector, text) = (json!(selector), json!(text));
+        self.wait(&format!(
+            "[...document.querySelectorAll({selector})].some((one) => one.checkVisibility() && one.innerText.includes({text}))"
+        ))
+    }
+
+    /// Clicks as a person does: it must be there, be shown and be in nobody's shadow.
+    #[track_caller]
+    pub fn click(&self, selector: &str) {
+        let element = self.find(selector);
+        self.post(&format!("/element/{element}/click"), &json!({}));
+    }
+
+    #[track_caller]
+    pub fn type_into(&self, selector: &str, text: &str) {
+        let element = self.find(selector);
+        self.post(&format!("/element/{element}/clear"), &json!({}));
+        self.post(
+            &format!("/element/{element}/value"),
+            &json!({ "text": text }),
+        );
+    }
+
+    /// Presses keys, wherever the focus is.
+    pub fn press(&self, key: &str) {
+        let keys = json!([{ "type": "keyDown", "value": key }, { "type": "keyUp", "value": key }]);
+        self.post(
+            "/actions",
+            &json!({ "actions": [{ "type": "key", "id": "keys", "actions": keys }] }),
+        );
+    }
+
+    /// A picture of what is shown, as PNG.
+    pub fn picture(&self) -> String {
+        let taken = self.devtools("Page.captureScreenshot", &json!({ "format": "png" }));
+        taken["data"].as_str().unwrap().to_owned()
+    }
+
+    /// What was written to the console since the last call, but for what `allowed` finds.
+    #[track_caller]
+    pub fn assert_quiet(&self, allowed: impl Fn(&str) -> bool) {
+        let entries = self.post("/se/log", &json!({ "type": "browser" }));
+        for entry in entries.as_array().unwrap() {
+            let message = entry["message"].as_str().unwrap();
+            let is_bad = ["SEVERE", "WARNING"].contains(&entry["level"].as_str().unwrap());
+            assert!(!is_bad || allowed(message), "on the console: {entry}");
+        }
+    }
+
+    /// What the browser's network did since the last call, as the events of its own protocol.
+    pub fn network(&self) -> Vec<Value> {
+        let entries = self.post("/se/log", &json!({ "type": "performance" }));
+        let read = |entry: &Value| -> Value {
+            let message = entry["message"].as_str().unwrap();
+            serde_json::from_str::<Value>(message).unwrap()["message"].take()
+        };
+        entries.as_array().unwrap().iter().map(read).collect()
+    }
+
+    fn devtools(&self, command: &str, params: &Value) -> Value {
+        self.post(
+            "/goog/cdp/execute",
+            &json!({ "cmd": command, "params": params }),
+        )
+    }
+
+    #[track_caller]
+    fn find(&self, selector: &str) -> String {
+        let wanted = json!(selector);
+        self.wait(&format!(
+            "document.querySelector({wanted})?.checkVisibility()"
+        ));
+        let found = self.post(
+            "/element",
+            &json!({ "using": "css selector", "value": selector }),
+        );
+        let id = found.as_object().unwrap().values().next().unwrap();
+        id.as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let url = format!("{}{path}", self.session);
+        let mut response = self.agent.post(&url).send_json(body).unwrap();
+        let is_good = response.status().is_success();
+        let mut answer: Value = response.body_mut().read_json().unwrap();
+        assert!(is_good, "{path} {body}: {}", answer["value"]["message"]);
+        answer["value"].take()
+    }
+}
+
+impl Drop for Browser {
+    /// The driver ends the browser; killed, it would leave it behind.
+    fn drop(&mut self) {
+        let _ = self.agent.delete(&self.session).call();
+        self.driver.kill();
+    }
+}
+
+fn wanted(profile: &Path) -> Value {
+    let profile = format!("--user-data-dir={}", profile.display());
+    // As root there is no sandbox, in a container little shared memory.
+    let arguments = json!([
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        profile
+    ]);
+    let options = json!({ "args": arguments, "perfLoggingPrefs": { "enableNetwork": true, "enablePage": false } });
+    let always = json!({
+        "goog:chromeOptions": options,
+        "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
+        "timeouts": { "script": 60_000 },
+    });
+    json!({ "capabilities": { "alwaysMatch": always } })
+}
+
+fn which(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+}

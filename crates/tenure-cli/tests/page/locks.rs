@@ -1,0 +1,113 @@
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tenure_testkit::RedisServer;
+
+use crate::browser::{Browser, LIMIT};
+use crate::service::{Service, hold};
+
+/// How wide the first bar is, in pixels.
+const WIDTH: &str = "return document.querySelector('.locks .fill').getBoundingClientRect().width";
+
+#[test]
+fn a_lock_that_the_command_takes_appears_and_its_bar_moves() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let redis = RedisServer::start();
+    let service = Service::on(&redis, &[]);
+    browser.goto(&service.view("locks"));
+    browser.wait_for_text(".empty", "tenure run");
+    let begun = Instant::now();
+    let holder = hold(&redis, &["--ttl", "3s", "--meta", "ticket=4711", "demo"]);
+    browser.wait_for_text(".locks th.name", "demo");
+    eprintln!(
+        "a lock of the command was on the page {:?} after it was started",
+        begun.elapsed()
+    );
+    browser.wait_for_text(".locks td.meta", "ticket=4711");
+    assert!(
+        shrinks_and_jumps(&browser),
+        "the bar does not move as a lease does"
+    );
+    browser.assert_quiet(|_| false);
+    holder.kill();
+    browser.wait("document.querySelectorAll('.locks th.name').length === 0");
+    browser.wait_for_text(".empty", "Nobody holds a lock");
+}
+
+/// Whether the bar gets shorter three times in a row, and later longer: a renewal.
+fn shrinks_and_jumps(browser: &Browser) -> bool {
+    let (begun, mut last, mut shorter) = (Instant::now(), f64::INFINITY, 0);
+    while begun.elapsed() < LIMIT {
+        let width = browser.run(WIDTH).as_f64().unwrap();
+        if width > last + 5.0 && shorter >= 3 {
+            return true;
+        }
+        shorter += i32::from(width < last);
+        last = width;
+        sleep(Duration::from_millis(50));
+    }
+    false
+}
+
+#[test]
+fn names_and_metadata_are_shown_as_they_are() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let redis = RedisServer::start();
+    let service = Service::on(&redis, &["--allow-admin"]);
+    let name = "<img src=x onerror=hacked=1>&amp;\"'/%2F?#";
+    let meta = "job=<script>hacked=2</script>";
+    let _holder = hold(&redis, &["--meta", meta, name]);
+    browser.goto(&service.view("locks"));
+    browser.wait(&format!(
+        "document.querySelector('.locks th.name a')?.textContent === {}",
+        json!(name)
+    ));
+    browser.wait(&format!(
+        "document.querySelector('.locks td.meta').textContent === {}",
+        json!(meta)
+    ));
+    browser.click(".locks th.name a");
+    browser.wait(&format!(
+        "document.querySelector('h1.title span').textContent === {}",
+        json!(name)
+    ));
+    browser.wait_for_text(".facts", meta);
+    browser.wait_for_text(".lanes li", ":");
+    let hacked =
+        "return [typeof hacked, document.querySelectorAll('main img, main script').length]";
+    assert_eq!(browser.run(hacked), json!(["undefined", 0]));
+    browser.assert_quiet(|_| false);
+}
+
+#[test]
+fn what_is_searched_and_sorted_stands_in_the_address() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let redis = RedisServer::start();
+    let service = Service::on(&redis, &[]);
+    let _holders = ["order:1", "order:2", "job:1"].map(|name| hold(&redis, &[name]));
+    let _waiter = hold(&redis, &["order:2"]);
+    browser.goto(&service.view("locks"));
+    browser.wait("document.querySelectorAll('.locks th.name a').length === 3");
+    browser.press("/");
+    assert_eq!(browser.run("return document.activeElement.type"), "search");
+    browser.run("document.activeElement.blur()");
+    browser.type_into("input[type=search]", "order");
+    browser.click(".locks thead th.name button");
+    let names =
+        "[...document.querySelectorAll('.locks th.name a')].map((one) => one.textContent).join()";
+    browser.wait(&format!("{names} === 'order:2,order:1'"));
+    let address = browser.run("return location.href");
+    browser.goto("about:blank");
+    browser.goto(address.as_str().unwrap());
+    browser.wait(&format!("{names} === 'order:2,order:1'"));
+    browser.goto(&service.view("locks?state=waiting"));
+    browser.wait(&format!("{names} === 'order:2'"));
+    browser.assert_quiet(|_| false);
+}

@@ -1,0 +1,78 @@
+use std::time::Duration;
+
+use serde_json::json;
+use tenure_testkit::RedisServer;
+
+use crate::browser::Browser;
+use crate::service::{Service, hold, tenure};
+
+#[test]
+fn only_the_lease_that_was_shown_is_ended_by_force() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let redis = RedisServer::start();
+    let service = Service::on(&redis, &["--allow-admin"]);
+    let first = hold(&redis, &["--ttl", "2s", "deploy"]);
+    browser.goto(&service.view("lock/deploy"));
+    browser.wait_for_text(".copy code", "tenure force-unlock deploy tenure:");
+    browser.click("[data-testid=force]");
+    let lease = browser.shown("dialog.force code");
+    // While somebody reads the question, the lock passes to somebody else.
+    let second = hold(&redis, &["deploy"]);
+    first.kill();
+    browser.wait(&format!(
+        "document.querySelector('.copy code')?.textContent.includes('tenure:') && !document.querySelector('.copy code').textContent.includes({})",
+        json!(lease)
+    ));
+    assert_eq!(
+        browser.run("return document.querySelector('[data-testid=force-go]').disabled"),
+        true
+    );
+    browser.type_into("[data-testid=force-name]", "deploy");
+    browser.click("[data-testid=force-go]");
+    browser.wait_for_text("dialog.force .answer", "Nothing was touched");
+    assert!(
+        is_locked(&redis),
+        "another lease was ended than the one that was shown"
+    );
+    // Refusals are on the console: the browser writes them there.
+    browser.assert_quiet(|message| message.contains("409"));
+
+    browser.click("dialog.force .actions button");
+    browser.click("[data-testid=force]");
+    browser.type_into("[data-testid=force-name]", "deploy");
+    browser.click("[data-testid=force-go]");
+    browser.wait_for_text(".title .state", "free");
+    assert!(
+        second.wait(Duration::from_secs(20)).is_some(),
+        "its holder goes on"
+    );
+    browser.wait_for_text(".events", "forced");
+    browser.assert_quiet(|_| false);
+}
+
+#[test]
+fn without_administration_nothing_can_be_ended() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let redis = RedisServer::start();
+    let service = Service::on(&redis, &[]);
+    let _holder = hold(&redis, &["deploy"]);
+    let _waiter = hold(&redis, &["deploy"]);
+    browser.goto(&service.view("lock/deploy"));
+    browser.wait_for_text(".queue", "1 waiting");
+    browser.wait_for_text("footer", "tenure ");
+    assert_eq!(
+        browser.run("return document.querySelectorAll('[data-testid=force]').length"),
+        0
+    );
+    browser.wait("document.querySelectorAll('.timeline .hold[data-state=now]').length === 1");
+    browser.assert_quiet(|_| false);
+}
+
+fn is_locked(redis: &RedisServer) -> bool {
+    let asked = tenure(&["is-locked", "--url", &redis.url(), "deploy"]).status();
+    asked.unwrap().success()
+}
