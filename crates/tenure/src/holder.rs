@@ -46,7 +46,8 @@ pub struct ClientRecord {
     pub about: BTreeMap<String, String>,
     /// The version of Tenure it uses.
     pub version: String,
-    /// The leases it has held for half a second or longer: the oldest thousand.
+    /// The leases it has held for half a second or longer, and those that it gave away: the oldest
+    /// ten thousand.
     pub leases: Vec<LeaseRecord>,
     /// How many more it holds.
     pub more_leases: u64,

@@ -12,9 +12,8 @@ use crate::runtime;
 use crate::server::ServerArgs;
 
 /// What a listing leaves out.
-const NOT_LISTED: &str = "not listed: what is held for less than half a second, what `tenure \
-                          acquire` or another library holds while nobody waits; `tenure show NAME` \
-                          shows those";
+const NOT_LISTED: &str = "not listed: what is held for less than half a second, what another library \
+                          holds while nobody waits; `tenure show NAME` shows those";
 
 const EXAMPLES: &str = "\
 Examples:

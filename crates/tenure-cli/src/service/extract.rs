@@ -1,5 +1,6 @@
 //! What a request brings, or a problem that says what is wrong with it.
 
+use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
@@ -11,6 +12,10 @@ use super::problem::{Kind, Problem};
 /// The body, as JSON. An empty body is `{}`: every field of it may have a default.
 #[derive(Debug)]
 pub struct Body<T>(pub T);
+
+/// The body as it is, for those who speak another language.
+#[derive(Debug)]
+pub struct Raw(pub Bytes);
 
 /// The parameters after the question mark.
 #[derive(Debug)]
@@ -36,6 +41,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         }
         let read = axum::Json::<T>::from_request(request, state).await;
         read.map(|axum::Json(body)| Self(body)).map_err(of_body)
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Raw {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let read = Bytes::from_request(request, state).await;
+        read.map(Self).map_err(|refused| {
+            let kind = match refused.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => Kind::TOO_LARGE,
+                _ => Kind::MALFORMED,
+            };
+            Problem::new(kind, refused.body_text())
+        })
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use axum::Json;
 use axum::extract::State;
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use tokio::time::MissedTickBehavior;
 use utoipa::{IntoParams, ToSchema};
@@ -19,14 +18,13 @@ use super::extract::Query;
 use super::problem::Problem;
 use super::stream::{Feed, Source};
 use crate::holders::moment;
+use crate::timings::Timings;
 
 /// How long the store may take to answer what is asked only to see how long that takes.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// A lock that is only looked at.
 const PROBE: &str = "ready-probe";
 const SECOND: Duration = Duration::from_secs(1);
-/// Times are counted in microseconds, from one to an hour, to one part in a hundred.
-const LONGEST_US: u64 = 3_600_000_000;
 
 /// What is counted, and what it was.
 #[derive(Debug)]
@@ -44,8 +42,8 @@ pub struct Tally {
     pub released: u64,
     pub lost: u64,
     pub renewed: u64,
-    pub waits: Histogram<u64>,
-    pub holds: Histogram<u64>,
+    pub waits: Timings,
+    pub holds: Timings,
 }
 
 /// How it was at one moment, and in the step before.
@@ -132,7 +130,7 @@ impl Stats {
     pub fn acquired(&self, waited: Duration) {
         let mut tally = self.tally();
         tally.acquired += 1;
-        tally.waits.saturating_record(micros(waited));
+        tally.waits.note(waited);
     }
 
     pub fn busy(&self) {
@@ -203,26 +201,20 @@ impl Stats {
 
 impl Tally {
     pub fn new() -> Self {
-        #[expect(
-            clippy::expect_used,
-            reason = "the bounds are constants, and the tests use them"
-        )]
-        let empty =
-            || Histogram::new_with_bounds(1, LONGEST_US, 2).expect("bounds that are allowed");
         Self {
             acquired: 0,
             busy: 0,
             released: 0,
             lost: 0,
             renewed: 0,
-            waits: empty(),
-            holds: empty(),
+            waits: Timings::new(),
+            holds: Timings::new(),
         }
     }
 
     fn held(&mut self, held: Option<Duration>) {
         if let Some(held) = held {
-            self.holds.saturating_record(micros(held));
+            self.holds.note(held);
         }
     }
 }
@@ -243,10 +235,6 @@ impl Columns {
         self.hold_p99_ms.push(point.hold_p99_ms);
         self.store_ms.push(point.store_ms);
     }
-}
-
-fn micros(length: Duration) -> u64 {
-    u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Counts seconds until the service stops.

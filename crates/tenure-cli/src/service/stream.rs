@@ -198,3 +198,58 @@ async fn next(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(feed: &Arc<Feed>) -> Source {
+        Source {
+            snapshot: Box::new(|| vec![Message::now("snapshot", "", &"now")]),
+            wanted: Box::new(|about| about != "other"),
+            feed: Arc::clone(feed),
+        }
+    }
+
+    fn shown(event: &Event) -> String {
+        format!("{event:?}")
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_falls_behind_is_told_everything_anew() {
+        let feed = Feed::new();
+        let mut events = Box::pin(read(source(&feed), None));
+        let first = events.next().await.unwrap();
+        assert!(shown(&first).contains("snapshot"), "{first:?}");
+        for number in 0..BEHIND_MAX * 5 {
+            feed.tell("changed", "", &number);
+        }
+        let second = events.next().await.unwrap();
+        assert!(shown(&second).contains("resync"), "{second:?}");
+        let third = events.next().await.unwrap();
+        assert!(shown(&third).contains("snapshot"), "{third:?}");
+        // Nothing of what was missed, and then what comes.
+        feed.tell("other", "other", &0);
+        feed.tell("last", "", &0);
+        let last = events.next().await.unwrap();
+        assert!(shown(&last).contains("last"), "{last:?}");
+        let past = feed.past.lock().unwrap();
+        assert_eq!(past.messages.len(), BEHIND_MAX);
+    }
+
+    #[test]
+    fn what_was_missed_is_known_unless_it_is_too_much() {
+        let feed = Feed::new();
+        let id = |number: usize| format!("{}-{number}", feed.tag);
+        for number in 0..BEHIND_MAX {
+            feed.tell("changed", "", &number);
+        }
+        let missed = |number| feed.after(&id(number)).map(|missed| missed.len());
+        assert_eq!(missed(0), Some(BEHIND_MAX));
+        assert_eq!(missed(BEHIND_MAX), Some(0));
+        assert_eq!(missed(BEHIND_MAX + 1), None, "not told yet");
+        feed.tell("changed", "", &0);
+        assert_eq!((missed(0), missed(1)), (None, Some(BEHIND_MAX)));
+        assert!(feed.after("1").is_none() && feed.after(&Feed::new().tag).is_none());
+    }
+}

@@ -69,8 +69,8 @@ fn locks_are_listed_with_holders_and_waiters() {
     );
     assert_eq!(
         ended.stderr,
-        "tenure: not listed: what is held for less than half a second, what `tenure acquire` or \
-         another library holds while nobody waits; `tenure show NAME` shows those\n"
+        "tenure: not listed: what is held for less than half a second, what another library \
+         holds while nobody waits; `tenure show NAME` shows those\n"
     );
     let names = |line: &str| line.split(' ').next().unwrap().to_owned();
     let all = run_at(&url, &["ls", "-l"]);

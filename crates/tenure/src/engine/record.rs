@@ -23,7 +23,7 @@ const RECORD_TTL: Duration = Duration::from_secs(30);
 /// How often a record is written though nothing changed.
 const REFRESH: Duration = Duration::from_secs(10);
 /// How many leases a record lists: the oldest. A client that holds more says how many more.
-const LISTED_MAX: usize = 1_000;
+const LISTED_MAX: usize = 10_000;
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
 /// For how long at most a client is remembered that ended, because of leases that it gave away.
 const LAST_WORDS_TTL_MAX: Duration = Duration::from_secs(60 * 60);

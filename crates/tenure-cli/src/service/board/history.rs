@@ -86,7 +86,13 @@ impl History {
                 self.begin(change);
             }
             Event::Ended => self.end(change, change.ends),
-            Event::Forced => self.end_by(change, "forced"),
+            Event::Forced => {
+                // It may have been too short to be seen.
+                if self.holds.back().is_none_or(|hold| hold.to.is_some()) {
+                    self.begin(change);
+                }
+                self.end_by(change, "forced");
+            }
             Event::Waiting | Event::Renewed => {}
         }
         // Of renewals in a row, the last is enough.
@@ -131,4 +137,67 @@ fn keep<T>(kept: &mut VecDeque<T>, one: T, most: usize) {
         kept.pop_front();
     }
     kept.push_back(one);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::holders::LockReport;
+
+    fn change(event: Event, name: &str, fence: u64) -> Change {
+        let mut lock = LockReport::of_holder(name, None, &[]);
+        lock.fence = Some(fence);
+        Change::of(event, &lock)
+    }
+
+    #[test]
+    fn no_more_is_kept_than_there_is_room_for() {
+        let mut histories = Histories::default();
+        for number in 0..300 {
+            histories.note(&change(Event::Taken, "busy", number));
+            histories.note(&change(Event::Ended, "busy", number));
+        }
+        let (holds, events) = histories.of("busy");
+        assert_eq!((holds.len(), events.len()), (KEPT_OF_EACH, KEPT_OF_EACH));
+        assert_eq!(holds.last().unwrap().fence, Some(299));
+        for number in 0..5_000 {
+            histories.note(&change(Event::Taken, &format!("lock {number}"), 1));
+        }
+        assert!(histories.by_lock.len() <= LOCKS_MAX);
+        assert_eq!(histories.of("lock 4999").0.len(), 1, "the last are kept");
+        assert!(
+            histories.of("busy").0.is_empty(),
+            "what was quiet goes first"
+        );
+        assert_eq!(histories.recent().len(), KEPT_OF_ALL);
+    }
+
+    #[test]
+    fn renewals_in_a_row_are_one_event() {
+        let mut histories = Histories::default();
+        histories.note(&change(Event::Taken, "n", 1));
+        for _ in 0..1_000 {
+            histories.note(&change(Event::Renewed, "n", 1));
+        }
+        assert_eq!(histories.of("n").1.len(), 2);
+    }
+
+    #[test]
+    fn a_hold_tells_how_it_ended() {
+        let ends = |events: &[Change]| -> Option<&'static str> {
+            let mut histories = Histories::default();
+            events.iter().for_each(|event| histories.note(event));
+            histories.of("n").0.last().unwrap().end
+        };
+        let taken = change(Event::Taken, "n", 1);
+        let mut run_out = change(Event::Ended, "n", 1);
+        run_out.ends = Some(SystemTime::UNIX_EPOCH);
+        let forced = change(Event::Forced, "n", 1);
+        let ended = change(Event::Ended, "n", 1);
+        assert_eq!(ends(&[taken.clone()]), None);
+        assert_eq!(ends(&[taken.clone(), ended.clone()]), Some("released"));
+        assert_eq!(ends(&[taken.clone(), run_out]), Some("expired"));
+        assert_eq!(ends(&[taken, forced.clone(), ended]), Some("forced"));
+        assert_eq!(ends(&[forced]), Some("forced"), "too short to be seen");
+    }
 }

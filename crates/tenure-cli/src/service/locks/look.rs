@@ -33,7 +33,7 @@ pub struct Wanted {
     #[serde(default)]
     q: String,
     /// `held`, or `waiting`: those that callers wait for.
-    state: Option<State_>,
+    state: Option<InState>,
     /// How many at most: 1000 unless something else is said, 10000 at most.
     limit: Option<usize>,
     /// `next_cursor` of the page before.
@@ -43,7 +43,7 @@ pub struct Wanted {
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LockState)]
-enum State_ {
+enum InState {
     Held,
     Waiting,
 }
@@ -176,8 +176,8 @@ impl Wanted {
         let has = |text: &str| text.to_lowercase().contains(&self.q.to_lowercase());
         let is_in_state = match self.state {
             None => true,
-            Some(State_::Held) => lock.held,
-            Some(State_::Waiting) => lock.waiting > 0,
+            Some(InState::Held) => lock.held,
+            Some(InState::Waiting) => lock.waiting > 0,
         };
         is_in_state && (self.q.is_empty() || has(&lock.name) || has(&lock.who))
     }

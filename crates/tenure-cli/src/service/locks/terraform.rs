@@ -1,7 +1,6 @@
 //! `/terraform/{name}`: what Terraform's `http` backend asks of whoever keeps its lock.
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -12,7 +11,7 @@ use super::acquire::{self, Wanted};
 use super::{lease, refusals};
 use crate::holders::{LockReport, OWNER, millis};
 use crate::service::App;
-use crate::service::extract::Path;
+use crate::service::extract::{Path, Raw};
 use crate::service::problem::{Kind, Problem};
 
 /// Where in a lease's metadata Terraform's own words are, and its id among them.
@@ -36,7 +35,7 @@ const ID: &str = "terraform_id";
 pub async fn lock(
     State(app): State<App>,
     Path(name): Path<String>,
-    body: Bytes,
+    Raw(body): Raw,
 ) -> Result<Response, Problem> {
     let info = read(&body)?;
     let said = |field: &str| info[field].as_str().unwrap_or_default().to_owned();
@@ -79,7 +78,7 @@ pub async fn lock(
 pub async fn unlock(
     State(app): State<App>,
     Path(name): Path<String>,
-    body: Bytes,
+    Raw(body): Raw,
 ) -> Result<Response, Problem> {
     let id = if body.is_empty() {
         app.settings.access.check_admin()?;
@@ -107,7 +106,7 @@ pub async fn by_name(
     app: State<App>,
     method: Method,
     path: Path<String>,
-    body: Bytes,
+    body: Raw,
 ) -> Result<Response, Problem> {
     match method.as_str() {
         "LOCK" => lock(app, path, body).await,

@@ -1,7 +1,7 @@
 //! Places in the queue that are kept while nobody waits: between a long poll and the next.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use axum::http::StatusCode;
@@ -25,7 +25,7 @@ pub struct Waiting {
     pub name: String,
     pub since: Instant,
     pub attempt: Attempt,
-    /// It runs by itself, so that it can be left alone. `None` once it is done.
+    /// It runs by itself, so that it can be left alone.
     acquiring: JoinHandle<Result<Guard, tenure::Error>>,
     _permit: Permit,
 }
@@ -65,7 +65,7 @@ impl Tickets {
     /// Leaves the place alone for a while, and tells the ticket for it.
     pub fn park(app: &App, waiting: Waiting) -> String {
         let ticket = format!("{:032x}", rand::random::<u128>());
-        app.desk.tickets.insert(ticket.clone(), waiting);
+        app.desk.tickets.parked().insert(ticket.clone(), waiting);
         let (app, parked) = (app.clone(), ticket.clone());
         tokio::spawn(async move {
             let kept = app.settings.limits.keep_place;
@@ -73,28 +73,26 @@ impl Tickets {
                 () = tokio::time::sleep(kept) => {}
                 () = app.stop.cancelled() => {}
             }
-            drop(app.desk.tickets.remove(&parked));
+            // Not while the tickets are locked: it may give a lock back.
+            let given_up = app.desk.tickets.parked().remove(&parked);
+            drop(given_up);
         });
         ticket
     }
 
     /// The place with this ticket, for whoever comes back.
     pub fn claim(&self, ticket: &str, name: &str) -> Result<Waiting, Problem> {
-        let waiting = self.remove(ticket);
-        waiting.filter(|it| it.name == name).ok_or_else(|| {
+        let mut parked = self.parked();
+        let is_it = parked.get(ticket).is_some_and(|it| it.name == name);
+        let waiting = is_it.then(|| parked.remove(ticket)).flatten();
+        waiting.ok_or_else(|| {
             let detail = "no place in the queue has this ticket: it was given up because nobody came \
                           back in time, or another instance gave it; ask again without a ticket";
             Problem::new(TICKET_GONE, detail)
         })
     }
 
-    fn insert(&self, ticket: String, waiting: Waiting) {
-        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-        parked.insert(ticket, waiting);
-    }
-
-    fn remove(&self, ticket: &str) -> Option<Waiting> {
-        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-        parked.remove(ticket)
+    fn parked(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

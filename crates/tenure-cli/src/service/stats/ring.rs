@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use hdrhistogram::Histogram;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{Point, Tally};
+use crate::timings::Timings;
 
 /// How far back to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
@@ -101,7 +101,7 @@ impl Ring {
         }
         let point = self.tally.point(self.highest, f64::from(self.seconds));
         self.points.push_back(point);
-        self.tally.clear();
+        self.tally = Tally::new();
         self.seconds = 0;
         self.highest = Point::default();
     }
@@ -114,16 +114,8 @@ impl Tally {
         self.released += other.released;
         self.lost += other.lost;
         self.renewed += other.renewed;
-        // Cannot fail: both have the same bounds.
-        let _ = self.waits.add(&other.waits);
-        let _ = self.holds.add(&other.holds);
-    }
-
-    fn clear(&mut self) {
-        (self.acquired, self.busy, self.released) = (0, 0, 0);
-        (self.lost, self.renewed) = (0, 0);
-        self.waits.reset();
-        self.holds.reset();
+        self.waits.join(&other.waits);
+        self.holds.join(&other.holds);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of seconds are small")]
@@ -135,25 +127,23 @@ impl Tally {
             released: a_second(self.released),
             lost: a_second(self.lost),
             renewed: a_second(self.renewed),
-            wait_p50_ms: quantile_ms(&self.waits, 0.5),
-            wait_p99_ms: quantile_ms(&self.waits, 0.99),
-            hold_p50_ms: quantile_ms(&self.holds, 0.5),
-            hold_p99_ms: quantile_ms(&self.holds, 0.99),
+            wait_p50_ms: percentile_ms(&self.waits, 50.0),
+            wait_p99_ms: percentile_ms(&self.waits, 99.0),
+            hold_p50_ms: percentile_ms(&self.holds, 50.0),
+            hold_p99_ms: percentile_ms(&self.holds, 99.0),
             ..seen
         }
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "an hour in microseconds is far below 2^52"
-)]
-fn quantile_ms(of: &Histogram<u64>, quantile: f64) -> Option<f64> {
-    (!of.is_empty()).then(|| of.value_at_quantile(quantile) as f64 / 1_000.0)
+fn percentile_ms(of: &Timings, percent: f64) -> Option<f64> {
+    (of.count() > 0).then(|| of.percentile(percent).as_secs_f64() * 1_000.0)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -161,7 +151,7 @@ mod tests {
         let mut rings = Rings::default();
         let mut tally = Tally::new();
         tally.acquired = 5;
-        tally.waits.saturating_record(2_000);
+        tally.waits.note(Duration::from_millis(2));
         for second in 0..1_000 {
             let seen = Point {
                 at_ms: second * 1_000,

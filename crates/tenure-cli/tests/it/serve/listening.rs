@@ -1,9 +1,9 @@
 //! Reading a stream of events.
 
 use std::io::{BufRead as _, BufReader};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -15,10 +15,12 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// An open stream.
 pub struct Listening {
     events: Receiver<Heard>,
+    /// What went by while something else was waited for.
+    pub seen: Vec<Heard>,
 }
 
 /// An event.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Heard {
     pub event: String,
     pub id: Option<String>,
@@ -27,10 +29,19 @@ pub struct Heard {
 
 impl Listening {
     pub fn to(service: &Service, path: &str) -> Self {
-        let url = format!("{}{path}", service.url);
-        let (sender, events) = channel();
-        let mut response = ureq::get(url).call().unwrap();
+        Self::after(service, path, None)
+    }
+
+    /// With the id of the last event that was had.
+    pub fn after(service: &Service, path: &str, last: Option<&str>) -> Self {
+        let mut request = ureq::get(format!("{}{path}", service.url));
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let mut response = request.call().unwrap();
         assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["x-accel-buffering"], "no");
+        let (sender, events) = channel();
         thread::spawn(move || {
             let mut heard = Heard::default();
             for line in BufReader::new(response.body_mut().as_reader()).lines() {
@@ -48,7 +59,10 @@ impl Listening {
                 }
             }
         });
-        Self { events }
+        Self {
+            events,
+            seen: Vec::new(),
+        }
     }
 
     #[track_caller]
@@ -67,6 +81,35 @@ impl Listening {
         }
     }
 
+    /// Waits for an event of this name that is so.
+    #[track_caller]
+    pub fn wait_for(&mut self, event: &str, is_it: impl Fn(&Value) -> bool) -> Heard {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(next) = self.events.recv_timeout(left) else {
+                panic!("no such `{event}` among {:#?}", self.seen);
+            };
+            self.seen.push(next.clone());
+            if next.event == event && is_it(&next.data) {
+                return next;
+            }
+        }
+    }
+
+    /// Whether the stream has ended within this time.
+    pub fn ends_within(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(left) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return true,
+                Err(RecvTimeoutError::Timeout) => return false,
+            }
+        }
+    }
+
     /// What is left until the stream ends.
     #[track_caller]
     pub fn rest(&self) -> Vec<Heard> {
@@ -74,7 +117,7 @@ impl Listening {
         loop {
             match self.events.recv_timeout(LIMIT) {
                 Ok(heard) => rest.push(heard),
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return rest,
+                Err(RecvTimeoutError::Disconnected) => return rest,
                 Err(timeout) => panic!("the stream does not end: {timeout}"),
             }
         }

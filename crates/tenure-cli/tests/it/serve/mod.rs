@@ -2,6 +2,10 @@
 
 /// Who may ask, and what is refused.
 mod access;
+/// What is seen of all locks, and followed.
+mod board;
+/// Reading event streams.
+mod events;
 /// Several instances that sell one stock.
 mod instances;
 /// What is sold, how much of it, and who may change that.
@@ -10,6 +14,8 @@ mod items;
 mod listening;
 /// How items and orders stand, live.
 mod live_sale;
+/// Locks over HTTP.
+mod locks;
 /// What buyers want, and what becomes of it.
 mod orders;
 /// One stock sold in three ways, with faults.
@@ -18,14 +24,22 @@ mod playground;
 mod sale_trouble;
 /// A service with something to sell.
 mod shop;
+/// Figures, and what is counted.
+mod stats;
 /// The order of the notes' load tests, and their locks.
 mod submit_order;
+/// Terraform's lock.
+mod terraform;
+/// When the store is away, and when the service stops.
+mod trouble;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
-use tenure_testkit::ClientProcess;
+use tenure_testkit::{ClientProcess, RedisServer};
 
 use crate::command::tenure;
 
@@ -54,6 +68,11 @@ impl Service {
         Self::of(tenure(&["serve"]).args(ledger).args(arguments))
     }
 
+    /// On a server of its own, without a ledger.
+    pub fn on(server: &RedisServer, arguments: &[&str]) -> Self {
+        Self::of(tenure(&["serve", "--url", &server.url()]).args(arguments))
+    }
+
     /// By a command that lacks only where to listen.
     pub fn of(command: &mut Command) -> Self {
         command.args(["--listen", "0", "--json"]);
@@ -65,6 +84,18 @@ impl Service {
         Self { process, url }
     }
 
+    /// Asks it to end, and waits until it has.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.ask_to_stop();
+        self.process.wait_for_success(START_WITHIN);
+    }
+
+    pub fn ask_to_stop(&self) {
+        let pid = Pid::from_raw(i32::try_from(self.process.pid()).unwrap());
+        kill(pid, Signal::SIGTERM).unwrap();
+    }
+
     pub fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], "")
     }
@@ -73,6 +104,15 @@ impl Service {
     pub fn post(&self, path: &str, body: &Value) -> Answer {
         let json = [("content-type", "application/json")];
         self.send("POST", path, &json, &body.to_string())
+    }
+
+    pub fn put(&self, path: &str, body: &Value) -> Answer {
+        let json = [("content-type", "application/json")];
+        self.send("PUT", path, &json, &body.to_string())
+    }
+
+    pub fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, &[], "")
     }
 
     /// Sends anything.

@@ -1,0 +1,275 @@
+/// Bad requests, each with its answer.
+mod bad;
+/// Waiting: places, tickets, breaking off.
+mod waiting;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_testkit::{RedisServer, eventually};
+
+use super::{Answer, Service};
+use crate::command::{run, tenure};
+
+/// Far longer than anything takes.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// Takes a lock, which must be free.
+#[track_caller]
+pub fn acquire(service: &Service, name: &str, wanted: &Value) -> Value {
+    let answer = service.post(&format!("/api/v1/locks/{name}"), wanted);
+    answer.is(201).json()
+}
+
+pub fn release(service: &Service, name: &str, lease: &Value) -> Answer {
+    let id = lease["lease_id"].as_str().unwrap();
+    service.delete(&format!("/api/v1/locks/{name}/lease?lease_id={id}"))
+}
+
+/// Waits until the lock is listed, and tells how.
+#[track_caller]
+pub fn listed(service: &Service, name: &str) -> Value {
+    let mut found = Value::Null;
+    let is_listed = eventually(SOON, || {
+        let listed = service.get("/api/v1/locks").is(200).json();
+        let locks = listed["locks"].as_array().unwrap();
+        found = locks
+            .iter()
+            .find(|lock| lock["name"] == name)
+            .cloned()
+            .into();
+        !found.is_null()
+    });
+    assert!(is_listed, "`{name}` is not listed");
+    found
+}
+
+#[test]
+fn a_lock_is_taken_renewed_and_released() {
+    let service = Service::start(&[]);
+    let first = acquire(&service, "n", &json!({"ttl_ms": 10_000}));
+    assert_eq!(
+        (&first["name"], &first["ttl_ms"]),
+        (&json!("n"), &json!(10_000))
+    );
+    let path = "/api/v1/locks/n/lease";
+    let renewal = json!({"lease_id": first["lease_id"], "ttl_ms": 60_000});
+    let renewed = service.put(path, &renewal).is(200).json();
+    assert_eq!(
+        (&renewed["fence"], &renewed["ttl_ms"]),
+        (&first["fence"], &json!(60_000))
+    );
+    assert!(renewed["expires_at"].as_str() > first["expires_at"].as_str());
+    let again = service.put(path, &json!({"lease_id": first["lease_id"]}));
+    assert_eq!(
+        again.is(200).json()["ttl_ms"],
+        10_000,
+        "as long as it was taken for"
+    );
+    release(&service, "n", &first).is(204);
+    release(&service, "n", &first).is_problem(410, "lease_gone");
+    service.put(path, &renewal).is_problem(410, "lease_gone");
+    let second = acquire(&service, "n", &json!({}));
+    assert!(second["fence"].as_u64() > first["fence"].as_u64());
+    let changed = release(&service, "n", &first).is_problem(409, "lease_changed");
+    assert_eq!(changed["holder"]["fence"], second["fence"]);
+    service.put(path, &renewal).is_problem(409, "lease_changed");
+    release(&service, "n", &second).is(204);
+}
+
+#[test]
+fn a_busy_lock_names_its_holder_and_keeps_its_id() {
+    let service = Service::start(&[]);
+    let wanted = json!({"owner": "nightly-report", "meta": {"job": "7"}});
+    let lease = acquire(&service, "n", &wanted);
+    let refused = service.post("/api/v1/locks/n", &json!({}));
+    let busy = refused.is_problem(423, "busy");
+    assert!(refused.header("retry-after").parse::<u64>().unwrap() >= 1);
+    let holder = &busy["holder"];
+    assert_eq!(
+        (&holder["who"], &holder["fence"]),
+        (&json!("nightly-report"), &lease["fence"])
+    );
+    assert_eq!(
+        holder["meta"],
+        json!({"owner": "nightly-report", "job": "7"})
+    );
+    assert!(
+        busy["detail"].as_str().unwrap().contains("nightly-report"),
+        "{busy}"
+    );
+    let id = lease["lease_id"].as_str().unwrap();
+    for text in [
+        refused.text,
+        service.get("/api/v1/locks/n").is(200).text.clone(),
+        listed(&service, "n").to_string(),
+        service.get("/api/v1/locks/n/history").is(200).text.clone(),
+    ] {
+        assert!(
+            !text.contains(id),
+            "whoever knows the id can end the lease: {text}"
+        );
+    }
+    let waited = service.post("/api/v1/locks/n", &json!({"wait_ms": 50}));
+    let waited = waited.is_problem(423, "busy");
+    assert!(waited["waited_ms"].as_u64().unwrap() >= 50, "{waited}");
+    assert!(
+        waited.get("ticket").is_none(),
+        "whoever waited to the end needs none"
+    );
+}
+
+#[test]
+fn a_lock_ends_by_itself() {
+    let service = Service::start(&[]);
+    let lease = acquire(&service, "n", &json!({"ttl_ms": 200}));
+    let free = || service.get("/api/v1/locks/n").status == 404;
+    assert!(eventually(SOON, free));
+    release(&service, "n", &lease).is_problem(410, "lease_gone");
+    let lost = || {
+        service
+            .get("/metrics")
+            .text
+            .contains("tenure_lost_total{lock=\"n\",reason=\"expired\"} 1")
+    };
+    assert!(eventually(SOON, lost), "{}", service.get("/metrics").text);
+}
+
+#[test]
+fn names_of_all_kinds_can_be_used() {
+    let service = Service::start(&[]);
+    let names = [
+        "a/b",
+        "100%",
+        "ünï ☃",
+        "with space",
+        "a?b#c&d=e",
+        "..",
+        "order:{1}",
+        "+",
+        "%2F",
+        "\u{1}",
+    ];
+    for name in names {
+        let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let lease = acquire(&service, &encoded, &json!({}));
+        assert_eq!(lease["name"], name);
+        let shown = service.get(&format!("/api/v1/locks/{encoded}"));
+        assert_eq!(shown.is(200).json()["name"], name);
+        let history = service.get(&format!("/api/v1/locks/{encoded}/history"));
+        assert_eq!(history.is(200).json()["name"], name);
+        release(&service, &encoded, &lease).is(204);
+        service
+            .get(&format!("/api/v1/locks/{encoded}"))
+            .is_problem(404, "not_found");
+    }
+}
+
+#[test]
+fn locks_are_listed_page_by_page() {
+    let service = Service::start(&[]);
+    for name in ["order:3", "order:1", "other", "order:2"] {
+        acquire(
+            &service,
+            name,
+            &json!({"owner": format!("Owner of {name}")}),
+        );
+    }
+    let list = |query: &str| service.get(&format!("/api/v1/locks{query}")).is(200).json();
+    assert!(eventually(SOON, || list("")["total"] == 4), "{}", list(""));
+    let names = |listed: &Value| -> Vec<String> {
+        let locks = listed["locks"].as_array().unwrap().iter();
+        locks
+            .map(|lock| lock["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let first = list("?prefix=order:&limit=2");
+    assert_eq!(names(&first), ["order:1", "order:2"]);
+    assert_eq!(
+        (&first["total"], &first["next_cursor"]),
+        (&json!(3), &json!("order:2"))
+    );
+    let second = list("?prefix=order:&limit=2&cursor=order:2");
+    assert_eq!(names(&second), ["order:3"]);
+    assert_eq!(second["next_cursor"], Value::Null);
+    assert_eq!(names(&list("?q=OF%20OTH")), ["other"]);
+    assert_eq!(list("?state=held")["total"], 4);
+    assert_eq!(list("?state=waiting")["total"], 0);
+    let lock = &list("?q=other")["locks"][0];
+    assert!(
+        lock["held_ms"].is_number() && lock["holder"]["pid"].is_number(),
+        "{lock}"
+    );
+}
+
+#[test]
+fn instances_serve_each_others_leases_and_survive_each_other() {
+    let server = RedisServer::start();
+    let (one, other) = (Service::on(&server, &[]), Service::on(&server, &[]));
+    let lease = acquire(&one, "shared", &json!({"owner": "me", "ttl_ms": 60_000}));
+    let seen = listed(&other, "shared");
+    assert_eq!(
+        (&seen["who"], &seen["fence"]),
+        (&json!("me"), &lease["fence"])
+    );
+    let renewal = json!({"lease_id": lease["lease_id"], "ttl_ms": 90_000});
+    let renewed = other
+        .put("/api/v1/locks/shared/lease", &renewal)
+        .is(200)
+        .json();
+    assert_eq!(renewed["fence"], lease["fence"]);
+    let ls = || run(&mut tenure(&["ls", "--json", "--url", &server.url()])).stdout;
+    assert!(ls().contains("\"who\":\"me\""), "{}", ls());
+    // Whoever gave it is gone; it is neither freed nor forgotten.
+    one.stop();
+    assert_eq!(listed(&other, "shared")["who"], "me");
+    release(&other, "shared", &lease).is(204);
+    assert!(!ls().contains("shared"), "{}", ls());
+}
+
+#[test]
+fn a_lease_of_an_instance_that_stopped_is_still_listed() {
+    let server = RedisServer::start();
+    let one = Service::on(&server, &[]);
+    acquire(
+        &one,
+        "left-behind",
+        &json!({"owner": "me", "ttl_ms": 60_000}),
+    );
+    one.stop();
+    let other = Service::on(&server, &[]);
+    assert_eq!(listed(&other, "left-behind")["who"], "me");
+}
+
+#[test]
+fn an_administrator_ends_a_lease() {
+    let service = Service::start(&["--allow-admin"]);
+    let lease = acquire(&service, "n", &json!({"owner": "me"}));
+    let id = lease["lease_id"].as_str().unwrap();
+    assert_eq!(
+        listed(&service, "n")["lease_id"],
+        id,
+        "administrators see it"
+    );
+    let end = |id: &str| service.delete(&format!("/api/v1/locks/n?lease_id={id}&force=true"));
+    let stale = id.replace(":1:", ":7:");
+    let changed = end(&stale).is_problem(409, "lease_changed");
+    assert_eq!(changed["now"]["lease_id"], id);
+    end(id).is(204);
+    end(id).is_problem(409, "lease_changed");
+    service.get("/api/v1/locks/n").is_problem(404, "not_found");
+    let audit = || {
+        service
+            .process
+            .stderr()
+            .contains("ended the lease of `n` that me held")
+    };
+    assert!(eventually(SOON, audit), "{}", service.process.stderr());
+    let metrics = service.get("/metrics").text;
+    assert!(
+        metrics.contains("tenure_force_release_total 1"),
+        "{metrics}"
+    );
+    let history = service.get("/api/v1/locks/n/history").json();
+    assert_eq!(history["holds"][0]["end"], "forced", "{history}");
+}

@@ -1,0 +1,183 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tenure_testkit::{RedisServer, eventually};
+
+use super::events::follow;
+use super::locks::{SOON, acquire, listed, release};
+use super::{Answer, Service};
+
+/// What waits for the store gives up after five seconds and a few more for finding out who holds what;
+/// the rest is for slow machines.
+const LIMIT: Duration = Duration::from_secs(15);
+
+#[track_caller]
+fn is_unavailable(answer: &Answer) {
+    answer.is_problem(503, "unavailable");
+    assert_eq!(answer.header("retry-after"), "1", "{answer:?}");
+}
+
+#[test]
+fn while_the_store_is_away_everybody_is_told_so_in_time() {
+    let server = RedisServer::start();
+    let service = Service::on(&server, &["--allow-admin"]);
+    let mut events = follow(&service, "", None);
+    let lease = acquire(&service, "n", &json!({"ttl_ms": 120_000}));
+    let id = lease["lease_id"].as_str().unwrap();
+    listed(&service, "n");
+    server.pause();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let asks: [Box<dyn Fn() -> Answer + Send>; 8] = [
+            Box::new(|| service.post("/api/v1/locks/n", &json!({}))),
+            Box::new(|| service.post("/api/v1/locks/m", &json!({"wait_ms": 500}))),
+            Box::new(|| service.put("/api/v1/locks/n/lease", &json!({"lease_id": id}))),
+            Box::new(|| service.get("/api/v1/locks/n")),
+            Box::new(|| service.get("/api/v1/locks")),
+            Box::new(|| service.delete(&format!("/api/v1/locks/n?lease_id={id}&force=true"))),
+            Box::new(|| service.send("LOCK", "/api/v1/terraform/n", &[], "{\"ID\":\"1\"}")),
+            Box::new(|| service.get("/readyz")),
+        ];
+        for ask in asks {
+            scope.spawn(move || is_unavailable(&ask()));
+        }
+        // What needs no store is served all the same.
+        scope.spawn(|| service.get("/livez").is(200).status);
+        scope.spawn(|| service.get("/api/v1/stats").is(200).status);
+        scope.spawn(|| service.get("/api/v1/about").is(200).status);
+        scope.spawn(|| service.get("/metrics").is(200).status);
+    });
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    let away = events.wait_for("store.away", |_| true);
+    assert!(away.data["detail"].is_string());
+    let mut late = follow(&service, "", None);
+    late.wait_for("locks.snapshot", |data| data["away"].is_string());
+    server.resume();
+    events.wait_for("store.back", |_| true);
+    assert!(eventually(SOON, || release(&service, "n", &lease).status == 204));
+    let lease = acquire(&service, "n", &json!({"wait_ms": 10_000}));
+    release(&service, "n", &lease).is(204);
+}
+
+#[test]
+fn a_store_that_died_and_came_back_is_used_again() {
+    let server = RedisServer::start();
+    let service = Service::on(&server, &[]);
+    acquire(&service, "n", &json!({}));
+    server.kill();
+    is_unavailable(&service.post("/api/v1/locks/n", &json!({"wait_ms": 100})));
+    server.restart_empty();
+    let taken = || {
+        service
+            .post("/api/v1/locks/n", &json!({"wait_ms": 5_000}))
+            .status
+            == 201
+    };
+    assert!(eventually(SOON, taken));
+}
+
+#[test]
+fn a_stop_ends_streams_and_waits_at_once_and_keeps_leases() {
+    let server = RedisServer::start();
+    let service = Service::on(&server, &["--max-wait", "1s"]);
+    let lease = acquire(&service, "n", &json!({"ttl_ms": 60_000}));
+    let mut events = follow(&service, "?topics=locks,stats", None);
+    events.wait_for("stats", |_| true);
+    // One place is parked; one request waits within its own time, one with a ticket to come.
+    let parked = service.post("/api/v1/locks/n", &json!({"wait_ms": 60_000}));
+    parked.is_problem(423, "busy");
+    let stopped = thread::scope(|scope| {
+        let waits = [900, 60_000].map(|wait_ms| {
+            let service = &service;
+            let wanted = json!({"wait_ms": wait_ms});
+            scope.spawn(move || service.post("/api/v1/locks/n", &wanted))
+        });
+        let waiting = || {
+            service
+                .get("/metrics")
+                .text
+                .contains("tenure_waiting{lock=\"n\",kind=\"mutex\"} 3")
+        };
+        assert!(
+            eventually(SOON, waiting),
+            "{}",
+            service.get("/metrics").text
+        );
+        let begun = Instant::now();
+        service.ask_to_stop();
+        for wait in waits {
+            let answer = wait.join().unwrap();
+            // The first one's own time may have been over just before.
+            if answer.status != 423 {
+                answer.is_problem(503, "stopping");
+            }
+        }
+        assert!(events.ends_within(SOON));
+        service.process.wait_for_success(SOON);
+        begun.elapsed()
+    });
+    assert!(stopped < Duration::from_secs(20), "{stopped:?}");
+    // Nobody of those who waited has it, or stands in the way.
+    let other = Service::on(&server, &[]);
+    assert_eq!(listed(&other, "n")["fence"], lease["fence"]);
+    release(&other, "n", &lease).is(204);
+    acquire(&other, "n", &json!({}));
+}
+
+/// Readers that never read: what is written for them waits in no memory of the service.
+#[test]
+fn slow_readers_hold_no_memory() {
+    let service = Service::start(&[]);
+    let address = service.url.trim_start_matches("http://");
+    let open = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        )
+        .unwrap();
+        let mut first = [0; 15];
+        stream.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200 OK");
+        stream
+    };
+    let unread: Vec<TcpStream> = (0..20).map(|_| open()).collect();
+    let mut reader = follow(&service, "", None);
+    let memory = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", service.process.pid()));
+        let status = status.unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmRSS"))
+            .unwrap();
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    let big = "x".repeat(4_000);
+    let before = memory();
+    for round in 0..4 {
+        let leases: Vec<_> = (0..200)
+            .map(|number| {
+                let name = format!("n{round}-{number}");
+                let lease = acquire(&service, &name, &json!({"meta": {"big": big}}));
+                (name, lease)
+            })
+            .collect();
+        let (last, _) = leases.last().unwrap();
+        reader.wait_for("lock.changed", |data| data["lock"]["name"] == last.as_str());
+        for (name, lease) in &leases {
+            release(&service, name, lease).is(204);
+        }
+        reader.wait_for("lock.gone", |data| data["name"] == last.as_str());
+    }
+    // They were sent 800 locks of 4 kB each, twenty times: 60 MB and more, besides what is kept anyway.
+    let grown = memory().saturating_sub(before);
+    assert!(grown < 60_000, "grown by {grown} kB");
+    drop(unread);
+}
