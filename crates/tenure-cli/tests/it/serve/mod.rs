@@ -12,6 +12,8 @@ mod listening;
 mod live_sale;
 /// What buyers want, and what becomes of it.
 mod orders;
+/// The page's files.
+mod page;
 /// One stock sold in three ways, with faults.
 mod playground;
 /// Gate or ledger gone, and what is sent that makes no sense.
