@@ -190,9 +190,7 @@ impl App {
             "" => inner,
             base => {
                 let base = base.to_owned();
-                Router::new()
-                    .nest(&base.clone(), inner)
-                    .fallback(move || nothing_here(&base))
+                page::below(&base, inner).fallback(move || nothing_here(&base))
             }
         }
     }

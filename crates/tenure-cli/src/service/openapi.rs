@@ -13,8 +13,11 @@ use utoipa::openapi::OpenApi as Document;
 #[openapi(info(
     title = "Tenure",
     description = "Distributed locks and flash sales over HTTP. Every error is \
-                   `application/problem+json`. Where the service has a token, send it as \
-                   `Authorization: Bearer TOKEN`.",
+                   `application/problem+json`. Any request may be answered 400 (not understood), \
+                   401 (no token), 403 (not allowed), 405, 413 (too large), 415 (not JSON), 429 \
+                   (too many at once) or 503 (a server behind is away, with `Retry-After`) beside \
+                   what stands here. Where the service has a token, send it as `Authorization: \
+                   Bearer TOKEN`.",
     license(name = "MIT OR Apache-2.0")
 ))]
 pub struct Description;

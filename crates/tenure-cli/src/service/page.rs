@@ -3,10 +3,11 @@
 mod file;
 
 use axum::Router;
-use axum::extract::Path;
-use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::extract::{OriginalUri, Path, Request};
+use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{any, get};
+use tower_service::Service as _;
 
 use self::file::{CSS, File, HTML, JS, SVG};
 use super::App;
@@ -56,8 +57,26 @@ pub fn routes() -> Router<App> {
         .route("/assets/{file}", get(asset))
 }
 
-async fn index(headers: HeaderMap) -> Response {
-    INDEX.answer(&headers)
+/// Everything below a path. With its slash the path is the page, too.
+pub fn below(base: &str, everything: Router) -> Router {
+    let page = everything.clone();
+    let with_slash = move |mut request: Request| {
+        let mut page = page.clone();
+        *request.uri_mut() = Uri::from_static("/");
+        async move { page.call(request).await }
+    };
+    Router::new()
+        .route(&format!("{base}/"), any(with_slash))
+        .nest(base, everything)
+}
+
+/// The page, at an address that ends with a slash: what it loads is named relative to that.
+async fn index(OriginalUri(uri): OriginalUri, headers: HeaderMap) -> Response {
+    let path = uri.path();
+    if path.ends_with('/') {
+        return INDEX.answer(&headers);
+    }
+    Redirect::temporary(&format!("{path}/")).into_response()
 }
 
 async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {

@@ -21,7 +21,7 @@ fn a_lock_that_the_command_takes_appears_and_its_bar_moves() {
     browser.wait_for_text(".empty", "tenure run");
     let begun = Instant::now();
     let holder = hold(&redis, &["--ttl", "3s", "--meta", "ticket=4711", "demo"]);
-    browser.wait_for_text(".locks th.name", "demo");
+    browser.wait_for_text(".locks tbody th.name", "demo");
     eprintln!(
         "a lock of the command was on the page {:?} after it was started",
         begun.elapsed()
@@ -33,7 +33,7 @@ fn a_lock_that_the_command_takes_appears_and_its_bar_moves() {
     );
     browser.assert_quiet(|_| false);
     holder.kill();
-    browser.wait("document.querySelectorAll('.locks th.name').length === 0");
+    browser.wait("document.querySelectorAll('.locks tbody th.name').length === 0");
     browser.wait_for_text(".empty", "Nobody holds a lock");
 }
 
@@ -64,14 +64,14 @@ fn names_and_metadata_are_shown_as_they_are() {
     let _holder = hold(&redis, &["--meta", meta, name]);
     browser.goto(&service.view("locks"));
     browser.wait(&format!(
-        "document.querySelector('.locks th.name a')?.textContent === {}",
+        "document.querySelector('.locks tbody th.name a')?.textContent === {}",
         json!(name)
     ));
     browser.wait(&format!(
         "document.querySelector('.locks td.meta').textContent === {}",
         json!(meta)
     ));
-    browser.click(".locks th.name a");
+    browser.click(".locks tbody th.name a");
     browser.wait(&format!(
         "document.querySelector('h1.title span').textContent === {}",
         json!(name)
@@ -94,14 +94,13 @@ fn what_is_searched_and_sorted_stands_in_the_address() {
     let _holders = ["order:1", "order:2", "job:1"].map(|name| hold(&redis, &[name]));
     let _waiter = hold(&redis, &["order:2"]);
     browser.goto(&service.view("locks"));
-    browser.wait("document.querySelectorAll('.locks th.name a').length === 3");
+    browser.wait("document.querySelectorAll('.locks tbody th.name a').length === 3");
     browser.press("/");
     assert_eq!(browser.run("return document.activeElement.type"), "search");
     browser.run("document.activeElement.blur()");
     browser.type_into("input[type=search]", "order");
     browser.click(".locks thead th.name button");
-    let names =
-        "[...document.querySelectorAll('.locks th.name a')].map((one) => one.textContent).join()";
+    let names = "[...document.querySelectorAll('.locks tbody th.name a')].map((one) => one.textContent).join()";
     browser.wait(&format!("{names} === 'order:2,order:1'"));
     let address = browser.run("return location.href");
     browser.goto("about:blank");

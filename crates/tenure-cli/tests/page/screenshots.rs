@@ -45,7 +45,7 @@ fn pictures_for_the_documents() {
         browser.prefer(scheme);
         for (width, height) in [(1280, 860), (390, 844)] {
             browser.size(width, height);
-            for (view, sign) in [("locks", ".locks th.name"), ("sale", ".plot canvas")] {
+            for (view, sign) in [("locks", ".locks tbody th.name"), ("sale", ".plot canvas")] {
                 browser.goto("about:blank");
                 browser.goto(&service.view(view));
                 browser.wait(&format!("document.querySelector({sign:?})"));

@@ -10,15 +10,15 @@ fn the_token_is_asked_for_and_kept_in_memory_only() {
     };
     let redis = RedisServer::start();
     let mut command = tenure(&["serve", "--url", &redis.url()]);
-    let service = Service::of(command.env("TENURE_TOKEN", "open-sesame"));
+    let service = Service::of(command.env("TENURE_TOKEN", "open-sesame-open-sesame"));
     let _holder = hold(&redis, &["demo"]);
     browser.goto(&service.view("locks"));
-    browser.type_into("#token", "wrong");
+    browser.type_into("#token", "this-is-the-wrong-one");
     browser.click("#token-dialog button");
     browser.wait_for_text("#token-detail", "not the one");
-    browser.type_into("#token", "open-sesame");
+    browser.type_into("#token", "open-sesame-open-sesame");
     browser.click("#token-dialog button");
-    browser.wait_for_text(".locks th.name", "demo");
+    browser.wait_for_text(".locks tbody th.name", "demo");
     browser.wait("!document.getElementById('token-dialog').open");
     let kept = browser.run(
         "return JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href, \

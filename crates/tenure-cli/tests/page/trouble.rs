@@ -12,14 +12,14 @@ fn the_page_comes_back_after_the_service_was_restarted() {
     let service = Service::on(&redis, &[]);
     let _first = hold(&redis, &["first"]);
     browser.goto(&service.view("locks"));
-    browser.wait_for_text(".locks th.name", "first");
+    browser.wait_for_text(".locks tbody th.name", "first");
     let port = service.port().to_owned();
     service.process.kill();
     browser.wait_for_text("#notice", "Connection lost");
     browser.wait_for_text("#freshness", "connection lost");
     let _second = hold(&redis, &["second"]);
     let _again = Service::on(&redis, &["--listen", &port]);
-    browser.wait_for_text(".locks th.name", "second");
+    browser.wait_for_text(".locks tbody th.name", "second");
     browser.wait("document.getElementById('notice').hidden");
     // The browser itself writes down requests that nobody answered, and nothing else is there.
     browser.assert_quiet(|message| message.contains("net::ERR_"));
@@ -34,7 +34,7 @@ fn a_store_that_is_away_is_told_and_so_is_its_return() {
     let service = Service::on(&redis, &[]);
     let _holder = hold(&redis, &["demo"]);
     browser.goto(&service.view("locks"));
-    browser.wait_for_text(".locks th.name", "demo");
+    browser.wait_for_text(".locks tbody th.name", "demo");
     redis.pause();
     browser.wait_for_text("#notice", "does not answer");
     redis.resume();

@@ -2,7 +2,7 @@
 
 import { board } from './board.js';
 import { el, pair } from './dom.js';
-import { NONE, clock, words } from './format.js';
+import { NONE, bytes, clock, words } from './format.js';
 
 export const title = () => 'About';
 
@@ -35,7 +35,7 @@ function facts(about) {
     pair('Token', about.token ? 'needed' : 'none'), pair('Demo paths', yes(about.demo))];
 }
 
-const told = (map) => Object.entries(map ?? {}).map(([name, value]) => pair(words(name), String(value ?? NONE)));
+const told = (map) => Object.entries(map ?? {}).map(([name, value]) => pair(words(name), name === 'used_memory' ? bytes(value) : String(value ?? NONE)));
 
 function links() {
   const link = (href, name, what) => el('li', {}, el('a', { href }, name), ` ${what}`);

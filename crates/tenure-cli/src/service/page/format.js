@@ -44,6 +44,9 @@ export function clock(at) {
   return isToday ? shown : `${date.toLocaleDateString('en-CA')} ${shown}`;
 }
 
+/** `3.5 MiB`. */
+export const bytes = (number) => (Number.isFinite(number) ? `${PRECISE.format(number / 2 ** 20)} MiB` : NONE);
+
 /** `key=value, other=value`. */
 export const pairs = (map) => Object.entries(map ?? {}).map(([key, value]) => `${key}=${value}`).join(', ');
 

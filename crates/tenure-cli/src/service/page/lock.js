@@ -8,6 +8,8 @@ import { leaseBar } from './lease.js';
 import { timeline } from './timeline.js';
 
 const EVENTS_SHOWN = 100;
+/** A lock that changes hands all the time is asked about once a second. */
+const RECALL_EVERY_MS = 1_000;
 
 export const title = ({ rest }) => rest;
 
@@ -26,15 +28,21 @@ export function open(root, { rest: name }) {
     el('section.card', { 'aria-label': 'Events' }, el('h2', {}, 'Last events'), events),
   );
   let drawnAt = -Infinity;
-  let told = 0;
+  let recalledAt = -Infinity;
+  let isStale = true;
+  let told = -1;
 
   async function recall() {
+    isStale = false;
+    recalledAt = performance.now();
     try {
       Object.assign(history, await get(`locks/${part(name)}/history`));
     } catch {
       // Nothing was seen of it yet, or the stream says what is wrong.
     }
     drawnAt = -Infinity;
+    const lived = board.events.filter((event) => event.name === name);
+    events.replaceChildren(eventList(history.events, lived));
   }
 
   function render() {
@@ -42,18 +50,18 @@ export function open(root, { rest: name }) {
     card.render(lock);
     showState(state, lock);
     queue.replaceChildren(waiters(lock));
-    const lived = board.events.filter((event) => event.name === name);
-    if (lock?.lease_id !== history.lease || lived.length !== told) {
-      history.lease = lock?.lease_id;
-      told = lived.length;
-      recall().then(() => events.replaceChildren(eventList(history.events, lived)));
-    }
+    const last = board.events.findLast((event) => event.name === name) ?? null;
+    if (lock?.lease_id === history.lease && last === told) return;
+    history.lease = lock?.lease_id;
+    told = last;
+    isStale = true;
   }
 
   return {
     render,
     tick(moment) {
       card.tick(moment);
+      if (isStale && performance.now() - recalledAt >= RECALL_EVERY_MS) recall();
       if (performance.now() - drawnAt < 250) return;
       drawnAt = performance.now();
       const holds = withCurrent(history.holds ?? [], board.locks.get(name));
@@ -107,7 +115,8 @@ function holderCard(name) {
     element,
     render(next) {
       lock = next;
-      const key = JSON.stringify([lock, board.about?.admin]);
+      // Not what a renewal changes: a button must not be replaced under the pointer.
+      const key = JSON.stringify([lock?.held, lock?.lease_id, lock?.fence, lock?.who, lock?.ttl_ms, lock?.holder, lock?.meta, board.about?.admin]);
       if (key === shown) return;
       shown = key;
       renderFacts();

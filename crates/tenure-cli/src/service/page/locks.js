@@ -95,8 +95,8 @@ function makeTiles() {
   };
   const [held, waiting, acquired, wait, lost] = [
     tile('Held', 'Locks that are held now'), tile('Waiting', 'Callers that wait for a lock now'),
-    tile('Acquired / s', 'Acquisitions in the last second'), tile('Wait p99', 'How long the slowest hundredth waited'),
-    tile('Lost, 5 min', 'Leases that ended without a release'),
+    tile('Acquired / s', 'Locks taken through this instance in the last second'), tile('Wait p99', 'How long the slowest hundredth of those waited'),
+    tile('Lost, 5 min', 'Leases of this instance that ended without a release'),
   ];
   return {
     element: el('section.tiles', { 'aria-label': 'Figures' }, [held, waiting, acquired, wait, lost].map(({ element }) => element)),

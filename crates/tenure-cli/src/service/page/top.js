@@ -1,7 +1,7 @@
 // The bar on top: where the locks are, how fresh the picture is, pause and theme; and what is wrong.
 
 import { mark, write } from './dom.js';
-import { length } from './format.js';
+import { bytes, length } from './format.js';
 import { board } from './board.js';
 
 const find = (id) => document.getElementById(id);
@@ -52,7 +52,7 @@ export function tick() {
   tellTrouble();
   const { store, version, instance } = board.about ?? {};
   const facts = [version && `tenure ${version}`, instance && `${instance.host}:${instance.port}`,
-    store?.version && `store ${store.version}`, store?.role, store?.used_memory && `${store.used_memory} used`,
+    store?.version && `store ${store.version}`, store?.role, store?.used_memory && `${bytes(store.used_memory)} used`,
     store?.clients && `${store.clients} clients`];
   write(footer, facts.filter(Boolean).join(' · '));
 }

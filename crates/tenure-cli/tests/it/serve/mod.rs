@@ -16,8 +16,12 @@ mod listening;
 mod live_sale;
 /// Locks over HTTP.
 mod locks;
+/// The OpenAPI document, and whether what is answered is what it says.
+mod openapi;
 /// What buyers want, and what becomes of it.
 mod orders;
+/// The page's files.
+mod page;
 /// One stock sold in three ways, with faults.
 mod playground;
 /// Gate or ledger gone, and what is sent that makes no sense.
@@ -41,6 +45,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tenure_testkit::{ClientProcess, RedisServer};
 
+use self::openapi::Document;
 use crate::command::tenure;
 
 /// Far longer than starting takes.
@@ -115,8 +120,21 @@ impl Service {
         self.send("DELETE", path, &[], "")
     }
 
-    /// Sends anything.
+    /// Sends anything, and holds the answer against the document that the service gives of itself.
+    #[track_caller]
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let answer = self.send_unchecked(method, path, headers, body);
+        Document::of(self).check(method, path, &answer);
+        answer
+    }
+
+    fn send_unchecked(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
         let mut request = ureq::http::Request::builder().method(method);
         request = request.uri(format!("{}{path}", self.url));
         for (name, value) in headers {
