@@ -178,7 +178,7 @@ impl App {
             .routes(routes!(metrics::show))
             .split_for_parts();
         let inner = documented
-            .merge(openapi::routes(&document))
+            .merge(openapi::routes(document))
             .merge(page::routes())
             .fallback(|| nothing_here(""))
             .layer(map_response(as_problem))

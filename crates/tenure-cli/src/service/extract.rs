@@ -1,11 +1,13 @@
 //! What a request brings, or a problem that says what is wrong with it.
 
 use axum::body::Bytes;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 
 use super::problem::{Kind, Problem};
 
@@ -29,19 +31,44 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
-        let headers = request.headers();
-        let length = headers.get(CONTENT_LENGTH).map(|it| it.as_bytes() == b"0");
-        let is_empty = length.unwrap_or(!headers.contains_key(TRANSFER_ENCODING));
-        if is_empty && !headers.contains_key(CONTENT_TYPE) {
-            let empty = serde_json::from_str("{}");
-            let refuse =
-                |error| Problem::new(Kind::MALFORMED, format!("the body is empty: {error}"));
-            return empty.map(Self).map_err(refuse);
+        let kind = request.headers().get(CONTENT_TYPE).map(is_json);
+        let Raw(body) = Raw::from_request(request, state).await?;
+        if kind.is_none() && body.is_empty() {
+            return parse(b"{}").map(Self);
         }
-        let read = axum::Json::<T>::from_request(request, state).await;
-        read.map(|axum::Json(body)| Self(body)).map_err(of_body)
+        if kind != Some(true) {
+            let detail = "the body is not JSON: send it with `content-type: application/json`";
+            return Err(Problem::new(Kind::MEDIA_TYPE, detail));
+        }
+        parse(&body).map(Self)
     }
+}
+
+/// Reads an object. A list would be taken for one too, its values for fields in their order.
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let read = serde_path_to_error::deserialize(&mut reader);
+    let read = read.map_err(|error| {
+        let kind = match error.inner().classify() {
+            Category::Data => Kind::INVALID,
+            Category::Io | Category::Syntax | Category::Eof => Kind::MALFORMED,
+        };
+        Problem::new(kind, format!("cannot read the body: {error}"))
+    })?;
+    let refuse = |error| Problem::new(Kind::MALFORMED, format!("cannot read the body: {error}"));
+    reader.end().map_err(refuse)?;
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        let detail = "the body is a list, and not an object with fields";
+        return Err(Problem::new(Kind::INVALID, detail));
+    }
+    Ok(read)
+}
+
+/// Whether it is `application/json`, or JSON of a kind of its own.
+fn is_json(kind: &HeaderValue) -> bool {
+    let kind = kind.to_str().unwrap_or_default().split(';').next();
+    let kind = kind.unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
 impl<S: Send + Sync> FromRequest<S> for Raw {
@@ -79,14 +106,4 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
         read.map(|axum::extract::Path(path)| Self(path))
             .map_err(refuse)
     }
-}
-
-fn of_body(refused: JsonRejection) -> Problem {
-    let kind = match refused.status() {
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => Kind::MEDIA_TYPE,
-        StatusCode::PAYLOAD_TOO_LARGE => Kind::TOO_LARGE,
-        StatusCode::UNPROCESSABLE_ENTITY => Kind::INVALID,
-        _ => Kind::MALFORMED,
-    };
-    Problem::new(kind, refused.body_text())
 }

@@ -14,8 +14,8 @@ use utoipa::openapi::OpenApi as Document;
     title = "Tenure",
     description = "Distributed locks and flash sales over HTTP. Every error is \
                    `application/problem+json`. Any request may be answered 400 (not understood), \
-                   401 (no token), 403 (not allowed), 405, 413 (too large), 415 (not JSON), 429 \
-                   (too many at once) or 503 (a server behind is away, with `Retry-After`) beside \
+                   401 (no token), 403 (not allowed), 405, 413 (too large), 415 (not JSON), 422 (a \
+                   value that is not allowed), 429 (too many at once) or 503 (a server behind is away, with `Retry-After`) beside \
                    what stands here. Where the service has a token, send it as `Authorization: \
                    Bearer TOKEN`.",
     license(name = "MIT OR Apache-2.0")
@@ -23,7 +23,8 @@ use utoipa::openapi::OpenApi as Document;
 pub struct Description;
 
 /// Serves the document at `/openapi.json`.
-pub fn routes<S: Clone + Send + Sync + 'static>(document: &Document) -> Router<S> {
+pub fn routes<S: Clone + Send + Sync + 'static>(mut document: Document) -> Router<S> {
+    name_operations(&mut document);
     let text: Arc<str> = document.to_json().unwrap_or_default().into();
     let show = move || {
         let text = Arc::clone(&text);
@@ -33,4 +34,25 @@ pub fn routes<S: Clone + Send + Sync + 'static>(document: &Document) -> Router<S
         }
     };
     Router::new().route("/openapi.json", get(show))
+}
+
+/// Names each operation after its method and path, as in `put_locks_name_lease`: handlers of several
+/// areas have the same names, and programs that are generated from the document need different ones.
+fn name_operations(document: &mut Document) {
+    for (path, item) in &mut document.paths.paths {
+        let words = path.trim_start_matches("/api/v1").replace(['{', '}', '.'], "");
+        let words = words.replace('/', "_");
+        let each = [
+            ("get", &mut item.get),
+            ("put", &mut item.put),
+            ("post", &mut item.post),
+            ("delete", &mut item.delete),
+            ("patch", &mut item.patch),
+        ];
+        for (method, operation) in each {
+            if let Some(operation) = operation {
+                operation.operation_id = Some(format!("{method}{words}"));
+            }
+        }
+    }
 }

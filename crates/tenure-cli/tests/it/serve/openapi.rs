@@ -11,8 +11,8 @@ use super::{Answer, Service};
 pub struct Document(Value);
 
 /// Statuses that any request may meet before it comes to what the path is for: not understood, no
-/// token, another site, no such method, limits, trouble behind.
-const ANYWHERE: [u16; 8] = [400, 401, 403, 405, 413, 415, 429, 503];
+/// token, another site, no such method, limits, a name that cannot be one, trouble behind.
+const ANYWHERE: [u16; 9] = [400, 401, 403, 405, 413, 415, 422, 429, 503];
 
 impl Document {
     /// All services of one program say the same: the first that is asked tells it.
@@ -128,7 +128,9 @@ impl Document {
 fn is_of(template: &str, path: &str) -> bool {
     let (template, path): (Vec<_>, Vec<_>) =
         (template.split('/').collect(), path.split('/').collect());
-    let is_part = |(wanted, given): (&&str, &&str)| wanted.starts_with('{') || wanted == given;
+    let is_part = |(wanted, given): (&&str, &&str)| {
+        (wanted.starts_with('{') && !given.is_empty()) || wanted == given
+    };
     template.len() == path.len() && template.iter().zip(&path).all(is_part)
 }
 
