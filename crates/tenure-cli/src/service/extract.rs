@@ -40,7 +40,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             return empty.map(Self).map_err(refuse);
         }
         let read = axum::Json::<T>::from_request(request, state).await;
-        read.map(|axum::Json(body)| Self(body)).map_err(of_body)
+        read.map(|axum::Json(body)| Self(body))
+            .map_err(|refused| of_body(&refused))
     }
 }
 
@@ -81,7 +82,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
-fn of_body(refused: JsonRejection) -> Problem {
+fn of_body(refused: &JsonRejection) -> Problem {
     let kind = match refused.status() {
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Kind::MEDIA_TYPE,
         StatusCode::PAYLOAD_TOO_LARGE => Kind::TOO_LARGE,

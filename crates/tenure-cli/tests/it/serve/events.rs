@@ -11,7 +11,7 @@ use super::locks::{SOON, acquire, release};
 /// A message of an event stream.
 #[derive(Clone, Debug, Default)]
 pub struct Event {
-    pub event: String,
+    pub name: String,
     pub data: Value,
     pub id: Option<String>,
 }
@@ -39,13 +39,12 @@ impl Events {
             let mut event = Event::default();
             for line in lines.map_while(Result::ok) {
                 match line.split_once(": ") {
-                    Some(("event", name)) => event.event = name.to_owned(),
+                    Some(("event", name)) => name.clone_into(&mut event.name),
                     Some(("data", data)) => event.data = serde_json::from_str(data).unwrap(),
                     Some(("id", id)) => event.id = Some(id.to_owned()),
-                    _ if line.is_empty() && !event.event.is_empty() => {
-                        if sender.send(std::mem::take(&mut event)).is_err() {
-                            return;
-                        }
+                    _ if line.is_empty() && !event.name.is_empty() => {
+                        // Nobody waits for more: then nobody misses it.
+                        let _ = sender.send(std::mem::take(&mut event));
                     }
                     _ => {}
                 }
@@ -67,7 +66,7 @@ impl Events {
                 panic!("no such `{event}` among {:#?}", self.seen);
             };
             self.seen.push(next.clone());
-            if next.event == event && is_it(&next.data) {
+            if next.name == event && is_it(&next.data) {
                 return next;
             }
         }
