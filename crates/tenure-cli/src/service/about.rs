@@ -26,6 +26,10 @@ pub struct Behind {
 }
 
 /// What runs here.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, for programs to read"
+)]
 #[derive(Debug, Serialize, ToSchema)]
 pub struct About {
     version: &'static str,

@@ -135,7 +135,9 @@ impl Board {
     pub fn history(&self, name: &str) -> (Vec<Hold>, Vec<Change>) {
         let (mut holds, events) = self.state().histories.of(name);
         if !self.shows_ids {
-            holds.iter_mut().for_each(|hold| hold.lease_id = None);
+            for hold in &mut holds {
+                hold.lease_id = None;
+            }
         }
         (
             holds,

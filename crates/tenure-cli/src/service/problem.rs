@@ -13,7 +13,8 @@ use utoipa::ToSchema;
 pub struct Problem {
     /// `urn:tenure:` and the code.
     #[serde(rename = "type")]
-    kind: String,
+    #[schema(value_type = String)]
+    kind: Box<str>,
     /// The word to branch on.
     #[schema(example = "busy")]
     code: &'static str,
@@ -89,7 +90,7 @@ impl Kind {
 impl Problem {
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Self {
-            kind: format!("urn:tenure:{}", kind.code),
+            kind: format!("urn:tenure:{}", kind.code).into(),
             code: kind.code,
             title: kind.title,
             status: kind.status.as_u16(),

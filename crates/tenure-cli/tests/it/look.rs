@@ -37,6 +37,11 @@ fn backup(url: &str) -> Tenure {
     Tenure::connect_with(builder).unwrap()
 }
 
+/// The same in a few words.
+fn whoever_tests() -> String {
+    format!("{}:{} (web, deploy, backup.sh)", host(), std::process::id())
+}
+
 /// Waits until so many locks are listed with their holders, and so many callers wait.
 fn are_listed(tenure: &Locks, locks: usize, waiting: u64) {
     let whole = || {
@@ -87,10 +92,11 @@ fn locks_are_listed_with_holders_and_waiters() {
 
     let ended = run_at(&url, &["ls", "order:?", "--json"]);
     assert_eq!(ended.stderr, "");
+    let who = whoever_tests();
     let client = "{\"client\":#,\"host\":\"HOST\",\"pid\":#,\"name\":\"web\",\"about\":{\"command\":\
                   \"backup.sh\",\"user\":\"deploy\"},\"version\":#}";
     let lock = format!(
-        "{{\"name\":\"NAME\",\"held\":true,\"lease_id\":#,\"fence\":#,\"held_ms\":#,\"since\":#,\
+        "{{\"name\":\"NAME\",\"held\":true,\"who\":\"WHO\",\"lease_id\":#,\"fence\":#,\"held_ms\":#,\"since\":#,\
          \"ttl_ms\":30000,\"left_ms\":#,\"expires_at\":#,\"holder\":{client},\"foreign\":false,\
          \"meta\":{{}},"
     );
@@ -103,7 +109,7 @@ fn locks_are_listed_with_holders_and_waiters() {
     );
     assert_eq!(
         without(&ended.stdout, &VARYING),
-        expected.replace("HOST", &host())
+        expected.replace("WHO", &who).replace("HOST", &host())
     );
     drop(guards);
     waiting.join().unwrap().release().unwrap();
@@ -124,7 +130,7 @@ fn where_nothing_is_held_nothing_is_listed() {
     let ended = run_at(&server.url(), &["show", "n", "--json"]);
     assert_eq!(
         ended.stdout,
-        "{\"name\":\"n\",\"held\":false,\"lease_id\":null,\"fence\":null,\"held_ms\":null,\
+        "{\"name\":\"n\",\"held\":false,\"who\":\"nobody\",\"lease_id\":null,\"fence\":null,\"held_ms\":null,\
          \"since\":null,\"ttl_ms\":null,\"left_ms\":null,\"expires_at\":null,\"holder\":null,\
          \"foreign\":false,\"meta\":{},\"waiting\":0,\"waiters\":[]}\n"
     );
@@ -293,8 +299,9 @@ fn what_happens_to_locks_is_told_to_programs() {
     let expect = |event: &str, name: &str, holder: &str, waiting: u64| {
         let expected = format!(
             "{{\"at\":#,\"event\":\"{event}\",\"name\":\"{name}\",\"lease_id\":#,\"fence\":#,\
-             \"holder\":{holder},\"waiting\":{waiting}}}"
+             \"who\":\"WHO\",\"holder\":{holder},\"waiting\":{waiting},\"held_ms\":#}}"
         );
+        let expected = expected.replace("WHO", &whoever_tests());
         let said = without(&watch.next(), &[&VARYING[..], &["at"]].concat());
         assert_eq!(said, expected.replace("HOST", &host()));
     };

@@ -186,7 +186,9 @@ mod tests {
     fn a_hold_tells_how_it_ended() {
         let ends = |events: &[Change]| -> Option<&'static str> {
             let mut histories = Histories::default();
-            events.iter().for_each(|event| histories.note(event));
+            for event in events {
+                histories.note(event);
+            }
             histories.of("n").0.last().unwrap().end
         };
         let taken = change(Event::Taken, "n", 1);
@@ -194,7 +196,7 @@ mod tests {
         run_out.ends = Some(SystemTime::UNIX_EPOCH);
         let forced = change(Event::Forced, "n", 1);
         let ended = change(Event::Ended, "n", 1);
-        assert_eq!(ends(&[taken.clone()]), None);
+        assert_eq!(ends(std::slice::from_ref(&taken)), None);
         assert_eq!(ends(&[taken.clone(), ended.clone()]), Some("released"));
         assert_eq!(ends(&[taken.clone(), run_out]), Some("expired"));
         assert_eq!(ends(&[taken, forced.clone(), ended]), Some("forced"));

@@ -144,16 +144,12 @@ async fn find(app: &App, name: &str, id: &str) -> Result<Lease, Problem> {
         return Ok(lease);
     }
     let found = app.locks.lock(name).holder().await?;
-    match found.filter(|holder| holder.lease == id) {
-        Some(holder) => {
-            let fence = holder.fence.unwrap_or(Fence::new(0));
-            Ok(Lease::from_parts(name, id, fence)?)
-        }
-        None => {
-            app.desk.meters.renewed(name, Outcome::NotHeld);
-            Err(gone(app, name, &id).await)
-        }
+    if let Some(holder) = found.filter(|holder| holder.lease == id) {
+        let fence = holder.fence.unwrap_or(Fence::new(0));
+        return Ok(Lease::from_parts(name, id, fence)?);
     }
+    app.desk.meters.renewed(name, Outcome::NotHeld);
+    Err(gone(app, name, &id).await)
 }
 
 /// What is told of a lease that is no longer there, and counted if it was given here.

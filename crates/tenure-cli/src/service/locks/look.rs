@@ -16,8 +16,8 @@ use crate::service::extract::{Path, Query};
 use crate::service::problem::{Kind, Problem};
 
 /// How many locks a page has, unless something else is said, and at most.
-const PAGE: usize = 1_000;
-const PAGE_MAX: usize = 10_000;
+const PAGE_LENGTH: usize = 1_000;
+const PAGE_LENGTH_MAX: usize = 10_000;
 /// How long listing may take.
 const LIST_WITHIN: Duration = Duration::from_secs(5);
 
@@ -50,7 +50,7 @@ enum InState {
 
 /// A page of locks, by name.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Locks {
+pub struct Page {
     at: String,
     locks: Vec<LockReport>,
     /// Where the next page begins, if there is one.
@@ -84,14 +84,14 @@ pub struct Events {
 #[utoipa::path(
     get, path = "/locks", tag = "locks", params(Wanted),
     responses(
-        (status = 200, description = "A page of them", body = Locks),
+        (status = 200, description = "A page of them", body = Page),
         (status = 503, description = "The store does not serve now", body = Problem),
     )
 )]
 pub async fn list(
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
-) -> Result<Json<Locks>, Problem> {
+) -> Result<Json<Page>, Problem> {
     let prefix = wanted.prefix.clone();
     let listing = app
         .locks
@@ -105,12 +105,15 @@ pub async fn list(
     let found = listing.locks.iter().map(LockReport::of_listed);
     let found: Vec<LockReport> = found.filter(|lock| wanted.wants(lock)).collect();
     let total = found.len();
-    let limit = wanted.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let limit = wanted
+        .limit
+        .unwrap_or(PAGE_LENGTH)
+        .clamp(1, PAGE_LENGTH_MAX);
     let is_next = |lock: &LockReport| wanted.cursor.as_ref().is_none_or(|last| lock.name > *last);
     let mut page = found.into_iter().filter(is_next);
     let locks: Vec<LockReport> = page.by_ref().take(limit).collect();
     let last = locks.last().map(|lock| lock.name.clone());
-    Ok(Json(Locks {
+    Ok(Json(Page {
         at: moment(SystemTime::now()),
         next_cursor: last.filter(|_| page.next().is_some()),
         locks: locks

@@ -52,13 +52,11 @@ pub async fn not_held(app: &App, name: &str) -> Problem {
 /// Everything that is known of a lock, if the store answers soon.
 pub async fn look(app: &App, name: &str) -> Result<LockReport, Problem> {
     let looked = tokio::time::timeout(LOOK_WITHIN, holders::look(&app.locks, name)).await;
-    match looked {
-        Ok(looked) => Ok(looked?),
-        Err(_) => {
-            let detail = format!("the store did not say within {LOOK_WITHIN:?} who holds `{name}`");
-            Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO))
-        }
+    if let Ok(looked) = looked {
+        return Ok(looked?);
     }
+    let detail = format!("the store did not say within {LOOK_WITHIN:?} who holds `{name}`");
+    Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO))
 }
 
 /// That the service stops.

@@ -89,10 +89,10 @@ impl Ring {
         highest.at_ms = seen.at_ms;
         highest.held = highest.held.max(seen.held);
         highest.waiting = highest.waiting.max(seen.waiting);
-        let slower = |one: Option<f64>, other: Option<f64>| {
-            one.map_or(other, |it| Some(it.max(other.unwrap_or(it))))
+        highest.store_ms = match (highest.store_ms, seen.store_ms) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            (one, other) => one.or(other),
         };
-        highest.store_ms = slower(highest.store_ms, seen.store_ms);
         if self.seconds < step {
             return;
         }

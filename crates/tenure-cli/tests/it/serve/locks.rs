@@ -151,7 +151,8 @@ fn names_of_all_kinds_can_be_used() {
         "\u{1}",
     ];
     for name in names {
-        let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let encoded: Vec<_> = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let encoded = encoded.concat();
         let lease = acquire(&service, &encoded, &json!({}));
         assert_eq!(lease["name"], name);
         let shown = service.get(&format!("/api/v1/locks/{encoded}"));

@@ -1,5 +1,7 @@
 //! Who holds what, as clients say it themselves.
 
+use tenure::Released;
+
 use super::contract;
 use crate::stage::{Stage, ms, soon};
 
@@ -13,6 +15,8 @@ contract! {
     only_wanted_locks_are_listed_and_by_name,
     a_lease_that_is_gone_is_not_listed,
     a_lock_that_is_only_waited_for_is_listed,
+    a_lease_that_was_given_away_is_listed_until_it_ends,
+    a_client_that_ended_is_spoken_of_for_the_leases_it_gave_away,
 }
 
 async fn long_holds_and_waiters_are_listed(stage: Stage) {
@@ -172,9 +176,7 @@ async fn a_lease_that_is_gone_is_not_listed(stage: Stage) {
 async fn a_lock_that_is_only_waited_for_is_listed(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
     let guard = a.lock("n").ttl(ms(20_000)).acquire().await.unwrap();
-    // Given away: no client says that it holds it.
     let lease = guard.detach().unwrap();
-    assert_eq!(b.list(|_| true).await.unwrap().locks.len(), 0);
     let waiting = tokio::spawn({
         let b = b.clone();
         async move { b.lock("n").acquire().await }
@@ -182,8 +184,54 @@ async fn a_lock_that_is_only_waited_for_is_listed(stage: Stage) {
     assert!(soon(async || b.list(|_| true).await.unwrap().locks.len() == 1).await);
     let lock = b.list(|_| true).await.unwrap().locks.remove(0);
     assert_eq!(lock.lease.as_ref(), Some(lease.id()));
-    assert_eq!((lock.held_for, lock.ttl), (None, Some(ms(20_000))));
+    assert_eq!(lock.ttl, Some(ms(20_000)));
     assert!(lock.remaining.is_some());
     assert_eq!(lock.waiting(), 1);
     waiting.abort();
+}
+
+async fn a_lease_that_was_given_away_is_listed_until_it_ends(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let guard = a.lock("n").ttl(ms(20_000)).acquire().await.unwrap();
+    let lease = guard.detach().unwrap();
+    let listed = async || b.list(|_| true).await.unwrap().locks.pop();
+    assert!(soon(async || listed().await.is_some()).await);
+    let lock = listed().await.unwrap();
+    assert_eq!(lock.lease.as_ref(), Some(lease.id()));
+    assert_eq!(
+        (lock.fence, lock.ttl),
+        (Some(lease.fence()), Some(lease.ttl()))
+    );
+    assert_eq!(lock.client.unwrap().id, a.id());
+    // Somebody else keeps it, and then speaks of it too.
+    b.renew(&lease, ms(25_000)).await.unwrap();
+    let spoken = async || {
+        let clients = b.clients().await.unwrap();
+        clients.iter().filter(|it| !it.leases.is_empty()).count()
+    };
+    assert!(soon(async || spoken().await == 2).await);
+    assert_eq!(listed().await.unwrap().fence, Some(lease.fence()));
+    // Whoever gave it away ends; the lease does not.
+    assert_eq!(a.shutdown(ms(1_000)).await, []);
+    assert_eq!(listed().await.unwrap().lease.as_ref(), Some(lease.id()));
+    assert_eq!(b.release("n", lease.id()).await.unwrap(), Released::WasHeld);
+    assert!(listed().await.is_none());
+    assert_eq!(
+        b.release("n", lease.id()).await.unwrap(),
+        Released::AlreadyGone
+    );
+}
+
+async fn a_client_that_ended_is_spoken_of_for_the_leases_it_gave_away(stage: Stage) {
+    let (a, b) = (stage.client().await, stage.client().await);
+    let guard = a.lock("n").ttl(ms(20_000)).acquire().await.unwrap();
+    let lease = guard.detach().unwrap();
+    let other = a.lock("other").acquire().await.unwrap();
+    a.shutdown(ms(1_000)).await;
+    drop(other);
+    let listed = b.list(|_| true).await.unwrap().locks;
+    let leases: Vec<_> = listed.iter().map(|lock| lock.lease.as_ref()).collect();
+    assert_eq!(leases, [Some(lease.id())]);
+    b.release("n", lease.id()).await.unwrap();
+    assert!(b.list(|_| true).await.unwrap().locks.is_empty());
 }
