@@ -172,8 +172,14 @@ fn faults_act_on_every_way() {
     let run = play(&service, &hurried("naive", "pause_holder"));
     oversells(&run);
     told(&run, "wrote back what it had read");
-    told(&play(&service, &hurried("naive", "drop_renewals")), "nothing to drop");
-    told(&play(&service, &hurried("naive", "kill_holder")), "ended between");
+    told(
+        &play(&service, &hurried("naive", "drop_renewals")),
+        "nothing to drop",
+    );
+    told(
+        &play(&service, &hurried("naive", "kill_holder")),
+        "ended between",
+    );
     for (fault, words) in [
         ("pause_holder", "nobody waited for it"),
         ("drop_renewals", "nothing to drop"),
