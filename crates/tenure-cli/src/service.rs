@@ -39,6 +39,8 @@ use self::limits::Limits;
 use self::metrics::Metrics;
 pub use self::playground::Playground;
 use self::problem::{Kind, Problem};
+use self::sales::Shop;
+pub use self::sales::{Ladder, stock_demo};
 
 /// How long a run of the playground may take to end when the service does.
 const PLAYGROUND_WITHIN: Duration = Duration::from_millis(1_500);
@@ -50,6 +52,8 @@ pub struct Settings {
     pub limits: LimitArgs,
     /// Whether the notes' broken locks can be tried, and the playground.
     pub demo: bool,
+    /// Whether this instance brings orders into the ledger.
+    pub consumer: bool,
     /// Where the service listens.
     pub address: SocketAddr,
     /// In front of every path, as in `/locks`; empty for none.
@@ -75,6 +79,7 @@ pub struct Shared {
     pub locks: Locks,
     /// None where the service has no ledger.
     pub sale: Option<Sale>,
+    pub shop: Shop,
     pub playground: Playground,
     pub limits: Limits,
     pub metrics: Metrics,
@@ -87,10 +92,12 @@ impl App {
         settings: Settings,
         locks: Locks,
         sale: Option<Sale>,
+        ladder: Option<Ladder>,
         playground: Playground,
     ) -> Self {
-        let registry = Registry::default();
+        let mut registry = Registry::default();
         Self(Arc::new(Shared {
+            shop: Shop::new(&mut registry, sale.as_ref(), ladder),
             limits: Limits::new(&settings.limits),
             metrics: Metrics::new(registry),
             stop: CancellationToken::new(),
@@ -105,8 +112,10 @@ impl App {
     pub async fn serve(&self, listener: TcpListener) {
         let connections_max = self.settings.limits.max_connections;
         let router = self.router();
+        let selling = sales::start(self);
         let serving = connections::serve(listener, router, connections_max, self.stop.clone());
         tokio::join!(serving, self.end_playground());
+        selling.await;
     }
 
     /// Has the run that goes on when the service stops end in time, and take its keys away.
@@ -125,6 +134,7 @@ impl App {
             .merge(playground::routes());
         let (documented, document) = OpenApiRouter::with_openapi(openapi::Description::openapi())
             .nest("/api/v1", api)
+            .nest("/order/v1", sales::load_test_routes())
             .routes(routes!(health::alive))
             .routes(routes!(health::ready))
             .routes(routes!(metrics::show))

@@ -6,7 +6,6 @@ mod item;
 mod order;
 mod place;
 mod reconcile;
-mod shown;
 mod stats;
 mod stock;
 mod terms;

@@ -10,13 +10,16 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tenure::Locks;
+use tenure_sale::Sale;
 use tokio::net::TcpListener;
 
 use super::interrupt;
 use crate::exit::Exit;
 use crate::output::{complain, say, say_json};
-use crate::server::ServerArgs;
-use crate::service::{Access, App, LimitArgs, Places, Playground, Settings};
+use crate::server::{Server, ServerArgs};
+use crate::service::{
+    Access, App, Ladder, LimitArgs, Places, Playground, Settings, stock_demo,
+};
 
 /// How long the locks' client may take to say goodbye.
 const FAREWELL: Duration = Duration::from_millis(300);
@@ -68,7 +71,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "PATH", default_value = "", value_parser = listen::base_path)]
     base_path: String,
 
-    /// Serve the notes' broken locks too, at /order/v1/submitOrder/v1 to v4
+    /// Have 5000 of item 1001 on sale, and serve the notes' broken locks at /order/v1/submitOrder/v0 to v4
     #[arg(long)]
     demo: bool,
 
@@ -129,6 +132,7 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
     let (listener, address) = listen::bind(args.listen).await?;
     let locks = server.connect_for_one().await?;
     let sale = ledger::open(ledger.as_deref(), &server).await?;
+    let ladder = demonstrate(args, &server, sale.as_ref()).await?;
     let places = Places {
         locks: server.place(),
         ledger: ledger.as_deref().map(ledger::shown),
@@ -142,18 +146,35 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
         },
         limits: args.limits.clone(),
         demo: args.demo,
+        consumer: !args.no_consumer,
         address,
         base_path: args.base_path.clone(),
         places,
     };
     tell(args, &settings)?;
-    let app = App::new(
-        settings,
-        locks.clone(),
-        sale,
-        Playground::new(server.urls()),
-    );
+    let playground = Playground::new(server.urls());
+    let app = App::new(settings, locks.clone(), sale, ladder, playground);
     Ok(until_asked(&app, listener, &locks).await)
+}
+
+/// In demo mode there is something to buy, and the notes' broken locks stand beside it.
+async fn demonstrate(
+    args: &ServeArgs,
+    server: &Server,
+    sale: Option<&Sale>,
+) -> Result<Option<Ladder>> {
+    if !args.demo {
+        return Ok(None);
+    }
+    if let Some(sale) = sale {
+        let stocked = stock_demo(sale).await;
+        stocked.context("cannot put the item of the demo on sale")?;
+    }
+    // Independent servers are no one place for a stock.
+    match server.urls() {
+        [url] => Ladder::open(url).await.map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// Serves until a signal comes.

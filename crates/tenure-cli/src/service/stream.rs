@@ -107,9 +107,17 @@ impl Feed {
 /// A reader that falls behind gets `resync` and everything anew, so it never holds more memory than
 /// its socket.
 pub fn respond(app: &App, sources: Vec<Source>) -> Result<Response, Problem> {
+    let read = sources.into_iter().map(|source| Box::pin(read(source)));
+    respond_with(app, stream::select_all(read))
+}
+
+/// Answers with a stream of any events, which ends when the service stops.
+pub fn respond_with(
+    app: &App,
+    events: impl Stream<Item = Event> + Send + 'static,
+) -> Result<Response, Problem> {
     let permit = app.limits.stream()?;
     let counted = app.metrics.count_stream();
-    let events = stream::select_all(sources.into_iter().map(|source| Box::pin(read(source))));
     let stop = app.stop.clone();
     let events = events.take_until(async move { stop.cancelled().await });
     let events = events.map(move |event| {

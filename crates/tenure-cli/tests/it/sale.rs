@@ -215,10 +215,10 @@ fn json_has_stable_fields() {
     shop.says(
         "order submit sku-7 --buyer anna --request r --json",
         0,
-        r#"{"outcome":"accepted","order":"sku-7.1.0","item":"sku-7","buyer":"anna","request":"r","units":1,"left":4,"state":null}"#,
+        r#"{"outcome":"accepted","order_id":"sku-7.1.0","item":"sku-7","buyer":"anna","request":"r","units":1,"left":4,"state":null}"#,
     );
     let order = shop.done("order show sku-7.1.0 --json");
-    order.says(r#"{"order":"sku-7.1.0","item":"sku-7","buyer":"anna","request":"r","units":1,"state":"queued","accepted_at":"2"#);
+    order.says(r#"{"order_id":"sku-7.1.0","item":"sku-7","buyer":"anna","request":"r","units":1,"state":"queued","accepted_at":"2"#);
     order.says(r#"Z","pay_by":null}"#);
     shop.says(
         "stats --json",
@@ -379,8 +379,9 @@ fn dead_letters_are_shown_and_decided_about() {
     let is_dead = || !shop.done("dlq ls sku-7").stdout.is_empty();
     assert!(eventually(LIMIT, is_dead), "nothing was buried");
     let letter = shop.done("dlq show sku-7.1.0 --json");
-    letter
-        .says(r#"{"order":"sku-7.1.0","kind":"unreadable","buyer":null,"request":null,"units":0,"#);
+    letter.says(
+        r#"{"order_id":"sku-7.1.0","kind":"unreadable","buyer":null,"request":null,"units":0,"#,
+    );
     letter.says(r#""reason":""#);
     let ended = shop.run("dlq requeue sku-7.1.0");
     ended.ended_with(1);

@@ -5,7 +5,6 @@ mod life;
 mod own_clock;
 mod ownership;
 mod pitfall;
-mod plain_store;
 mod play;
 mod redis_server;
 mod reentrancy;

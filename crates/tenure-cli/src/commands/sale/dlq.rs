@@ -1,18 +1,15 @@
 //! `tenure sale dlq`: dead letters.
 
-use std::fmt::{self, Display};
-
 use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
-use tenure_sale::gate::Wanted;
-use tenure_sale::{DeadLetter, OrderId};
+use tenure_sale::OrderId;
 
 use super::item::known;
 use super::place::PlaceArgs;
-use super::shown::at;
 use crate::exit::{Exit, Failed};
 use crate::output;
+use crate::sale_shown::{Decided, ShownLetter};
 
 /// How many are looked through for one.
 const LOOK_MAX: usize = 10_000;
@@ -26,7 +23,7 @@ Examples:
 const LS_EXAMPLES: &str = "\
 Examples:
   tenure sale dlq ls sku-7
-  tenure sale dlq ls sku-7 --json | jq -r '.dead_letters[].order'";
+  tenure sale dlq ls sku-7 --json | jq -r '.dead_letters[].order_id'";
 const ONE_EXAMPLES: &str = "\
 Examples:
   tenure sale dlq show sku-7.1.42
@@ -85,25 +82,7 @@ struct OneArgs {
 
 #[derive(Serialize)]
 struct Letters {
-    dead_letters: Vec<Shown>,
-}
-
-#[derive(Serialize)]
-struct Shown {
-    order: String,
-    kind: &'static str,
-    buyer: Option<String>,
-    request: Option<String>,
-    units: u64,
-    accepted_at: String,
-    deliveries: u64,
-    reason: String,
-}
-
-#[derive(Serialize)]
-struct Decided {
-    order: String,
-    state: &'static str,
+    dead_letters: Vec<ShownLetter>,
 }
 
 pub fn run(args: &DlqArgs) -> Result<Exit> {
@@ -119,7 +98,7 @@ fn ls(args: &LsArgs) -> Result<Exit> {
     args.place.with_sale(async |sale| {
         known(&sale, &args.item).await?;
         let letters = sale.dead_letters(&args.item, args.count).await?;
-        let dead_letters: Vec<Shown> = letters.iter().map(Shown::of).collect();
+        let dead_letters: Vec<ShownLetter> = letters.iter().map(ShownLetter::of).collect();
         if args.place.json {
             output::say_json(&Letters { dead_letters })?;
         } else {
@@ -139,7 +118,7 @@ fn show(args: &OneArgs) -> Result<Exit> {
             let message = format!("`{}` is not among the dead letters", args.order);
             return Err(Failed::new(Exit::Broken, message).into());
         };
-        let shown = Shown::of(letter);
+        let shown = ShownLetter::of(letter);
         if args.place.json {
             output::say_json(&shown)?;
         } else {
@@ -164,51 +143,11 @@ fn discard(args: &OneArgs) -> Result<Exit> {
 }
 
 fn tell(args: &OneArgs, state: &'static str) -> Result<Exit> {
-    let order = args.order.to_string();
+    let order_id = args.order.to_string();
     if args.place.json {
-        output::say_json(&Decided { order, state })?;
+        output::say_json(&Decided { order_id, state })?;
     } else {
-        output::say(format_args!("{order} {state}"))?;
+        output::say(format_args!("{order_id} {state}"))?;
     }
     Ok(Exit::Done)
-}
-
-impl Shown {
-    fn of(letter: &DeadLetter) -> Self {
-        let entry = &letter.entry;
-        let (kind, buyer, request) = match &entry.what {
-            Ok(Wanted::Order { buyer, request, .. }) => ("order", Some(buyer), Some(request)),
-            Ok(Wanted::Withdrawal { reference, .. }) => ("withdrawal", None, Some(reference)),
-            Ok(Wanted::Again { buyer, .. }) => ("late_payment", Some(buyer), None),
-            Err(_) => ("unreadable", None, None),
-        };
-        Self {
-            order: entry.id.to_string(),
-            kind,
-            buyer: buyer.cloned(),
-            request: request.cloned(),
-            units: entry.what.as_ref().map_or(0, Wanted::units),
-            accepted_at: at(entry.accepted_at),
-            deliveries: entry.deliveries,
-            reason: letter.reason.clone(),
-        }
-    }
-}
-
-impl Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            order,
-            kind,
-            units,
-            accepted_at,
-            reason,
-            ..
-        } = self;
-        let buyer = self.buyer.as_deref().unwrap_or("-");
-        write!(
-            f,
-            "{order:<28} {kind:<12} {units:>6}  {accepted_at}  {buyer}  {reason}"
-        )
-    }
 }

@@ -6,10 +6,10 @@ use serde::Serialize;
 use tenure_sale::{Item, NewItem, Sale, UNITS_MAX};
 
 use super::place::PlaceArgs;
-use super::shown::ShownItem;
 use super::terms::TermsArgs;
 use crate::exit::{Exit, Failed};
 use crate::output;
+use crate::sale_shown::ShownItem;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,9 +10,9 @@ use tenure_sale::{Answer, ORDER_UNITS_MAX, Order, OrderId, OrderState, Outcome, 
 
 use super::item::known;
 use super::place::{PlaceArgs, is_unknown};
-use super::shown::ShownOrder;
 use crate::exit::Exit;
 use crate::output;
+use crate::sale_shown::{ShownOrder, outcome_word};
 use crate::time;
 
 const EXAMPLES: &str = "\
@@ -25,7 +25,7 @@ const SUBMIT_EXAMPLES: &str = "\
 Examples:
   tenure sale order submit sku-7 --buyer anna
   tenure sale order submit sku-7 --buyer anna --request click-1 --units 2 --wait 5s
-  order=$(tenure sale order submit sku-7 --buyer anna --json | jq -r .order)
+  order=$(tenure sale order submit sku-7 --buyer anna --json | jq -r .order_id)
 
 Exit codes:
   0    accepted, or accepted before by the same request; with --wait: in the ledger
@@ -152,7 +152,7 @@ struct OneArgs {
 #[derive(Serialize)]
 struct Submitted<'a> {
     outcome: &'static str,
-    order: Option<String>,
+    order_id: Option<String>,
     item: &'a str,
     buyer: &'a str,
     request: &'a str,
@@ -204,12 +204,12 @@ fn tell_answer(
     answer: &Answer,
     waited: Option<&Order>,
 ) -> Result<Exit> {
-    let (word, sentence, exit) = told(&answer.outcome);
+    let (sentence, exit) = told(&answer.outcome);
     let state = waited.map(|order| order.state);
     if args.place.json {
         output::say_json(&Submitted {
-            outcome: word,
-            order: order_of(&answer.outcome).map(ToString::to_string),
+            outcome: outcome_word(&answer.outcome),
+            order_id: order_of(&answer.outcome).map(ToString::to_string),
             item: request.item(),
             buyer: request.buyer(),
             request: request.id(),
@@ -229,45 +229,32 @@ fn tell_answer(
     }
 }
 
-/// The outcome's word for programs, its sentence for people, and how the command ends by it.
-fn told(outcome: &Outcome) -> (&'static str, &'static str, Exit) {
+/// What the outcome is for people, and how the command ends by it.
+fn told(outcome: &Outcome) -> (&'static str, Exit) {
     match outcome {
-        Outcome::Accepted(_) => ("accepted", "accepted", Exit::Done),
-        Outcome::Replayed(_) => (
-            "replayed",
-            "accepted before, by the same request",
-            Exit::Done,
-        ),
+        Outcome::Accepted(_) => ("accepted", Exit::Done),
+        Outcome::Replayed(_) => ("accepted before, by the same request", Exit::Done),
         Outcome::Conflict(_) => (
-            "conflict",
             "is the order of the same request, for another number of units",
             Exit::Broken,
         ),
         Outcome::NoItem => (
-            "no_item",
             "not on sale: there is no such item, or it is a draft",
             Exit::Broken,
         ),
-        Outcome::NotStarted => (
-            "not_started",
-            "not yet: the sale has not begun",
-            Exit::Broken,
-        ),
-        Outcome::Ended => ("ended", "too late: the sale is over", Exit::Broken),
-        Outcome::Paused => ("paused", "not now: the sale pauses", Exit::Broken),
+        Outcome::NotStarted => ("not yet: the sale has not begun", Exit::Broken),
+        Outcome::Ended => ("too late: the sale is over", Exit::Broken),
+        Outcome::Paused => ("not now: the sale pauses", Exit::Broken),
         Outcome::LimitReached => (
-            "limit_reached",
             "refused: one buyer, or one order, may not have so many",
             Exit::Broken,
         ),
-        Outcome::SoldOut => ("sold_out", "sold out", Exit::Broken),
+        Outcome::SoldOut => ("sold out", Exit::Broken),
         Outcome::Busy => (
-            "busy",
             "busy: too many orders wait for the ledger; ask again in a moment",
             Exit::Unavailable,
         ),
         Outcome::StaleEpoch => (
-            "stale_epoch",
             "not now: the gate is being rebuilt; ask again in a moment",
             Exit::Unavailable,
         ),

@@ -1,13 +1,12 @@
 //! `tenure sale reconcile`: whether gate, queue and ledger tell the same story.
 
 use anyhow::Result;
-use serde::Serialize;
-use tenure_sale::{Mode, Report};
+use tenure_sale::Mode;
 
 use super::place::PlaceArgs;
-use super::shown::ShownCount;
 use crate::exit::Exit;
 use crate::output;
+use crate::sale_shown::ShownReport;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,35 +37,6 @@ pub struct ReconcileArgs {
     place: PlaceArgs,
 }
 
-/// A report for programs.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact that programs ask for by its name"
-)]
-#[derive(Serialize)]
-pub(super) struct ShownReport {
-    item: String,
-    clean: bool,
-    settled: bool,
-    repaired: bool,
-    total: Option<u64>,
-    left: Option<u64>,
-    queued: u64,
-    queued_units: Option<u64>,
-    pending: u64,
-    sold: u64,
-    held: u64,
-    /// None where it says nothing.
-    drift: Option<i64>,
-    dead: u64,
-    gate_current: bool,
-    gate_epoch: u64,
-    ledger_epoch: u64,
-    gate_change: u64,
-    ledger_change: u64,
-    orders: Vec<ShownCount>,
-}
-
 pub fn run(args: &ReconcileArgs) -> Result<Exit> {
     let mode = if args.repair {
         Mode::Repair
@@ -83,31 +53,4 @@ pub fn run(args: &ReconcileArgs) -> Result<Exit> {
         let agrees = report.is_clean() && report.settled;
         Ok(if agrees { Exit::Done } else { Exit::Broken })
     })
-}
-
-impl ShownReport {
-    pub(super) fn of(report: &Report) -> Self {
-        let item = &report.item;
-        Self {
-            item: item.name.clone(),
-            clean: report.is_clean(),
-            settled: report.settled,
-            repaired: report.repaired,
-            total: (!item.unlimited).then_some(item.total),
-            left: report.left,
-            queued: report.queued,
-            queued_units: report.queued_units,
-            pending: report.pending,
-            sold: item.sold,
-            held: report.held,
-            drift: report.drift().and_then(|drift| i64::try_from(drift).ok()),
-            dead: report.dead,
-            gate_current: report.current,
-            gate_epoch: report.gate_epoch,
-            ledger_epoch: item.epoch,
-            gate_change: report.gate_change,
-            ledger_change: report.ledger_change,
-            orders: report.by_state.iter().map(ShownCount::of).collect(),
-        }
-    }
 }

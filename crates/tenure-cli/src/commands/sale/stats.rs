@@ -6,9 +6,9 @@ use tenure_sale::{Item, Sale};
 
 use super::item::known;
 use super::place::PlaceArgs;
-use super::shown::{ShownCount, ShownGate, or_dash};
 use crate::exit::Exit;
 use crate::output;
+use crate::sale_shown::{ShownCount, ShownStats};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,19 +31,7 @@ pub struct StatsArgs {
 
 #[derive(Serialize)]
 struct Stats {
-    items: Vec<ItemStats>,
-}
-
-#[derive(Serialize)]
-struct ItemStats {
-    item: String,
-    state: &'static str,
-    total: Option<u64>,
-    sold: u64,
-    gate: ShownGate,
-    orders: Vec<ShownCount>,
-    #[serde(skip)]
-    line: String,
+    items: Vec<ShownStats>,
 }
 
 pub fn run(args: &StatsArgs) -> Result<Exit> {
@@ -53,7 +41,7 @@ pub fn run(args: &StatsArgs) -> Result<Exit> {
             None => sale.items().await?,
         };
         let mut stats = Vec::new();
-        for item in items {
+        for item in &items {
             stats.push(of_item(&sale, item).await?);
         }
         if args.place.json {
@@ -65,39 +53,16 @@ pub fn run(args: &StatsArgs) -> Result<Exit> {
     })
 }
 
-async fn of_item(sale: &Sale, item: Item) -> Result<ItemStats> {
+async fn of_item(sale: &Sale, item: &Item) -> Result<ShownStats> {
     let standing = sale.gate().standing(&item.name).await?;
     let counts = sale.ledger().counts(&item.name).await?;
-    let number = |of: fn(&tenure_sale::gate::Standing) -> u64| standing.as_ref().map(of);
-    let total = (!item.unlimited).then_some(item.total);
-    let line = format!(
-        "{:<24} {:<7} {:>10} {:>10} {:>8} {:>10} {:>6}",
-        item.name,
-        item.state.word(),
-        or_dash(total),
-        or_dash(standing.as_ref().and_then(|gate| gate.left)),
-        or_dash(number(|gate| gate.queued)),
-        item.sold,
-        or_dash(number(|gate| gate.dead)),
-    );
-    Ok(ItemStats {
-        state: item.state.word(),
-        total,
-        sold: item.sold,
-        gate: ShownGate::of(standing.as_ref()),
-        orders: counts.iter().map(ShownCount::of).collect(),
-        item: item.name,
-        line,
-    })
+    Ok(ShownStats::of(item, standing.as_ref(), &counts))
 }
 
-fn tell(stats: &[ItemStats]) -> Result<()> {
-    output::say(format_args!(
-        "{:<24} {:<7} {:>10} {:>10} {:>8} {:>10} {:>6}",
-        "item", "state", "total", "left", "queued", "sold", "dead"
-    ))?;
+fn tell(stats: &[ShownStats]) -> Result<()> {
+    output::say(ShownStats::heading())?;
     for item in stats {
-        output::say(&item.line)?;
+        output::say(item.row())?;
         for ShownCount {
             state,
             orders,

@@ -7,9 +7,9 @@ use tenure_sale::{Sale, UNITS_MAX};
 
 use super::item::{known, tell};
 use super::place::{PlaceArgs, is_unknown};
-use super::shown::or_dash;
 use crate::exit::Exit;
 use crate::output;
+use crate::sale_shown::or_dash;
 
 const EXAMPLES: &str = "\
 Examples:

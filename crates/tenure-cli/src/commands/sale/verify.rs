@@ -1,14 +1,12 @@
 //! `tenure sale verify`: whether what a sale promises holds.
 
 use anyhow::Result;
-use serde::Serialize;
 use tenure_sale::Verdict;
 
 use super::place::PlaceArgs;
-use super::reconcile::ShownReport;
-use super::shown::or_dash;
 use crate::exit::Exit;
 use crate::output::{self, Paint};
+use crate::sale_shown::{ShownVerdict, or_dash};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,25 +34,11 @@ pub struct VerifyArgs {
     place: PlaceArgs,
 }
 
-#[derive(Serialize)]
-struct Shown {
-    item: String,
-    holds: bool,
-    settled: bool,
-    broken: Vec<String>,
-    sold: i64,
-    sold_by_orders: i64,
-    sold_by_journal: i64,
-    uneven: Vec<String>,
-    unaccounted: Vec<String>,
-    report: ShownReport,
-}
-
 pub fn run(args: &VerifyArgs) -> Result<Exit> {
     args.place.with_sale(async |sale| {
         let verdict = sale.verify(&args.item).await?;
         if args.place.json {
-            output::say_json(&Shown::of(&verdict))?;
+            output::say_json(&ShownVerdict::of(&verdict))?;
         } else {
             tell(&verdict)?;
         }
@@ -85,24 +69,4 @@ fn tell(verdict: &Verdict) -> Result<()> {
         output::say("orders are moving: look again at a quiet moment")?;
     }
     Ok(())
-}
-
-impl Shown {
-    fn of(verdict: &Verdict) -> Self {
-        let names =
-            |orders: &[tenure_sale::OrderId]| orders.iter().map(ToString::to_string).collect();
-        let audit = &verdict.audit;
-        Self {
-            item: verdict.report.item.name.clone(),
-            holds: verdict.holds(),
-            settled: verdict.report.settled,
-            broken: verdict.broken(),
-            sold: audit.sold,
-            sold_by_orders: audit.by_orders,
-            sold_by_journal: audit.by_journal,
-            uneven: names(&audit.uneven),
-            unaccounted: names(&verdict.unaccounted),
-            report: ShownReport::of(&verdict.report),
-        }
-    }
 }

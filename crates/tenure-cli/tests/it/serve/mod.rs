@@ -2,8 +2,24 @@
 
 /// Who may ask, and what is refused.
 mod access;
+/// Several instances that sell one stock.
+mod instances;
+/// What is sold, how much of it, and who may change that.
+mod items;
+/// Reading a stream of events.
+mod listening;
+/// How items and orders stand, live.
+mod live_sale;
+/// What buyers want, and what becomes of it.
+mod orders;
 /// One stock sold in three ways, with faults.
 mod playground;
+/// Gate or ledger gone, and what is sent that makes no sense.
+mod sale_trouble;
+/// A service with something to sell.
+mod shop;
+/// The order of the notes' load tests, and their locks.
+mod submit_order;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
-use super::plain_store::PlainStore;
+use crate::plain_store::PlainStore;
 
 /// Takes the lock if it is free, or if its end has passed by the caller's clock, which says
 /// `now_ms`: whether it was.

@@ -7,8 +7,8 @@ use anyhow::Result;
 use tenure::Released;
 
 use super::pitfall::{Observed, Pitfall};
-use super::plain_store::PlainStore;
 use super::scene::Scene;
+use crate::plain_store::PlainStore;
 
 pub const PITFALLS: [Pitfall; 3] = [
     Pitfall {

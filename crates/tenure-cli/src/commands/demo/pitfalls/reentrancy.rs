@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use super::life::shown;
 use super::pitfall::{Observed, Pitfall};
-use super::plain_store::PlainStore;
 use super::room::Room;
 use super::scene::Scene;
+use crate::plain_store::PlainStore;
 
 pub const PITFALLS: [Pitfall; 5] = [
     Pitfall {

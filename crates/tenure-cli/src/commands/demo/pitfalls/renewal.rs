@@ -7,9 +7,9 @@ use tenure_sale::Take;
 
 use super::life::{process_dies, shown};
 use super::pitfall::{Observed, Pitfall};
-use super::plain_store::PlainStore;
 use super::room::Room;
 use super::scene::Scene;
+use crate::plain_store::PlainStore;
 
 pub const PITFALLS: [Pitfall; 3] = [
     Pitfall {

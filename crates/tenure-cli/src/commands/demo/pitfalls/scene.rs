@@ -9,7 +9,7 @@ use tenure::{Locks, Tenure};
 use tenure_sale::Stock;
 use tenure_sale::ways::{Counter, Way};
 
-use super::plain_store::PlainStore;
+use crate::plain_store::PlainStore;
 
 /// How long the clients may take to let go of what they hold.
 const CLOSE_MAX: Duration = Duration::from_secs(1);

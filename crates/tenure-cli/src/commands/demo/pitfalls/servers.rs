@@ -9,9 +9,9 @@ use tenure_sale::Take;
 
 use super::life::shown;
 use super::pitfall::{Observed, Pitfall};
-use super::plain_store::PlainStore;
 use super::redis_server::RedisServer;
 use super::scene::Scene;
+use crate::plain_store::PlainStore;
 
 pub const PITFALLS: [Pitfall; 3] = [
     Pitfall {

@@ -10,8 +10,8 @@ use tenure_sale::{Stock, Take};
 use super::life::together;
 use super::own_clock;
 use super::pitfall::{Observed, Pitfall};
-use super::plain_store::PlainStore;
 use super::scene::Scene;
+use crate::plain_store::PlainStore;
 
 pub const PITFALLS: [Pitfall; 3] = [
     Pitfall {

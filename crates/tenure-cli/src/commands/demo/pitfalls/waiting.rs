@@ -7,8 +7,8 @@ use tenure::Locks;
 
 use super::life::together;
 use super::pitfall::{Observed, Pitfall};
-use super::plain_store::PlainStore;
 use super::scene::Scene;
+use crate::plain_store::PlainStore;
 
 pub const PITFALLS: [Pitfall; 1] = [Pitfall {
     name: "spinning",

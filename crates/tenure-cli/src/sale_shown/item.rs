@@ -1,17 +1,19 @@
-//! Items and orders as they are shown: for programs, and for people.
+//! Items as they are shown.
 
 use std::fmt::{self, Display};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::Serialize;
 use tenure_sale::gate::Standing;
 use tenure_sale::ledger::Count;
-use tenure_sale::{Item, Order, Terms};
+use tenure_sale::{Item, Terms};
+use utoipa::ToSchema;
 
+use super::{ShownCount, at, or_dash};
 use crate::time;
 
 /// An item, with what its gate says if that was asked.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct ShownItem {
     item: String,
     state: &'static str,
@@ -32,7 +34,7 @@ pub struct ShownItem {
 }
 
 /// What the gate knows of an item.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct ShownGate {
     knows: bool,
     current: bool,
@@ -43,25 +45,17 @@ pub struct ShownGate {
     dead: u64,
 }
 
-/// An order.
-#[derive(Debug, Serialize)]
-pub struct ShownOrder {
-    order: String,
+/// How the sale of an item goes.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ShownStats {
     item: String,
-    buyer: String,
-    request: String,
-    units: u64,
     state: &'static str,
-    accepted_at: String,
-    pay_by: Option<String>,
-}
-
-/// Orders and units in one state.
-#[derive(Debug, Serialize)]
-pub struct ShownCount {
-    pub state: &'static str,
-    pub orders: u64,
-    pub units: u64,
+    /// None if it is unlimited.
+    total: Option<u64>,
+    sold: u64,
+    gate: ShownGate,
+    /// By state.
+    pub orders: Vec<ShownCount>,
 }
 
 impl ShownItem {
@@ -134,28 +128,39 @@ impl ShownGate {
     }
 }
 
-impl ShownOrder {
-    pub fn of(order: &Order) -> Self {
+impl ShownStats {
+    pub fn of(item: &Item, standing: Option<&Standing>, counts: &[Count]) -> Self {
         Self {
-            order: order.id.to_string(),
-            item: order.id.item().to_owned(),
-            buyer: order.buyer.clone(),
-            request: order.request.clone(),
-            units: order.units,
-            state: order.state.word(),
-            accepted_at: at(order.accepted_at),
-            pay_by: order.pay_by.map(at),
+            item: item.name.clone(),
+            state: item.state.word(),
+            total: (!item.unlimited).then_some(item.total),
+            sold: item.sold,
+            gate: ShownGate::of(standing),
+            orders: counts.iter().map(ShownCount::of).collect(),
         }
     }
-}
 
-impl ShownCount {
-    pub fn of(count: &Count) -> Self {
-        Self {
-            state: count.state.word(),
-            orders: count.orders,
-            units: count.units,
-        }
+    /// A line of a list.
+    pub fn row(&self) -> String {
+        let Self {
+            item,
+            state,
+            sold,
+            gate,
+            ..
+        } = self;
+        let at_gate = |number: u64| or_dash(gate.knows.then_some(number));
+        let (total, left) = (or_dash(self.total), or_dash(gate.left));
+        let (queued, dead) = (at_gate(gate.queued), at_gate(gate.dead));
+        format!("{item:<24} {state:<7} {total:>10} {left:>10} {queued:>8} {sold:>10} {dead:>6}")
+    }
+
+    /// The heading of such a list.
+    pub fn heading() -> String {
+        format!(
+            "{:<24} {:<7} {:>10} {:>10} {:>8} {:>10} {:>6}",
+            "item", "state", "total", "left", "queued", "sold", "dead"
+        )
     }
 }
 
@@ -200,35 +205,4 @@ impl ShownGate {
             (false, _) => "does not know the item",
         }
     }
-}
-
-impl Display for ShownOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            order,
-            buyer,
-            units,
-            state,
-            accepted_at,
-            ..
-        } = self;
-        write!(
-            f,
-            "{order:<28} {state:<16} {units:>6}  {accepted_at}  {buyer}"
-        )?;
-        match &self.pay_by {
-            Some(pay_by) if *state == "reserved" => write!(f, "  to be paid by {pay_by}"),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// A moment for people and programs: RFC 3339, UTC.
-pub fn at(moment: SystemTime) -> String {
-    humantime::format_rfc3339_millis(moment).to_string()
-}
-
-/// A number, or that there is none.
-pub fn or_dash(number: Option<u64>) -> String {
-    number.map_or("-".to_owned(), |number| number.to_string())
 }

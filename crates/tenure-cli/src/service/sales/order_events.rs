@@ -1,0 +1,106 @@
+//! What becomes of one order, live.
+
+use axum::extract::State;
+use axum::response::Response;
+use axum::response::sse::Event as Sent;
+use futures_util::stream::{self, Stream};
+use serde_json::json;
+use tenure_sale::{Event, Events, Order, OrderId, OrderState, Sale};
+
+use super::super::App;
+use super::super::extract::Path;
+use super::super::problem::Problem;
+use super::super::stream::respond_with;
+use super::asking::{Selling, ask, order_id};
+use crate::sale_shown::ShownOrder;
+
+/// What is known of an order that is watched.
+struct Watching {
+    sale: Sale,
+    events: Events,
+    id: OrderId,
+    /// To be told.
+    news: Option<Order>,
+    told: Option<OrderState>,
+}
+
+/// What becomes of an order, as events: `order` at once and whenever its state changes; the stream
+/// ends when it is paid for, cancelled, expired, rejected or lost.
+#[utoipa::path(get, path = "/orders/{order_id}/events", tag = "sales",
+    params(("order_id" = String, Path, description = "Its id")),
+    responses((status = 200, description = "Events named `order`", body = ShownOrder,
+            content_type = "text/event-stream"),
+        (status = 404, description = "There is none", body = Problem),
+        (status = 429, description = "Too many streams are open", body = Problem),
+        (status = 501, description = "There is no ledger", body = Problem),
+        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+pub async fn watch(
+    State(app): State<App>,
+    Selling(sale): Selling,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = order_id(&id)?;
+    // Before looking, so that nothing is missed between; what is no order is not listened for.
+    let events = match ask(sale.events(id.item(), None)).await {
+        Ok(events) => events,
+        Err(problem) => return Err(problem),
+    };
+    let news = Some(ask(sale.order(&id)).await?);
+    respond_with(
+        &app,
+        states(Watching {
+            sale,
+            events,
+            id,
+            news,
+            told: None,
+        }),
+    )
+}
+
+fn states(watching: Watching) -> impl Stream<Item = Sent> + Send {
+    stream::unfold(watching, |mut watching| async move {
+        let order = watching.next().await?;
+        watching.told = Some(order.state);
+        let sent = Sent::default().event("order").id(order.state.word());
+        let data = json!(ShownOrder::of(&order)).to_string();
+        Some((sent.data(data), watching))
+    })
+}
+
+impl Watching {
+    /// The order in its next state; `None` if there is none after what was told.
+    async fn next(&mut self) -> Option<Order> {
+        if self.told.is_some_and(is_final) {
+            return None;
+        }
+        loop {
+            if let Some(order) = self.news.take()
+                && self.told != Some(order.state)
+            {
+                return Some(order);
+            }
+            let is_about_it = match self.events.next().await {
+                Event::Orders { orders, .. } => orders.contains(&self.id),
+                Event::Missed { .. } => true,
+                _ => false,
+            };
+            if is_about_it {
+                // While the ledger is away there is no news; its next event asks again.
+                self.news = ask(self.sale.order(&self.id)).await.ok();
+            }
+        }
+    }
+}
+
+fn is_final(state: OrderState) -> bool {
+    match state {
+        OrderState::Queued | OrderState::Reserved | OrderState::Dead => false,
+        OrderState::Paid
+        | OrderState::Cancelled
+        | OrderState::Expired
+        | OrderState::Rejected
+        | OrderState::Lost
+        | OrderState::PaidUnfulfilled => true,
+    }
+}
