@@ -6,7 +6,6 @@ pub mod completions;
 pub mod demo;
 pub mod doctor;
 pub mod force_unlock;
-mod holders;
 mod interrupt;
 pub mod is_locked;
 mod leases;

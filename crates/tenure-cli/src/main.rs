@@ -6,9 +6,11 @@
 )]
 
 mod args;
+mod changes;
 mod commands;
 mod config;
 mod exit;
+mod holders;
 mod manual;
 mod meta;
 mod output;

@@ -1,7 +1,10 @@
 //! The service: locks and sales over HTTP, and a page that shows them.
 
+mod about;
 mod access;
+mod board;
 mod connections;
+mod events;
 mod extract;
 mod health;
 mod limits;
@@ -12,12 +15,13 @@ mod page;
 mod playground;
 mod problem;
 mod sales;
+mod stats;
 mod stream;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -32,15 +36,19 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub use self::about::Behind;
 pub use self::access::{Access, Token};
+use self::board::Board;
 use self::connections::Peer;
 pub use self::limits::LimitArgs;
 use self::limits::Limits;
+use self::locks::Desk;
 use self::metrics::Metrics;
 pub use self::playground::Playground;
 use self::problem::{Kind, Problem};
 use self::sales::Shop;
 pub use self::sales::{Ladder, stock_demo};
+use self::stats::Stats;
 
 /// How long a run of the playground may take to end when the service does.
 const PLAYGROUND_WITHIN: Duration = Duration::from_millis(1_500);
@@ -60,6 +68,8 @@ pub struct Settings {
     pub base_path: String,
     /// Where locks and orders are, without secrets.
     pub places: Places,
+    /// The server behind the locks, to be asked about itself.
+    pub behind: Behind,
 }
 
 /// Where locks and orders are, as it may be shown.
@@ -83,6 +93,10 @@ pub struct Shared {
     pub playground: Playground,
     pub limits: Limits,
     pub metrics: Metrics,
+    pub desk: Desk,
+    pub board: Arc<Board>,
+    pub stats: Stats,
+    pub started_at: SystemTime,
     /// Cancelled when the service stops: everything that waits or streams ends then.
     pub stop: CancellationToken,
 }
@@ -99,6 +113,10 @@ impl App {
         Self(Arc::new(Shared {
             shop: Shop::new(&mut registry, sale.as_ref(), ladder),
             limits: Limits::new(&settings.limits),
+            desk: Desk::new(&mut registry),
+            board: Board::new(settings.access.admin),
+            stats: Stats::new(),
+            started_at: SystemTime::now(),
             metrics: Metrics::new(registry),
             stop: CancellationToken::new(),
             settings,
@@ -112,6 +130,9 @@ impl App {
     pub async fn serve(&self, listener: TcpListener) {
         let connections_max = self.settings.limits.max_connections;
         let router = self.router();
+        tokio::spawn(board::run(self.clone()));
+        tokio::spawn(stats::run(self.clone()));
+        tokio::spawn(locks::sweep(self.clone()));
         let selling = sales::start(self);
         let serving = connections::serve(listener, router, connections_max, self.stop.clone());
         tokio::join!(serving, self.end_playground());
@@ -125,11 +146,18 @@ impl App {
     }
 
     /// Brings up to date what is not counted but looked at.
-    fn refresh_metrics(&self) {}
+    fn refresh_metrics(&self) {
+        let seen = self.board.seen().unwrap_or_default();
+        let node = &self.settings.places.locks;
+        self.desk.meters.refresh(node, &seen, &self.locks.stats());
+    }
 
     fn router(&self) -> Router {
         let api = OpenApiRouter::new()
             .merge(locks::routes())
+            .routes(routes!(events::follow))
+            .routes(routes!(stats::show))
+            .routes(routes!(about::show))
             .merge(sales::routes())
             .merge(playground::routes());
         let (documented, document) = OpenApiRouter::with_openapi(openapi::Description::openapi())

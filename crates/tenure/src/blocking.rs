@@ -161,6 +161,11 @@ impl Locks {
         block_on(self.handle.locks.renew(lease, ttl))
     }
 
+    /// Lets go of a detached lease. See [`tenure::Locks::release`](crate::Locks::release).
+    pub fn release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
+        block_on(self.handle.locks.release(name, id))
+    }
+
     /// Ends somebody else's lease. See
     /// [`tenure::Locks::force_release`](crate::Locks::force_release).
     pub fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {

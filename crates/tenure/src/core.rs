@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::belief::Belief;
 use crate::engine::attempt::Wish;
 use crate::engine::cleaner::{self, Parting};
+use crate::engine::given::Given;
 use crate::engine::lines::Lines;
 use crate::engine::watchdog::{self, Watchdog};
 use crate::engine::{Engine, here, record};
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub(crate) stats: Arc<Stats>,
     pub(crate) lines: Lines,
     pub(crate) watchdog: Watchdog,
+    pub(crate) given: Given,
     pub(crate) pending: Pending,
     /// Something that the client's record tells has changed.
     pub(crate) record_changed: Notify,
@@ -65,6 +67,7 @@ impl Client {
             stats,
             lines: Lines::default(),
             watchdog: Watchdog::default(),
+            given: Given::default(),
             pending: Pending::default(),
             record_changed: Notify::new(),
             lease_numbers: AtomicU64::new(1),
@@ -79,7 +82,7 @@ impl Client {
         engine.on_stop(async move {
             let last_words = async {
                 farewell.pending.wait().await;
-                record::erase(&farewell).await;
+                record::part(&farewell).await;
             };
             let _ = tokio::time::timeout(FAREWELL_MAX, last_words).await;
         });
@@ -105,10 +108,15 @@ impl Client {
         belief: &Belief,
         leaving: Option<LeaseId>,
     ) -> Result<Released> {
+        self.part_with(self.core.parting(belief, leaving)).await
+    }
+
+    /// The same for a lease that nobody believes in here.
+    pub(crate) async fn part_with(&self, parting: Parting) -> Result<Released> {
         let answer_by = self.core.clock.now() + self.core.settings.unreachable_after;
         let mut rest = Rest {
             client: self,
-            parting: Some(self.core.parting(belief, leaving)),
+            parting: Some(parting),
             _pending: self.core.pending.begin(),
         };
         if let Some(parting) = rest.parting.as_mut().filter(|it| it.landing.is_none()) {
@@ -243,7 +251,7 @@ impl Core {
             self.pending.wait().await;
             // A program that ends after this is no longer listed. The engine's own farewell would
             // do it too, but nobody can wait for that.
-            record::erase(self).await;
+            record::part(self).await;
         };
         let _ = tokio::time::timeout(rest, last_words).await;
         left

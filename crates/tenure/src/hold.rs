@@ -179,6 +179,8 @@ impl Hold {
             let reason = hold.belief.lost_reason().unwrap_or(LostReason::Shutdown);
             return Err(Error::lost(&name, reason));
         }
+        // Remembered first: whoever reads the record meanwhile finds it there all along.
+        hold.client.core.given.keep(&hold.belief, hold.now());
         hold.client.core.dismiss(&hold.belief);
         Ok(hold.belief.lease())
     }
@@ -201,7 +203,9 @@ impl Hold {
             let _pending = pending;
             renewal::extend(&core, &held).await
         };
-        client.engine.run(telling).await??;
+        let until = client.engine.run(telling).await??;
+        let core = &client.core;
+        core.given.renewed(&given, rest, until, core.clock.now());
         Ok(Lease { ttl: rest, ..given })
     }
 }

@@ -204,6 +204,26 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// A lease from its parts, for programs that keep them in columns, in JSON or in variables. Its ttl
+    /// is the one that it was granted with.
+    ///
+    /// # Errors
+    ///
+    /// If the name is none, or if Tenure did not make the id.
+    pub fn from_parts(name: impl AsRef<str>, id: LeaseId, fence: Fence) -> Result<Self, Error> {
+        let Some(ttl) = id.ttl() else {
+            let shown: String = id.as_str().chars().take(128).collect();
+            let cause = "Tenure did not make it: give it as it was told when the lock was taken";
+            return Err(Error::invalid_setting("the id of a lease", shown, cause));
+        };
+        Ok(Self {
+            name: LockName::new(name)?,
+            ttl: check_ttl("the ttl of a lease", ttl)?,
+            id,
+            fence,
+        })
+    }
+
     /// The name of the lock.
     pub fn name(&self) -> &LockName {
         &self.name
@@ -341,6 +361,16 @@ mod tests {
         assert_eq!(lease.id.client(), Some(client));
         assert_eq!(lease.id.ttl(), Some(Duration::from_secs(30)));
         assert!("1 2 three".parse::<Lease>().is_err());
+        let again = Lease::from_parts("a name with spaces", lease.id.clone(), lease.fence);
+        assert_eq!(again.unwrap(), lease);
+        for (name, id) in [
+            ("n", "mine"),
+            ("", lease.id.as_str()),
+            ("n", "tenure:3f2a9c1e7b1d8c2e9d3f444455556666:1:99"),
+        ] {
+            let refused = Lease::from_parts(name, LeaseId::new(id), lease.fence);
+            assert!(refused.is_err(), "{name} {id}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::engine::{adoption, listing, patience, record, renewal};
 use crate::error::Result;
 use crate::guard::{Guard, Released};
 use crate::holder::{ClientRecord, Listing};
-use crate::lease::{ClientId, Lease, LeaseId, check_ttl};
+use crate::lease::{ClientId, Lease, LeaseId, TTL_MAX, check_ttl};
 use crate::lock::Lock;
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -119,6 +119,47 @@ impl Locks {
         self.client.engine.run(renewing).await?
     }
 
+    /// Lets go of a lease that was [detached](Guard::detach), in this or in another process, and says
+    /// what really happened: what [`Guard::release`] is for a lease that somebody looks after.
+    ///
+    /// ```
+    /// # use tenure::{Lease, Released, Tenure};
+    /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
+    /// # let tenure = Tenure::connect("memory://").await?;
+    /// let lease: Lease = tenure.lock("report").acquire().await?.detach()?;
+    /// // Later, perhaps in another process:
+    /// assert_eq!(tenure.release("report", lease.id()).await?, Released::WasHeld);
+    /// # Ok(()) }) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Guard::release`]: that it had ended before, or that another lease is there, is no error
+    /// but [`Released::AlreadyGone`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The release goes on in the background.
+    pub async fn release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
+        let name = LockName::new(name)?;
+        self.client.check_open()?;
+        let core = &self.client.core;
+        let known = core.given.forget(&name, id);
+        core.record_changed.notify_one();
+        let ttl = id.ttl().unwrap_or(core.settings.ttl).min(TTL_MAX);
+        let ends_before = core.clock.now() + ttl + ttl / 10;
+        let held = Held {
+            name,
+            id: id.clone(),
+            ttl,
+            // Touching metadata that does not exist changes nothing.
+            has_meta: known.as_ref().is_none_or(|lease| lease.has_meta),
+            replicas: 0,
+        };
+        let ends_before = known.map_or(ends_before, |lease| lease.ends_at.max(ends_before));
+        self.client.part_with(Parting::of(held, ends_before)).await
+    }
+
     /// Ends a lease that somebody else holds: for administrators. The holder learns of it at once
     /// if it has held the lock for a second, otherwise at its next renewal.
     ///
@@ -143,6 +184,7 @@ impl Locks {
         };
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
+        core.given.forget(&held.name, &held.id);
         let until = core.clock.now() + core.settings.unreachable_after;
         let pending = core.pending.begin();
         let releasing = async move {
@@ -167,8 +209,9 @@ impl Locks {
     /// ```
     ///
     /// Listed are locks held for half a second or longer, and those that callers wait for, whoever
-    /// holds them. Other locks of other libraries, and [detached](Guard::detach) leases, are not: ask
-    /// for those by name, with [`Lock::holder`]. It asks for the records and then for the locks that
+    /// holds them. A client goes on speaking of leases that it [detached](Guard::detach) or
+    /// [renewed](Locks::renew), ten thousand at most, and for an hour after its own end. Other locks of
+    /// other libraries are not listed: ask for those by name, with [`Lock::holder`]. It asks for the records and then for the locks that
     /// they name, never for all keys: what else is in the database costs nothing.
     ///
     /// # Errors

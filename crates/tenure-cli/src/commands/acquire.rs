@@ -11,9 +11,9 @@ use serde::Serialize;
 use tenure::{ErrorKind, Lease, Lock, Locks};
 
 use self::keeper::Process;
-use super::holders::{ClientReport, LockReport, millis, moment, printable};
 use super::interrupt;
 use crate::exit::{Exit, Failed};
+use crate::holders::{ClientReport, LockReport, millis, moment, printable};
 use crate::meta;
 use crate::output::{say, say_json};
 use crate::runtime;
@@ -245,7 +245,7 @@ impl AcquireArgs {
         }
         let name = printable(&self.name);
         let by = if report.held {
-            format!("it is held by {}", report.who())
+            format!("it is held by {}", report.who)
         } else {
             "others were first".to_owned()
         };

@@ -6,10 +6,9 @@ use anyhow::Result;
 use serde::Serialize;
 use tenure::{LeaseId, Locks, Released};
 
-use super::holders::{LockReport, printable};
 use super::release::word_for;
-use super::show::look;
 use crate::exit::{Exit, Failed};
+use crate::holders::{LockReport, look, printable};
 use crate::output::{complain, say, say_json};
 use crate::runtime;
 use crate::server::ServerArgs;
@@ -157,7 +156,7 @@ impl ForceUnlockArgs {
             Some(lease) => format!(
                 "lock `{name}` has another lease by now, `{}` of {}: nothing was touched",
                 printable(lease),
-                now.who()
+                now.who
             ),
             None => format!("lock `{name}` is not held: there is nothing to end"),
         };

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use super::holders::LockReport;
 use crate::exit::Exit;
+use crate::holders::LockReport;
 use crate::output::say;
 use crate::runtime;
 use crate::server::ServerArgs;
@@ -40,7 +40,7 @@ pub fn run(args: &IsLockedArgs) -> Result<Exit> {
         let report = LockReport::of_holder(&args.name, holder.as_ref(), &[]);
         if report.held {
             let left = report.left().unwrap_or_default();
-            say(format_args!("held by {}, {left} left", report.who()))?;
+            say(format_args!("held by {}, {left} left", report.who))?;
         } else {
             say("free")?;
         }

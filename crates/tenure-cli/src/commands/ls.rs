@@ -3,10 +3,10 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::holders::{LockReport, printable};
 use super::pattern::Pattern;
 use super::table::Table;
 use crate::exit::Exit;
+use crate::holders::{LockReport, printable};
 use crate::output::{complain, say, say_json};
 use crate::runtime;
 use crate::server::ServerArgs;
@@ -98,7 +98,7 @@ fn cells(lock: &LockReport) -> [String; 6] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     [
         printable(&lock.name),
-        lock.who(),
+        lock.who.clone(),
         or_dash(lock.held_for()),
         or_dash(lock.left()),
         lock.waiting.to_string(),

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use anyhow::Result;
 use serde::Serialize;
 
-use super::holders::{millis, moment};
 use super::leases::LeaseArgs;
 use crate::exit::Exit;
+use crate::holders::{millis, moment};
 use crate::output::say_json;
 use crate::runtime;
 use crate::server::ServerArgs;

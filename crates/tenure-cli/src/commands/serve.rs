@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::output::{complain, say, say_json};
 use crate::server::{Server, ServerArgs};
 use crate::service::{
-    Access, App, Ladder, LimitArgs, Places, Playground, Settings, stock_demo,
+    Access, App, Behind, Ladder, LimitArgs, Places, Playground, Settings, stock_demo,
 };
 
 /// How long the locks' client may take to say goodbye.
@@ -150,6 +150,7 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
         address,
         base_path: args.base_path.clone(),
         places,
+        behind: Behind::new(server.urls()),
     };
     tell(args, &settings)?;
     let playground = Playground::new(server.urls());

@@ -1,10 +1,9 @@
 //! `tenure show`: one lock, whoever holds it.
 
 use anyhow::Result;
-use tenure::Locks;
 
-use super::holders::{LockReport, printable};
 use crate::exit::Exit;
+use crate::holders::{look, printable};
 use crate::output::{say, say_json};
 use crate::runtime;
 use crate::server::ServerArgs;
@@ -38,7 +37,7 @@ pub fn run(args: &ShowArgs) -> Result<Exit> {
     let server = args.server.resolve()?;
     let report = runtime::block_on(async {
         let locks = server.connect().await?;
-        look(&locks, &args.name).await
+        Ok(look(&locks, &args.name).await?)
     })?;
     if args.json {
         say_json(&report)?;
@@ -53,11 +52,4 @@ pub fn run(args: &ShowArgs) -> Result<Exit> {
         }
     }
     Ok(Exit::Done)
-}
-
-/// Everything that is known of a lock.
-pub async fn look(locks: &Locks, name: &str) -> Result<LockReport> {
-    let holder = locks.lock(name).holder().await?;
-    let clients = locks.clients().await?;
-    Ok(LockReport::of_holder(name, holder.as_ref(), &clients))
 }

@@ -1,7 +1,5 @@
 //! `tenure watch`: what happens to locks, as it happens.
 
-mod changes;
-
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -9,11 +7,11 @@ use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tenure::{Advice, Locks};
 
-use self::changes::{Change, Known};
-use super::holders::LockReport;
 use super::interrupt;
 use super::pattern::Pattern;
+use crate::changes::{Change, Event, Known, look_again};
 use crate::exit::Exit;
+use crate::holders::LockReport;
 use crate::output::{complain, say, say_json};
 use crate::runtime;
 use crate::server::ServerArgs;
@@ -82,8 +80,10 @@ async fn watch(locks: &Locks, pattern: &Pattern, json: bool) -> Result<Exit> {
                 }
                 let mut reports: Vec<_> = listing.locks.iter().map(LockReport::of_listed).collect();
                 reports.extend(look_again(locks, known.missing(&reports)).await);
-                for change in known.update(reports) {
-                    print(&change, json)?;
+                let changes = known.update(reports).changes;
+                // Renewals are for those who look at bars.
+                for change in changes.iter().filter(|it| it.event != Event::Renewed) {
+                    print(change, json)?;
                 }
             }
             Err(error) if error.advice() == Advice::Later => {
@@ -99,18 +99,6 @@ async fn watch(locks: &Locks, pattern: &Pattern, json: bool) -> Result<Exit> {
         }
         tokio::time::sleep(PACE).await;
     }
-}
-
-/// Looks at locks that no client speaks of any more. Some are held all the same: whoever got one less
-/// than half a second ago does not speak of it yet.
-async fn look_again(locks: &Locks, names: Vec<String>) -> Vec<LockReport> {
-    let mut held = Vec::new();
-    for name in names {
-        if let Ok(Some(holder)) = locks.lock(&name).holder().await {
-            held.push(LockReport::of_holder(&name, Some(&holder), &[]));
-        }
-    }
-    held
 }
 
 fn print(change: &Change, json: bool) -> io::Result<()> {

@@ -25,6 +25,14 @@ pub struct LimitArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
     pub max_waits: usize,
 
+    /// How long one request waits for a lock; whoever wants to wait longer comes back with a ticket
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::time::parse)]
+    pub max_wait: Duration,
+
+    /// How long the place in the queue is kept for whoever comes back
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::time::parse)]
+    pub keep_place: Duration,
+
     /// How many event streams may be open at once
     #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
     pub max_streams: usize,

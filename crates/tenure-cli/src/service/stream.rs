@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +23,8 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 /// One message, written once for all readers.
 #[derive(Debug)]
 pub struct Message {
-    number: u64,
+    /// None for part of a snapshot.
+    id: Option<String>,
     event: &'static str,
     /// What it is about, for readers that want one thing only.
     about: String,
@@ -35,9 +35,17 @@ pub struct Message {
 #[derive(Debug)]
 pub struct Feed {
     sender: broadcast::Sender<Arc<Message>>,
-    next: AtomicU64,
-    /// The last ones, for readers that come back.
-    past: Mutex<VecDeque<Arc<Message>>>,
+    /// Stands before each number: another process, or another feed, has another.
+    tag: String,
+    past: Mutex<Past>,
+}
+
+/// The last messages, for readers that come back.
+#[derive(Debug, Default)]
+struct Past {
+    messages: VecDeque<Arc<Message>>,
+    /// How many there were before them.
+    before: u64,
 }
 
 /// What a reader wants of a feed.
@@ -52,12 +60,8 @@ pub struct Source {
 impl Message {
     /// Part of a snapshot: it has no number, since nothing follows from having seen it.
     pub fn now(event: &'static str, about: &str, data: &impl Serialize) -> Self {
-        Self::numbered(0, event, about, data)
-    }
-
-    fn numbered(number: u64, event: &'static str, about: &str, data: &impl Serialize) -> Self {
         Self {
-            number,
+            id: None,
             event,
             about: about.to_owned(),
             data: serde_json::to_string(data).unwrap_or_default(),
@@ -66,10 +70,9 @@ impl Message {
 
     fn to_sse(&self) -> Event {
         let event = Event::default().event(self.event).data(&self.data);
-        if self.number == 0 {
-            event
-        } else {
-            event.id(self.number.to_string())
+        match &self.id {
+            Some(id) => event.id(id),
+            None => event,
         }
     }
 }
@@ -78,23 +81,35 @@ impl Feed {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             sender: broadcast::channel(BEHIND_MAX).0,
-            next: AtomicU64::new(1),
+            tag: format!("{:08x}", rand::random::<u32>()),
             past: Mutex::default(),
         })
     }
 
     /// Tells all readers.
     pub fn tell(&self, event: &'static str, about: &str, data: &impl Serialize) {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let message = Arc::new(Message::numbered(number, event, about, data));
+        let mut message = Message::now(event, about, data);
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        if past.len() == BEHIND_MAX {
-            past.pop_front();
+        let number = past.before + past.messages.len() as u64 + 1;
+        message.id = Some(format!("{}-{number}", self.tag));
+        let message = Arc::new(message);
+        if past.messages.len() == BEHIND_MAX {
+            past.messages.pop_front();
+            past.before += 1;
         }
-        past.push_back(Arc::clone(&message));
-        drop(past);
-        // Nobody reads: then nobody misses it.
+        past.messages.push_back(Arc::clone(&message));
+        // In the order of their numbers. Nobody reads: then nobody misses it.
         let _ = self.sender.send(message);
+    }
+
+    /// The messages after the one with this id, if none of them was forgotten.
+    fn after(&self, id: &str) -> Option<Vec<Arc<Message>>> {
+        let number = id.strip_prefix(&self.tag)?.strip_prefix('-')?;
+        let number: u64 = number.parse().ok()?;
+        let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = usize::try_from(number.checked_sub(past.before)?).ok()?;
+        let is_known = seen <= past.messages.len();
+        is_known.then(|| past.messages.iter().skip(seen).cloned().collect())
     }
 
     /// How many read it now.
@@ -107,8 +122,18 @@ impl Feed {
 /// A reader that falls behind gets `resync` and everything anew, so it never holds more memory than
 /// its socket.
 pub fn respond(app: &App, sources: Vec<Source>) -> Result<Response, Problem> {
-    let read = sources.into_iter().map(|source| Box::pin(read(source)));
-    respond_with(app, stream::select_all(read))
+    respond_after(app, sources, None)
+}
+
+/// The same for a reader that comes back, with the id of the last message that it had: the feed that
+/// it was of goes on from there, unless too much has happened since.
+pub fn respond_after(
+    app: &App,
+    sources: Vec<Source>,
+    last: Option<&str>,
+) -> Result<Response, Problem> {
+    let reading = |source| Box::pin(read(source, last));
+    respond_with(app, stream::select_all(sources.into_iter().map(reading)))
 }
 
 /// Answers with a stream of any events, which ends when the service stops.
@@ -134,10 +159,17 @@ pub fn respond_with(
     Ok(response)
 }
 
-fn read(source: Source) -> impl Stream<Item = Event> + Send {
+fn read(source: Source, last: Option<&str>) -> impl Stream<Item = Event> + Send + use<> {
     // Before the snapshot: what happens between the two is told twice rather than never.
     let receiver = source.feed.sender.subscribe();
-    let ahead: VecDeque<Event> = (source.snapshot)().iter().map(Message::to_sse).collect();
+    let missed = last.and_then(|last| source.feed.after(last));
+    let ahead: VecDeque<Event> = match missed {
+        Some(missed) => {
+            let wanted = missed.iter().filter(|it| (source.wanted)(&it.about));
+            wanted.map(|message| message.to_sse()).collect()
+        }
+        None => (source.snapshot)().iter().map(Message::to_sse).collect(),
+    };
     stream::unfold((source, receiver, ahead), |mut reading| async move {
         let (source, receiver, ahead) = &mut reading;
         let event = next(source, receiver, ahead).await?;

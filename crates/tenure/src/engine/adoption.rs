@@ -40,6 +40,7 @@ pub(crate) async fn adopt(
             Err(Error::closed())
         }
         Ok(belief) => {
+            core.given.forget(&lease.name, &lease.id);
             let hold = Hold::take_up(Arc::clone(&client), owner.clone(), belief);
             if let Some(owner) = owner {
                 core.lines.share(&lease.name, &owner);

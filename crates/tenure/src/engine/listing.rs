@@ -96,7 +96,9 @@ fn listed(
         waiters: said.waiters.clone(),
     };
     let Some(found) = found else { return listed };
-    let record = said.leases.iter().find(|lease| lease.lease == found.id);
+    // Several speak of a lease that was given away. Whoever has known it for longest is right.
+    let of_lease = said.leases.iter().filter(|lease| lease.lease == found.id);
+    let record = of_lease.max_by_key(|lease| lease.held_for);
     listed.fence = record.map(|record| record.fence).or(found.fence);
     listed.held_for = record.map(|record| record.held_for);
     listed.ttl = record.map(|record| record.ttl).or_else(|| found.id.ttl());

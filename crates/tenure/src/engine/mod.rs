@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) mod adoption;
 pub(crate) mod attempt;
 pub(crate) mod cleaner;
+pub(crate) mod given;
 pub(crate) mod hand_off;
 pub(crate) mod here;
 mod line;

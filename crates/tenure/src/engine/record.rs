@@ -1,10 +1,12 @@
-//! What a client says of itself: who it is, what it holds, who waits. Off the acquire path: written
-//! at most twice a second, when something changed, and only what is old enough to matter.
+//! What a client says of itself: who it is, what it holds or gave away, who waits. Off the acquire
+//! path: written at most twice a second, when something changed, and only what is old enough to matter.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::given::GivenLease;
+use crate::belief::Belief;
 use crate::core::Core;
 use crate::error::Result;
 use crate::guard::Standing;
@@ -23,6 +25,8 @@ const REFRESH: Duration = Duration::from_secs(10);
 /// How many leases a record lists: the oldest. A client that holds more says how many more.
 const LISTED_MAX: usize = 1_000;
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
+/// For how long at most a client is remembered that ended, because of leases that it gave away.
+const LAST_WORDS_TTL_MAX: Duration = Duration::from_secs(60 * 60);
 
 type Fields = BTreeMap<String, String>;
 
@@ -33,11 +37,15 @@ pub(crate) async fn run(core: Arc<Core>) {
     let mut failed = false;
     let me = introduce(&core);
     loop {
-        let busy = failed || !core.watchdog.is_idle() || !written.is_empty();
+        let holds = !core.watchdog.is_idle() || !core.given.is_empty();
+        let busy = failed || holds || !written.is_empty();
         if !busy {
             core.record_changed.notified().await;
         }
         core.clock.sleep_until(core.clock.now() + PACE).await;
+        if core.is_closed() {
+            return;
+        }
         let now = core.clock.now();
         let fields = describe(&core, now);
         let is_due = now.saturating_since(written_at) >= REFRESH;
@@ -52,9 +60,26 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// Takes the record away.
-pub(crate) async fn erase(core: &Core) {
-    let limit = core.clock.now() + WRITE_LIMIT;
+/// The last words of a client: of the leases that it gave away it speaks until they end; if there are
+/// none, its record is taken away.
+pub(crate) async fn part(core: &Core) {
+    let now = core.clock.now();
+    let limit = now + WRITE_LIMIT;
+    let given = core.given.all(now);
+    if let Some(last) = given.iter().map(|(_, lease)| lease.ends_at).max() {
+        let said = given.into_iter().map(Spoken::of_given).collect();
+        let mut set: Vec<_> = introduce(core).into_iter().collect();
+        set.extend(speak(core, now, said));
+        let last_words = RecordChange {
+            all: true,
+            set,
+            removed: Vec::new(),
+            ttl: last.saturating_since(now).min(LAST_WORDS_TTL_MAX),
+        };
+        // The leases are held all the same if this fails: they are only not listed.
+        let _ = core.store.write_record(core.id, &last_words, limit).await;
+        return;
+    }
     let nothing = RecordChange::default();
     // It ends by itself if this fails. A client that never wrote one is not asked to erase it.
     if core.stats.snapshot().records_written > 0 {
@@ -133,30 +158,55 @@ fn introduce(core: &Core) -> Fields {
     me
 }
 
-/// What this client holds and who waits: the part that changes.
-fn describe(core: &Core, now: Moment) -> Fields {
-    let now_ms = core.clock.wall_micros() / 1_000;
-    let mut fields = Fields::new();
-    let (oldest, count) = core.watchdog.oldest(LISTED_MAX);
-    if count > LISTED_MAX {
-        let more = count - LISTED_MAX;
-        fields.insert("more".to_owned(), more.to_string());
-    }
-    for belief in oldest {
-        let age = now.saturating_since(belief.acquired_at);
-        if age < PACE || belief.standing(now) == Standing::Lost {
-            continue;
+/// A lease as the record tells it.
+struct Spoken {
+    name: LockName,
+    id: LeaseId,
+    fence: Fence,
+    since: Moment,
+    ttl: Duration,
+}
+
+impl Spoken {
+    fn of_belief(belief: &Belief) -> Self {
+        Self {
+            name: belief.held.name.clone(),
+            id: belief.held.id.clone(),
+            fence: belief.fence,
+            since: belief.acquired_at,
+            ttl: belief.held.ttl,
         }
-        let since_ms = now_ms - u64::try_from(age.as_millis()).unwrap_or(0).min(now_ms);
-        // Rounded, so that a wobbling clock does not look like a change.
-        let since_s = since_ms.div_ceil(1_000);
-        let value = format!(
-            "{} {} {since_s} {}",
-            belief.held.id,
-            belief.fence,
-            belief.held.ttl.as_millis()
-        );
-        fields.insert(format!("lease:{}", belief.held.name), value);
+    }
+
+    fn of_given((name, lease): (LockName, GivenLease)) -> Self {
+        Self {
+            name,
+            id: lease.id,
+            fence: lease.fence,
+            since: lease.since,
+            ttl: lease.ttl,
+        }
+    }
+}
+
+/// What this client holds or gave away, and who waits: the part that changes.
+fn describe(core: &Core, now: Moment) -> Fields {
+    let (oldest, count) = core.watchdog.oldest(LISTED_MAX);
+    let unnamed = count - oldest.len();
+    let held = oldest
+        .iter()
+        .filter(|belief| belief.standing(now) != Standing::Lost);
+    let held = held.map(|belief| Spoken::of_belief(belief));
+    let given = core.given.all(now).into_iter().map(Spoken::of_given);
+    let mut leases: Vec<Spoken> = held.chain(given).collect();
+    leases.retain(|lease| now.saturating_since(lease.since) >= PACE);
+    // Of one lock, the last counts: its earlier lease has ended.
+    leases.sort_by_key(|lease| lease.since);
+    let more = unnamed + leases.len().saturating_sub(LISTED_MAX);
+    leases.truncate(LISTED_MAX);
+    let mut fields = speak(core, now, leases);
+    if more > 0 {
+        fields.insert("more".to_owned(), more.to_string());
     }
     for (name, waiting) in core.lines.lengths() {
         if waiting > 0 {
@@ -164,6 +214,27 @@ fn describe(core: &Core, now: Moment) -> Fields {
         }
     }
     fields
+}
+
+/// A field for each lease.
+fn speak(core: &Core, now: Moment, leases: Vec<Spoken>) -> Fields {
+    let now_ms = core.clock.wall_micros() / 1_000;
+    let field = |lease: Spoken| {
+        let age = now.saturating_since(lease.since);
+        let since_ms = now_ms - u64::try_from(age.as_millis()).unwrap_or(0).min(now_ms);
+        // Rounded, so that a wobbling clock does not look like a change.
+        let since_s = since_ms.div_ceil(1_000);
+        let Spoken {
+            name,
+            id,
+            fence,
+            ttl,
+            ..
+        } = lease;
+        let value = format!("{id} {fence} {since_s} {}", ttl.as_millis());
+        (format!("lease:{name}"), value)
+    };
+    leases.into_iter().map(field).collect()
 }
 
 fn parse(id: ClientId, fields: &Fields, now_ms: u64) -> ClientRecord {

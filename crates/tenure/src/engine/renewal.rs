@@ -15,14 +15,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Asks until there is a useful answer, or no time left. Asking twice does no harm.
 pub(crate) async fn renew(core: &Core, lease: Lease, ttl: Duration) -> Result<Moment> {
     let held = Held {
-        id: lease.id,
-        name: lease.name,
+        id: lease.id.clone(),
+        name: lease.name.clone(),
         ttl,
         // Not known here; touching metadata that does not exist changes nothing.
         has_meta: true,
         replicas: core.settings.replicas,
     };
-    extend(core, &held).await
+    let until = extend(core, &held).await?;
+    core.given.renewed(&lease, ttl, until, core.clock.now());
+    core.record_changed.notify_one();
+    Ok(until)
 }
 
 /// The same for a lease of which more is known. Its ttl is the new one.

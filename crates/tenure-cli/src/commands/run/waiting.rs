@@ -7,7 +7,7 @@ use anyhow::Result;
 use tenure::{ErrorKind, Guard, Holder, Lock, Locks};
 
 use super::options::{Plan, Talk};
-use crate::commands::holders::printable;
+use crate::holders::printable;
 use crate::output::complain;
 use crate::time;
 

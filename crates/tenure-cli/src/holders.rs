@@ -4,15 +4,23 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use tenure::{ClientRecord, Holder, LeaseId, Listed};
+use tenure::{ClientRecord, Holder, LeaseId, Listed, Locks};
+use utoipa::ToSchema;
 
 use crate::time;
 
+/// The entry of a lease's metadata that says who holds it, where a client speaks for many.
+pub const OWNER: &str = "owner";
+const NOBODY: &str = "nobody";
+
 /// A lock as programs read it. Lengths are milliseconds, moments RFC 3339.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct LockReport {
     pub name: String,
     pub held: bool,
+    /// Who holds it, in a few words.
+    pub who: String,
+    /// What renewing and releasing need. The service tells it where administration is allowed.
     pub lease_id: Option<String>,
     pub fence: Option<u64>,
     pub held_ms: Option<u64>,
@@ -21,6 +29,10 @@ pub struct LockReport {
     /// Null of a held lock: it has no end, and is perhaps not a lock at all.
     pub left_ms: Option<u64>,
     pub expires_at: Option<String>,
+    #[serde(skip)]
+    pub ends: Option<SystemTime>,
+    #[serde(skip)]
+    looked_at: Option<SystemTime>,
     /// The client, where it says something of itself.
     pub holder: Option<ClientReport>,
     /// Whether another library took it.
@@ -31,7 +43,7 @@ pub struct LockReport {
 }
 
 /// A client as programs read it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ClientReport {
     pub client: String,
     pub host: String,
@@ -42,7 +54,7 @@ pub struct ClientReport {
 }
 
 /// A client in which callers wait.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct WaiterReport {
     #[serde(flatten)]
     pub client: ClientReport,
@@ -59,6 +71,7 @@ impl LockReport {
             report.fence = listed.fence.map(Into::into);
             report.meta.clone_from(&listed.meta);
             report.timed(listed.held_for, listed.ttl, listed.remaining);
+            report.who = report.who();
         }
         report
     }
@@ -76,6 +89,7 @@ impl LockReport {
             report.meta.clone_from(&holder.meta);
             let held_for = said.map(|lease| lease.held_for);
             report.timed(held_for, said.map(|lease| lease.ttl), holder.remaining);
+            report.who = report.who();
         }
         report
     }
@@ -84,6 +98,7 @@ impl LockReport {
         Self {
             name: name.to_owned(),
             held: false,
+            who: NOBODY.to_owned(),
             lease_id: None,
             fence: None,
             held_ms: None,
@@ -91,6 +106,8 @@ impl LockReport {
             ttl_ms: None,
             left_ms: None,
             expires_at: None,
+            ends: None,
+            looked_at: None,
             holder: None,
             foreign: false,
             meta: BTreeMap::new(),
@@ -108,11 +125,13 @@ impl LockReport {
 
     fn timed(&mut self, held: Option<Duration>, ttl: Option<Duration>, left: Option<Duration>) {
         let now = SystemTime::now();
+        self.looked_at = Some(now);
         self.held_ms = held.map(millis);
         self.since = held.and_then(|held| now.checked_sub(held)).map(moment);
         self.ttl_ms = ttl.map(millis);
         self.left_ms = left.map(millis);
-        self.expires_at = left.and_then(|left| now.checked_add(left)).map(moment);
+        self.ends = left.and_then(|left| now.checked_add(left));
+        self.expires_at = self.ends.map(moment);
     }
 
     fn waited_for<'a>(&mut self, clients: impl Iterator<Item = &'a ClientRecord>) {
@@ -128,24 +147,55 @@ impl LockReport {
         self.waiting = counts.fold(0, u64::saturating_add);
     }
 
+    /// The same a little later: what is counted from a moment goes on.
+    pub fn at(mut self, now: SystemTime) -> Self {
+        let left = |ends: SystemTime| millis(ends.duration_since(now).unwrap_or_default());
+        self.left_ms = self.ends.map(left);
+        if let (Some(held_ms), Some(before)) = (self.held_ms, self.looked_at) {
+            let passed = now.duration_since(before).unwrap_or_default();
+            self.held_ms = Some(held_ms.saturating_add(millis(passed)));
+            self.looked_at = Some(now);
+        }
+        self
+    }
+
+    /// Whether it is as the other but for the time that passed.
+    pub fn is_as(&self, other: &Self) -> bool {
+        let fixed = |lock: &Self| {
+            (
+                lock.held,
+                lock.foreign,
+                lock.fence,
+                lock.ttl_ms,
+                lock.waiting,
+            )
+        };
+        fixed(self) == fixed(other)
+            && self.lease_id == other.lease_id
+            && self.since == other.since
+            && self.expires_at == other.expires_at
+            && self.who == other.who
+            && self.holder == other.holder
+            && self.meta == other.meta
+            && self.waiters == other.waiters
+    }
+
     /// Who holds it, in a few words.
-    pub fn who(&self) -> String {
+    fn who(&self) -> String {
         let of_meta = |field: &str| self.meta.get(field).map(String::as_str);
-        match (&self.holder, of_meta("host")) {
-            _ if !self.held => "nobody".to_owned(),
-            (Some(client), _) => client.who(),
-            (None, _) if self.foreign => "another library".to_owned(),
+        match (of_meta("host"), of_meta("pid"), &self.holder) {
+            _ if !self.held => NOBODY.to_owned(),
+            // What whoever asked for it over HTTP calls itself.
+            _ if of_meta(OWNER).is_some() => printable(of_meta(OWNER).unwrap_or_default()),
             // What `acquire` writes about whoever asked for it.
-            (None, Some(host)) => {
-                let pid = of_meta("pid")
-                    .map(|pid| format!(":{pid}"))
-                    .unwrap_or_default();
-                let more = of_meta("user")
-                    .map(|user| format!(" ({user})"))
-                    .unwrap_or_default();
-                printable(&format!("{host}{pid}{more}"))
+            (Some(host), Some(pid), _) => {
+                let user = of_meta("user").map(|user| format!(" ({user})"));
+                printable(&format!("{host}:{pid}{}", user.unwrap_or_default()))
             }
-            (None, None) => "a client that says nothing of itself".to_owned(),
+            (_, _, Some(client)) => client.who(),
+            (Some(host), None, None) => printable(host),
+            _ if self.foreign => "another library".to_owned(),
+            _ => "a client that says nothing of itself".to_owned(),
         }
     }
 
@@ -167,7 +217,7 @@ impl LockReport {
         let mut lines = Vec::new();
         let mut line = |label: &str, text: String| lines.push(format!("  {label:<9} {text}"));
         if self.held {
-            line("Holder:", self.who());
+            line("Holder:", self.who.clone());
             line("Lease:", printable(self.lease_id.as_deref().unwrap_or("")));
         }
         if let Some(fence) = self.fence {
@@ -230,6 +280,13 @@ impl ClientReport {
         };
         printable(&format!("{}:{}{more}", self.host, self.pid))
     }
+}
+
+/// Everything that is known of a lock.
+pub async fn look(locks: &Locks, name: &str) -> Result<LockReport, tenure::Error> {
+    let holder = locks.lock(name).holder().await?;
+    let clients = locks.clients().await?;
+    Ok(LockReport::of_holder(name, holder.as_ref(), &clients))
 }
 
 /// A moment as programs read it.

@@ -1,0 +1,134 @@
+//! What was seen of each lock: its last holders, its last events. Bounded in every direction.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::SystemTime;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::changes::{Change, Event};
+
+/// How much is kept of one lock, of how many locks, and of all together.
+const KEPT_OF_EACH: usize = 100;
+const LOCKS_MAX: usize = 2_000;
+const KEPT_OF_ALL: usize = 1_000;
+
+/// The histories of all locks.
+#[derive(Debug, Default)]
+pub struct Histories {
+    by_lock: HashMap<String, History>,
+    recent: VecDeque<Change>,
+    /// Counts what was noted, to find the lock that was quiet for longest.
+    noted: u64,
+}
+
+#[derive(Debug, Default)]
+struct History {
+    holds: VecDeque<Hold>,
+    events: VecDeque<Change>,
+    last: u64,
+}
+
+/// One holder's time, as far as it was seen.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Hold {
+    pub lease_id: Option<String>,
+    pub fence: Option<u64>,
+    pub who: String,
+    /// Since when it was held; seen, perhaps, a moment later.
+    pub from: String,
+    /// Null while it is held.
+    pub to: Option<String>,
+    /// Null while it is held; `forced`, `expired`, or `released`, which is all that ends before its time.
+    pub end: Option<&'static str>,
+}
+
+impl Histories {
+    pub fn note(&mut self, change: &Change) {
+        self.noted += 1;
+        self.make_room(&change.name);
+        let history = self.by_lock.entry(change.name.clone()).or_default();
+        history.last = self.noted;
+        history.note(change);
+        keep(&mut self.recent, change.clone(), KEPT_OF_ALL);
+    }
+
+    pub fn of(&self, name: &str) -> (Vec<Hold>, Vec<Change>) {
+        let Some(history) = self.by_lock.get(name) else {
+            return (Vec::new(), Vec::new());
+        };
+        let holds = history.holds.iter().cloned().collect();
+        (holds, history.events.iter().cloned().collect())
+    }
+
+    pub fn recent(&self) -> Vec<Change> {
+        self.recent.iter().cloned().collect()
+    }
+
+    /// Forgets those that were quiet for longest, several at a time.
+    fn make_room(&mut self, name: &str) {
+        if self.by_lock.len() < LOCKS_MAX || self.by_lock.contains_key(name) {
+            return;
+        }
+        let mut quiet: Vec<u64> = self.by_lock.values().map(|history| history.last).collect();
+        quiet.sort_unstable();
+        let keep_after = quiet[LOCKS_MAX / 10];
+        self.by_lock.retain(|_, history| history.last > keep_after);
+    }
+}
+
+impl History {
+    fn note(&mut self, change: &Change) {
+        match change.event {
+            Event::Held | Event::Taken => self.begin(change),
+            Event::HandedOn => {
+                self.end(change, None);
+                self.begin(change);
+            }
+            Event::Ended => self.end(change, change.ends),
+            Event::Forced => self.end_by(change, "forced"),
+            Event::Waiting | Event::Renewed => {}
+        }
+        // Of renewals in a row, the last is enough.
+        let is_again = |last: &Change| {
+            last.event == Event::Renewed
+                && change.event == Event::Renewed
+                && last.fence == change.fence
+        };
+        if self.events.back().is_some_and(is_again) {
+            self.events.pop_back();
+        }
+        keep(&mut self.events, change.clone(), KEPT_OF_EACH);
+    }
+
+    fn begin(&mut self, change: &Change) {
+        let hold = Hold {
+            lease_id: change.lease_id.clone(),
+            fence: change.fence,
+            who: change.who.clone(),
+            from: change.since.clone().unwrap_or_else(|| change.at.clone()),
+            to: None,
+            end: None,
+        };
+        keep(&mut self.holds, hold, KEPT_OF_EACH);
+    }
+
+    fn end(&mut self, change: &Change, was_to_end: Option<SystemTime>) {
+        let has_run_out = was_to_end.is_some_and(|ends| ends <= SystemTime::now());
+        self.end_by(change, if has_run_out { "expired" } else { "released" });
+    }
+
+    fn end_by(&mut self, change: &Change, end: &'static str) {
+        if let Some(hold) = self.holds.back_mut().filter(|hold| hold.to.is_none()) {
+            hold.to = Some(change.at.clone());
+            hold.end = Some(end);
+        }
+    }
+}
+
+fn keep<T>(kept: &mut VecDeque<T>, one: T, most: usize) {
+    if kept.len() == most {
+        kept.pop_front();
+    }
+    kept.push_back(one);
+}

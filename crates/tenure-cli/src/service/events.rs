@@ -1,0 +1,70 @@
+//! `GET /events`: one stream of everything that a page shows.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::App;
+use super::extract::Query;
+use super::playground;
+use super::problem::{Kind, Problem};
+use super::sales;
+use super::stream::{self, Source};
+
+/// What to follow.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Wanted {
+    /// `locks`, `stats`, `playground`, `sales`; several with commas between. Locks unless it is said.
+    topics: Option<String>,
+    /// What the names of locks begin with.
+    #[serde(default)]
+    prefix: String,
+}
+
+/// Follows locks and more: how they are, then what changes, as server-sent events.
+///
+/// `locks.snapshot`, `lock.changed`, `lock.gone`, `lock.event`, `store.away`, `store.back`; each second
+/// `stats`. `resync` means that the reader fell behind, or what it has is outdated: everything follows
+/// anew.
+#[utoipa::path(
+    get, path = "/events", tag = "locks", params(Wanted),
+    responses(
+        (status = 200, description = "A stream of events", body = String, content_type = "text/event-stream"),
+        (status = 422, description = "There is no such topic", body = Problem),
+        (status = 429, description = "Too many streams are open", body = Problem),
+    )
+)]
+pub async fn follow(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Problem> {
+    let topics = wanted.topics.as_deref().unwrap_or("locks");
+    let mut topics: Vec<&str> = topics.split(',').collect();
+    topics.sort_unstable();
+    topics.dedup();
+    let sources = topics.into_iter().map(|topic| {
+        source(&app, topic, &wanted.prefix).ok_or_else(|| {
+            let detail = format!("there is no topic `{topic}` to follow");
+            Problem::new(Kind::INVALID, detail)
+        })
+    });
+    let sources = sources.collect::<Result<Vec<_>, _>>()?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    stream::respond_after(&app, sources, last)
+}
+
+/// What each topic is made of.
+fn source(app: &App, topic: &str, prefix: &str) -> Option<Source> {
+    match topic {
+        "locks" => Some(app.board.source(prefix)),
+        "stats" => Some(app.stats.source()),
+        "playground" => Some(playground::source(app)),
+        "sales" => Some(sales::source(app)),
+        _ => None,
+    }
+}

@@ -1,0 +1,245 @@
+//! `POST /locks/{name}`: taking a lock.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use tenure::{ErrorKind, Guard, Lock};
+use utoipa::ToSchema;
+
+use super::meters::{Attempt, Ended};
+use super::refusals;
+use super::tickets::{Tickets, Waiting};
+use crate::holders::{OWNER, millis, moment};
+use crate::service::App;
+use crate::service::extract::{Body, Path};
+use crate::service::problem::{Kind, Problem};
+
+/// What is wanted. Everything has a default.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wanted {
+    /// How long the lease lasts unless it is renewed: 100 ms to 24 h.
+    #[schema(example = 30_000)]
+    pub ttl_ms: u64,
+    /// How long to wait for it. A request waits for at most 30 s; then it is answered with a ticket.
+    #[schema(example = 5_000)]
+    pub wait_ms: u64,
+    /// Who holds it, as it is shown to others.
+    #[schema(example = "nightly-report")]
+    pub owner: Option<String>,
+    /// What else is shown to others: at most 16 entries and 4096 bytes.
+    pub meta: BTreeMap<String, String>,
+    /// The ticket of an earlier answer, to go on waiting at the same place. The lease is then the one
+    /// that was asked for first.
+    pub ticket: Option<String>,
+    /// `exclusive`; others are not there yet.
+    #[schema(example = "exclusive")]
+    pub mode: String,
+    /// 1; others are not there yet.
+    pub slots: u64,
+}
+
+/// A lease. Show its fence to what the lock protects, which refuses a lower one than it has seen.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Granted {
+    pub name: String,
+    /// What renewing and releasing need: keep it to yourself.
+    pub lease_id: String,
+    pub fence: u64,
+    pub ttl_ms: u64,
+    /// Until when it may be believed.
+    pub expires_at: String,
+    pub waited_ms: u64,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            ttl_ms: 30_000,
+            wait_ms: 0,
+            owner: None,
+            meta: BTreeMap::new(),
+            ticket: None,
+            mode: "exclusive".to_owned(),
+            slots: 1,
+        }
+    }
+}
+
+/// Takes a lock, waiting for it in the order of arrival.
+///
+/// The answer to a wait of more than 30 s is `423` with a `ticket`: whoever sends it again within 10 s
+/// keeps its place. A request that breaks off leaves the queue at once. A lease whose answer could not
+/// be delivered ends by its ttl.
+#[utoipa::path(
+    post, path = "/locks/{name}", tag = "locks", request_body = Wanted,
+    params(("name" = String, Path, description = "The lock: 1 to 512 bytes, percent-encoded")),
+    responses(
+        (status = 201, description = "It is yours", body = Granted),
+        (status = 410, description = "The place in the queue was given up", body = Problem),
+        (status = 423, description = "Another holder has it", body = Problem),
+        (status = 422, description = "A value is not allowed", body = Problem),
+        (status = 429, description = "Too many wait already", body = Problem),
+        (status = 501, description = "There are only exclusive locks yet", body = Problem),
+        (status = 503, description = "The store does not serve now", body = Problem),
+    )
+)]
+pub async fn acquire(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Body(wanted): Body<Wanted>,
+) -> Result<(StatusCode, Json<Granted>), Problem> {
+    let granted = take(&app, &name, wanted).await?;
+    Ok((StatusCode::CREATED, Json(granted)))
+}
+
+/// The same for all who take locks.
+pub async fn take(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Problem> {
+    check(&wanted)?;
+    tokio::select! {
+        biased;
+        taken = pursue(app, name, wanted) => taken,
+        () = app.stop.cancelled() => Err(refusals::stopping()),
+    }
+}
+
+fn check(wanted: &Wanted) -> Result<(), Problem> {
+    let (mode, slots) = (&wanted.mode, wanted.slots);
+    if mode == "exclusive" && slots == 1 {
+        return Ok(());
+    }
+    let detail = format!(
+        "cannot take a lock with mode `{mode}` and {slots} slots: there are only exclusive locks with \
+         one slot yet"
+    );
+    Err(Problem::new(Kind::NOT_IMPLEMENTED, detail))
+}
+
+async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Problem> {
+    let wait = Duration::from_millis(wanted.wait_ms);
+    if let Some(ticket) = &wanted.ticket {
+        let waiting = app.desk.tickets.claim(ticket, name)?;
+        return wait_in_turns(app, waiting, wait).await;
+    }
+    let attempt = app.desk.meters.attempt(name);
+    let lock = lock(app, name, wanted);
+    if wait.is_zero() {
+        return try_once(app, &lock, attempt).await;
+    }
+    let permit = app.limits.wait()?;
+    if wait > app.settings.limits.max_wait {
+        let waiting = Waiting::join(lock, attempt, permit);
+        return wait_in_turns(app, waiting, wait).await;
+    }
+    // In this very future: whoever breaks off gives up the place with it.
+    let begun = Instant::now();
+    match tokio::time::timeout(wait, lock.acquire()).await {
+        Ok(acquired) => hand_over(app, attempt, begun, acquired),
+        Err(_) => refuse(app, name, attempt, Ended::TimedOut, begun.elapsed()).await,
+    }
+}
+
+fn lock(app: &App, name: &str, wanted: Wanted) -> Lock {
+    let lock = app.locks.lock(name);
+    let lock = lock.ttl(Duration::from_millis(wanted.ttl_ms));
+    let owner = wanted.owner.map(|owner| (OWNER.to_owned(), owner));
+    let meta = wanted.meta.into_iter().chain(owner);
+    meta.fold(lock, |lock, (field, value)| lock.meta(field, value))
+}
+
+async fn try_once(app: &App, lock: &Lock, attempt: Attempt) -> Result<Granted, Problem> {
+    let begun = Instant::now();
+    match lock.try_acquire().await.transpose() {
+        Some(acquired) => hand_over(app, attempt, begun, acquired),
+        None => refuse(app, lock.name(), attempt, Ended::Busy, begun.elapsed()).await,
+    }
+}
+
+/// Waits for as long as one request may, and then keeps the place for the next request.
+async fn wait_in_turns(
+    app: &App,
+    mut waiting: Waiting,
+    wait: Duration,
+) -> Result<Granted, Problem> {
+    let longest = app.settings.limits.max_wait;
+    match tokio::time::timeout(wait.min(longest), waiting.granted()).await {
+        Ok(acquired) => {
+            let broken = |_| Problem::new(Kind::INTERNAL, "the wait for the lock ended by a bug");
+            let acquired = acquired.map_err(broken)?;
+            let (attempt, since) = (waiting.attempt.take(), waiting.since);
+            hand_over(app, attempt, since, acquired)
+        }
+        Err(_) if wait <= longest => {
+            let (attempt, since) = (waiting.attempt.take(), waiting.since);
+            let name = waiting.name.clone();
+            drop(waiting);
+            refuse(app, &name, attempt, Ended::TimedOut, since.elapsed()).await
+        }
+        Err(_) => {
+            let (name, since) = (waiting.name.clone(), waiting.since);
+            let refusal = refusals::busy(app, &name, since.elapsed()).await?;
+            let ticket = Tickets::park(app, waiting);
+            Err(refusal.with("ticket", ticket).retry_after(Duration::ZERO))
+        }
+    }
+}
+
+/// Gives the lease away to whoever reads the answer.
+fn hand_over(
+    app: &App,
+    attempt: Attempt,
+    begun: Instant,
+    acquired: Result<Guard, tenure::Error>,
+) -> Result<Granted, Problem> {
+    let waited = begun.elapsed();
+    let guard = match acquired {
+        Ok(guard) => guard,
+        Err(error) => {
+            let is_ours = matches!(
+                error.kind(),
+                ErrorKind::InvalidName | ErrorKind::InvalidSetting
+            );
+            attempt.end(
+                if is_ours {
+                    Ended::Refused
+                } else {
+                    Ended::Failed
+                },
+                waited,
+            );
+            return Err(error.into());
+        }
+    };
+    let believed_for = guard.remaining();
+    let lease = guard.detach().map_err(|error| {
+        let detail = format!("{error}: it ended before it could be told; try again");
+        Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO)
+    })?;
+    app.desk.leases.granted(&lease, &app.desk.meters);
+    app.stats.acquired(waited);
+    attempt.end(Ended::Acquired, waited);
+    Ok(Granted {
+        name: lease.name().to_string(),
+        lease_id: lease.id().to_string(),
+        fence: lease.fence().get(),
+        ttl_ms: millis(lease.ttl()),
+        expires_at: moment(SystemTime::now() + believed_for),
+        waited_ms: millis(waited),
+    })
+}
+
+async fn refuse(
+    app: &App,
+    name: &str,
+    attempt: Attempt,
+    ended: Ended,
+    waited: Duration,
+) -> Result<Granted, Problem> {
+    app.stats.busy();
+    attempt.end(ended, waited);
+    Err(refusals::busy(app, name, waited).await?)
+}

@@ -1,0 +1,169 @@
+//! `/locks/{name}/lease`: renewing and releasing a lease.
+
+use std::time::{Duration, SystemTime};
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use tenure::{ErrorKind, Fence, Lease, LeaseId, Released};
+use utoipa::{IntoParams, ToSchema};
+
+use super::acquire::Granted;
+use super::meters::Outcome;
+use super::refusals;
+use crate::holders::{millis, moment};
+use crate::service::App;
+use crate::service::extract::{Body, Path, Query};
+use crate::service::problem::{Kind, Problem};
+
+/// Which lease, and for how long.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Renewal {
+    /// As it was told when the lock was taken.
+    pub lease_id: String,
+    /// How long it lasts from now on; if it is not said, as long as it was taken for.
+    pub ttl_ms: Option<u64>,
+}
+
+/// Which lease.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OfLease {
+    /// As it was told when the lock was taken.
+    lease_id: String,
+}
+
+/// Gives a lease its ttl again, counted from now.
+#[utoipa::path(
+    put, path = "/locks/{name}/lease", tag = "locks", request_body = Renewal,
+    params(("name" = String, Path, description = "The lock")),
+    responses(
+        (status = 200, description = "It goes on", body = Granted),
+        (status = 409, description = "The lock has another lease", body = Problem),
+        (status = 410, description = "The lease has ended", body = Problem),
+        (status = 422, description = "A value is not allowed", body = Problem),
+        (status = 503, description = "The store does not serve now", body = Problem),
+    )
+)]
+pub async fn renew(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Body(renewal): Body<Renewal>,
+) -> Result<Json<Granted>, Problem> {
+    let lease = find(&app, &name, &renewal.lease_id).await?;
+    let ttl = renewal.ttl_ms.map_or(lease.ttl(), Duration::from_millis);
+    let asked = SystemTime::now();
+    let meters = &app.desk.meters;
+    match app.locks.renew(&lease, ttl).await {
+        Ok(_) => {
+            meters.renewed(&name, Outcome::Done);
+            app.stats.renewed();
+            app.desk.leases.renewed(lease.id(), ttl);
+            Ok(Json(Granted {
+                lease_id: renewal.lease_id,
+                fence: lease.fence().get(),
+                ttl_ms: millis(ttl),
+                // A little less than the store says, as everywhere: clocks differ.
+                expires_at: moment(asked + ttl.saturating_sub(ttl / 100)),
+                waited_ms: 0,
+                name,
+            }))
+        }
+        Err(error) if error.kind() == ErrorKind::Lost => {
+            meters.renewed(&name, Outcome::NotHeld);
+            Err(gone(&app, &name, lease.id()).await)
+        }
+        Err(error) => {
+            if error.kind() != ErrorKind::InvalidSetting {
+                meters.renewed(&name, Outcome::Failed);
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// Lets go of a lease.
+#[utoipa::path(
+    delete, path = "/locks/{name}/lease", tag = "locks",
+    params(("name" = String, Path, description = "The lock"), OfLease),
+    responses(
+        (status = 204, description = "It was held until now"),
+        (status = 409, description = "The lock has another lease", body = Problem),
+        (status = 410, description = "The lease had ended before", body = Problem),
+        (status = 422, description = "A value is not allowed", body = Problem),
+        (status = 503, description = "The store did not say", body = Problem),
+    )
+)]
+pub async fn release(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(of): Query<OfLease>,
+) -> Result<StatusCode, Problem> {
+    let lease = Lease::from_parts(&name, LeaseId::new(&of.lease_id), Fence::new(0))?;
+    let_go(&app, &name, lease.id()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Releases a lease, and counts it.
+pub async fn let_go(app: &App, name: &str, id: &LeaseId) -> Result<(), Problem> {
+    let meters = &app.desk.meters;
+    match app.locks.release(name, id).await {
+        Ok(Released::WasHeld) => {
+            meters.released(name, Outcome::Done);
+            app.stats.released(app.desk.leases.ended(id, meters));
+            Ok(())
+        }
+        Ok(Released::AlreadyGone) => {
+            meters.released(name, Outcome::NotHeld);
+            Err(gone(app, name, id).await)
+        }
+        Ok(_) => {
+            meters.released(name, Outcome::Failed);
+            let detail = format!(
+                "the store did not say whether lock `{name}` was released: the release is repeated, \
+                 and the lease ends by itself"
+            );
+            Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO))
+        }
+        Err(error) => {
+            meters.released(name, Outcome::Failed);
+            Err(error.into())
+        }
+    }
+}
+
+/// The lease with this id. Of one that another instance gave, the fence is looked up.
+async fn find(app: &App, name: &str, id: &str) -> Result<Lease, Problem> {
+    let id = LeaseId::new(id);
+    let known = app.desk.leases.fence(&id);
+    let lease = Lease::from_parts(name, id.clone(), known.unwrap_or(Fence::new(0)))?;
+    if known.is_some() {
+        return Ok(lease);
+    }
+    let found = app.locks.lock(name).holder().await?;
+    match found.filter(|holder| holder.lease == id) {
+        Some(holder) => {
+            let fence = holder.fence.unwrap_or(Fence::new(0));
+            Ok(Lease::from_parts(name, id, fence)?)
+        }
+        None => {
+            app.desk.meters.renewed(name, Outcome::NotHeld);
+            Err(gone(app, name, &id).await)
+        }
+    }
+}
+
+/// What is told of a lease that is no longer there, and counted if it was given here.
+async fn gone(app: &App, name: &str, id: &LeaseId) -> Problem {
+    let problem = refusals::not_held(app, name).await;
+    if let Some(held) = app.desk.leases.ended(id, &app.desk.meters) {
+        let taken = problem.status() == Kind::LEASE_CHANGED.status();
+        let reason = if taken { "taken" } else { "expired" };
+        app.desk.meters.lost(name, reason);
+        app.stats.lost(Some(held));
+    }
+    problem
+}

@@ -1,0 +1,68 @@
+//! What is told to those who do not get what they want: who has it.
+
+use std::time::Duration;
+
+use crate::holders::{self, LockReport};
+use crate::service::App;
+use crate::service::problem::{Kind, Problem};
+
+/// How long it may take to find out who holds a lock.
+const LOOK_WITHIN: Duration = Duration::from_secs(2);
+/// When to come back at the latest: the holder may release at any moment.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+
+/// That another holder has the lock, and who that is.
+///
+/// # Errors
+///
+/// If that cannot be found out, because the store does not answer.
+pub async fn busy(app: &App, name: &str, waited: Duration) -> Result<Problem, Problem> {
+    let holder = look(app, name).await?;
+    let left = Duration::from_millis(holder.left_ms.unwrap_or(1_000));
+    let by = if holder.held {
+        format!("it is held by {}", holder.who)
+    } else {
+        "others were first".to_owned()
+    };
+    let refusal = Problem::new(Kind::BUSY, format!("lock `{name}` is not free: {by}"))
+        .with("waited_ms", holders::millis(waited))
+        .retry_after(left.min(RETRY_AFTER_MAX));
+    let holder = holder.held.then(|| app.board.shown(holder));
+    Ok(refusal.with("holder", holder))
+}
+
+/// That a lease is no longer there: another is, or none.
+pub async fn not_held(app: &App, name: &str) -> Problem {
+    let now = match look(app, name).await {
+        Ok(now) => now,
+        Err(problem) => return problem,
+    };
+    if now.held {
+        let detail = format!(
+            "lock `{name}` has another lease by now, held by {}: nothing was touched",
+            now.who
+        );
+        return Problem::new(Kind::LEASE_CHANGED, detail).with("holder", app.board.shown(now));
+    }
+    let detail =
+        format!("the lease of lock `{name}` has ended: the work was not protected to its end");
+    Problem::new(Kind::LEASE_GONE, detail)
+}
+
+/// Everything that is known of a lock, if the store answers soon.
+pub async fn look(app: &App, name: &str) -> Result<LockReport, Problem> {
+    let looked = tokio::time::timeout(LOOK_WITHIN, holders::look(&app.locks, name)).await;
+    match looked {
+        Ok(looked) => Ok(looked?),
+        Err(_) => {
+            let detail = format!("the store did not say within {LOOK_WITHIN:?} who holds `{name}`");
+            Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO))
+        }
+    }
+}
+
+/// That the service stops.
+pub fn stopping() -> Problem {
+    let detail = "this service is stopping: ask another instance, or again in a moment";
+    Problem::new(Kind::STOPPING, detail).retry_after(Duration::ZERO)
+}

@@ -1,0 +1,100 @@
+//! Places in the queue that are kept while nobody waits: between a long poll and the next.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::http::StatusCode;
+use tenure::{Guard, Lock};
+use tokio::task::{JoinError, JoinHandle};
+
+use super::meters::Attempt;
+use crate::service::App;
+use crate::service::limits::Permit;
+use crate::service::problem::{Kind, Problem};
+
+pub const TICKET_GONE: Kind = Kind::new(
+    StatusCode::GONE,
+    "ticket_gone",
+    "the place in the queue was given up",
+);
+
+/// A place in the queue for a lock. Dropped, it is given up.
+#[derive(Debug)]
+pub struct Waiting {
+    pub name: String,
+    pub since: Instant,
+    pub attempt: Attempt,
+    /// It runs by itself, so that it can be left alone. `None` once it is done.
+    acquiring: JoinHandle<Result<Guard, tenure::Error>>,
+    _permit: Permit,
+}
+
+/// The places that nobody waits at, by ticket.
+#[derive(Debug, Default)]
+pub struct Tickets {
+    parked: Mutex<HashMap<String, Waiting>>,
+}
+
+impl Waiting {
+    /// Joins the queue.
+    pub fn join(lock: Lock, attempt: Attempt, permit: Permit) -> Self {
+        Self {
+            name: lock.name().to_owned(),
+            since: Instant::now(),
+            attempt,
+            acquiring: tokio::spawn(async move { lock.acquire().await }),
+            _permit: permit,
+        }
+    }
+
+    /// Waits for the lock. Can be dropped and asked again.
+    pub async fn granted(&mut self) -> Result<Result<Guard, tenure::Error>, JoinError> {
+        (&mut self.acquiring).await
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // Gives up the place, or the grant.
+        self.acquiring.abort();
+    }
+}
+
+impl Tickets {
+    /// Leaves the place alone for a while, and tells the ticket for it.
+    pub fn park(app: &App, waiting: Waiting) -> String {
+        let ticket = format!("{:032x}", rand::random::<u128>());
+        app.desk.tickets.insert(ticket.clone(), waiting);
+        let (app, parked) = (app.clone(), ticket.clone());
+        tokio::spawn(async move {
+            let kept = app.settings.limits.keep_place;
+            tokio::select! {
+                () = tokio::time::sleep(kept) => {}
+                () = app.stop.cancelled() => {}
+            }
+            drop(app.desk.tickets.remove(&parked));
+        });
+        ticket
+    }
+
+    /// The place with this ticket, for whoever comes back.
+    pub fn claim(&self, ticket: &str, name: &str) -> Result<Waiting, Problem> {
+        let waiting = self.remove(ticket);
+        waiting.filter(|it| it.name == name).ok_or_else(|| {
+            let detail = "no place in the queue has this ticket: it was given up because nobody came \
+                          back in time, or another instance gave it; ask again without a ticket";
+            Problem::new(TICKET_GONE, detail)
+        })
+    }
+
+    fn insert(&self, ticket: String, waiting: Waiting) {
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        parked.insert(ticket, waiting);
+    }
+
+    fn remove(&self, ticket: &str) -> Option<Waiting> {
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        parked.remove(ticket)
+    }
+}

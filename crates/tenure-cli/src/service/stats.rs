@@ -1,0 +1,279 @@
+//! How it went lately: what this instance did with locks each second, and how many locks there are.
+
+mod ring;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use axum::Json;
+use axum::extract::State;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use tokio::time::MissedTickBehavior;
+use utoipa::{IntoParams, ToSchema};
+
+use self::ring::Rings;
+pub use self::ring::Window;
+use super::App;
+use super::extract::Query;
+use super::problem::Problem;
+use super::stream::{Feed, Source};
+use crate::holders::moment;
+
+/// How long the store may take to answer what is asked only to see how long that takes.
+const PROBE_WITHIN: Duration = Duration::from_secs(1);
+/// A lock that is only looked at.
+const PROBE: &str = "ready-probe";
+const SECOND: Duration = Duration::from_secs(1);
+/// Times are counted in microseconds, from one to an hour, to one part in a hundred.
+const LONGEST_US: u64 = 3_600_000_000;
+
+/// What is counted, and what it was.
+#[derive(Debug)]
+pub struct Stats {
+    pub feed: Arc<Feed>,
+    tally: Mutex<Tally>,
+    rings: Mutex<Rings>,
+}
+
+/// What happened since somebody looked.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    pub acquired: u64,
+    pub busy: u64,
+    pub released: u64,
+    pub lost: u64,
+    pub renewed: u64,
+    pub waits: Histogram<u64>,
+    pub holds: Histogram<u64>,
+}
+
+/// How it was at one moment, and in the step before.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+pub struct Point {
+    #[serde(skip)]
+    pub at_ms: u64,
+    /// Locks held and callers waiting, wherever; null while the store does not answer.
+    pub held: Option<i64>,
+    pub waiting: Option<i64>,
+    /// Of this instance's locks over HTTP, each second.
+    pub acquired: f64,
+    pub busy: f64,
+    pub released: f64,
+    pub lost: f64,
+    pub renewed: f64,
+    pub wait_p50_ms: Option<f64>,
+    pub wait_p99_ms: Option<f64>,
+    pub hold_p50_ms: Option<f64>,
+    pub hold_p99_ms: Option<f64>,
+    /// How long the store took to answer.
+    pub store_ms: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Told {
+    at: String,
+    #[serde(flatten)]
+    point: Point,
+}
+
+/// How far back.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Since {
+    /// `5m` in steps of a second, `1h` of ten seconds, `24h` of two minutes.
+    #[serde(default)]
+    window: Window,
+}
+
+/// Columns of equal length, oldest first.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct Columns {
+    step_ms: u64,
+    /// Unix time in milliseconds.
+    at: Vec<u64>,
+    held: Vec<Option<i64>>,
+    waiting: Vec<Option<i64>>,
+    /// A second, as all that follow up to `renewed`.
+    acquired: Vec<f64>,
+    busy: Vec<f64>,
+    released: Vec<f64>,
+    lost: Vec<f64>,
+    renewed: Vec<f64>,
+    wait_p50_ms: Vec<Option<f64>>,
+    wait_p99_ms: Vec<Option<f64>>,
+    hold_p50_ms: Vec<Option<f64>>,
+    hold_p99_ms: Vec<Option<f64>>,
+    store_ms: Vec<Option<f64>>,
+}
+
+/// How it went lately, for charts.
+#[utoipa::path(
+    get, path = "/stats", tag = "locks", params(Since),
+    responses((status = 200, description = "Columns, oldest first", body = Columns))
+)]
+pub async fn show(
+    State(app): State<App>,
+    Query(since): Query<Since>,
+) -> Result<Json<Columns>, Problem> {
+    Ok(Json(app.stats.columns(since.window)))
+}
+
+impl Stats {
+    pub fn new() -> Self {
+        Self {
+            feed: Feed::new(),
+            tally: Mutex::new(Tally::new()),
+            rings: Mutex::default(),
+        }
+    }
+
+    pub fn acquired(&self, waited: Duration) {
+        let mut tally = self.tally();
+        tally.acquired += 1;
+        tally.waits.saturating_record(micros(waited));
+    }
+
+    pub fn busy(&self) {
+        self.tally().busy += 1;
+    }
+
+    pub fn renewed(&self) {
+        self.tally().renewed += 1;
+    }
+
+    /// A lease was released; how long it was held is known if it was given here.
+    pub fn released(&self, held: Option<Duration>) {
+        let mut tally = self.tally();
+        tally.released += 1;
+        tally.held(held);
+    }
+
+    /// A lease ended before it was released.
+    pub fn lost(&self, held: Option<Duration>) {
+        let mut tally = self.tally();
+        tally.lost += 1;
+        tally.held(held);
+    }
+
+    /// A point each second, as it comes.
+    pub fn source(&self) -> Source {
+        Source {
+            snapshot: Box::new(Vec::new),
+            wanted: Box::new(|_| true),
+            feed: Arc::clone(&self.feed),
+        }
+    }
+
+    fn columns(&self, window: Window) -> Columns {
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut columns = Columns {
+            step_ms: window.step_ms(),
+            ..Columns::default()
+        };
+        for point in rings.points(window) {
+            columns.push(point);
+        }
+        columns
+    }
+
+    /// Ends a second.
+    fn tick(&self, held: Option<i64>, waiting: Option<i64>, store_ms: Option<f64>) -> Point {
+        let tally = std::mem::replace(&mut *self.tally(), Tally::new());
+        let now = SystemTime::now();
+        let at_ms = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let seen = Point {
+            at_ms: u64::try_from(at_ms.as_millis()).unwrap_or(0),
+            held,
+            waiting,
+            store_ms,
+            ..Point::default()
+        };
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        rings.push(seen, &tally)
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tally {
+    pub fn new() -> Self {
+        #[expect(
+            clippy::expect_used,
+            reason = "the bounds are constants, and the tests use them"
+        )]
+        let empty =
+            || Histogram::new_with_bounds(1, LONGEST_US, 2).expect("bounds that are allowed");
+        Self {
+            acquired: 0,
+            busy: 0,
+            released: 0,
+            lost: 0,
+            renewed: 0,
+            waits: empty(),
+            holds: empty(),
+        }
+    }
+
+    fn held(&mut self, held: Option<Duration>) {
+        if let Some(held) = held {
+            self.holds.saturating_record(micros(held));
+        }
+    }
+}
+
+impl Columns {
+    fn push(&mut self, point: &Point) {
+        self.at.push(point.at_ms);
+        self.held.push(point.held);
+        self.waiting.push(point.waiting);
+        self.acquired.push(point.acquired);
+        self.busy.push(point.busy);
+        self.released.push(point.released);
+        self.lost.push(point.lost);
+        self.renewed.push(point.renewed);
+        self.wait_p50_ms.push(point.wait_p50_ms);
+        self.wait_p99_ms.push(point.wait_p99_ms);
+        self.hold_p50_ms.push(point.hold_p50_ms);
+        self.hold_p99_ms.push(point.hold_p99_ms);
+        self.store_ms.push(point.store_ms);
+    }
+}
+
+fn micros(length: Duration) -> u64 {
+    u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Counts seconds until the service stops.
+pub async fn run(app: App) {
+    let mut ticks = tokio::time::interval(SECOND);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        let store_ms = tokio::select! {
+            store_ms = async { ticks.tick().await; probe(&app).await } => store_ms,
+            () = app.stop.cancelled() => return,
+        };
+        let seen = app.board.seen();
+        let point = app.stats.tick(
+            seen.map(|seen| seen.held),
+            seen.map(|seen| seen.waiting),
+            store_ms,
+        );
+        let at = moment(SystemTime::now());
+        app.stats.feed.tell("stats", "", &Told { at, point });
+    }
+}
+
+/// How long the store takes to answer, in milliseconds.
+async fn probe(app: &App) -> Option<f64> {
+    let begun = Instant::now();
+    let probe = app.locks.lock(PROBE);
+    let answer = tokio::time::timeout(PROBE_WITHIN, probe.is_locked()).await;
+    answer.ok()?.ok()?;
+    Some(begun.elapsed().as_secs_f64() * 1_000.0)
+}

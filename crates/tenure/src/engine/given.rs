@@ -1,0 +1,164 @@
+//! Leases that this client gave away. It goes on speaking of them in its record until they end: nobody
+//! else would, and a lock that no record names is not listed.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::belief::Belief;
+use crate::lease::{Fence, Lease, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+
+/// How many are remembered. What comes on top is held all the same, but not listed.
+const REMEMBERED_MAX: usize = 10_000;
+/// For how much longer than they may be believed leases are spoken of: the store knows when they end.
+const SLACK: Duration = Duration::from_secs(1);
+/// The least time between two searches for room.
+const SEARCH_PACE: Duration = Duration::from_millis(100);
+
+/// The leases, by lock: whoever is given a lock anew proves that its earlier lease has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    leases: HashMap<LockName, GivenLease>,
+    searched_at: Option<Moment>,
+}
+
+/// A lease that was given away.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenLease {
+    pub(crate) id: LeaseId,
+    pub(crate) fence: Fence,
+    pub(crate) ttl: Duration,
+    pub(crate) has_meta: bool,
+    pub(crate) since: Moment,
+    /// When it has ended, unless somebody else renews it.
+    pub(crate) ends_at: Moment,
+}
+
+impl Given {
+    /// Remembers a lease that its holder gives away at this moment.
+    pub(crate) fn keep(&self, belief: &Belief, now: Moment) {
+        let given = GivenLease {
+            id: belief.held.id.clone(),
+            fence: belief.fence,
+            ttl: belief.held.ttl,
+            has_meta: belief.held.has_meta,
+            since: belief.acquired_at,
+            ends_at: belief.deadline() + SLACK,
+        };
+        self.state().insert(belief.held.name.clone(), given, now);
+    }
+
+    /// Takes note that a lease was given `ttl` again and may be believed until then, whoever gave it
+    /// away.
+    pub(crate) fn renewed(&self, lease: &Lease, ttl: Duration, until: Moment, now: Moment) {
+        let mut state = self.state();
+        let known = state.leases.get_mut(&lease.name);
+        if let Some(known) = known.filter(|known| known.id == lease.id) {
+            known.ttl = ttl;
+            known.ends_at = until + SLACK;
+            return;
+        }
+        let given = GivenLease {
+            id: lease.id.clone(),
+            fence: lease.fence,
+            ttl,
+            has_meta: true,
+            since: now,
+            ends_at: until + SLACK,
+        };
+        state.insert(lease.name.clone(), given, now);
+    }
+
+    /// Forgets a lease that was released or taken up, and tells what was known of it.
+    pub(crate) fn forget(&self, name: &LockName, id: &LeaseId) -> Option<GivenLease> {
+        let mut state = self.state();
+        let is_it = state.leases.get(name).is_some_and(|known| known.id == *id);
+        is_it.then(|| state.leases.remove(name))?
+    }
+
+    /// Those that have not ended.
+    pub(crate) fn all(&self, now: Moment) -> Vec<(LockName, GivenLease)> {
+        let mut state = self.state();
+        state.leases.retain(|_, lease| now < lease.ends_at);
+        let leases = state.leases.iter();
+        leases
+            .map(|(name, lease)| (name.clone(), lease.clone()))
+            .collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state().leases.is_empty()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn insert(&mut self, name: LockName, lease: GivenLease, now: Moment) {
+        let full = |state: &Self| state.leases.len() >= REMEMBERED_MAX;
+        let is_new = !self.leases.contains_key(&name);
+        let may_search = self.searched_at.is_none_or(|at| now >= at + SEARCH_PACE);
+        if is_new && full(self) && may_search {
+            self.searched_at = Some(now);
+            self.leases.retain(|_, lease| now < lease.ends_at);
+        }
+        if !is_new || !full(self) {
+            self.leases.insert(name, lease);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(name: &str, number: u64) -> Lease {
+        Lease {
+            name: LockName::new(name).unwrap(),
+            id: LeaseId::new(format!("lease {number}")),
+            fence: Fence::new(number),
+            ttl: Duration::from_secs(10),
+        }
+    }
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_lease_is_spoken_of_until_it_ends_or_is_released() {
+        let (given, start) = (Given::default(), Moment::from_nanos(1));
+        let (one, other) = (lease("a", 1), lease("b", 2));
+        given.renewed(&one, TTL, start + TTL, start);
+        given.renewed(&other, TTL, start + TTL, start);
+        assert!(given.forget(&one.name, &other.id).is_none(), "another's id");
+        assert!(given.forget(&one.name, &one.id).is_some());
+        assert_eq!(given.all(start).len(), 1);
+        given.renewed(&other, TTL, start + TTL * 3, start + TTL);
+        assert_eq!(given.all(start + TTL * 2).len(), 1, "renewed");
+        assert!(given.all(start + TTL * 4).is_empty());
+        assert!(given.is_empty());
+    }
+
+    #[test]
+    fn no_more_are_remembered_than_there_is_room_for() {
+        let (given, start) = (Given::default(), Moment::from_nanos(1));
+        let count = u64::try_from(REMEMBERED_MAX).unwrap() + 5;
+        for number in 0..count {
+            let lease = lease(&format!("lock {number}"), number);
+            given.renewed(&lease, TTL, start + TTL, start);
+        }
+        assert_eq!(given.all(start).len(), REMEMBERED_MAX);
+        // The room of those that have ended is used again.
+        let later = start + TTL * 2;
+        given.renewed(&lease("another", count), TTL, later + TTL, later);
+        assert_eq!(given.all(later).len(), 1);
+    }
+}
