@@ -10,6 +10,8 @@ mod items;
 mod listening;
 /// How items and orders stand, live.
 mod live_sale;
+/// The load of a sale, and its checks.
+mod load;
 /// What buyers want, and what becomes of it.
 mod orders;
 /// One stock sold in three ways, with faults.

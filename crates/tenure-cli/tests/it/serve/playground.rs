@@ -181,7 +181,7 @@ fn faults_act_on_every_way() {
         "ended between",
     );
     for (fault, words) in [
-        ("pause_holder", "nobody waited for it"),
+        ("pause_holder", "stood still"),
         ("drop_renewals", "nothing to drop"),
         ("kill_holder", "it held nothing"),
     ] {
