@@ -19,6 +19,11 @@ help: ## Show this help
 demo: ## Oversell with a naive shop, then sell exactly the stock under the lock; needs no server
 	cargo run --release -- demo
 
+.PHONY: demo-two
+demo-two: redis-server postgresql ## Two instances of `tenure serve` on two ports sell 5000 units of one Redis under load, exactly
+	cargo build --release -p tenure-cli
+	@cargo run --quiet --release -p tenure-cli --example two_instances
+
 # Most tests wait for servers and not for a core: six at once take a third of the time of two.
 .PHONY: test
 test: export RUST_TEST_THREADS ?= 6

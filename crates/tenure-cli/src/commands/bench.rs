@@ -6,12 +6,14 @@ mod floor;
 mod pairs;
 mod progress;
 mod report;
+pub mod sale;
 mod stand;
 mod until;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::Subcommand;
 use tenure::CancellationToken;
 
 use self::commands::Meter;
@@ -34,6 +36,7 @@ Examples:
   tenure bench --url redis://127.0.0.1/               three parts of three seconds
   tenure bench --clients 8 --tasks 1 --hold 5ms       eight that hold it for a while
   tenure bench --locks 100 --duration 30s --json      a hundred names, for programs
+  tenure bench sale --help                            the load of a sale, over HTTP
 
 What is measured:
   floor        a bare SET NX PX and a compare-and-delete, each on a key of its own
@@ -45,8 +48,11 @@ What is measured:
 /// Uses names of its own and leaves nothing behind. It keeps the server busy: think twice before you
 /// run it where others work. Ctrl-C ends it and shows what was measured so far.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    command: Option<BenchCommand>,
+
     #[command(flatten)]
     server: ServerArgs,
 
@@ -82,7 +88,15 @@ pub struct BenchArgs {
     json: bool,
 }
 
+#[derive(Clone, Debug, Subcommand)]
+enum BenchCommand {
+    Sale(sale::SaleArgs),
+}
+
 pub fn run(args: &BenchArgs) -> Result<Exit> {
+    if let Some(BenchCommand::Sale(args)) = &args.command {
+        return sale::run(args);
+    }
     let server = args.server.resolve()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

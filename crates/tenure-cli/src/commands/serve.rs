@@ -2,7 +2,7 @@
 
 mod ledger;
 mod listen;
-mod token;
+pub mod token;
 
 use std::path::PathBuf;
 use std::time::Duration;

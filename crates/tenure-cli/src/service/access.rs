@@ -36,6 +36,14 @@ impl Token {
         Self(secret.into())
     }
 
+    /// As a request brings it, never to be shown.
+    pub fn header(&self) -> HeaderValue {
+        let header = HeaderValue::try_from(format!("Bearer {}", self.0));
+        let mut header = header.unwrap_or_else(|_| HeaderValue::from_static("Bearer"));
+        header.set_sensitive(true);
+        header
+    }
+
     /// Whether it is the same, in a time that does not tell how much of it is.
     fn is(&self, given: &str) -> bool {
         self.0.as_bytes().ct_eq(given.as_bytes()).into()

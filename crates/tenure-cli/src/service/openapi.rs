@@ -40,7 +40,9 @@ pub fn routes<S: Clone + Send + Sync + 'static>(mut document: Document) -> Route
 /// areas have the same names, and programs that are generated from the document need different ones.
 fn name_operations(document: &mut Document) {
     for (path, item) in &mut document.paths.paths {
-        let words = path.trim_start_matches("/api/v1").replace(['{', '}', '.'], "");
+        let words = path
+            .trim_start_matches("/api/v1")
+            .replace(['{', '}', '.'], "");
         let words = words.replace('/', "_");
         let each = [
             ("get", &mut item.get),

@@ -23,6 +23,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use self::curve::POINTS_MAX;
 use self::plan::{Fault, Mode, Plan};
 use self::report::{RunList, RunReport, RunState};
 use self::run::Run;
@@ -38,8 +39,6 @@ const RUNNING: Kind = Kind::new(StatusCode::CONFLICT, "running", "a run goes on 
 const RUNS_MAX: usize = 20;
 /// How many points a curve has where several are shown.
 const POINTS_SHOWN: usize = 200;
-/// How many it has where only one is.
-const POINTS_ALL: usize = 2_000;
 
 /// What the playground remembers.
 pub struct Playground {
@@ -186,7 +185,7 @@ async fn list(State(app): State<App>) -> Json<RunList> {
         (status = 404, description = "There is none, or it was forgotten", body = Problem)))]
 async fn show(State(app): State<App>, Path(id): Path<String>) -> Result<Json<RunReport>, Problem> {
     let run = app.playground.find(&id)?;
-    Ok(Json(run.report_with_curve(POINTS_ALL)))
+    Ok(Json(run.report_with_curve(POINTS_MAX)))
 }
 
 /// Do something to whoever holds the lock next.

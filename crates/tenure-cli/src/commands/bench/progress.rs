@@ -17,6 +17,8 @@ pub struct Progress {
 #[derive(Debug)]
 struct Shared {
     part: &'static str,
+    /// What is counted.
+    things: &'static str,
     length: Duration,
     begun: Instant,
     done: AtomicU64,
@@ -27,9 +29,15 @@ struct Shared {
 
 impl Progress {
     pub fn new(part: &'static str, length: Duration) -> Self {
+        Self::of("locks", part, length)
+    }
+
+    /// Counts other things than locks.
+    pub fn of(things: &'static str, part: &'static str, length: Duration) -> Self {
         Self {
             shared: Arc::new(Shared {
                 part,
+                things,
                 length,
                 begun: Instant::now(),
                 done: AtomicU64::new(0),
@@ -57,7 +65,7 @@ impl Progress {
             .compare_exchange(next_ms, later_ms, order, order)
             .is_ok()
         {
-            let line = line(shared.part, done, shared.begun.elapsed(), shared.length);
+            let line = line(shared, done, shared.begun.elapsed());
             draw(&format!("\r\x1b[2K{line}"));
         }
     }
@@ -73,10 +81,11 @@ impl Drop for Shared {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown without fractions")]
-fn line(part: &str, done: u64, time: Duration, length: Duration) -> String {
-    let (time, length) = (time.as_secs_f64(), length.as_secs_f64());
+fn line(shared: &Shared, done: u64, time: Duration) -> String {
+    let Shared { part, things, .. } = shared;
+    let (time, length) = (time.as_secs_f64(), shared.length.as_secs_f64());
     let rate = done as f64 / time.max(1e-9);
-    format!("{part:<11}  {time:.1} of {length:.1} s  {done} locks, {rate:.0}/s")
+    format!("{part:<11}  {time:.1} of {length:.1} s  {done} {things}, {rate:.0}/s")
 }
 
 fn draw(text: &str) {
@@ -92,12 +101,8 @@ mod tests {
 
     #[test]
     fn the_line_tells_the_part_the_time_and_the_rate() {
-        let line = line(
-            "contended",
-            500,
-            Duration::from_secs(2),
-            Duration::from_secs(3),
-        );
+        let progress = Progress::new("contended", Duration::from_secs(3));
+        let line = line(&progress.shared, 500, Duration::from_secs(2));
         assert_eq!(line, "contended    2.0 of 3.0 s  500 locks, 250/s");
     }
 }

@@ -5,7 +5,7 @@
 pub type Point = [i64; 2];
 
 /// The most points of a curve. With one every 50 ms that is 100 s; after that every second one goes.
-const POINTS_MAX: usize = 2_000;
+pub const POINTS_MAX: usize = 2_000;
 
 /// How the stock went down.
 #[derive(Clone, Debug)]
@@ -57,11 +57,6 @@ impl Curve {
         points.extend(self.last.filter(|last| points.last() != Some(last)));
         points
     }
-
-    /// All that are kept.
-    pub fn all(&self) -> Vec<Point> {
-        self.points(POINTS_MAX)
-    }
 }
 
 fn thinned(points: &[Point], every: usize) -> Vec<Point> {
@@ -77,9 +72,9 @@ mod tests {
         let mut curve = Curve::new();
         for at in 0..10_000 {
             curve.note([at, -at]);
-            assert!(curve.all().len() <= POINTS_MAX);
+            assert!(curve.points(POINTS_MAX).len() <= POINTS_MAX);
         }
-        let all = curve.all();
+        let all = curve.points(POINTS_MAX);
         assert!(all.len() > POINTS_MAX / 4, "{}", all.len());
         let few = curve.points(100);
         assert!((50..=100).contains(&few.len()), "{}", few.len());

@@ -14,6 +14,8 @@ mod items;
 mod listening;
 /// How items and orders stand, live.
 mod live_sale;
+/// The load of a sale, and its checks.
+mod load;
 /// Locks over HTTP.
 mod locks;
 /// The OpenAPI document, and whether what is answered is what it says.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tenure_testkit::{RedisServer, eventually};
 
 use super::Service;
+use super::listening::Listening;
 use crate::command::tenure;
 
 /// Far longer than any run here.
@@ -154,7 +155,11 @@ fn others_go_on_after_the_lease_of_a_dead_holder() {
     let service = Service::start(&[]);
     let run = play(&service, &hurried("lock", "kill_holder"));
     sells_exactly(&run);
-    told(&run, "the next holder had it after");
+    // Not before the lease was over: most of it was left.
+    let told_of = run["faults"][0]["told"].as_str().unwrap();
+    let (_, after) = told_of.split_once("had it after ").unwrap();
+    let after: u64 = after.trim_end_matches(" ms").parse().unwrap();
+    assert!(after > TTL_MS / 2, "{run}");
     let states = run["by_instance"].as_array().unwrap().iter();
     let killed = states.filter(|it| it["state"] == "killed").count();
     assert_eq!(killed, 1, "{run}");
@@ -181,7 +186,7 @@ fn faults_act_on_every_way() {
         "ended between",
     );
     for (fault, words) in [
-        ("pause_holder", "nobody waited for it"),
+        ("pause_holder", "stood still"),
         ("drop_renewals", "nothing to drop"),
         ("kill_holder", "it held nothing"),
     ] {
@@ -189,6 +194,38 @@ fn faults_act_on_every_way() {
         sells_exactly(&run);
         told(&run, words);
     }
+}
+
+#[test]
+fn a_run_is_watched_live() {
+    let service = Service::start(&[]);
+    let stream = Listening::to(&service, "/api/v1/events?topics=playground");
+    let first = stream.next();
+    assert_eq!(first.event, "playground.snapshot");
+    assert_eq!(first.data["runs"], json!([]));
+    let plan = json!({"mode": "lock", "stock": 60, "buyers": 60, "work_ms": 5});
+    let id = begin(&service, &plan);
+    let mut points = Vec::new();
+    let mut messages = 0;
+    let last = loop {
+        let heard = stream.next();
+        assert_eq!(heard.event, "playground.run");
+        assert_eq!(heard.data["id"], id.as_str());
+        assert!(heard.data.get("curve").is_none(), "{}", heard.data);
+        points.extend(heard.data["curve_tail"].as_array().unwrap().clone());
+        messages += 1;
+        if heard.data["state"] != "running" {
+            break heard.data;
+        }
+    };
+    assert_eq!(last["state"], "done");
+    let run = show(&service, &id);
+    assert_eq!(run["curve"], json!(points), "the tails are the curve");
+    // At most ten a second, and one for the end.
+    let tenths = run["took_ms"].as_u64().unwrap() / 100;
+    assert!(messages <= tenths + 2, "{messages} messages in {run}");
+    let again = Listening::to(&service, "/api/v1/events?topics=playground");
+    assert_eq!(again.next().data["runs"][0]["id"], id.as_str());
 }
 
 /// So long that it never ends by itself in a test.

@@ -1,0 +1,203 @@
+//! Whether the sale held: what was answered beside what gate and ledger say.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::instance::Instance;
+use super::tally::Tally;
+use crate::exit::{Exit, Failed};
+
+/// How long the queue may take to come into the ledger.
+const SETTLED_WITHIN: Duration = Duration::from_mins(1);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// The item as it was before the load.
+#[derive(Debug)]
+pub struct Before {
+    item: String,
+    books: Books,
+}
+
+/// One thing that must hold.
+#[derive(Debug, Serialize)]
+pub struct Check {
+    pub name: &'static str,
+    pub holds: bool,
+    /// With its numbers.
+    pub told: String,
+}
+
+/// What the service says of an item.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Books {
+    /// Null if it is unlimited.
+    total: Option<u64>,
+    sold: u64,
+    gate: Gate,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Gate {
+    left: Option<u64>,
+    queued: u64,
+}
+
+/// What the service says of all orders of an item.
+#[derive(Debug, Deserialize)]
+struct Verdict {
+    holds: bool,
+    settled: bool,
+}
+
+impl Before {
+    /// Looks at the item, which must be there.
+    pub async fn look(instance: &Instance, item: &str) -> Result<Self> {
+        let books = Books::ask(instance, item).await?;
+        Ok(Self {
+            item: item.to_owned(),
+            books,
+        })
+    }
+
+    /// Compares what was answered with what gate and ledger say once the queue is empty.
+    pub async fn check(&self, instances: &[Instance], tally: &Tally) -> Result<Vec<Check>> {
+        let verdict = self.settled(instances).await?;
+        let after = self.ask_any(instances).await?;
+        let accepted = tally.order_ids.len() as u64;
+        let unknown = tally.unknown.len() as u64;
+        Ok(vec![
+            given_once(&tally.order_ids),
+            self.within_stock(accepted),
+            self.as_answered(&after, accepted, unknown),
+            adds_up(&after),
+            Check {
+                name: "verify",
+                holds: verdict.holds && verdict.settled,
+                told: match (verdict.holds, verdict.settled) {
+                    (true, true) => "gate, queue and ledger tell the same story".to_owned(),
+                    (true, false) => "the queue is not empty: do the consumers run?".to_owned(),
+                    (false, _) => format!("they do not: tenure sale verify {}", self.item),
+                },
+            },
+        ])
+    }
+
+    /// What the service finds once every order is in the ledger, or when that takes too long.
+    async fn settled(&self, instances: &[Instance]) -> Result<Verdict> {
+        let (end, path) = (Instant::now() + SETTLED_WITHIN, path(&self.item, "verify"));
+        for turn in 0.. {
+            let instance = &instances[turn % instances.len()];
+            let asked = instance.get(&path).await;
+            let verdict = asked.and_then(|asked| read::<Verdict>(instance, &path, asked));
+            match verdict {
+                Ok(verdict) if verdict.settled && verdict.holds || Instant::now() > end => {
+                    return Ok(verdict);
+                }
+                Err(error) if Instant::now() > end => return Err(error),
+                _ => tokio::time::sleep(LOOK_AGAIN_AFTER).await,
+            }
+        }
+        unreachable!("it counts without end")
+    }
+
+    /// One of them may be gone.
+    async fn ask_any(&self, instances: &[Instance]) -> Result<Books> {
+        let mut asked = Books::ask(&instances[0], &self.item).await;
+        for instance in &instances[1..] {
+            if asked.is_err() {
+                asked = Books::ask(instance, &self.item).await;
+            }
+        }
+        asked
+    }
+
+    fn within_stock(&self, accepted: u64) -> Check {
+        let left = self.books.gate.left;
+        let told = match left {
+            Some(left) => format!("accepted {accepted}, and {left} were left before"),
+            None => format!("accepted {accepted} of an unlimited item"),
+        };
+        Check {
+            name: "not oversold",
+            holds: left.is_none_or(|left| accepted <= left),
+            told,
+        }
+    }
+
+    fn as_answered(&self, after: &Books, accepted: u64, unknown: u64) -> Check {
+        let before = self.books.sold + self.books.gate.queued;
+        let sold = (after.sold + after.gate.queued).saturating_sub(before);
+        let told = match unknown {
+            0 => format!("accepted {accepted}, and the ledger has {sold} more"),
+            _ => format!("accepted {accepted}, {unknown} unknown, and the ledger has {sold} more"),
+        };
+        Check {
+            name: "as answered",
+            holds: (accepted..=accepted + unknown).contains(&sold),
+            told,
+        }
+    }
+}
+
+impl Books {
+    async fn ask(instance: &Instance, item: &str) -> Result<Self> {
+        let path = path(item, "stats");
+        read(instance, &path, instance.get(&path).await?)
+    }
+}
+
+fn given_once(order_ids: &[String]) -> Check {
+    let different: HashSet<&String> = order_ids.iter().collect();
+    let (orders, different) = (order_ids.len(), different.len());
+    Check {
+        name: "no order twice",
+        holds: orders == different,
+        told: format!("{orders} orders, {different} different ids"),
+    }
+}
+
+fn adds_up(after: &Books) -> Check {
+    let Books { total, sold, gate } = *after;
+    let queued = gate.queued;
+    let Some((total, left)) = total.zip(gate.left) else {
+        let told = format!("sold {sold} + queued {queued} of an unlimited item");
+        return Check {
+            name: "adds up",
+            holds: true,
+            told,
+        };
+    };
+    let holds = total == left + queued + sold;
+    let sign = if holds { "=" } else { "≠" };
+    Check {
+        name: "adds up",
+        holds,
+        told: format!("total {total} {sign} left {left} + queued {queued} + sold {sold}"),
+    }
+}
+
+fn path(item: &str, of: &str) -> String {
+    format!("/api/v1/items/{item}/{of}")
+}
+
+/// Reads what was asked for, or says why there is nothing.
+fn read<T: serde::de::DeserializeOwned>(
+    instance: &Instance,
+    path: &str,
+    (status, body): (u16, serde_json::Value),
+) -> Result<T> {
+    if status == 200 {
+        return Ok(serde_json::from_value(body)?);
+    }
+    let exit = match status {
+        401 | 403 => Exit::Denied,
+        404 | 422 => Exit::Usage,
+        _ => Exit::Unavailable,
+    };
+    let why = body["detail"].as_str().unwrap_or("it says nothing more");
+    let message = format!("`{}{path}` answers {status}: {why}", instance.url);
+    Err(Failed::new(exit, message).into())
+}

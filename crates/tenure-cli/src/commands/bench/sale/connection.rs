@@ -1,0 +1,51 @@
+//! One connection that is kept for many orders.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+use axum::body::Bytes;
+use axum::http::Request;
+use http_body_util::BodyExt;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long to wait for an answer, or for a connection.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    sender: SendRequest<String>,
+}
+
+impl Connection {
+    pub async fn open(addr: SocketAddr) -> Result<Self> {
+        let opening = async {
+            let socket = TcpStream::connect(addr).await?;
+            socket.set_nodelay(true)?;
+            let (sender, connection) = handshake(TokioIo::new(socket)).await?;
+            tokio::spawn(connection);
+            anyhow::Ok(Self { sender })
+        };
+        timeout(ANSWER_WITHIN, opening).await?
+    }
+
+    /// Whether it can carry another order.
+    pub async fn is_open(&mut self) -> bool {
+        self.sender.ready().await.is_ok()
+    }
+
+    /// Sends a request; its status and its body. After an error, what became of it is not known.
+    pub async fn send(&mut self, request: Request<String>) -> Result<(u16, Bytes)> {
+        let sending = async {
+            let response = self.sender.send_request(request).await?;
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await?.to_bytes();
+            anyhow::Ok((status, body))
+        };
+        timeout(ANSWER_WITHIN, sending).await?
+    }
+}

@@ -1,0 +1,90 @@
+//! What came of all orders.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::answer::Answer;
+use crate::timings::Timings;
+
+/// What came of orders: of one connection, and then of all.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// For each instance.
+    pub instances: Vec<Served>,
+    pub order_ids: Vec<String>,
+    /// Orders that got no answer, by their numbers.
+    pub unknown: Vec<u64>,
+    /// How long answers took.
+    pub answers: Timings,
+    pub took: Duration,
+}
+
+/// What one instance answered.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    pub accepted: u64,
+    pub refused: BTreeMap<String, u64>,
+    /// Connections that could not be had.
+    pub errors: u64,
+    pub unknown: u64,
+}
+
+impl Tally {
+    pub fn new(instances: usize) -> Self {
+        Self {
+            instances: vec![Served::default(); instances],
+            order_ids: Vec::new(),
+            unknown: Vec::new(),
+            answers: Timings::new(),
+            took: Duration::ZERO,
+        }
+    }
+
+    /// What an instance answered to an order, and how long that took.
+    pub fn note(&mut self, order: u64, instance: usize, answer: Answer, took: Duration) {
+        if answer != Answer::Unknown {
+            self.answers.note(took);
+        }
+        self.settle(order, instance, answer);
+    }
+
+    /// What became of an order.
+    pub fn settle(&mut self, order: u64, instance: usize, answer: Answer) {
+        let served = &mut self.instances[instance];
+        match answer {
+            Answer::Accepted { order_id } => {
+                served.accepted += 1;
+                self.order_ids.push(order_id);
+            }
+            Answer::Refused { code } => *served.refused.entry(code).or_default() += 1,
+            Answer::Unknown => {
+                served.unknown += 1;
+                self.unknown.push(order);
+            }
+        }
+    }
+
+    pub fn join(&mut self, other: Self) {
+        for (served, more) in self.instances.iter_mut().zip(other.instances) {
+            served.accepted += more.accepted;
+            served.errors += more.errors;
+            served.unknown += more.unknown;
+            for (code, count) in more.refused {
+                *served.refused.entry(code).or_default() += count;
+            }
+        }
+        self.order_ids.extend(other.order_ids);
+        self.unknown.extend(other.unknown);
+        self.answers.join(&other.answers);
+    }
+
+    pub fn sum(&self, of: impl Fn(&Served) -> u64) -> u64 {
+        self.instances.iter().map(of).sum()
+    }
+}
+
+impl Served {
+    pub fn refusals(&self) -> u64 {
+        self.refused.values().sum()
+    }
+}
