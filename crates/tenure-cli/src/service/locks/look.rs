@@ -33,6 +33,7 @@ pub struct Wanted {
     #[serde(default)]
     q: String,
     /// `held`, or `waiting`: those that callers wait for.
+    #[param(inline)]
     state: Option<InState>,
     /// How many at most: 1000 unless something else is said, 10000 at most.
     limit: Option<usize>,
@@ -42,7 +43,6 @@ pub struct Wanted {
 
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = LockState)]
 enum InState {
     Held,
     Waiting,

@@ -81,7 +81,7 @@ fn metrics_have_buckets_and_no_names() {
         "tenure_renew_total{lock=\"order\",result=\"ok\"} 3",
         "tenure_release_total{lock=\"order\",result=\"ok\"} 3",
         "tenure_queue_length{kind=\"mutex\"} 0",
-        "tenure_redis_up{node=\"memory://\"} 1",
+        "tenure_redis_up{node=\"memory://serve\"} 1",
         "tenure_wakeups_total{source=\"push\"}",
         "tenure_client_events_total{event=\"record_written\"}",
     ] {
