@@ -2,13 +2,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tenure_testkit::{PostgresServer, Proxy, RedisServer, eventually};
+use tenure_testkit::{PostgresServer, Proxy, RedisServer};
 
 use super::listening::Listening;
-use super::shop::Grown;
+use super::shop::{Grown, soon};
 use super::{Answer, Service};
 
-const LIMIT: Duration = Duration::from_secs(60);
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// What needs the ledger, and must say that it is away.
@@ -66,7 +65,7 @@ fn sells_without(stop: impl Fn(&PostgresServer), go_on: impl Fn(&PostgresServer)
     service.get("/metrics").is(200);
     go_on(&postgres);
     for order in &taken {
-        eventually(LIMIT, || {
+        soon(|| {
             let answer = service.get(&format!("/api/v1/orders/{order}?wait_ms=5000"));
             answer.status == 200 && answer.json()["state"] == "reserved"
         });
@@ -126,9 +125,9 @@ fn without_the_gate_nothing_is_sold_and_nobody_hangs() {
         proxy.stop_dropping();
         proxy.heal();
         proxy.accept();
-        eventually(LIMIT, || service.order("sku-7", "ben", "1").status == 202);
+        soon(|| service.order("sku-7", "ben", "1").status == 202);
     }
-    eventually(LIMIT, || {
+    soon(|| {
         let verdict = service.get("/api/v1/items/sku-7/verify");
         let verdict = verdict.is(200).json();
         assert_eq!(verdict["holds"], true, "{verdict}");
@@ -144,7 +143,7 @@ fn a_gate_that_lost_everything_is_rebuilt_from_the_ledger() {
     let order = service.ordered("sku-7", "anna", "1");
     assert_eq!(service.state_of(&order), "reserved");
     shop.redis.client().command(&["FLUSHALL"]);
-    eventually(LIMIT, || service.order("sku-7", "ben", "1").status == 202);
+    soon(|| service.order("sku-7", "ben", "1").status == 202);
     let again = service.order("sku-7", "anna", "1").is(202).json();
     assert_eq!(
         (&again["order_id"], &again["replayed"]),
@@ -171,9 +170,7 @@ fn a_dead_letter_is_requeued_or_discarded() {
             .is(200)
             .json()
     };
-    eventually(LIMIT, || {
-        !letters()["dead_letters"].as_array().unwrap().is_empty()
-    });
+    soon(|| !letters()["dead_letters"].as_array().unwrap().is_empty());
     let letter = letters()["dead_letters"][0].clone();
     assert_eq!(letter["kind"], "unreadable");
     let order = letter["order_id"].as_str().unwrap();
