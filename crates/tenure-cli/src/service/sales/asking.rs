@@ -11,9 +11,11 @@ use super::super::App;
 use super::super::problem::{Kind, Problem};
 use super::refusal;
 
-/// For a question or a change. A little longer than the sale itself gives the ledger, so that mostly
-/// its own words are told.
-pub const ANSWER_WITHIN: Duration = Duration::from_secs(7);
+/// For a question.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// For an order or a change. A little longer than the sale itself gives the ledger, so that mostly its
+/// own words are told.
+pub const CHANGE_WITHIN: Duration = Duration::from_secs(7);
 /// For what reads all orders of an item, or rebuilds its gate.
 pub const LONG_ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// When to ask again after that.
@@ -65,11 +67,18 @@ impl<S: Sync> FromRequestParts<S> for Key {
     }
 }
 
-/// What the sale says, within the usual time.
+/// What the sale says to a question.
 pub fn ask<T>(
     asking: impl Future<Output = tenure_sale::Result<T>> + Send,
 ) -> impl Future<Output = Result<T, Problem>> + Send {
     ask_within(ANSWER_WITHIN, asking)
+}
+
+/// What the sale says to an order or a change.
+pub fn changing<T>(
+    asking: impl Future<Output = tenure_sale::Result<T>> + Send,
+) -> impl Future<Output = Result<T, Problem>> + Send {
+    ask_within(CHANGE_WITHIN, asking)
 }
 
 /// What the sale says, within a time.

@@ -8,7 +8,9 @@ use utoipa::ToSchema;
 use super::super::App;
 use super::super::extract::{Path, Query};
 use super::super::problem::Problem;
-use super::asking::{Administering, LONG_ANSWER_WITHIN, Selling, ask, ask_within, known, order_id};
+use super::asking::{
+    Administering, LONG_ANSWER_WITHIN, Selling, ask, ask_within, changing, known, order_id,
+};
 use super::listing::Listing;
 use crate::sale_shown::{Decided, ShownLetter};
 
@@ -51,7 +53,7 @@ pub async fn requeue(
     Path(id): Path<String>,
 ) -> Result<Json<Decided>, Problem> {
     let id = order_id(&id)?;
-    let state = ask(sale.requeue(&id)).await?;
+    let state = changing(sale.requeue(&id)).await?;
     app.shop.look_soon();
     Ok(Json(Decided {
         order_id: id.to_string(),

@@ -13,7 +13,7 @@ use super::super::App;
 use super::super::extract::{Body, Path};
 use super::super::problem::Problem;
 use super::asking::{
-    Administering, LONG_ANSWER_WITHIN, Selling, ask, ask_within, check_item, known,
+    Administering, LONG_ANSWER_WITHIN, Selling, ask, ask_within, changing, check_item, known,
 };
 use super::counted::ITEMS_MAX;
 use super::item_body::ItemBody;
@@ -55,7 +55,7 @@ pub async fn create(
     Body(body): Body<ItemBody>,
 ) -> Result<Response, Problem> {
     let new = body.new_item()?;
-    let mut item = ask(sale.create(&new)).await?;
+    let mut item = changing(sale.create(&new)).await?;
     if body.open {
         item = ask_within(LONG_ANSWER_WITHIN, sale.open_item(&item.name)).await?;
     }
@@ -97,7 +97,7 @@ pub async fn change(
     Body(body): Body<ItemBody>,
 ) -> Result<Json<ShownItem>, Problem> {
     let terms = body.changed(&known(&sale, &name).await?.terms)?;
-    told(&app, ask(sale.set_terms(&name, &terms)).await)
+    told(&app, changing(sale.set_terms(&name, &terms)).await)
 }
 
 /// Puts an item on sale: its gate is loaded from the ledger, unless it runs already.
@@ -133,7 +133,7 @@ pub async fn pause(
     Path(name): Path<String>,
 ) -> Result<Json<ShownItem>, Problem> {
     check_item(&name)?;
-    told(&app, ask(sale.pause(&name)).await)
+    told(&app, changing(sale.pause(&name)).await)
 }
 
 /// Ends the sale of an item. Orders in the queue are not touched; it may be opened again.
@@ -151,7 +151,7 @@ pub async fn close(
     Path(name): Path<String>,
 ) -> Result<Json<ShownItem>, Problem> {
     check_item(&name)?;
-    told(&app, ask(sale.close(&name)).await)
+    told(&app, changing(sale.close(&name)).await)
 }
 
 /// Loads the gate from the ledger anew, also if it is in order. It refuses meanwhile.

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::App;
 use super::super::extract::{Path, Query};
 use super::super::problem::{Kind, Problem};
-use super::asking::ANSWER_WITHIN;
+use super::asking::CHANGE_WITHIN;
 use super::demo::UNITS;
 use super::refusal::SOLD_OUT;
 use super::submit_order::{check_writable, sold_message};
@@ -135,7 +135,7 @@ async fn order(app: &App, step: &str, trouble: Option<Trouble>) -> Result<Json<S
         let came = ladder.order(step, trouble).await?;
         Ok((came, ladder.left(step).await?))
     };
-    let done: anyhow::Result<(Came, i64)> = match timeout(ANSWER_WITHIN, ordering).await {
+    let done: anyhow::Result<(Came, i64)> = match timeout(CHANGE_WITHIN, ordering).await {
         Ok(done) => done,
         Err(late) => Err(late.into()),
     };

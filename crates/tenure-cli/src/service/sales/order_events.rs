@@ -40,22 +40,16 @@ pub async fn watch(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = order_id(&id)?;
-    // Before looking, so that nothing is missed between; what is no order is not listened for.
-    let events = match ask(sale.events(id.item(), None)).await {
-        Ok(events) => events,
-        Err(problem) => return Err(problem),
+    // Before looking, so that nothing is missed between.
+    let events = ask(sale.events(id.item(), None)).await?;
+    let watching = Watching {
+        news: Some(ask(sale.order(&id)).await?),
+        sale,
+        events,
+        id,
+        told: None,
     };
-    let news = Some(ask(sale.order(&id)).await?);
-    respond_with(
-        &app,
-        states(Watching {
-            sale,
-            events,
-            id,
-            news,
-            told: None,
-        }),
-    )
+    respond_with(&app, states(watching))
 }
 
 fn states(watching: Watching) -> impl Stream<Item = Sent> + Send {

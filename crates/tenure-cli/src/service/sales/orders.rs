@@ -12,8 +12,8 @@ use super::super::App;
 use super::super::extract::{Path, Query};
 use super::super::problem::{Kind, Problem};
 use super::asking::{
-    ANSWER_WITHIN, Selling, ask, ask_within, check_buyer, check_item, check_reference, known,
-    order_id,
+    ANSWER_WITHIN, Selling, ask, ask_within, changing, check_buyer, check_item, check_reference,
+    known, order_id,
 };
 use super::listing::Listing;
 use crate::sale_shown::ShownOrder;
@@ -84,7 +84,7 @@ pub async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Json<ShownOrder>, Problem> {
     let id = order_id(&id)?;
-    Ok(shown(&ask(sale.cancel(&id)).await?))
+    Ok(shown(&changing(sale.cancel(&id)).await?))
 }
 
 /// Writes down that an order was paid for; asked again, it is the same. Money that comes too late buys
@@ -101,7 +101,7 @@ pub async fn pay(
     Path(id): Path<String>,
 ) -> Result<Json<ShownOrder>, Problem> {
     let id = order_id(&id)?;
-    Ok(shown(&ask(sale.pay(&id)).await?))
+    Ok(shown(&changing(sale.pay(&id)).await?))
 }
 
 /// A buyer's orders that are in the ledger, the newest first.

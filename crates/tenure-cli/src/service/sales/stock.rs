@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::super::App;
 use super::super::extract::{Body, Path};
 use super::super::problem::{Kind, Problem};
-use super::asking::{Administering, Key, ask, check_item, check_reference};
+use super::asking::{Administering, Key, changing, check_item, check_reference};
 use super::items::told;
 use super::submit::chosen_id;
 use crate::sale_shown::ShownItem;
@@ -68,7 +68,7 @@ pub async fn set(
 ) -> Result<Json<ShownItem>, Problem> {
     check_item(&name)?;
     let setting = sale.set_stock(&name, body.total, body.expected);
-    told(&app, ask(setting).await)
+    told(&app, changing(setting).await)
 }
 
 /// Adds units, or takes units out that are not sold. Made once for each reference.
@@ -102,7 +102,7 @@ pub async fn adjust(
         return Err(Problem::new(Kind::INVALID, detail));
     }
     let adjusting = sale.adjust(&name, body.delta, reason, &reference);
-    let adjusted = ask(adjusting).await;
+    let adjusted = changing(adjusting).await;
     let Json(item) =
         told(&app, adjusted).map_err(|problem| problem.with("reference", &reference))?;
     Ok(Json(Adjusted { reference, item }))

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::super::App;
 use super::super::extract::Body;
 use super::super::problem::{Kind, Problem};
-use super::asking::{Key, Selling, ask};
+use super::asking::{Key, Selling, changing};
 use super::refusal;
 
 /// When to look for an order that stands in the queue.
@@ -91,7 +91,7 @@ pub async fn submit(
 /// Asks the gate, and counts what it says.
 pub async fn asked(app: &App, sale: &Sale, request: &Request) -> Result<Answer, Problem> {
     let begun = Instant::now();
-    let answer = ask(sale.submit(request)).await;
+    let answer = changing(sale.submit(request)).await;
     let outcome = answer.as_ref().ok().map(|answer| &answer.outcome);
     let counted = &app.shop.counted;
     counted.submitted(request.item(), outcome, begun.elapsed());

@@ -5,13 +5,11 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use tenure_testkit::eventually;
 
-use super::shop::Grown;
+use super::shop::{Grown, soon};
 use super::{Answer, Service};
 use crate::command::{run, tenure};
 
-const LIMIT: Duration = Duration::from_secs(30);
 const UNITS: u64 = 100;
 
 /// Many buyers at once, at all instances in turn; each asks twice with the same request.
@@ -71,7 +69,7 @@ fn two_instances_sell_one_stock_exactly() {
         assert_eq!(other.state_of(order), "reserved");
     }
     let verdict = || services[1].get("/api/v1/items/sku-7/verify").is(200).json();
-    eventually(LIMIT, || verdict()["settled"] == true);
+    soon(|| verdict()["settled"] == true);
     let verdict = verdict();
     assert_eq!(verdict["holds"], true, "{verdict}");
     assert_eq!(verdict["sold"], UNITS);

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::Service;
-use super::shop::Grown;
+use super::shop::{Grown, soon};
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
@@ -234,7 +234,7 @@ fn an_item_is_looked_after() {
         let report = service.get("/api/v1/items/sku-7/reconcile").is(200).json();
         report["settled"] == true && report["clean"] == true
     };
-    tenure_testkit::eventually(std::time::Duration::from_secs(30), settled);
+    soon(settled);
 
     // Somebody meddles with the gate past the sale.
     shop.redis

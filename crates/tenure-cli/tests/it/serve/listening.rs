@@ -51,9 +51,8 @@ impl Listening {
                     Some(("id", id)) => heard.id = Some(id.to_owned()),
                     Some(("data", data)) => heard.data = serde_json::from_str(data).unwrap(),
                     None if line.is_empty() && !heard.event.is_empty() => {
-                        if sender.send(std::mem::take(&mut heard)).is_err() {
-                            return;
-                        }
+                        // Who listens no more has dropped the other end.
+                        let _ = sender.send(std::mem::take(&mut heard));
                     }
                     _ => {}
                 }

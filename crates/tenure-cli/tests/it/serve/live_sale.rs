@@ -1,11 +1,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tenure_testkit::eventually;
 
 use super::Service;
 use super::listening::Listening;
-use super::shop::Grown;
+use super::shop::{Grown, soon};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -120,7 +119,7 @@ fn what_is_sold_is_counted() {
         "tenure_sale_rejected_total 0",
     ];
     let mut text = String::new();
-    eventually(LIMIT, || {
+    soon(|| {
         text = service.get("/metrics").is(200).text.clone();
         lines.iter().all(|line| text.lines().any(|it| it == *line))
     });
@@ -129,7 +128,7 @@ fn what_is_sold_is_counted() {
         .client()
         .command(&["HSET", "tenure:sale:{sku-7}:gate", "left", "1"]);
     let drift = r#"tenure_sale_drift{item="sku-7"} -1"#;
-    eventually(LIMIT, || service.get("/metrics").text.contains(drift));
+    soon(|| service.get("/metrics").text.contains(drift));
 }
 
 #[test]

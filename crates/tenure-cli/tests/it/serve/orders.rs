@@ -1,13 +1,11 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tenure_testkit::eventually;
 
 use super::Service;
-use super::shop::Grown;
+use super::shop::{Grown, soon};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
-const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn an_order_is_taken_once_and_found_again() {
@@ -208,16 +206,14 @@ fn orders_are_paid_for_and_cancelled() {
             "cancelled"
         );
     }
-    eventually(LIMIT, || {
-        service.get("/api/v1/items/sku-7").json()["gate"]["left"] == 2
-    });
+    soon(|| service.get("/api/v1/items/sku-7").json()["gate"]["left"] == 2);
     // Money that comes too late buys the unit again.
     assert_eq!(change(&cancelled, "pay").is(200).json()["state"], "paid");
 
     // And nothing if there is none: that is to be refunded.
     let late = service.ordered("sku-7", "carl", "1");
     change(&late, "cancel").is(200);
-    eventually(LIMIT, || service.order("sku-7", "dora", "1").status == 202);
+    soon(|| service.order("sku-7", "dora", "1").status == 202);
     assert_eq!(
         change(&late, "pay").is(200).json()["state"],
         "paid-unfulfilled"
@@ -229,8 +225,8 @@ fn an_order_that_is_not_paid_for_expires() {
     let service = Service::shop();
     service.stock_on("sku-7", &json!({"units": 1, "pay_within_ms": 50}));
     let order = service.ordered("sku-7", "anna", "1");
-    eventually(LIMIT, || service.state_of(&order) == "expired");
-    eventually(LIMIT, || service.order("sku-7", "ben", "1").status == 202);
+    soon(|| service.state_of(&order) == "expired");
+    soon(|| service.order("sku-7", "ben", "1").status == 202);
 }
 
 #[test]

@@ -1,10 +1,21 @@
 //! A service with something to sell.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use tenure_testkit::{PostgresServer, RedisServer};
+use tenure_testkit::{PostgresServer, RedisServer, eventually};
 
 use super::{Answer, Service};
 use crate::command::tenure;
+
+/// Longer than anything takes on a busy machine.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// Fails unless it comes about.
+#[track_caller]
+pub fn soon(condition: impl FnMut() -> bool) {
+    assert!(eventually(LIMIT, condition), "it does not come about");
+}
 
 impl Service {
     /// Embedded, for those who may change items and stock.

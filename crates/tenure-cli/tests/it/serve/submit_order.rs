@@ -1,17 +1,15 @@
 use std::collections::BTreeSet;
 use std::thread;
-use std::time::Duration;
 
 use serde_json::json;
-use tenure_testkit::{RedisServer, eventually};
+use tenure_testkit::RedisServer;
 
-use super::shop::Grown;
+use super::shop::{Grown, soon};
 use super::{Answer, Service};
 use crate::command::tenure;
 
 const PATH: &str = "/order/v1/submitOrder";
 const JSON: (&str, &str) = ("content-type", "application/json");
-const LIMIT: Duration = Duration::from_secs(30);
 
 fn port_of(service: &Service) -> u64 {
     let port = service.url.rsplit_once(':').unwrap().1;
@@ -195,7 +193,7 @@ fn each_lock_of_the_notes_has_its_flaw() {
     // In one command the lock ends by itself.
     order("v4", "?trouble=crash").is_problem(503, "unavailable");
     order("v4", "").is_problem(423, "busy");
-    eventually(LIMIT, || order("v4", "").status == 200);
+    soon(|| order("v4", "").status == 200);
     order("v3", "").is_problem(423, "busy");
     // And a slow one sells what others have sold meanwhile.
     thread::scope(|scope| {
