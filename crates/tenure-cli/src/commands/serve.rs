@@ -43,6 +43,7 @@ With one, any number of instances serve the same locks, and with a ledger the sa
 /// Every path is described at /openapi.json. Listens on this machine only, unless there is a token.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct ServeArgs {
     /// Where to listen: a port, or an address and a port; port 0 is any that is free
     #[arg(

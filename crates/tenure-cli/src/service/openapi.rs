@@ -1,4 +1,4 @@
-//! The OpenAPI document.
+//! What describes the service to programs: `/openapi.json`.
 
 use std::sync::Arc;
 

@@ -81,11 +81,9 @@ async fn index(OriginalUri(uri): OriginalUri, headers: HeaderMap) -> Response {
 
 async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     let mut files = ASSETS.iter().chain(&UPLOT);
-    match files.find(|file| file.name == name) {
-        Some(file) => file.answer(&headers),
-        None => {
-            let detail = format!("the page has no file `{name}`");
-            Problem::new(Kind::NOT_FOUND, detail).into_response()
-        }
+    if let Some(file) = files.find(|file| file.name == name) {
+        return file.answer(&headers);
     }
+    let detail = format!("the page has no file `{name}`");
+    Problem::new(Kind::NOT_FOUND, detail).into_response()
 }
