@@ -127,7 +127,11 @@ fn a_lock_ends_by_itself() {
     assert!(eventually(SOON, free));
     let counted = "tenure_lost_total{lock=\"n\",reason=\"expired\"} 1";
     let is_lost = || service.get("/metrics").text.contains(counted);
-    assert!(eventually(SOON, is_lost), "{}", service.get("/metrics").text);
+    assert!(
+        eventually(SOON, is_lost),
+        "{}",
+        service.get("/metrics").text
+    );
     release(&service, "n", &lease).is_problem(410, "lease_gone");
     assert!(is_lost(), "once is enough");
 }
