@@ -78,7 +78,9 @@ function figures(run) {
 /** The curve, and beside it what of it is below zero. */
 function columns(curve, run) {
   const points = crossed(curve.length ? curve : run ? [[0, run.stock]] : []);
-  return [points.map(([ms]) => ms), points.map(([, left]) => left), points.map(([, left]) => (left <= 0 ? left : null))];
+  const isBelow = (index) => (points[index]?.[1] ?? 0) < 0;
+  const below = points.map(([, left], index) => (isBelow(index) || (left === 0 && (isBelow(index - 1) || isBelow(index + 1))) ? left : null));
+  return [points.map(([ms]) => ms), points.map(([, left]) => left), below];
 }
 
 /** The curve with a point where it goes through zero, so that no part has the other's colour. */
