@@ -79,6 +79,11 @@ impl Browser {
         self.post("/url", &json!({ "url": url }));
     }
 
+    /// To the page before.
+    pub fn back(&self) {
+        self.post("/back", &json!({}));
+    }
+
     /// As a window of that many pixels, one for one.
     pub fn size(&self, width: u32, height: u32) {
         let size =

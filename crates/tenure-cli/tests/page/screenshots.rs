@@ -1,8 +1,12 @@
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tenure_testkit::{ClientProcess, RedisServer};
 
 use crate::browser::Browser;
@@ -13,7 +17,7 @@ const BYTES_MAX: usize = 150_000;
 
 /// Who holds, with which ttl, what is said of it, and how many wait.
 const HELD: [(&str, &str, &str, usize); 9] = [
-    ("billing:close-month", "60s", "run=2026-10", 2),
+    ("billing:close-month", "60s", "month=10", 2),
     ("cache:warm", "5s", "", 0),
     ("deploy:api", "30s", "ticket=4711", 1),
     ("deploy:web", "30s", "ticket=4712", 0),
@@ -36,27 +40,80 @@ fn pictures_for_the_documents() {
     let redis = RedisServer::start();
     let service = Service::on(&redis, &["--allow-admin"]);
     let _holders = take_all(&redis);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| be_busy(&service, &is_over));
+        }
+        let taken = catch_unwind(AssertUnwindSafe(|| take_pictures(&browser, &service)));
+        is_over.store(true, Ordering::Relaxed);
+        taken.unwrap();
+    });
+}
+
+fn take_pictures(browser: &Browser, service: &Service) {
     browser.goto(&service.view("sale"));
+    for (input, value) in [
+        ("stock", "200"),
+        ("buyers", "2000"),
+        ("concurrency", "100"),
+        ("work_ms", "20"),
+    ] {
+        browser.type_into(&format!("input[name={input}]"), value);
+    }
     browser.click("[data-testid=compare]");
-    browser.wait_for_text("[data-mode=script] h2", "done");
+    browser.wait("document.querySelector('[data-mode=script]').innerText.includes('done')");
     // So that the lines of the tiles have something to show.
-    std::thread::sleep(Duration::from_secs(20));
+    thread::sleep(Duration::from_secs(20));
     for scheme in ["light", "dark"] {
         browser.prefer(scheme);
-        for (width, height) in [(1280, 860), (390, 844)] {
+        for (view, width, height) in [
+            ("locks", 1280, 860),
+            ("locks", 390, 844),
+            ("sale", 1280, 1_060),
+            ("sale", 390, 844),
+        ] {
             browser.size(width, height);
-            for (view, sign) in [("locks", ".locks tbody th.name"), ("sale", ".plot canvas")] {
-                browser.goto("about:blank");
-                browser.goto(&service.view(view));
-                browser.wait(&format!("document.querySelector({sign:?})"));
-                if width == 390 && view == "sale" {
-                    browser.run("document.querySelector('.runs').scrollIntoView()");
-                }
-                std::thread::sleep(Duration::from_millis(1_500));
-                keep(&browser, &format!("{view}-{scheme}-{width}.png"));
+            // Nobody renews this one: it is low when the picture is taken.
+            post(
+                service,
+                "terraform:prod",
+                &json!({ "ttl_ms": 6_000, "owner": "ci-7", "meta": { "plan": "812" } }),
+            );
+            browser.goto("about:blank");
+            browser.goto(&service.view(view));
+            browser.wait("document.querySelector('.locks tbody a, .plot canvas')");
+            if (view, width) == ("sale", 390) {
+                browser.run("document.querySelector('.runs').scrollIntoView()");
             }
+            thread::sleep(Duration::from_millis(4_400));
+            keep(browser, &format!("{view}-{scheme}-{width}.png"));
+            thread::sleep(Duration::from_secs(2));
         }
     }
+}
+
+/// Takes one lock again and again over HTTP, so that there are figures.
+fn be_busy(service: &Service, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let lease = post(service, "cart:checkout", &json!({ "wait_ms": 5_000 }));
+        thread::sleep(Duration::from_millis(30));
+        if let Some(id) = lease["lease_id"].as_str() {
+            let url = format!(
+                "{}/api/v1/locks/cart:checkout/lease?lease_id={id}",
+                service.url
+            );
+            let _ = ureq::delete(url).call();
+        }
+    }
+}
+
+fn post(service: &Service, name: &str, body: &Value) -> Value {
+    let url = format!("{}/api/v1/locks/{name}", service.url);
+    let answer = ureq::post(url).send_json(body);
+    answer.map_or(Value::Null, |mut answer| {
+        answer.body_mut().read_json().unwrap()
+    })
 }
 
 fn take_all(redis: &RedisServer) -> Vec<ClientProcess> {
@@ -69,7 +126,7 @@ fn take_all(redis: &RedisServer) -> Vec<ClientProcess> {
         arguments.push(name);
         for _ in 0..=waiters {
             all.push(hold(redis, &arguments));
-            std::thread::sleep(Duration::from_millis(150));
+            thread::sleep(Duration::from_millis(150));
         }
     }
     all

@@ -41,3 +41,23 @@ fn a_store_that_is_away_is_told_and_so_is_its_return() {
     browser.wait("document.getElementById('notice').hidden");
     browser.assert_quiet(|message| message.contains("503"));
 }
+
+/// A browser has six connections for one service: more pages than that, one after the other, must not
+/// leave their streams behind.
+#[test]
+fn a_page_that_was_left_gives_its_stream_back() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let redis = RedisServer::start();
+    let service = Service::on(&redis, &[]);
+    for _ in 0..8 {
+        browser.goto("about:blank");
+        browser.goto(&service.view("locks"));
+        browser.wait_for_text("footer", "tenure ");
+    }
+    browser.back();
+    browser.back();
+    browser.wait_for_text("#freshness", "updated");
+    browser.assert_quiet(|_| false);
+}

@@ -16,10 +16,10 @@ export class Refusal extends Error {
 }
 
 /** The answer, if it is a good one. Throws `Refusal`, or what the browser says if nobody answered. */
-export async function ask(path, { method = 'GET', body, signal } = {}) {
+export async function ask(path, { method = 'GET', body, signal, headers: more = {} } = {}) {
   for (;;) {
     const used = token;
-    const headers = { accept: 'application/json, text/event-stream' };
+    const headers = { accept: 'application/json, text/event-stream', ...more };
     if (used !== null) headers.authorization = `Bearer ${used}`;
     if (body !== undefined) headers['content-type'] = 'application/json';
     const sent = body === undefined ? undefined : JSON.stringify(body);

@@ -6,6 +6,7 @@ const EVENTS_MAX = 5_000;
 /** Five minutes, a value each second. */
 const STATS_MAX = 300;
 const RUNS_MAX = 20;
+const LEARN_AGAIN_MS = 2_000;
 
 export const board = {
   about: null,
@@ -119,17 +120,17 @@ function withCurve(run, before) {
   return { ...run, curve: added.length ? [...curve, ...added] : curve };
 }
 
-/** What is asked for once a stream is open. */
+/** What is asked for once a stream is open, again if it does not come. */
 async function learn() {
   try {
-    board.about = await get('about');
-    const past = rows(await get('stats?window=5m'));
+    const [about, past] = await Promise.all([get('about'), get('stats?window=5m')]);
+    board.about = about;
     const first = board.stats[0]?.at ?? Infinity;
-    board.stats = [...past.filter((row) => row.at < first), ...board.stats].slice(-STATS_MAX);
+    board.stats = [...rows(past).filter((row) => row.at < first), ...board.stats].slice(-STATS_MAX);
+    board.version += 1;
   } catch {
-    // The stream will break too, and say why.
+    setTimeout(() => { if (board.connection === 'open') learn(); }, LEARN_AGAIN_MS);
   }
-  board.version += 1;
 }
 
 /** Columns as rows. */

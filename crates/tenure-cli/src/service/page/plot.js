@@ -29,7 +29,7 @@ const span = (ms) => (ms >= 1_000 ? `${ms / 1_000} s` : `${ms} ms`);
 
 /**
  * A chart that fills its place and follows its width, with its legend above: the newest values, or
- * those under the pointer. `lines`: `[{ label, colour, dash, fill, isStep }]`.
+ * those under the pointer. `lines`: `[{ label, colour, dash, fill, isStep }]`; without a label, a line is not in it.
  */
 export async function chart(place, { lines, height, isTime = true, sync, show }) {
   const Plot = await load();
@@ -86,7 +86,7 @@ function makeLegend(lines, isTime, show) {
   const entries = lines.map(({ label, colour: name, dash }, index) => {
     const sign = el('span.sign', { 'aria-hidden': 'true', 'data-dashed': dash ? '' : null });
     sign.style.color = `var(${name})`;
-    return el('span', {}, sign, label, values[index]);
+    return label ? el('span', {}, sign, label, values[index]) : null;
   });
   return {
     element: el('p.legend', {}, entries, at),

@@ -41,7 +41,7 @@ export function runCard(mode) {
     (await drawing)?.close();
     drawn = '';
     drawing = chart(plot, { height: 130, isTime: false, show: count,
-      lines: [{ label: 'Left', colour: '--accent', fill: '--accent-soft', isStep: true }, { label: 'Below zero', colour: '--red', fill: '--red-soft', isStep: true }] });
+      lines: [{ label: 'Stock less sold', colour: '--accent', fill: '--accent-soft' }, { colour: '--red', fill: '--red-soft' }] });
     return drawing;
   }
 
@@ -75,9 +75,21 @@ function figures(run) {
     figure('By instance', shares.length ? shares.map(count).join(' · ') : null)];
 }
 
+/** The curve, and beside it what of it is below zero. */
 function columns(curve, run) {
-  const points = curve.length ? curve : run ? [[0, run.stock]] : [];
-  return [points.map(([ms]) => ms), points.map(([, left]) => left), points.map(([, left]) => (left < 0 ? left : null))];
+  const points = crossed(curve.length ? curve : run ? [[0, run.stock]] : []);
+  const isBelow = (index) => (points[index]?.[1] ?? 0) < 0;
+  const below = points.map(([, left], index) => (isBelow(index) || (left === 0 && (isBelow(index - 1) || isBelow(index + 1))) ? left : null));
+  return [points.map(([ms]) => ms), points.map(([, left]) => left), below];
+}
+
+/** The curve with a point where it goes through zero, so that no part has the other's colour. */
+function crossed(curve) {
+  return curve.flatMap(([ms, left], index) => {
+    const [msBefore, leftBefore] = curve[index - 1] ?? [ms, left];
+    if (leftBefore <= 0 || left >= 0) return [[ms, left]];
+    return [[msBefore + ((ms - msBefore) * leftBefore) / (leftBefore - left), 0], [ms, left]];
+  });
 }
 
 /** A row of the comparison. */

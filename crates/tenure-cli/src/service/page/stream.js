@@ -3,28 +3,62 @@
 
 import { ask } from './api.js';
 
+const OF_LOCKS = /^(lock|store)\./;
 const TOPICS = 'locks,stats,playground,sales';
 /** The service says something every second, and at the latest every ten. */
 const SILENCE_MAX_MS = 25_000;
+/** How long a page that nobody sees goes on reading. */
+const HIDDEN_MAX_MS = 30_000;
 const PAUSE_MIN_MS = 300;
 const PAUSE_MAX_MS = 5_000;
 
+/** The id of the last message about locks: the service goes on from there if it can. */
+let lastId = null;
+/** Whether nobody looks. A browser has six connections for one service; what nobody sees must not keep any. */
+let isResting = false;
+let stopReading = () => {};
+let goOnNow = () => {};
+
 /** Follows for ever. `hear(event, data)` for each message, `heard()` for any sign of life. */
 export async function follow({ opened, hear, heard, lost }) {
+  minimise();
   for (let failures = 0; ; failures += 1) {
     try {
       await read({ opened: () => { failures = 0; opened(); }, hear, heard });
       throw new Error('the service ended the stream');
     } catch (error) {
+      const isCalled = new Promise((resolve) => { goOnNow = resolve; });
       const pause = Math.min(PAUSE_MIN_MS * 2 ** failures, PAUSE_MAX_MS) * (0.75 + Math.random() / 2);
-      lost(error, pause);
-      await new Promise((resolve) => setTimeout(resolve, pause));
+      if (!isResting) lost(error, pause);
+      const isOver = isResting ? new Promise(() => {}) : new Promise((resolve) => setTimeout(resolve, pause));
+      await Promise.race([isCalled, isOver]);
     }
   }
 }
 
+/** Gives the connection back when the page is left or has been out of sight for a while. */
+function minimise() {
+  let timer;
+  const rest = () => {
+    isResting = true;
+    stopReading();
+  };
+  const wake = () => {
+    clearTimeout(timer);
+    isResting = false;
+    goOnNow();
+  };
+  addEventListener('pagehide', rest);
+  addEventListener('pageshow', wake);
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) timer = setTimeout(rest, HIDDEN_MAX_MS);
+    else wake();
+  });
+}
+
 async function read({ opened, hear, heard }) {
   const controller = new AbortController();
+  stopReading = () => controller.abort(new Error('nobody looks'));
   let watchdog;
   const alive = () => {
     clearTimeout(watchdog);
@@ -32,7 +66,7 @@ async function read({ opened, hear, heard }) {
     heard();
   };
   try {
-    const response = await ask(`events?topics=${TOPICS}`, { signal: controller.signal });
+    const response = await ask(`events?topics=${TOPICS}`, { signal: controller.signal, headers: lastId === null ? {} : { 'last-event-id': lastId } });
     opened();
     alive();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -54,13 +88,17 @@ function parser(hear) {
   // Pieces of a line that has no end yet: a snapshot can be megabytes, so they are joined once.
   let pieces = [];
   let event = 'message';
+  let id = null;
   let data = [];
   const line = (text) => {
     if (text === '') {
       if (data.length) hear(event, JSON.parse(data.join('\n')));
+      if (id !== null && OF_LOCKS.test(event)) lastId = id;
       event = 'message';
+      id = null;
       data = [];
     } else if (text.startsWith('event:')) event = text.slice(6).trim();
+    else if (text.startsWith('id:')) id = text.slice(3).trim();
     else if (text.startsWith('data:')) data.push(text.slice(text[5] === ' ' ? 6 : 5));
   };
   return (text) => {
