@@ -3,6 +3,7 @@
 mod command;
 mod failover;
 mod gate;
+mod http;
 mod leases;
 mod ledger;
 mod pairs;
@@ -48,6 +49,9 @@ pub const ALL: &[Measure] = &[
     measure("command", command::start),
     measure("command_ls", command::list),
     measure("command_waiters", command::wait),
+    measure("http_orders", http::orders),
+    measure("http_locks", http::locks),
+    measure("http_streams", http::streams),
 ];
 
 /// What a child process does: see [`crate::child`].
@@ -56,6 +60,7 @@ pub fn run_child(task: &str, arguments: &[String]) {
         "contest" => processes::child(arguments),
         "wake" => wake::child(arguments),
         "leases" => leases::child(arguments),
+        "http" => http::child(),
         "waiters" => leases::waiting_child(arguments),
         unknown => panic!("no child does `{unknown}`"),
     }

@@ -14,10 +14,10 @@ pub use starting::measure as start;
 pub use waiting::measure as wait;
 
 /// The command with these arguments, in an environment that says nothing.
-fn tenure(arguments: &[&str]) -> Command {
+pub fn tenure(arguments: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(arguments);
-    for variable in ["TENURE_URL", "REDIS_URL", "TENURE_CONFIG"] {
+    for variable in ["TENURE_URL", "REDIS_URL", "TENURE_CONFIG", "TENURE_TOKEN"] {
         command.env_remove(variable);
     }
     command

@@ -42,7 +42,7 @@ What is checked afterwards:
   no order id was given twice, no more was accepted than was left, and what gate and ledger say adds
   up to the same. Exit code 1 if not.";
 
-/// Order from a sale as many buyers would, over HTTP, and check that nothing was sold twice
+/// Order over HTTP as many buyers would, and check that the sale held
 ///
 /// The item must be on sale. Ctrl-C ends the load and shows and checks what was done so far.
 #[derive(Clone, Debug, clap::Args)]
