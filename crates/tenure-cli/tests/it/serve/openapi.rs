@@ -201,3 +201,20 @@ fn a_checker_that_finds_nothing_would_find_nothing() {
     assert_eq!(faults(serde_json::json!([])), 1);
     assert!(document.operation("get", "/a/1/2").is_none());
 }
+
+#[test]
+fn what_is_written_about_the_service_is_there() {
+    let service = Service::start(&[]);
+    let Document(document) = Document::of(&service);
+    let text = include_str!("../../../../../docs/service.md");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let requests = rows.filter_map(|row| row.split('`').next()?.split_once(' '));
+    let requests: Vec<_> = requests
+        .filter(|(method, _)| ["GET", "POST", "PUT", "DELETE"].contains(method))
+        .collect();
+    assert!(requests.len() > 10, "{requests:?}");
+    for (method, path) in requests {
+        let operation = &document["paths"][path][method.to_lowercase()];
+        assert!(!operation.is_null(), "there is no `{method} {path}`");
+    }
+}
