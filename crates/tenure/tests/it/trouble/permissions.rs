@@ -185,8 +185,9 @@ async fn keys_that_are_forbidden_are_denied() {
 async fn a_user_that_may_not_write_records_can_still_lock() {
     let (_server, url) = restricted("~n ~tenure:*:{n} &* +@all");
     let tenure = Tenure::connect(url).await.unwrap();
-    let guard = tenure.lock("n").ttl(ms(600)).acquire().await.unwrap();
-    tokio::time::sleep(ms(1_300)).await;
+    let guard = tenure.lock("n").ttl(ms(2_000)).acquire().await.unwrap();
+    // Longer than it would last unrenewed.
+    tokio::time::sleep(ms(2_500)).await;
     assert!(guard.is_valid());
     guard.release().await.unwrap();
 }
