@@ -16,11 +16,10 @@ use crate::service::{Service, hold};
 const BYTES_MAX: usize = 150_000;
 
 /// Who holds, with which ttl, what is said of it, and how many wait.
-const HELD: [(&str, &str, &str, usize); 9] = [
+const HELD: [(&str, &str, &str, usize); 8] = [
     ("billing:close-month", "60s", "month=10", 2),
     ("cache:warm", "5s", "", 0),
     ("deploy:api", "30s", "ticket=4711", 1),
-    ("deploy:web", "30s", "ticket=4712", 0),
     ("job:nightly-backup", "60s", "disk=7", 0),
     ("job:reindex", "10s", "", 3),
     ("leader:scheduler", "3s", "", 1),
@@ -68,7 +67,7 @@ fn take_pictures(browser: &Browser, service: &Service) {
     for scheme in ["light", "dark"] {
         browser.prefer(scheme);
         for (view, width, height) in [
-            ("locks", 1280, 860),
+            ("locks", 1280, 790),
             ("locks", 390, 844),
             ("sale", 1280, 1_060),
             ("sale", 390, 844),
