@@ -82,6 +82,7 @@ struct Told {
 pub struct Since {
     /// `5m` in steps of a second, `1h` of ten seconds, `24h` of two minutes.
     #[serde(default)]
+    #[param(inline)]
     window: Window,
 }
 
