@@ -25,9 +25,10 @@ pub struct Wanted {
     /// How long the lease lasts unless it is renewed: 100 ms to 24 h.
     #[schema(example = 30_000)]
     pub ttl_ms: u64,
-    /// How long to wait for it. A request waits for at most 30 s; then it is answered with a ticket.
+    /// How long to wait for it: not at all, unless it is said. A request waits for at most 30 s; then it
+    /// is answered with a ticket. With a ticket: for as long as is left of what was asked for before.
     #[schema(example = 5_000)]
-    pub wait_ms: u64,
+    pub wait_ms: Option<u64>,
     /// Who holds it, as it is shown to others.
     #[schema(example = "nightly-report")]
     pub owner: Option<String>,
@@ -60,7 +61,7 @@ impl Default for Wanted {
     fn default() -> Self {
         Self {
             ttl_ms: 30_000,
-            wait_ms: 0,
+            wait_ms: None,
             owner: None,
             meta: BTreeMap::new(),
             ticket: None,
@@ -120,11 +121,15 @@ fn check(wanted: &Wanted) -> Result<(), Problem> {
 }
 
 async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Problem> {
-    let wait = Duration::from_millis(wanted.wait_ms);
+    let wait = wanted.wait_ms.map(Duration::from_millis);
     if let Some(ticket) = &wanted.ticket {
-        let waiting = app.desk.tickets.claim(ticket, name)?;
-        return wait_in_turns(app, waiting, wait).await;
+        let mut waiting = app.desk.tickets.claim(ticket, name)?;
+        if let Some(wait) = wait {
+            waiting.wait_for(wait);
+        }
+        return wait_in_turns(app, waiting).await;
     }
+    let wait = wait.unwrap_or_default();
     let attempt = app.desk.meters.attempt(name);
     let lock = lock(app, name, wanted);
     if wait.is_zero() {
@@ -132,8 +137,8 @@ async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Proble
     }
     let permit = app.limits.wait()?;
     if wait > app.settings.limits.max_wait {
-        let waiting = Waiting::join(lock, attempt, permit);
-        return wait_in_turns(app, waiting, wait).await;
+        let waiting = Waiting::join(lock, wait, attempt, permit);
+        return wait_in_turns(app, waiting).await;
     }
     // In this very future: whoever breaks off gives up the place with it.
     let begun = Instant::now();
@@ -160,12 +165,8 @@ async fn try_once(app: &App, lock: &Lock, attempt: Attempt) -> Result<Granted, P
 }
 
 /// Waits for as long as one request may, and then keeps the place for the next request.
-async fn wait_in_turns(
-    app: &App,
-    mut waiting: Waiting,
-    wait: Duration,
-) -> Result<Granted, Problem> {
-    let longest = app.settings.limits.max_wait;
+async fn wait_in_turns(app: &App, mut waiting: Waiting) -> Result<Granted, Problem> {
+    let (wait, longest) = (waiting.left(), app.settings.limits.max_wait);
     match tokio::time::timeout(wait.min(longest), waiting.granted()).await {
         Ok(acquired) => {
             let broken = |_| Problem::new(Kind::INTERNAL, "the wait for the lock ended by a bug");

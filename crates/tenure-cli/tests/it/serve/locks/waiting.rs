@@ -82,6 +82,26 @@ fn a_ticket_keeps_the_place() {
 }
 
 #[test]
+fn a_ticket_alone_goes_on_waiting_for_as_long_as_was_asked_for_at_first() {
+    let service = Service::start(&["--max-wait", "300ms", "--keep-place", "60s"]);
+    let lease = acquire(&service, "n", &json!({}));
+    let refused = |wanted: &Value| service.post(PATH, wanted).is_problem(423, "busy");
+    let first = refused(&json!({"wait_ms": 600_000}));
+    let again = refused(&json!({"ticket": first["ticket"]}));
+    assert!(again["waited_ms"].as_u64() >= Some(600), "{again}");
+    release(&service, "n", &lease).is(204);
+    let granted = service.post(PATH, &json!({"ticket": again["ticket"]}));
+    let granted = granted.is(201).json();
+    // And not for longer.
+    let mut answer = refused(&json!({"wait_ms": 700}));
+    while let Some(ticket) = answer.get("ticket") {
+        answer = refused(&json!({"ticket": ticket}));
+    }
+    assert!(answer["waited_ms"].as_u64() >= Some(700), "{answer}");
+    release(&service, "n", &granted).is(204);
+}
+
+#[test]
 fn a_place_is_given_up_if_nobody_comes_back_in_time() {
     let service = Service::start(&["--max-wait", "100ms", "--keep-place", "200ms"]);
     let lease = acquire(&service, "n", &json!({}));
