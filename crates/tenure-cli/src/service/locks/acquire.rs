@@ -131,13 +131,15 @@ async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Proble
     }
     let wait = wait.unwrap_or_default();
     let attempt = app.desk.meters.attempt(name);
+    let owner = wanted.owner.clone();
     let lock = lock(app, name, wanted);
     if wait.is_zero() {
         return try_once(app, &lock, attempt).await;
     }
     let permit = app.limits.wait()?;
+    let caller = owner.map(|owner| app.desk.callers.wait(name, &owner));
     if wait > app.settings.limits.max_wait {
-        let waiting = Waiting::join(lock, wait, attempt, permit);
+        let waiting = Waiting::join(lock, wait, attempt, caller, permit);
         return wait_in_turns(app, waiting).await;
     }
     // In this very future: whoever breaks off gives up the place with it.

@@ -53,7 +53,7 @@ pub async fn not_held(app: &App, name: &str) -> Problem {
 pub async fn look(app: &App, name: &str) -> Result<LockReport, Problem> {
     let looked = tokio::time::timeout(LOOK_WITHIN, holders::look(&app.locks, name)).await;
     if let Ok(looked) = looked {
-        return Ok(looked?);
+        return Ok(app.desk.callers.named(&app.locks.id(), looked?));
     }
     let detail = format!("the store did not say within {LOOK_WITHIN:?} who holds `{name}`");
     Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO))

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use tenure::{Guard, Lock};
 use tokio::task::{JoinError, JoinHandle};
 
+use super::callers::Caller;
 use super::meters::Attempt;
 use crate::service::App;
 use crate::service::limits::Permit;
@@ -29,6 +30,7 @@ pub struct Waiting {
     wait: (Duration, Instant),
     /// It runs by itself, so that it can be left alone.
     acquiring: JoinHandle<Result<Guard, tenure::Error>>,
+    _caller: Option<Caller>,
     _permit: Permit,
 }
 
@@ -40,7 +42,13 @@ pub struct Tickets {
 
 impl Waiting {
     /// Joins the queue.
-    pub fn join(lock: Lock, wait: Duration, attempt: Attempt, permit: Permit) -> Self {
+    pub fn join(
+        lock: Lock,
+        wait: Duration,
+        attempt: Attempt,
+        caller: Option<Caller>,
+        permit: Permit,
+    ) -> Self {
         let now = Instant::now();
         Self {
             name: lock.name().to_owned(),
@@ -48,6 +56,7 @@ impl Waiting {
             attempt,
             wait: (wait, now),
             acquiring: tokio::spawn(async move { lock.acquire().await }),
+            _caller: caller,
             _permit: permit,
         }
     }

@@ -179,7 +179,7 @@ function waiters(lock) {
     return `${waiter.host}:${waiter.pid}${more.length ? ` (${more.join(', ')})` : ''}`;
   };
   return el('ul.queue', {}, lock.waiters.map((waiter) => el('li', {},
-    el('span', {}, who(waiter)), el('span.badge', { 'data-some': '' }, `${count(waiter.waiting)} waiting`))));
+    el('span', {}, who(waiter), waiter.owners?.length ? el('span.quiet.long', { 'data-testid': 'owners' }, ` for ${waiter.owners.join(', ')}`) : null), el('span.badge', { 'data-some': '' }, `${count(waiter.waiting)} waiting`))));
 }
 
 function eventList(past, lived) {

@@ -6,8 +6,9 @@ use std::thread;
 use serde_json::{Value, json};
 use tenure_testkit::eventually;
 
-use super::{SOON, acquire, release};
+use super::{SOON, acquire, listed, release};
 use crate::serve::Service;
+use crate::serve::events::follow;
 
 const PATH: &str = "/api/v1/locks/n";
 
@@ -52,6 +53,45 @@ fn those_who_wait_get_it_in_the_order_they_came() {
         order.iter().all(|(_, waited)| *waited > Some(0)),
         "{order:?}"
     );
+}
+
+#[test]
+fn those_who_wait_are_named_in_the_order_they_came() {
+    let service = Service::start(&["--max-wait", "10s", "--keep-place", "60s"]);
+    let mut events = follow(&service, "", None);
+    let lease = acquire(&service, "n", &json!({}));
+    let owners = |lock: &Value| lock["waiters"][0]["owners"].clone();
+    let shown = || owners(&service.get(PATH).is(200).json());
+    thread::scope(|scope| {
+        let wait = |wanted: Value| {
+            let service = &service;
+            scope.spawn(move || {
+                let lease = acquire(service, "n", &wanted);
+                release(service, "n", &lease).is(204);
+            });
+        };
+        wait(json!({"wait_ms": 9_000}));
+        expect_waiting(&service, 1);
+        assert_eq!(shown(), Value::Null, "it did not say who it is");
+        // Within one request, and in one that would get a ticket.
+        wait(json!({"wait_ms": 9_000, "owner": "zoe"}));
+        expect_waiting(&service, 2);
+        wait(json!({"wait_ms": 60_000, "owner": "adam"}));
+        expect_waiting(&service, 3);
+        let both = json!(["zoe", "adam"]);
+        assert_eq!(shown(), both);
+        assert_eq!(owners(&listed(&service, "n")), both);
+        events.wait_for("lock.changed", |data| owners(&data["lock"]) == both);
+        release(&service, "n", &lease).is(204);
+    });
+    let lease = acquire(&service, "n", &json!({"wait_ms": 9_000}));
+    thread::scope(|scope| {
+        let last = scope.spawn(|| acquire(&service, "n", &json!({"wait_ms": 9_000})));
+        expect_waiting(&service, 1);
+        assert_eq!(shown(), Value::Null, "the others wait no longer");
+        release(&service, "n", &lease).is(204);
+        last.join().unwrap();
+    });
 }
 
 #[test]
