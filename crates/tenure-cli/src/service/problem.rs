@@ -108,6 +108,12 @@ impl Problem {
         self
     }
 
+    /// With something else to say.
+    pub fn and(mut self, more: &str) -> Self {
+        self.detail = format!("{}; {more}", self.detail);
+        self
+    }
+
     /// When trying again makes sense. The header has whole seconds.
     pub fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after = Some(pause);

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use tenure::{ErrorKind, Guard, Lock};
+use tenure::{ErrorKind, Guard, Lock, TTL_MAX, TTL_MIN};
 use utoipa::ToSchema;
 
 use super::meters::{Attempt, Ended};
@@ -54,7 +54,9 @@ pub struct Granted {
     pub ttl_ms: u64,
     /// Until when it may be believed.
     pub expires_at: String,
-    pub waited_ms: u64,
+    /// How long it took to get it; not told of a renewal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<u64>,
 }
 
 impl Default for Wanted {
@@ -108,7 +110,18 @@ pub async fn take(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Prob
     }
 }
 
+/// The length of a lease, as it was asked for.
+pub fn ttl(ttl_ms: u64) -> Result<Duration, Problem> {
+    let ttl = Duration::from_millis(ttl_ms);
+    if (TTL_MIN..=TTL_MAX).contains(&ttl) {
+        return Ok(ttl);
+    }
+    let detail = format!("cannot use `{ttl_ms}` as ttl_ms: it must be from 100 ms to 24 h");
+    Err(Problem::new(Kind::INVALID, detail))
+}
+
 fn check(wanted: &Wanted) -> Result<(), Problem> {
+    ttl(wanted.ttl_ms)?;
     let (mode, slots) = (&wanted.mode, wanted.slots);
     if mode == "exclusive" && slots == 1 {
         return Ok(());
@@ -145,7 +158,7 @@ async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Proble
     // In this very future: whoever breaks off gives up the place with it.
     let begun = Instant::now();
     match tokio::time::timeout(wait, lock.acquire()).await {
-        Ok(acquired) => hand_over(app, attempt, begun, acquired),
+        Ok(acquired) => hand_over(app, name, attempt, begun, acquired),
         Err(_) => refuse(app, name, attempt, Ended::TimedOut, begun.elapsed()).await,
     }
 }
@@ -161,7 +174,7 @@ fn lock(app: &App, name: &str, wanted: Wanted) -> Lock {
 async fn try_once(app: &App, lock: &Lock, attempt: Attempt) -> Result<Granted, Problem> {
     let begun = Instant::now();
     match lock.try_acquire().await.transpose() {
-        Some(acquired) => hand_over(app, attempt, begun, acquired),
+        Some(acquired) => hand_over(app, lock.name(), attempt, begun, acquired),
         None => refuse(app, lock.name(), attempt, Ended::Busy, begun.elapsed()).await,
     }
 }
@@ -174,7 +187,7 @@ async fn wait_in_turns(app: &App, mut waiting: Waiting) -> Result<Granted, Probl
             let broken = |_| Problem::new(Kind::INTERNAL, "the wait for the lock ended by a bug");
             let acquired = acquired.map_err(broken)?;
             let (attempt, since) = (waiting.attempt.take(), waiting.since);
-            hand_over(app, attempt, since, acquired)
+            hand_over(app, &waiting.name, attempt, since, acquired)
         }
         Err(_) if wait <= longest => {
             let (attempt, since) = (waiting.attempt.take(), waiting.since);
@@ -184,7 +197,9 @@ async fn wait_in_turns(app: &App, mut waiting: Waiting) -> Result<Granted, Probl
         }
         Err(_) => {
             let (name, since) = (waiting.name.clone(), waiting.since);
-            let refusal = refusals::busy(app, &name, since.elapsed()).await?;
+            let refusal = refusals::busy(app, &name, since.elapsed()).await;
+            // Whether or not the store says who holds it: the place is kept.
+            let refusal = refusal.unwrap_or_else(|silent| silent);
             let ticket = Tickets::park(app, waiting);
             Err(refusal.with("ticket", ticket).retry_after(Duration::ZERO))
         }
@@ -194,6 +209,7 @@ async fn wait_in_turns(app: &App, mut waiting: Waiting) -> Result<Granted, Probl
 /// Gives the lease away to whoever reads the answer.
 fn hand_over(
     app: &App,
+    name: &str,
     attempt: Attempt,
     begun: Instant,
     acquired: Result<Guard, tenure::Error>,
@@ -214,7 +230,10 @@ fn hand_over(
                 },
                 waited,
             );
-            return Err(error.into());
+            return Err(match error.kind() {
+                ErrorKind::Unavailable => Problem::from(error).and(&refusals::perhaps_taken(name)),
+                _ => error.into(),
+            });
         }
     };
     let believed_for = guard.remaining();
@@ -231,7 +250,7 @@ fn hand_over(
         fence: lease.fence().get(),
         ttl_ms: millis(lease.ttl()),
         expires_at: moment(SystemTime::now() + believed_for),
-        waited_ms: millis(waited),
+        waited_ms: Some(millis(waited)),
     })
 }
 
@@ -244,5 +263,11 @@ async fn refuse(
 ) -> Result<Granted, Problem> {
     app.stats.busy();
     attempt.end(ended, waited);
-    Err(refusals::busy(app, name, waited).await?)
+    let refusal = refusals::busy(app, name, waited).await;
+    Err(refusal.unwrap_or_else(|silent| match ended {
+        Ended::TimedOut => silent.and(&refusals::perhaps_taken(name)),
+        _ => silent.and(&format!(
+            "another holder has lock `{name}`: it was not taken"
+        )),
+    }))
 }

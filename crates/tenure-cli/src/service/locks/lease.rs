@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tenure::{ErrorKind, Fence, Lease, LeaseId, Released};
 use utoipa::{IntoParams, ToSchema};
 
-use super::acquire::Granted;
+use super::acquire::{self, Granted};
 use super::meters::Outcome;
 use super::refusals;
 use crate::holders::{millis, moment};
@@ -53,8 +53,9 @@ pub async fn renew(
     Path(name): Path<String>,
     Body(renewal): Body<Renewal>,
 ) -> Result<Json<Granted>, Problem> {
+    let ttl = renewal.ttl_ms.map(acquire::ttl).transpose()?;
     let lease = find(&app, &name, &renewal.lease_id).await?;
-    let ttl = renewal.ttl_ms.map_or(lease.ttl(), Duration::from_millis);
+    let ttl = ttl.unwrap_or_else(|| lease.ttl());
     let asked = SystemTime::now();
     let meters = &app.desk.meters;
     match app.locks.renew(&lease, ttl).await {
@@ -68,7 +69,7 @@ pub async fn renew(
                 ttl_ms: millis(ttl),
                 // A little less than the store says, as everywhere: clocks differ.
                 expires_at: moment(asked + ttl.saturating_sub(ttl / 100)),
-                waited_ms: 0,
+                waited_ms: None,
                 name,
             }))
         }
