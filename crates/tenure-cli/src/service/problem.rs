@@ -108,9 +108,9 @@ impl Problem {
         self
     }
 
-    /// With something else to say.
-    pub fn and(mut self, more: &str) -> Self {
-        self.detail = format!("{}; {more}", self.detail);
+    /// With what comes of it, in front.
+    pub fn causing(mut self, what: &str) -> Self {
+        self.detail = format!("{what}: {}", self.detail);
         self
     }
 

@@ -231,7 +231,9 @@ fn hand_over(
                 waited,
             );
             return Err(match error.kind() {
-                ErrorKind::Unavailable => Problem::from(error).and(&refusals::perhaps_taken(name)),
+                ErrorKind::Unavailable => {
+                    Problem::from(error).causing(&refusals::perhaps_taken(name))
+                }
                 _ => error.into(),
             });
         }
@@ -265,9 +267,10 @@ async fn refuse(
     attempt.end(ended, waited);
     let refusal = refusals::busy(app, name, waited).await;
     Err(refusal.unwrap_or_else(|silent| match ended {
-        Ended::TimedOut => silent.and(&refusals::perhaps_taken(name)),
-        _ => silent.and(&format!(
-            "another holder has lock `{name}`: it was not taken"
+        _ if silent.status() != Kind::UNAVAILABLE.status() => silent,
+        Ended::TimedOut => silent.causing(&refusals::perhaps_taken(name)),
+        _ => silent.causing(&format!(
+            "lock `{name}` was not taken: another holder has it"
         )),
     }))
 }

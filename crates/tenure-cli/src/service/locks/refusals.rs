@@ -31,11 +31,11 @@ pub async fn busy(app: &App, name: &str, waited: Duration) -> Result<Problem, Pr
     Ok(refusal.with("holder", holder))
 }
 
-/// What is told besides where the store did not answer whoever wanted to take a lock.
+/// What comes of a store that does not answer whoever wants to take a lock.
 pub fn perhaps_taken(name: &str) -> String {
     format!(
-        "lock `{name}` may have been taken for this request: then it is given back once the store \
-         answers, or ends by its ttl"
+        "the store does not answer, so lock `{name}` may have been taken for this request; then it is \
+         given back once the store answers, or ends by its ttl"
     )
 }
 
@@ -63,9 +63,7 @@ pub async fn look(app: &App, name: &str) -> Result<LockReport, Problem> {
     if let Ok(looked) = looked {
         return Ok(app.desk.callers.named(&app.locks.id(), looked?));
     }
-    let detail = format!(
-        "the store does not answer: it did not say within {LOOK_WITHIN:?} who holds `{name}`"
-    );
+    let detail = format!("the store did not say within {LOOK_WITHIN:?} who holds `{name}`");
     Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO))
 }
 
