@@ -59,6 +59,10 @@ pub struct WaiterReport {
     #[serde(flatten)]
     pub client: ClientReport,
     pub waiting: u64,
+    /// Who they are, in the order they came: what callers of the service that is asked say of
+    /// themselves, the first hundred of them. Left out where nobody says anything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
 }
 
 impl LockReport {
@@ -138,7 +142,11 @@ impl LockReport {
         let waiter = |client: &ClientRecord| {
             let waiting = *client.waiting.get(&self.name)?;
             let client = ClientReport::of(client);
-            Some(WaiterReport { client, waiting })
+            Some(WaiterReport {
+                client,
+                waiting,
+                owners: Vec::new(),
+            })
         };
         self.waiters = clients.filter_map(waiter).collect();
         let place = |waiter: &WaiterReport| (waiter.client.host.clone(), waiter.client.pid);

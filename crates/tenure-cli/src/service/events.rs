@@ -48,7 +48,8 @@ pub async fn follow(
     topics.dedup();
     let sources = topics.into_iter().map(|topic| {
         source(&app, topic, &wanted.prefix).ok_or_else(|| {
-            let detail = format!("there is no topic `{topic}` to follow");
+            let topics = "`locks`, `stats`, `playground` and `sales`";
+            let detail = format!("there is no topic `{topic}` to follow: there are {topics}");
             Problem::new(Kind::INVALID, detail)
         })
     });

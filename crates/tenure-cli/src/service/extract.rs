@@ -1,5 +1,6 @@
 //! What a request brings, or a problem that says what is wrong with it.
 
+use std::error::Error;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -96,12 +97,21 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
     }
 }
 
+/// That a part of the request cannot be read, and the first cause of that.
+fn unread(part: &str, refused: &dyn Error) -> Problem {
+    let mut cause = refused;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    Problem::new(Kind::MALFORMED, format!("cannot read the {part}: {cause}"))
+}
+
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let read = axum::extract::Query::<T>::from_request_parts(parts, state).await;
-        let refuse = |refused: QueryRejection| Problem::new(Kind::MALFORMED, refused.body_text());
+        let refuse = |refused: QueryRejection| unread("query", &refused);
         read.map(|axum::extract::Query(query)| Self(query))
             .map_err(refuse)
     }
@@ -112,7 +122,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let read = axum::extract::Path::<T>::from_request_parts(parts, state).await;
-        let refuse = |refused: PathRejection| Problem::new(Kind::MALFORMED, refused.body_text());
+        let refuse = |refused: PathRejection| unread("path", &refused);
         read.map(|axum::extract::Path(path)| Self(path))
             .map_err(refuse)
     }

@@ -5,6 +5,7 @@
 //! away before it has read the answer leaves a lease that ends by its ttl.
 
 mod acquire;
+mod callers;
 mod force;
 mod lease;
 mod leases;
@@ -20,6 +21,7 @@ use prometheus_client::registry::Registry;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
+use self::callers::Callers;
 use self::leases::Leases;
 use self::meters::Meters;
 pub use self::meters::Seen;
@@ -33,6 +35,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Desk {
     pub meters: Meters,
+    pub callers: Callers,
     leases: Leases,
     tickets: Tickets,
 }
@@ -41,6 +44,7 @@ impl Desk {
     pub fn new(registry: &mut Registry) -> Self {
         Self {
             meters: Meters::new(registry),
+            callers: Callers::default(),
             leases: Leases::default(),
             tickets: Tickets::default(),
         }

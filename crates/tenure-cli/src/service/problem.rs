@@ -109,6 +109,12 @@ impl Problem {
         self
     }
 
+    /// With what comes of it, in front.
+    pub fn causing(mut self, what: &str) -> Self {
+        self.detail = format!("{what}: {}", self.detail);
+        self
+    }
+
     /// When trying again makes sense. The header has whole seconds.
     pub fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after = Some(pause);

@@ -39,8 +39,8 @@ What is asked:
   What got no answer is asked for again at the end, by the same request id.
 
 What is checked afterwards:
-  no order id was given twice, no more was accepted than was left, and what gate and ledger say adds
-  up to the same. Exit code 1 if not.";
+  no order id was given twice, no more was accepted than was left or came back meanwhile, and what
+  gate and ledger say adds up to the same. Exit code 1 if not.";
 
 /// Order over HTTP as many buyers would, and check that the sale held
 ///

@@ -37,7 +37,7 @@ pub struct Hold {
     pub who: String,
     /// Since when it was held; seen, perhaps, a moment later.
     pub from: String,
-    /// Null while it is held.
+    /// Null while it is held; seen a moment later, but not after the next one began.
     pub to: Option<String>,
     /// Null while it is held; `forced`, `expired`, or `released`, which is all that ends before its time.
     pub end: Option<&'static str>,
@@ -108,11 +108,17 @@ impl History {
     }
 
     fn begin(&mut self, change: &Change) {
+        let mut from = change.since.clone().unwrap_or_else(|| change.at.clone());
+        // Ends are dated by when they were seen. Moments are written so that later ones sort later.
+        if let Some(before) = self.holds.back_mut() {
+            from = from.max(before.from.clone());
+            before.to = before.to.take().map(|to| to.min(from.clone()));
+        }
         let hold = Hold {
             lease_id: change.lease_id.clone(),
             fence: change.fence,
             who: change.who.clone(),
-            from: change.since.clone().unwrap_or_else(|| change.at.clone()),
+            from,
             to: None,
             end: None,
         };
@@ -180,6 +186,32 @@ mod tests {
             histories.note(&change(Event::Renewed, "n", 1));
         }
         assert_eq!(histories.of("n").1.len(), 2);
+    }
+
+    #[test]
+    fn nobody_holds_before_the_one_before_has_ended() {
+        let at = |event, fence, since: &str, at: &str| {
+            let mut change = change(event, "n", fence);
+            (change.since, change.at) = (Some(since.to_owned()), at.to_owned());
+            change
+        };
+        let mut histories = Histories::default();
+        histories.note(&at(Event::Taken, 1, "01", "02"));
+        histories.note(&at(Event::Ended, 1, "01", "05"));
+        histories.note(&at(Event::Taken, 2, "03", "05"));
+        histories.note(&at(Event::HandedOn, 3, "06", "07"));
+        // By the word of a client whose clock is late.
+        histories.note(&at(Event::HandedOn, 4, "04", "08"));
+        histories.note(&at(Event::Ended, 4, "04", "09"));
+        let holds = histories.of("n").0;
+        let times: Vec<_> = holds
+            .iter()
+            .map(|hold| (hold.from.as_str(), hold.to.as_deref().unwrap()))
+            .collect();
+        assert_eq!(
+            times,
+            [("01", "03"), ("03", "06"), ("06", "06"), ("06", "09")]
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use tenure::{ErrorKind, Guard, Lock};
+use tenure::{ErrorKind, Guard, Lock, TTL_MAX, TTL_MIN};
 use utoipa::ToSchema;
 
 use super::meters::{Attempt, Ended};
@@ -25,9 +25,10 @@ pub struct Wanted {
     /// How long the lease lasts unless it is renewed: 100 ms to 24 h.
     #[schema(example = 30_000)]
     pub ttl_ms: u64,
-    /// How long to wait for it. A request waits for at most 30 s; then it is answered with a ticket.
+    /// How long to wait for it: not at all, unless it is said. A request waits for at most 30 s; then it
+    /// is answered with a ticket. With a ticket: for as long as is left of what was asked for before.
     #[schema(example = 5_000)]
-    pub wait_ms: u64,
+    pub wait_ms: Option<u64>,
     /// Who holds it, as it is shown to others.
     #[schema(example = "nightly-report")]
     pub owner: Option<String>,
@@ -53,14 +54,16 @@ pub struct Granted {
     pub ttl_ms: u64,
     /// Until when it may be believed.
     pub expires_at: String,
-    pub waited_ms: u64,
+    /// How long it took to get it; not told of a renewal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<u64>,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
         Self {
             ttl_ms: 30_000,
-            wait_ms: 0,
+            wait_ms: None,
             owner: None,
             meta: BTreeMap::new(),
             ticket: None,
@@ -107,7 +110,18 @@ pub async fn take(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Prob
     }
 }
 
+/// The length of a lease, as it was asked for.
+pub fn ttl(ttl_ms: u64) -> Result<Duration, Problem> {
+    let ttl = Duration::from_millis(ttl_ms);
+    if (TTL_MIN..=TTL_MAX).contains(&ttl) {
+        return Ok(ttl);
+    }
+    let detail = format!("cannot use `{ttl_ms}` as ttl_ms: it must be from 100 ms to 24 h");
+    Err(Problem::new(Kind::INVALID, detail))
+}
+
 fn check(wanted: &Wanted) -> Result<(), Problem> {
+    ttl(wanted.ttl_ms)?;
     let (mode, slots) = (&wanted.mode, wanted.slots);
     if mode == "exclusive" && slots == 1 {
         return Ok(());
@@ -120,25 +134,31 @@ fn check(wanted: &Wanted) -> Result<(), Problem> {
 }
 
 async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Problem> {
-    let wait = Duration::from_millis(wanted.wait_ms);
+    let wait = wanted.wait_ms.map(Duration::from_millis);
     if let Some(ticket) = &wanted.ticket {
-        let waiting = app.desk.tickets.claim(ticket, name)?;
-        return wait_in_turns(app, waiting, wait).await;
+        let mut waiting = app.desk.tickets.claim(ticket, name)?;
+        if let Some(wait) = wait {
+            waiting.wait_for(wait);
+        }
+        return wait_in_turns(app, waiting).await;
     }
+    let wait = wait.unwrap_or_default();
     let attempt = app.desk.meters.attempt(name);
+    let owner = wanted.owner.clone();
     let lock = lock(app, name, wanted);
     if wait.is_zero() {
         return try_once(app, &lock, attempt).await;
     }
     let permit = app.limits.wait()?;
+    let caller = owner.map(|owner| app.desk.callers.wait(name, &owner));
     if wait > app.settings.limits.max_wait {
-        let waiting = Waiting::join(lock, attempt, permit);
-        return wait_in_turns(app, waiting, wait).await;
+        let waiting = Waiting::join(lock, wait, attempt, caller, permit);
+        return wait_in_turns(app, waiting).await;
     }
     // In this very future: whoever breaks off gives up the place with it.
     let begun = Instant::now();
     match tokio::time::timeout(wait, lock.acquire()).await {
-        Ok(acquired) => hand_over(app, attempt, begun, acquired),
+        Ok(acquired) => hand_over(app, name, attempt, begun, acquired),
         Err(_) => refuse(app, name, attempt, Ended::TimedOut, begun.elapsed()).await,
     }
 }
@@ -154,24 +174,20 @@ fn lock(app: &App, name: &str, wanted: Wanted) -> Lock {
 async fn try_once(app: &App, lock: &Lock, attempt: Attempt) -> Result<Granted, Problem> {
     let begun = Instant::now();
     match lock.try_acquire().await.transpose() {
-        Some(acquired) => hand_over(app, attempt, begun, acquired),
+        Some(acquired) => hand_over(app, lock.name(), attempt, begun, acquired),
         None => refuse(app, lock.name(), attempt, Ended::Busy, begun.elapsed()).await,
     }
 }
 
 /// Waits for as long as one request may, and then keeps the place for the next request.
-async fn wait_in_turns(
-    app: &App,
-    mut waiting: Waiting,
-    wait: Duration,
-) -> Result<Granted, Problem> {
-    let longest = app.settings.limits.max_wait;
+async fn wait_in_turns(app: &App, mut waiting: Waiting) -> Result<Granted, Problem> {
+    let (wait, longest) = (waiting.left(), app.settings.limits.max_wait);
     match tokio::time::timeout(wait.min(longest), waiting.granted()).await {
         Ok(acquired) => {
             let broken = |_| Problem::new(Kind::INTERNAL, "the wait for the lock ended by a bug");
             let acquired = acquired.map_err(broken)?;
             let (attempt, since) = (waiting.attempt.take(), waiting.since);
-            hand_over(app, attempt, since, acquired)
+            hand_over(app, &waiting.name, attempt, since, acquired)
         }
         Err(_) if wait <= longest => {
             let (attempt, since) = (waiting.attempt.take(), waiting.since);
@@ -181,7 +197,9 @@ async fn wait_in_turns(
         }
         Err(_) => {
             let (name, since) = (waiting.name.clone(), waiting.since);
-            let refusal = refusals::busy(app, &name, since.elapsed()).await?;
+            let refusal = refusals::busy(app, &name, since.elapsed()).await;
+            // Whether or not the store says who holds it: the place is kept.
+            let refusal = refusal.unwrap_or_else(|silent| silent);
             let ticket = Tickets::park(app, waiting);
             Err(refusal.with("ticket", ticket).retry_after(Duration::ZERO))
         }
@@ -191,6 +209,7 @@ async fn wait_in_turns(
 /// Gives the lease away to whoever reads the answer.
 fn hand_over(
     app: &App,
+    name: &str,
     attempt: Attempt,
     begun: Instant,
     acquired: Result<Guard, tenure::Error>,
@@ -211,7 +230,12 @@ fn hand_over(
                 },
                 waited,
             );
-            return Err(error.into());
+            return Err(match error.kind() {
+                ErrorKind::Unavailable => {
+                    Problem::from(error).causing(&refusals::perhaps_taken(name))
+                }
+                _ => error.into(),
+            });
         }
     };
     let believed_for = guard.remaining();
@@ -228,7 +252,7 @@ fn hand_over(
         fence: lease.fence().get(),
         ttl_ms: millis(lease.ttl()),
         expires_at: moment(SystemTime::now() + believed_for),
-        waited_ms: millis(waited),
+        waited_ms: Some(millis(waited)),
     })
 }
 
@@ -241,5 +265,12 @@ async fn refuse(
 ) -> Result<Granted, Problem> {
     app.stats.busy();
     attempt.end(ended, waited);
-    Err(refusals::busy(app, name, waited).await?)
+    let refusal = refusals::busy(app, name, waited).await;
+    Err(refusal.unwrap_or_else(|silent| match ended {
+        _ if silent.status() != Kind::UNAVAILABLE.status() => silent,
+        Ended::TimedOut => silent.causing(&refusals::perhaps_taken(name)),
+        _ => silent.causing(&format!(
+            "lock `{name}` was not taken: another holder has it"
+        )),
+    }))
 }

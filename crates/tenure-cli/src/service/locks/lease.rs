@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tenure::{ErrorKind, Fence, Lease, LeaseId, Released};
 use utoipa::{IntoParams, ToSchema};
 
-use super::acquire::Granted;
+use super::acquire::{self, Granted};
 use super::meters::Outcome;
 use super::refusals;
 use crate::holders::{millis, moment};
@@ -21,8 +21,8 @@ use crate::service::problem::{Kind, Problem};
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Renewal {
-    /// As it was told when the lock was taken.
-    pub lease_id: String,
+    /// As it was told when the lock was taken. It may as well be said after the question mark.
+    pub lease_id: Option<String>,
     /// How long it lasts from now on; if it is not said, as long as it was taken for.
     pub ttl_ms: Option<u64>,
 }
@@ -36,10 +36,19 @@ pub struct OfLease {
     lease_id: String,
 }
 
+/// Which lease, unless the body says it.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PerhapsOfLease {
+    /// As it was told when the lock was taken.
+    lease_id: Option<String>,
+}
+
 /// Gives a lease its ttl again, counted from now.
 #[utoipa::path(
     put, path = "/locks/{name}/lease", tag = "locks", request_body = Renewal,
-    params(("name" = String, Path, description = "The lock")),
+    params(("name" = String, Path, description = "The lock"), PerhapsOfLease),
     responses(
         (status = 200, description = "It goes on", body = Granted),
         (status = 409, description = "The lock has another lease", body = Problem),
@@ -51,10 +60,16 @@ pub struct OfLease {
 pub async fn renew(
     State(app): State<App>,
     Path(name): Path<String>,
+    Query(of): Query<PerhapsOfLease>,
     Body(renewal): Body<Renewal>,
 ) -> Result<Json<Granted>, Problem> {
-    let lease = find(&app, &name, &renewal.lease_id).await?;
-    let ttl = renewal.ttl_ms.map_or(lease.ttl(), Duration::from_millis);
+    let lease_id = renewal.lease_id.or(of.lease_id).ok_or_else(|| {
+        let detail = "which lease is not said: send `lease_id`, as it was told with the lock";
+        Problem::new(Kind::INVALID, detail)
+    })?;
+    let ttl = renewal.ttl_ms.map(acquire::ttl).transpose()?;
+    let lease = find(&app, &name, &lease_id).await?;
+    let ttl = ttl.unwrap_or_else(|| lease.ttl());
     let asked = SystemTime::now();
     let meters = &app.desk.meters;
     match app.locks.renew(&lease, ttl).await {
@@ -63,12 +78,12 @@ pub async fn renew(
             app.stats.renewed();
             app.desk.leases.renewed(lease.id(), ttl);
             Ok(Json(Granted {
-                lease_id: renewal.lease_id,
+                lease_id,
                 fence: lease.fence().get(),
                 ttl_ms: millis(ttl),
                 // A little less than the store says, as everywhere: clocks differ.
                 expires_at: moment(asked + ttl.saturating_sub(ttl / 100)),
-                waited_ms: 0,
+                waited_ms: None,
                 name,
             }))
         }

@@ -113,13 +113,14 @@ pub async fn list(
     let is_next = |lock: &LockReport| wanted.cursor.as_ref().is_none_or(|last| lock.name > *last);
     let mut page = found.into_iter().filter(is_next);
     let locks: Vec<LockReport> = page.by_ref().take(limit).collect();
+    let here = app.locks.id();
     let last = locks.last().map(|lock| lock.name.clone());
     Ok(Json(Page {
         at: moment(SystemTime::now()),
         next_cursor: last.filter(|_| page.next().is_some()),
         locks: locks
             .into_iter()
-            .map(|lock| app.board.shown(lock))
+            .map(|lock| app.board.shown(app.desk.callers.named(&here, lock)))
             .collect(),
         total,
         unlisted: listing.more_leases,

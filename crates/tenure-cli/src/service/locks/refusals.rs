@@ -31,6 +31,14 @@ pub async fn busy(app: &App, name: &str, waited: Duration) -> Result<Problem, Pr
     Ok(refusal.with("holder", holder))
 }
 
+/// What comes of a store that does not answer whoever wants to take a lock.
+pub fn perhaps_taken(name: &str) -> String {
+    format!(
+        "the store does not answer, so lock `{name}` may have been taken for this request; then it is \
+         given back once the store answers, or ends by its ttl"
+    )
+}
+
 /// That a lease is no longer there: another is, or none.
 pub async fn not_held(app: &App, name: &str) -> Problem {
     let now = match look(app, name).await {
@@ -53,7 +61,7 @@ pub async fn not_held(app: &App, name: &str) -> Problem {
 pub async fn look(app: &App, name: &str) -> Result<LockReport, Problem> {
     let looked = tokio::time::timeout(LOOK_WITHIN, holders::look(&app.locks, name)).await;
     if let Ok(looked) = looked {
-        return Ok(looked?);
+        return Ok(app.desk.callers.named(&app.locks.id(), looked?));
     }
     let detail = format!("the store did not say within {LOOK_WITHIN:?} who holds `{name}`");
     Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO))

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use tenure::{Guard, Lock};
 use tokio::task::{JoinError, JoinHandle};
 
+use super::callers::Caller;
 use super::meters::Attempt;
 use crate::service::App;
 use crate::service::limits::Permit;
@@ -25,8 +26,11 @@ pub struct Waiting {
     pub name: String,
     pub since: Instant,
     pub attempt: Attempt,
+    /// How long to wait, and since when that counts.
+    wait: (Duration, Instant),
     /// It runs by itself, so that it can be left alone.
     acquiring: JoinHandle<Result<Guard, tenure::Error>>,
+    _caller: Option<Caller>,
     _permit: Permit,
 }
 
@@ -38,14 +42,34 @@ pub struct Tickets {
 
 impl Waiting {
     /// Joins the queue.
-    pub fn join(lock: Lock, attempt: Attempt, permit: Permit) -> Self {
+    pub fn join(
+        lock: Lock,
+        wait: Duration,
+        attempt: Attempt,
+        caller: Option<Caller>,
+        permit: Permit,
+    ) -> Self {
+        let now = Instant::now();
         Self {
             name: lock.name().to_owned(),
-            since: Instant::now(),
+            since: now,
             attempt,
+            wait: (wait, now),
             acquiring: tokio::spawn(async move { lock.acquire().await }),
+            _caller: caller,
             _permit: permit,
         }
+    }
+
+    /// Waits for so long from now on, whatever was asked for before.
+    pub fn wait_for(&mut self, wait: Duration) {
+        self.wait = (wait, Instant::now());
+    }
+
+    /// How much longer to wait.
+    pub fn left(&self) -> Duration {
+        let (wait, since) = self.wait;
+        wait.saturating_sub(since.elapsed())
     }
 
     /// Waits for the lock. Can be dropped and asked again.

@@ -178,8 +178,9 @@ function waiters(lock) {
     const more = [waiter.name, about.user, about.command].filter(Boolean);
     return `${waiter.host}:${waiter.pid}${more.length ? ` (${more.join(', ')})` : ''}`;
   };
+  const owners = (waiter) => (waiter.owners?.length ? el('span.quiet', { 'data-testid': 'owners' }, ` for ${waiter.owners.join(', ')}`) : null);
   return el('ul.queue', {}, lock.waiters.map((waiter) => el('li', {},
-    el('span', {}, who(waiter)), el('span.badge', { 'data-some': '' }, `${count(waiter.waiting)} waiting`))));
+    el('span', {}, who(waiter), owners(waiter)), el('span.badge', { 'data-some': '' }, `${count(waiter.waiting)} waiting`))));
 }
 
 function eventList(past, lived) {

@@ -1,11 +1,13 @@
 //! How the sale refuses, as problems.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::http::StatusCode;
 use tenure_sale::{Answer, Error, ErrorKind, Outcome, Request};
 
+use super::super::App;
 use super::super::problem::{Kind, Problem};
+use crate::sale_shown::at;
 
 /// When to ask again a gate that is busy or being rebuilt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -46,7 +48,7 @@ pub fn of_error(error: Error) -> Problem {
 }
 
 /// What an answer is that gives no order; `None` if it gives one.
-pub fn of(answer: &Answer, request: &Request) -> Option<Problem> {
+pub fn of(app: &App, answer: &Answer, request: &Request) -> Option<Problem> {
     let (item, units) = (request.item(), request.wanted());
     let problem = match &answer.outcome {
         Outcome::Accepted(_) | Outcome::Replayed(_) => return None,
@@ -64,7 +66,7 @@ pub fn of(answer: &Answer, request: &Request) -> Option<Problem> {
                 format!("`{item}` is not on sale: there is no such item, or it is a draft");
             Problem::new(NO_ITEM, detail)
         }
-        Outcome::NotStarted => refused(NOT_STARTED, item, "has not begun: come back later"),
+        Outcome::NotStarted => not_started(item, app.shop.starts_at(item)),
         Outcome::Ended => refused(ENDED, item, "is over"),
         Outcome::Paused => refused(PAUSED, item, "pauses: come back later"),
         Outcome::LimitReached => {
@@ -85,6 +87,16 @@ pub fn of(answer: &Answer, request: &Request) -> Option<Problem> {
         .retry_after(RETRY_AFTER),
     };
     Some(problem.with("left", answer.left))
+}
+
+fn not_started(item: &str, starts_at: Option<SystemTime>) -> Problem {
+    let Some(starts_at) = starts_at else {
+        return refused(NOT_STARTED, item, "has not begun: come back later");
+    };
+    let (shown, left) = (at(starts_at), starts_at.duration_since(SystemTime::now()));
+    refused(NOT_STARTED, item, &format!("begins at {shown}"))
+        .with("starts_at", shown)
+        .retry_after(left.unwrap_or_default())
 }
 
 fn refused(kind: Kind, item: &str, cause: &str) -> Problem {

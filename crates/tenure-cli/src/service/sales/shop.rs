@@ -75,6 +75,11 @@ impl Shop {
         self.look_soon.notify_one();
     }
 
+    /// When the sale of an item begins, as far as that was seen: nobody is asked.
+    pub fn starts_at(&self, item: &str) -> Option<SystemTime> {
+        self.board().get(item)?.item.terms.starts_at
+    }
+
     async fn look(&self, sale: &Sale) {
         // While the ledger is away, the items are those that it had.
         let items = match picture::items(sale).await {

@@ -43,8 +43,9 @@ pub struct OrderBody {
 pub struct Submitted<'a> {
     #[schema(example = "sku-7.1.42")]
     order_id: String,
-    /// `queued`: it stands in the queue, its units are set aside. `reserved`: the ledger has it. Null
-    /// if the same request was taken before: look what became of it.
+    /// `queued`: it stands in the queue, its units are set aside. `reserved`: the ledger has it. Left
+    /// out if the same request was taken before: look what became of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
     /// Whether the same request was taken before.
     replayed: bool,
@@ -68,7 +69,7 @@ pub struct Submitted<'a> {
         (status = 410, description = "The sale is over: `ended`", body = Problem),
         (status = 422, description = "A value is not allowed, or the same request asked for \
             something else: `request_reused`", body = Problem),
-        (status = 425, description = "The sale has not begun: `not_started`", body = Problem),
+        (status = 425, description = "The sale has not begun: `not_started`, with `starts_at`", body = Problem),
         (status = 429, description = "Too many requests of one address", body = Problem),
         (status = 501, description = "There is no ledger", body = Problem),
         (status = 503, description = "`backlog`, `rebuilding`, or the gate is away: ask again with \
@@ -82,7 +83,7 @@ pub async fn submit(
     let id = chosen_id("request", key, body.request)?;
     let request = Request::new(&body.item, &body.buyer, id)?.units(body.units)?;
     let answer = asked(&app, &sale, &request).await?;
-    if let Some(problem) = refusal::of(&answer, &request) {
+    if let Some(problem) = refusal::of(&app, &answer, &request) {
         return Err(problem.with("request", request.id()));
     }
     Ok(taken(&app, &sale, &request, &answer))

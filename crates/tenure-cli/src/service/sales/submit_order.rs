@@ -111,7 +111,7 @@ async fn order(
     let told = |problem: Problem| problem.with("port", port);
     let request = wish.request(key).map_err(told)?;
     let answer = asked(app, sale, &request).await.map_err(told)?;
-    if let Some(problem) = refused(sale, &request, &answer, port) {
+    if let Some(problem) = refused(app, sale, &request, &answer) {
         return Err(told(problem));
     }
     let is_queued = state(sale, &answer.outcome) == Some(OrderState::Queued);
@@ -139,8 +139,9 @@ impl Wish {
     }
 }
 
-fn refused(sale: &Sale, request: &Request, answer: &Answer, port: u16) -> Option<Problem> {
-    let problem = refusal::of(answer, request)?;
+fn refused(app: &App, sale: &Sale, request: &Request, answer: &Answer) -> Option<Problem> {
+    let port = app.settings.address.port();
+    let problem = refusal::of(app, answer, request)?;
     Some(match answer.outcome {
         Outcome::NoItem if request.item() == ITEM => {
             Problem::new(refusal::NO_ITEM, how_to_stock(sale))

@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
-use tenure_testkit::{ClientProcess, RedisServer};
+use tenure_testkit::{ClientProcess, RedisServer, eventually};
 
 use super::Service;
 use super::events::follow;
-use super::locks::{acquire, listed, release};
+use super::locks::{SOON, acquire, listed, release};
 use crate::command::{run, tenure};
 
 #[test]
@@ -79,6 +79,28 @@ fn what_was_seen_of_a_lock_is_remembered() {
         (&nothing["holds"], &nothing["events"]),
         (&json!([]), &json!([]))
     );
+}
+
+/// While nobody watches, it is looked seldom: what ends and begins between two looks is seen at once.
+#[test]
+fn the_history_never_shows_two_holders_at_once() {
+    let service = Service::start(&[]);
+    let holds = || -> Vec<Value> {
+        let history = service.get("/api/v1/locks/n/history").is(200).json();
+        history["holds"].as_array().unwrap().clone()
+    };
+    for number in 1..=3 {
+        let lease = acquire(&service, "n", &json!({}));
+        assert!(
+            eventually(SOON, || holds().len() == number),
+            "{:?}",
+            holds()
+        );
+        release(&service, "n", &lease).is(204);
+    }
+    for two in holds().windows(2) {
+        assert!(two[0]["to"].as_str() <= two[1]["from"].as_str(), "{two:?}");
+    }
 }
 
 #[test]

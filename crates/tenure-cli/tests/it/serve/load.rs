@@ -9,7 +9,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::Service;
-use super::shop::Grown;
+use super::shop::{Grown, soon};
 use crate::command::{Ended, run, tenure};
 
 fn order(urls: &[&str], options: &[&str]) -> Ended {
@@ -62,6 +62,33 @@ fn two_instances_sell_exactly_what_there_is() {
     ended.ended_with(0);
     ended.says("accepted             0");
     ended.says("holds   adds up         total 300 = left 0 + queued 0 + sold 300");
+}
+
+#[test]
+fn units_that_come_back_are_no_breach() {
+    let service = Service::shop();
+    service.stock("sku-7", 60);
+    let orders: Vec<String> = (0..20)
+        .map(|number| service.ordered("sku-7", &format!("buyer {number}"), "first"))
+        .collect();
+    let options = [
+        "--item", "sku-7", "--orders", "200", "--rate", "100", "--json",
+    ];
+    let ended = thread::scope(|scope| {
+        let load = scope.spawn(|| order(&[&service.url], &options));
+        let sold = || service.get("/api/v1/items/sku-7/stats").is(200).json()["sold"].as_u64();
+        soon(|| sold() > Some(20));
+        for order in &orders {
+            let path = format!("/api/v1/orders/{order}/cancel");
+            service.post(&path, &json!({})).is(200);
+        }
+        load.join().unwrap()
+    });
+    let report = report(&ended, 0);
+    // All that was left and came back, unless the load was over before.
+    assert!(report["accepted"].as_u64() > Some(40), "{report}");
+    let checks = report["checks"].to_string();
+    assert!(checks.contains("20 came back"), "{checks}");
 }
 
 #[test]

@@ -66,6 +66,14 @@ fn a_lock_is_taken_renewed_and_released() {
         10_000,
         "as long as it was taken for"
     );
+    assert_eq!(again.json().get("waited_ms"), None, "nobody waited");
+    let id = first["lease_id"].as_str().unwrap();
+    let by_query = format!("{path}?lease_id={id}");
+    let again = service.put(&by_query, &json!({"ttl_ms": 20_000}));
+    assert_eq!(again.is(200).json()["ttl_ms"], 20_000);
+    service.send("PUT", &by_query, &[], "").is(200);
+    let of_another = format!("{path}?lease_id=another");
+    service.put(&of_another, &renewal).is(200);
     release(&service, "n", &first).is(204);
     release(&service, "n", &first).is_problem(410, "lease_gone");
     service.put(path, &renewal).is_problem(410, "lease_gone");

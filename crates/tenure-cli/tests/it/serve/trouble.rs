@@ -63,6 +63,35 @@ fn while_the_store_is_away_everybody_is_told_so_in_time() {
 }
 
 #[test]
+fn whoever_wanted_a_lock_of_a_silent_store_is_told_whether_it_may_have_it() {
+    let server = RedisServer::start();
+    let service = Service::on(&server, &["--max-wait", "300ms", "--keep-place", "60s"]);
+    acquire(&service, "n", &json!({}));
+    server.pause();
+    thread::scope(|scope| {
+        for (name, wait_ms) in [("free", 0), ("free", 200), ("n", 0), ("n", 200)] {
+            let service = &service;
+            scope.spawn(move || {
+                let path = format!("/api/v1/locks/{name}");
+                let answer = service.post(&path, &json!({"wait_ms": wait_ms}));
+                is_unavailable(&answer);
+                let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+                assert!(detail.contains("the store does not answer"), "{detail}");
+                let may_have_it = format!("lock `{name}` may have been taken");
+                assert!(detail.contains(&may_have_it), "{detail}");
+            });
+        }
+    });
+    // Who holds it is not known, but the place is kept.
+    let kept = service.post("/api/v1/locks/n", &json!({"wait_ms": 60_000}));
+    is_unavailable(&kept);
+    assert!(kept.json()["ticket"].is_string(), "{kept:?}");
+    server.resume();
+    let free = || service.get("/api/v1/locks/free").status == 404;
+    assert!(eventually(SOON, free), "it was given back");
+}
+
+#[test]
 fn a_store_that_died_and_came_back_is_used_again() {
     let server = RedisServer::start();
     let service = Service::on(&server, &[]);

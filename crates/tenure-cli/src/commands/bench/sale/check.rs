@@ -13,6 +13,11 @@ use crate::exit::{Exit, Failed};
 /// How long the queue may take to come into the ledger.
 const SETTLED_WITHIN: Duration = Duration::from_mins(1);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How long what does not add up may be on its way: the gate hears a moment later of units that come
+/// back.
+const ADDED_UP_WITHIN: Duration = Duration::from_secs(3);
+/// The states of orders whose units went back.
+const RETURNED: [&str; 3] = ["cancelled", "expired", "paid-unfulfilled"];
 
 /// The item as it was before the load.
 #[derive(Debug)]
@@ -31,12 +36,21 @@ pub struct Check {
 }
 
 /// What the service says of an item.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 struct Books {
     /// Null if it is unlimited.
     total: Option<u64>,
     sold: u64,
     gate: Gate,
+    #[serde(default)]
+    orders: Vec<Count>,
+}
+
+/// Units of orders in one state.
+#[derive(Clone, Debug, Deserialize)]
+struct Count {
+    state: String,
+    units: u64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -65,12 +79,12 @@ impl Before {
     /// Compares what was answered with what gate and ledger say once the queue is empty.
     pub async fn check(&self, instances: &[Instance], tally: &Tally) -> Result<Vec<Check>> {
         let verdict = self.settled(instances).await?;
-        let after = self.ask_any(instances).await?;
+        let after = self.added_up(instances).await?;
         let accepted = tally.order_ids.len() as u64;
         let unknown = tally.unknown.len() as u64;
         Ok(vec![
             given_once(&tally.order_ids),
-            self.within_stock(accepted),
+            self.within_stock(&after, accepted),
             self.as_answered(&after, accepted, unknown),
             adds_up(&after),
             Check {
@@ -103,6 +117,18 @@ impl Before {
         unreachable!("it counts without end")
     }
 
+    /// How the item stands, once that adds up or when it takes too long to.
+    async fn added_up(&self, instances: &[Instance]) -> Result<Books> {
+        let end = Instant::now() + ADDED_UP_WITHIN;
+        loop {
+            let books = self.ask_any(instances).await?;
+            if adds_up(&books).holds || Instant::now() > end {
+                return Ok(books);
+            }
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+    }
+
     /// One of them may be gone.
     async fn ask_any(&self, instances: &[Instance]) -> Result<Books> {
         let mut asked = Books::ask(&instances[0], &self.item).await;
@@ -114,31 +140,48 @@ impl Before {
         asked
     }
 
-    fn within_stock(&self, accepted: u64) -> Check {
+    fn within_stock(&self, after: &Books, accepted: u64) -> Check {
         let left = self.books.gate.left;
+        let (returned, added) = (self.returned(after), self.added(after));
         let told = match left {
-            Some(left) => format!("accepted {accepted}, and {left} were left before"),
+            Some(left) => format!(
+                "accepted {accepted}, and {left} were left before{}{}",
+                more(returned, "came back"),
+                more(added, "were added")
+            ),
             None => format!("accepted {accepted} of an unlimited item"),
         };
+        let there_were = |left: u64| i128::from(left) + returned + added;
         Check {
             name: "not oversold",
-            holds: left.is_none_or(|left| accepted <= left),
+            holds: left.is_none_or(|left| i128::from(accepted) <= there_were(left)),
             told,
         }
     }
 
     fn as_answered(&self, after: &Books, accepted: u64, unknown: u64) -> Check {
-        let before = self.books.sold + self.books.gate.queued;
-        let sold = (after.sold + after.gate.queued).saturating_sub(before);
-        let told = match unknown {
-            0 => format!("accepted {accepted}, and the ledger has {sold} more"),
-            _ => format!("accepted {accepted}, {unknown} unknown, and the ledger has {sold} more"),
-        };
+        let returned = self.returned(after);
+        let sold = after.taken() - self.books.taken();
+        let unanswered = more(unknown.into(), "unknown");
+        let back = more(returned, "came back");
+        let (least, most) = (i128::from(accepted), i128::from(accepted + unknown));
         Check {
             name: "as answered",
-            holds: (accepted..=accepted + unknown).contains(&sold),
-            told,
+            holds: (least..=most).contains(&(sold + returned)),
+            told: format!("accepted {accepted}{unanswered}{back}, and the ledger has {sold} more"),
         }
+    }
+
+    /// Units that came back during the load, of whatever order; below zero if more were bought again
+    /// by late money.
+    fn returned(&self, after: &Books) -> i128 {
+        after.returned() - self.books.returned()
+    }
+
+    /// Units by which the stock was raised during the load.
+    fn added(&self, after: &Books) -> i128 {
+        let totals = after.total.zip(self.books.total);
+        totals.map_or(0, |(after, before)| i128::from(after) - i128::from(before))
     }
 }
 
@@ -146,6 +189,25 @@ impl Books {
     async fn ask(instance: &Instance, item: &str) -> Result<Self> {
         let path = path(item, "stats");
         read(instance, &path, instance.get(&path).await?)
+    }
+
+    /// What left the gate and did not come back.
+    fn taken(&self) -> i128 {
+        i128::from(self.sold) + i128::from(self.gate.queued)
+    }
+
+    fn returned(&self) -> i128 {
+        let returned = |count: &&Count| RETURNED.contains(&count.state.as_str());
+        let counts = self.orders.iter().filter(returned);
+        counts.map(|count| i128::from(count.units)).sum()
+    }
+}
+
+/// A part of a sentence, left out where there are none.
+fn more(count: i128, of: &str) -> String {
+    match count {
+        0 => String::new(),
+        count => format!(", {count} {of}"),
     }
 }
 
@@ -160,7 +222,9 @@ fn given_once(order_ids: &[String]) -> Check {
 }
 
 fn adds_up(after: &Books) -> Check {
-    let Books { total, sold, gate } = *after;
+    let Books {
+        total, sold, gate, ..
+    } = *after;
     let queued = gate.queued;
     let Some((total, left)) = total.zip(gate.left) else {
         let told = format!("sold {sold} + queued {queued} of an unlimited item");

@@ -1,14 +1,23 @@
 use serde_json::{Value, json};
 
 use super::{acquire, release};
-use crate::serve::Service;
+use crate::serve::{Answer, Service};
+
+/// Fails unless it is a problem of this status and code, with these words.
+#[track_caller]
+fn says(answer: &Answer, status: u16, code: &str, words: &str) {
+    let problem = answer.is_problem(status, code);
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains(words), "{detail}");
+}
 
 #[test]
 fn what_is_not_allowed_is_refused_and_named() {
     let service = Service::start(&[]);
     let long = "x".repeat(5_000);
     for (body, status, code, named) in [
-        (json!({"ttl_ms": 99}), 422, "invalid", "99ms"),
+        (json!({"ttl_ms": 99}), 422, "invalid", "`99` as ttl_ms"),
+        (json!({"ttl_ms": 0}), 422, "invalid", "`0` as ttl_ms"),
         (json!({"ttl_ms": 86_400_001}), 422, "invalid", "24 h"),
         (json!({"ttl_ms": -1}), 422, "invalid", "ttl_ms"),
         (json!({"ttl_ms": "long"}), 422, "invalid", "ttl_ms"),
@@ -36,9 +45,12 @@ fn what_is_not_allowed_is_refused_and_named() {
         refused.is_problem(422, "invalid");
         service.get(&path).is_problem(422, "invalid");
     }
-    service
-        .get("/api/v1/locks/%FF")
-        .is_problem(400, "malformed");
+    says(
+        &service.get("/api/v1/locks/%FF"),
+        400,
+        "malformed",
+        "cannot read the path: Invalid UTF-8",
+    );
 }
 
 #[test]
@@ -91,12 +103,17 @@ fn leases_and_queries_that_are_none_are_refused() {
     service.delete(path).is_problem(400, "malformed");
     let lease = acquire(&service, "n", &json!({}));
     let too_short = json!({"lease_id": lease["lease_id"], "ttl_ms": 1});
-    service.put(path, &too_short).is_problem(422, "invalid");
+    says(
+        &service.put(path, &too_short),
+        422,
+        "invalid",
+        "`1` as ttl_ms",
+    );
     release(&service, "n", &lease).is(204);
     for query in ["?state=lost", "?limit=x", "?limit=-1", "?nonsense=1"] {
-        service
-            .get(&format!("/api/v1/locks{query}"))
-            .is_problem(400, "malformed");
+        let refused = service.get(&format!("/api/v1/locks{query}"));
+        says(&refused, 400, "malformed", "cannot read the query: ");
+        assert!(!refused.text.contains("Failed to"), "{refused:?}");
     }
     service
         .get("/api/v1/stats?window=1y")

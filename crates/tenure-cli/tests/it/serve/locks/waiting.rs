@@ -6,8 +6,9 @@ use std::thread;
 use serde_json::{Value, json};
 use tenure_testkit::eventually;
 
-use super::{SOON, acquire, release};
+use super::{SOON, acquire, listed, release};
 use crate::serve::Service;
+use crate::serve::events::follow;
 
 const PATH: &str = "/api/v1/locks/n";
 
@@ -55,6 +56,45 @@ fn those_who_wait_get_it_in_the_order_they_came() {
 }
 
 #[test]
+fn those_who_wait_are_named_in_the_order_they_came() {
+    let service = Service::start(&["--max-wait", "10s", "--keep-place", "60s"]);
+    let mut events = follow(&service, "", None);
+    let lease = acquire(&service, "n", &json!({}));
+    let owners = |lock: &Value| lock["waiters"][0]["owners"].clone();
+    let shown = || owners(&service.get(PATH).is(200).json());
+    thread::scope(|scope| {
+        let wait = |wanted: Value| {
+            let service = &service;
+            scope.spawn(move || {
+                let lease = acquire(service, "n", &wanted);
+                release(service, "n", &lease).is(204);
+            });
+        };
+        wait(json!({"wait_ms": 9_000}));
+        expect_waiting(&service, 1);
+        assert_eq!(shown(), Value::Null, "it did not say who it is");
+        // Within one request, and in one that would get a ticket.
+        wait(json!({"wait_ms": 9_000, "owner": "zoe"}));
+        expect_waiting(&service, 2);
+        wait(json!({"wait_ms": 60_000, "owner": "adam"}));
+        expect_waiting(&service, 3);
+        let both = json!(["zoe", "adam"]);
+        assert_eq!(shown(), both);
+        assert_eq!(owners(&listed(&service, "n")), both);
+        events.wait_for("lock.changed", |data| owners(&data["lock"]) == both);
+        release(&service, "n", &lease).is(204);
+    });
+    let lease = acquire(&service, "n", &json!({"wait_ms": 9_000}));
+    thread::scope(|scope| {
+        let last = scope.spawn(|| acquire(&service, "n", &json!({"wait_ms": 9_000})));
+        expect_waiting(&service, 1);
+        assert_eq!(shown(), Value::Null, "the others wait no longer");
+        release(&service, "n", &lease).is(204);
+        last.join().unwrap();
+    });
+}
+
+#[test]
 fn a_ticket_keeps_the_place() {
     let service = Service::start(&["--max-wait", "300ms", "--keep-place", "60s"]);
     let lease = acquire(&service, "n", &json!({}));
@@ -79,6 +119,26 @@ fn a_ticket_keeps_the_place() {
     let granted = wait(&second["ticket"]).is(201).json();
     release(&service, "n", &granted).is(204);
     assert!(eventually(SOON, || service.get(PATH).status == 404));
+}
+
+#[test]
+fn a_ticket_alone_goes_on_waiting_for_as_long_as_was_asked_for_at_first() {
+    let service = Service::start(&["--max-wait", "300ms", "--keep-place", "60s"]);
+    let lease = acquire(&service, "n", &json!({}));
+    let refused = |wanted: &Value| service.post(PATH, wanted).is_problem(423, "busy");
+    let first = refused(&json!({"wait_ms": 600_000}));
+    let again = refused(&json!({"ticket": first["ticket"]}));
+    assert!(again["waited_ms"].as_u64() >= Some(600), "{again}");
+    release(&service, "n", &lease).is(204);
+    let granted = service.post(PATH, &json!({"ticket": again["ticket"]}));
+    let granted = granted.is(201).json();
+    // And not for longer.
+    let mut answer = refused(&json!({"wait_ms": 700}));
+    while let Some(ticket) = answer.get("ticket") {
+        answer = refused(&json!({"ticket": ticket}));
+    }
+    assert!(answer["waited_ms"].as_u64() >= Some(700), "{answer}");
+    release(&service, "n", &granted).is(204);
 }
 
 #[test]
