@@ -107,6 +107,15 @@ impl Board {
         lock
     }
 
+    /// The report of a single look, with what clients said of the lock when all were looked at last.
+    pub fn completed(&self, mut lock: LockReport) -> LockReport {
+        let state = self.state();
+        if let Some(seen) = state.known.locks().get(&lock.name) {
+            lock.complete_by(seen);
+        }
+        lock
+    }
+
     /// How many locks are held and how many callers wait, if the store answers.
     pub fn seen(&self) -> Option<Seen> {
         let state = self.state();

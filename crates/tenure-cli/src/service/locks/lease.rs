@@ -143,7 +143,7 @@ async fn find(app: &App, name: &str, id: &str) -> Result<Lease, Problem> {
     if known.is_some() {
         return Ok(lease);
     }
-    let found = app.locks.lock(name).holder().await?;
+    let found = app.locks.lock(name).glance().await?;
     if let Some(holder) = found.filter(|holder| holder.lease == id) {
         let fence = holder.fence.unwrap_or(Fence::new(0));
         return Ok(Lease::from_parts(name, id, fence)?);

@@ -49,11 +49,13 @@ pub async fn not_held(app: &App, name: &str) -> Problem {
     Problem::new(Kind::LEASE_GONE, detail)
 }
 
-/// Everything that is known of a lock, if the store answers soon.
+/// How a lock is, if the store answers soon. What clients say of it is taken from the board: their
+/// records list thousands of leases, and refusals are many.
 pub async fn look(app: &App, name: &str) -> Result<LockReport, Problem> {
-    let looked = tokio::time::timeout(LOOK_WITHIN, holders::look(&app.locks, name)).await;
-    if let Ok(looked) = looked {
-        return Ok(looked?);
+    let lock = app.locks.lock(name);
+    if let Ok(looked) = tokio::time::timeout(LOOK_WITHIN, lock.glance()).await {
+        let found = LockReport::of_holder(name, looked?.as_ref(), &[]);
+        return Ok(app.board.completed(found));
     }
     let detail = format!("the store did not say within {LOOK_WITHIN:?} who holds `{name}`");
     Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO))
