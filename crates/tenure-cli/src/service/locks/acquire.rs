@@ -181,8 +181,9 @@ async fn wait_in_turns(
         }
         Err(_) => {
             let (name, since) = (waiting.name.clone(), waiting.since);
-            let refusal = refusals::busy(app, &name, since.elapsed()).await?;
+            // Before anything can go wrong: the place is kept whether or not the store answers.
             let ticket = Tickets::park(app, waiting);
+            let refusal = refusals::busy(app, &name, since.elapsed()).await;
             Err(refusal.with("ticket", ticket).retry_after(Duration::ZERO))
         }
     }
@@ -241,5 +242,5 @@ async fn refuse(
 ) -> Result<Granted, Problem> {
     app.stats.busy();
     attempt.end(ended, waited);
-    Err(refusals::busy(app, name, waited).await?)
+    Err(refusals::busy(app, name, waited).await)
 }

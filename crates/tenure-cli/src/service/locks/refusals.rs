@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use axum::http::StatusCode;
+
 use crate::holders::{self, LockReport};
 use crate::service::App;
 use crate::service::problem::{Kind, Problem};
@@ -11,13 +13,24 @@ const LOOK_WITHIN: Duration = Duration::from_secs(2);
 /// When to come back at the latest: the holder may release at any moment.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// That another holder has the lock, and who that is.
-///
-/// # Errors
-///
-/// If that cannot be found out, because the store does not answer.
-pub async fn busy(app: &App, name: &str, waited: Duration) -> Result<Problem, Problem> {
-    let holder = look(app, name).await?;
+/// As busy, when nobody knows by whom.
+const NOT_HAD: Kind = Kind::new(
+    StatusCode::LOCKED,
+    "busy",
+    "the lock was not to be had in time",
+);
+
+/// That another holder has the lock, and who that is, if the store says so.
+pub async fn busy(app: &App, name: &str, waited: Duration) -> Problem {
+    let waited = holders::millis(waited);
+    let Ok(holder) = look(app, name).await else {
+        let detail = format!(
+            "lock `{name}` was not to be had in time, and the store does not say who holds it: try \
+             again"
+        );
+        let refusal = Problem::new(NOT_HAD, detail).with("waited_ms", waited);
+        return refusal.retry_after(Duration::ZERO);
+    };
     let left = Duration::from_millis(holder.left_ms.unwrap_or(1_000));
     let by = if holder.held {
         format!("it is held by {}", holder.who)
@@ -25,19 +38,16 @@ pub async fn busy(app: &App, name: &str, waited: Duration) -> Result<Problem, Pr
         "others were first".to_owned()
     };
     let refusal = Problem::new(Kind::BUSY, format!("lock `{name}` is not free: {by}"))
-        .with("waited_ms", holders::millis(waited))
+        .with("waited_ms", waited)
         .retry_after(left.min(RETRY_AFTER_MAX));
     let holder = holder.held.then(|| app.board.shown(holder));
-    Ok(refusal.with("holder", holder))
+    refusal.with("holder", holder)
 }
 
-/// That a lease is no longer there: another is, or none.
+/// That a lease is no longer there: another is, or none, or the store does not say which.
 pub async fn not_held(app: &App, name: &str) -> Problem {
-    let now = match look(app, name).await {
-        Ok(now) => now,
-        Err(problem) => return problem,
-    };
-    if now.held {
+    let now = look(app, name).await.ok();
+    if let Some(now) = now.filter(|now| now.held) {
         let detail = format!(
             "lock `{name}` has another lease by now, held by {}: nothing was touched",
             now.who
