@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use self::history::Histories;
 pub use self::history::Hold;
 use super::App;
-use super::locks::Seen;
+use super::locks::{Seen, hide_id};
 use super::stream::{Feed, Message, Source};
 use crate::changes::{Change, Event, Known, look_again};
 use crate::holders::{LockReport, moment};
@@ -103,6 +103,7 @@ impl Board {
     pub fn shown(&self, mut lock: LockReport) -> LockReport {
         if !self.shows_ids {
             lock.lease_id = None;
+            hide_id(&mut lock.meta);
         }
         lock
     }

@@ -23,6 +23,7 @@ use utoipa_axum::routes;
 use self::leases::Leases;
 use self::meters::Meters;
 pub use self::meters::Seen;
+pub use self::terraform::hide_id;
 use self::tickets::Tickets;
 use super::App;
 
