@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use tenure::{ErrorKind, Guard, Lock};
+use tenure::{ErrorKind, Guard, Lock, LockName};
 use utoipa::ToSchema;
 
 use super::meters::{Attempt, Ended};
@@ -125,6 +125,8 @@ async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Proble
         let waiting = app.desk.tickets.claim(ticket, name)?;
         return wait_in_turns(app, waiting, wait).await;
     }
+    // What can be no lock is counted nowhere.
+    LockName::new(name)?;
     let attempt = app.desk.meters.attempt(name);
     let lock = lock(app, name, wanted);
     if wait.is_zero() {
@@ -215,6 +217,8 @@ fn hand_over(
             return Err(error.into());
         }
     };
+    // In this order: it may be told to end too early, never too late.
+    let now = SystemTime::now();
     let believed_for = guard.remaining();
     let lease = guard.detach().map_err(|error| {
         let detail = format!("{error}: it ended before it could be told; try again");
@@ -228,7 +232,7 @@ fn hand_over(
         lease_id: lease.id().to_string(),
         fence: lease.fence().get(),
         ttl_ms: millis(lease.ttl()),
-        expires_at: moment(SystemTime::now() + believed_for),
+        expires_at: moment(now + believed_for),
         waited_ms: millis(waited),
     })
 }

@@ -42,6 +42,40 @@ fn what_is_not_allowed_is_refused_and_named() {
 }
 
 #[test]
+fn what_can_be_no_lock_is_not_counted() {
+    let service = Service::start(&[]);
+    for name in ["half%7Dtag", &"n".repeat(513)] {
+        let path = format!("/api/v1/locks/{name}");
+        for body in [json!({}), json!({"wait_ms": 10})] {
+            service.post(&path, &body).is_problem(422, "invalid");
+        }
+    }
+    acquire(&service, &"m".repeat(500), &json!({}));
+    let metrics = service.get("/metrics").text;
+    let of_locks = || metrics.lines().filter(|line| line.contains("lock=\""));
+    assert!(of_locks().count() > 0, "{metrics}");
+    let label = format!("lock=\"{}\"", "m".repeat(64));
+    for line in of_locks() {
+        assert!(line.contains(&label), "{line}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_asked_for_under_another_name_is_not_lost() {
+    let service = Service::start(&[]);
+    let lease = acquire(&service, "n", &json!({}));
+    release(&service, "other", &lease).is_problem(410, "lease_gone");
+    let renewal = json!({"lease_id": lease["lease_id"]});
+    let renewed = service.put("/api/v1/locks/other/lease", &renewal);
+    renewed.is_problem(410, "lease_gone");
+    let metrics = service.get("/metrics").text;
+    assert!(!metrics.contains("tenure_lost_total{"), "{metrics}");
+    let held = "tenure_held{lock=\"n\",kind=\"mutex\"} 1";
+    assert!(metrics.contains(held), "{metrics}");
+    release(&service, "n", &lease).is(204);
+}
+
+#[test]
 fn bodies_that_cannot_be_read_are_refused() {
     let service = Service::start(&["--max-body", "1000"]);
     let json_type = [("content-type", "application/json")];
