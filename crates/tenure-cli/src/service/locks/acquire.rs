@@ -80,6 +80,7 @@ impl Default for Wanted {
     params(("name" = String, Path, description = "The lock: 1 to 512 bytes, percent-encoded")),
     responses(
         (status = 201, description = "It is yours", body = Granted),
+        (status = 409, description = "`not_a_lock`: the key is something else", body = Problem),
         (status = 410, description = "The place in the queue was given up", body = Problem),
         (status = 423, description = "Another holder has it", body = Problem),
         (status = 422, description = "A value is not allowed", body = Problem),

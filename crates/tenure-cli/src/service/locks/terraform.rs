@@ -30,6 +30,7 @@ const ID: &str = "terraform_id";
     params(("name" = String, Path, description = "The lock")),
     responses(
         (status = 200, description = "It is yours"),
+        (status = 409, description = "`not_a_lock`: the key is something else", body = Problem),
         (status = 423, description = "The lock info of its holder", body = Object),
         (status = 422, description = "The body is no lock info", body = Problem),
         (status = 503, description = "The store does not serve now", body = Problem),

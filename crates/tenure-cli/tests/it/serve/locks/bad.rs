@@ -1,4 +1,5 @@
 use serde_json::{Value, json};
+use tenure_testkit::RedisServer;
 
 use super::{acquire, release};
 use crate::serve::Service;
@@ -73,6 +74,19 @@ fn a_lease_that_is_asked_for_under_another_name_is_not_lost() {
     let held = "tenure_held{lock=\"n\",kind=\"mutex\"} 1";
     assert!(metrics.contains(held), "{metrics}");
     release(&service, "n", &lease).is(204);
+}
+
+#[test]
+fn a_key_that_is_no_lock_is_said_to_be_none() {
+    let server = RedisServer::start();
+    server.client().command(&["SADD", "n", "something else"]);
+    let service = Service::on(&server, &[]);
+    let path = "/api/v1/locks/n";
+    service.post(path, &json!({})).is_problem(409, "not_a_lock");
+    service.get(path).is_problem(409, "not_a_lock");
+    let info = json!({"ID": "9b2c"});
+    let refused = service.post("/api/v1/terraform/n", &info);
+    refused.is_problem(409, "not_a_lock");
 }
 
 #[test]
