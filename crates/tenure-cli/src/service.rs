@@ -178,21 +178,28 @@ impl App {
             .routes(routes!(metrics::show))
             .split_for_parts();
         let inner = documented
-            .merge(openapi::routes(document))
+            .merge(openapi::routes(document, &self.settings.base_path))
             .merge(page::routes())
             .fallback(|| nothing_here(""))
             .layer(map_response(as_problem))
-            .layer(DefaultBodyLimit::max(self.settings.limits.max_body))
-            .layer(from_fn_with_state(self.clone(), access::check))
-            .layer(from_fn_with_state(self.clone(), metrics::count))
-            .with_state(self.clone());
+            .layer(DefaultBodyLimit::max(self.settings.limits.max_body));
+        let inner = self.guarded(inner).with_state(self.clone());
         match self.settings.base_path.as_str() {
             "" => inner,
             base => {
                 let base = base.to_owned();
-                page::below(&base, inner).fallback(move || nothing_here(&base))
+                let outside = Router::new().fallback(move || nothing_here(&base));
+                let outside = self.guarded(outside).with_state(self.clone());
+                page::below(&self.settings.base_path, inner).fallback_service(outside)
             }
         }
+    }
+
+    /// The routes behind those who check and count.
+    fn guarded(&self, routes: Router<Self>) -> Router<Self> {
+        routes
+            .layer(from_fn_with_state(self.clone(), access::check))
+            .layer(from_fn_with_state(self.clone(), metrics::count))
     }
 }
 

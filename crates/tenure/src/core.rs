@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -46,7 +46,6 @@ pub(crate) struct Core {
     pub(crate) pending: Pending,
     /// Something that the client's record tells has changed.
     pub(crate) record_changed: Notify,
-    lease_numbers: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -70,7 +69,6 @@ impl Client {
             given: Given::default(),
             pending: Pending::default(),
             record_changed: Notify::new(),
-            lease_numbers: AtomicU64::new(1),
             closed: AtomicBool::new(false),
         });
         let (events, happened) = mpsc::unbounded_channel();
@@ -156,8 +154,10 @@ impl Drop for Rest<'_> {
 }
 
 impl Core {
-    pub(crate) fn next_lease_number(&self) -> u64 {
-        self.lease_numbers.fetch_add(1, Ordering::Relaxed)
+    /// A number for a lease, which nobody can guess who knows another lease of this client: whoever
+    /// knows a lease's id can release it. That one is drawn twice is as likely as guessing it.
+    pub(crate) fn next_lease_number() -> u64 {
+        rand::random()
     }
 
     /// How many fences to reserve for what is wished for.

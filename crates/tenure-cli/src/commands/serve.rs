@@ -96,8 +96,8 @@ pub struct ServeArgs {
     #[arg(long, help_heading = "Access")]
     allow_admin: bool,
 
-    /// Only show: refuse every change
-    #[arg(long, help_heading = "Access", conflicts_with = "allow_admin")]
+    /// Only show: refuse every change, and bring in no orders
+    #[arg(long, help_heading = "Access", conflicts_with_all = ["allow_admin", "demo"])]
     read_only: bool,
 
     #[command(flatten)]
@@ -147,7 +147,7 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
         },
         limits: args.limits.clone(),
         demo: args.demo,
-        consumer: !args.no_consumer,
+        consumer: !args.no_consumer && !args.read_only,
         address,
         base_path: args.base_path.clone(),
         places,

@@ -16,6 +16,7 @@ use super::locks::{Seen, hide_id};
 use super::stream::{Feed, Message, Source};
 use crate::changes::{Change, Event, Known, look_again};
 use crate::holders::{LockReport, moment};
+use crate::output::complain;
 
 /// How often to look while somebody watches, and while nobody does.
 const WATCHED_PACE: Duration = Duration::from_millis(250);
@@ -44,6 +45,8 @@ struct State {
     /// Why the store does not answer, as long as it does not. Nothing is known before the first look.
     away: Option<String>,
     has_looked: bool,
+    /// All locks as they were at the last look, written once for all who come before the next.
+    snapshot: Option<Message>,
 }
 
 #[derive(Serialize)]
@@ -172,7 +175,10 @@ impl Board {
     }
 
     fn snapshot(&self, prefix: &str) -> Message {
-        let (state, now) = (self.state(), SystemTime::now());
+        let (mut state, now) = (self.state(), SystemTime::now());
+        if let Some(known) = state.snapshot.as_ref().filter(|_| prefix.is_empty()) {
+            return known.clone();
+        }
         let wanted = state.known.locks().values();
         let wanted = wanted.filter(|lock| lock.name.starts_with(prefix));
         let snapshot = Snapshot {
@@ -182,7 +188,11 @@ impl Board {
                 .collect(),
             away: state.away.as_deref(),
         };
-        Message::now("locks.snapshot", "", &snapshot)
+        let message = Message::now("locks.snapshot", "", &snapshot);
+        if prefix.is_empty() {
+            state.snapshot = Some(message.clone());
+        }
+        message
     }
 
     fn shown_change(&self, mut change: Change) -> Change {
@@ -196,6 +206,7 @@ impl Board {
     fn update(&self, reports: Vec<LockReport>) {
         let mut state = self.state();
         state.has_looked = true;
+        state.snapshot = None;
         let was_away = state.away.take().is_some();
         let news = state.known.update(reports);
         let now = SystemTime::now();
@@ -207,6 +218,7 @@ impl Board {
             .collect();
         drop(state);
         if was_away {
+            complain("tenure: the store of the locks is back");
             self.feed.tell("store.back", "", &Back { at: at() });
         }
         for lock in changed {
@@ -226,8 +238,12 @@ impl Board {
         let mut state = self.state();
         let is_news = state.away.is_none();
         state.away = Some(detail.to_owned());
+        state.snapshot = None;
         drop(state);
         if is_news {
+            complain(format_args!(
+                "tenure: the store of the locks is away: {detail}"
+            ));
             let at = moment(SystemTime::now());
             self.feed.tell("store.away", "", &Away { at, detail });
         }

@@ -13,6 +13,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use rustix::net::sockopt::set_tcp_user_timeout;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -20,8 +22,12 @@ use tower_service::Service as _;
 
 /// How long a client may take to send the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// How long a client may leave what was sent to it, in milliseconds.
+const STALLED_MS: u32 = 30_000;
 /// How long requests that are under way may take once the service stops.
 const STOP_WITHIN: Duration = Duration::from_millis(1_500);
+/// Files that are none of the clients': servers behind, the ledger, the playground's threads.
+const OWN_FILES: usize = 200;
 /// How long to wait when no connection can be accepted, mostly for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -36,7 +42,7 @@ pub async fn serve(
     connections_max: usize,
     stop: CancellationToken,
 ) {
-    let places = connections_max.clamp(1, Semaphore::MAX_PERMITS);
+    let places = connections_max.clamp(1, files_for_connections());
     let places = Arc::new(Semaphore::new(places));
     let graceful = GracefulShutdown::new();
     loop {
@@ -64,6 +70,8 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<A
     let place = Arc::clone(places).acquire_owned().await.ok();
     let (socket, from) = listener.accept().await?;
     socket.set_nodelay(true)?;
+    // The kernel ends a connection whose other end takes nothing: what waits for it is memory.
+    set_tcp_user_timeout(&socket, STALLED_MS)?;
     Ok(Accepted {
         socket,
         from,
@@ -91,4 +99,17 @@ fn attend(accepted: Accepted, router: Router, graceful: &GracefulShutdown) {
         let _ = connection.await;
         drop(place);
     });
+}
+
+/// How many connections there are file descriptors for, after asking for all that may be had.
+fn files_for_connections() -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+    let files = getrlimit(Resource::Nofile).current;
+    let files = files.and_then(|files| usize::try_from(files).ok());
+    let files = files.unwrap_or(Semaphore::MAX_PERMITS);
+    files
+        .saturating_sub(OWN_FILES)
+        .clamp(1, Semaphore::MAX_PERMITS)
 }

@@ -1,5 +1,7 @@
 //! What a request brings, or a problem that says what is wrong with it.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -8,8 +10,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
+use tokio::time::timeout;
 
 use super::problem::{Kind, Problem};
+
+/// How long a client may take to send a body.
+const BODY_WITHIN: Duration = Duration::from_secs(10);
 
 /// The body, as JSON. An empty body is `{}`: every field of it may have a default.
 #[derive(Debug)]
@@ -75,7 +81,11 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let read = Bytes::from_request(request, state).await;
+        let reading = timeout(BODY_WITHIN, Bytes::from_request(request, state));
+        let Ok(read) = reading.await else {
+            let detail = format!("the body did not come within {BODY_WITHIN:?}");
+            return Err(Problem::new(Kind::TOO_SLOW, detail));
+        };
         read.map(Self).map_err(|refused| {
             let kind = match refused.status() {
                 StatusCode::PAYLOAD_TOO_LARGE => Kind::TOO_LARGE,

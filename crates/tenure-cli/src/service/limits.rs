@@ -43,11 +43,18 @@ pub struct LimitArgs {
     pub rate: Option<u32>,
 }
 
+/// How many requests that read very much, such as all locks or all orders of an item, are answered at
+/// once.
+const HEAVY_MAX: usize = 4;
+/// How long such a request waits for its place.
+const HEAVY_WITHIN: Duration = Duration::from_secs(3);
+
 /// What is left of the limits.
 #[derive(Debug)]
 pub struct Limits {
     waits: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    heavy: Arc<Semaphore>,
     rate: Option<Rate>,
 }
 
@@ -64,6 +71,7 @@ impl Limits {
         Self {
             waits: places(args.max_waits),
             streams: places(args.max_streams),
+            heavy: places(HEAVY_MAX),
             rate: args.rate.map(Rate::new),
         }
     }
@@ -82,6 +90,18 @@ impl Limits {
             &self.streams,
             "too many streams are open already: raise --max-streams, or come back later",
         )
+    }
+
+    /// A place for a request that reads very much, once there is one.
+    pub async fn heavy(&self) -> Result<Permit, Problem> {
+        let waiting = Arc::clone(&self.heavy).acquire_owned();
+        match tokio::time::timeout(HEAVY_WITHIN, waiting).await {
+            Ok(Ok(permit)) => Ok(Permit { _permit: permit }),
+            _ => {
+                let detail = "too many requests that read very much are under way: come back later";
+                Err(Problem::new(Kind::TOO_MANY, detail).retry_after(HEAVY_WITHIN))
+            }
+        }
     }
 
     /// Whether an address may send another request now.

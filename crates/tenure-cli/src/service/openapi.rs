@@ -6,7 +6,8 @@ use axum::Router;
 use axum::http::{HeaderValue, header};
 use axum::routing::get;
 use utoipa::OpenApi;
-use utoipa::openapi::OpenApi as Document;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{OpenApi as Document, Server};
 
 /// What stands at the top of it.
 #[derive(OpenApi)]
@@ -14,7 +15,7 @@ use utoipa::openapi::OpenApi as Document;
     title = "Tenure",
     description = "Distributed locks and flash sales over HTTP. Every error is \
                    `application/problem+json`. Any request may be answered 400 (not understood), \
-                   401 (no token), 403 (not allowed), 405, 413 (too large), 415 (not JSON), 422 (a \
+                   401 (no token), 403 (not allowed), 405, 408 (the body came too slowly), 413 (too large), 415 (not JSON), 422 (a \
                    value that is not allowed), 429 (too many at once) or 503 (a server behind is away, with `Retry-After`) beside \
                    what stands here. Where the service has a token, send it as `Authorization: \
                    Bearer TOKEN`.",
@@ -23,8 +24,16 @@ use utoipa::openapi::OpenApi as Document;
 pub struct Description;
 
 /// Serves the document at `/openapi.json`.
-pub fn routes<S: Clone + Send + Sync + 'static>(mut document: Document) -> Router<S> {
+pub fn routes<S: Clone + Send + Sync + 'static>(mut document: Document, base: &str) -> Router<S> {
     name_operations(&mut document);
+    document.servers = (!base.is_empty()).then(|| vec![Server::new(base)]);
+    let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("token", bearer);
+    // A service without a token asks for none.
+    let none = SecurityRequirement::default();
+    let token = SecurityRequirement::new("token", Vec::<String>::new());
+    document.security = Some(vec![token, none]);
     let text: Arc<str> = document.to_json().unwrap_or_default().into();
     let show = move || {
         let text = Arc::clone(&text);

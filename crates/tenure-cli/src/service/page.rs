@@ -3,7 +3,7 @@
 mod file;
 
 use axum::Router;
-use axum::extract::{OriginalUri, Path, Request};
+use axum::extract::{OriginalUri, Request};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
@@ -11,6 +11,7 @@ use tower_service::Service as _;
 
 use self::file::{CSS, File, HTML, JS, SVG};
 use super::App;
+use super::extract::Path;
 use super::problem::{Kind, Problem};
 
 static INDEX: File = File::new("index.html", HTML, include_bytes!("page/index.html"));

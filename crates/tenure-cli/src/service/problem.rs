@@ -58,6 +58,7 @@ kinds! {
     FOREIGN_ORIGIN = FORBIDDEN, "foreign_origin", "the request comes from a page of another site";
     NOT_FOUND = NOT_FOUND, "not_found", "there is no such thing";
     METHOD_NOT_ALLOWED = METHOD_NOT_ALLOWED, "method_not_allowed", "this path has no such method";
+    TOO_SLOW = REQUEST_TIMEOUT, "too_slow", "the body did not come in time";
     TOO_LARGE = PAYLOAD_TOO_LARGE, "too_large", "the body is too large";
     MEDIA_TYPE = UNSUPPORTED_MEDIA_TYPE, "media_type", "the body is not JSON";
     TOO_MANY = TOO_MANY_REQUESTS, "too_many", "too many at once";
@@ -128,7 +129,8 @@ impl IntoResponse for Problem {
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
-        if let Some(pause) = self.retry_after {
+        let is_away = self.status() == StatusCode::SERVICE_UNAVAILABLE;
+        if let Some(pause) = self.retry_after.or(is_away.then_some(RETRY_AFTER)) {
             let seconds = pause.as_secs() + u64::from(pause.subsec_nanos() > 0);
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
@@ -163,7 +165,7 @@ impl From<tenure::Error> for Problem {
             | Is::Protocol => Kind::UNAVAILABLE,
             _ => Kind::INTERNAL,
         };
-        Self::new(kind, error.to_string()).hinting()
+        Self::new(kind, error.to_string())
     }
 }
 
@@ -183,17 +185,6 @@ impl From<tenure_sale::Error> for Problem {
             }
             _ => Kind::INTERNAL,
         };
-        Self::new(kind, error.to_string()).hinting()
-    }
-}
-
-impl Problem {
-    /// Says when to try again where that may help.
-    fn hinting(self) -> Self {
-        if self.status() == StatusCode::SERVICE_UNAVAILABLE {
-            self.retry_after(RETRY_AFTER)
-        } else {
-            self
-        }
+        Self::new(kind, error.to_string())
     }
 }

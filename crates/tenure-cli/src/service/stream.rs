@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::{HeaderName, HeaderValue};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::Response;
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::App;
@@ -20,21 +22,19 @@ const BEHIND_MAX: usize = 1_024;
 /// A line now and then, so that proxies and readers know that the stream is alive.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
-/// One message, written once for all readers.
-#[derive(Debug)]
+/// One message, written once for all readers: clones share its bytes.
+#[derive(Clone, Debug)]
 pub struct Message {
-    /// None for part of a snapshot.
-    id: Option<String>,
-    event: &'static str,
     /// What it is about, for readers that want one thing only.
-    about: String,
-    data: String,
+    about: Arc<str>,
+    /// As it goes over the wire.
+    frame: Bytes,
 }
 
 /// Something that people watch.
 #[derive(Debug)]
 pub struct Feed {
-    sender: broadcast::Sender<Arc<Message>>,
+    sender: broadcast::Sender<Message>,
     /// Stands before each number: another process, or another feed, has another.
     tag: String,
     past: Mutex<Past>,
@@ -43,7 +43,7 @@ pub struct Feed {
 /// The last messages, for readers that come back.
 #[derive(Debug, Default)]
 struct Past {
-    messages: VecDeque<Arc<Message>>,
+    messages: VecDeque<Message>,
     /// How many there were before them.
     before: u64,
 }
@@ -58,21 +58,23 @@ pub struct Source {
 }
 
 impl Message {
-    /// Part of a snapshot: it has no number, since nothing follows from having seen it.
-    pub fn now(event: &'static str, about: &str, data: &impl Serialize) -> Self {
-        Self {
-            id: None,
-            event,
-            about: about.to_owned(),
-            data: serde_json::to_string(data).unwrap_or_default(),
-        }
+    /// Part of a snapshot: it has no id, since nothing follows from having seen it.
+    pub fn now(event: &str, about: &str, data: &impl Serialize) -> Self {
+        Self::written(event, None, about, data)
     }
 
-    fn to_sse(&self) -> Event {
-        let event = Event::default().event(self.event).data(&self.data);
-        match &self.id {
-            Some(id) => event.id(id),
-            None => event,
+    /// With an id, by which a reader that comes back says what it had.
+    pub fn written(event: &str, id: Option<&str>, about: &str, data: &impl Serialize) -> Self {
+        let mut frame = format!("event: {event}\n");
+        if let Some(id) = id {
+            let _ = writeln!(frame, "id: {id}");
+        }
+        // JSON has no line breaks but those that are written out.
+        let data = serde_json::to_string(data).unwrap_or_default();
+        let _ = write!(frame, "data: {data}\n\n");
+        Self {
+            about: about.into(),
+            frame: frame.into(),
         }
     }
 }
@@ -88,22 +90,21 @@ impl Feed {
 
     /// Tells all readers.
     pub fn tell(&self, event: &'static str, about: &str, data: &impl Serialize) {
-        let mut message = Message::now(event, about, data);
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         let number = past.before + past.messages.len() as u64 + 1;
-        message.id = Some(format!("{}-{number}", self.tag));
-        let message = Arc::new(message);
+        let id = format!("{}-{number}", self.tag);
+        let message = Message::written(event, Some(&id), about, data);
         if past.messages.len() == BEHIND_MAX {
             past.messages.pop_front();
             past.before += 1;
         }
-        past.messages.push_back(Arc::clone(&message));
+        past.messages.push_back(message.clone());
         // In the order of their numbers. Nobody reads: then nobody misses it.
         let _ = self.sender.send(message);
     }
 
     /// The messages after the one with this id, if none of them was forgotten.
-    fn after(&self, id: &str) -> Option<Vec<Arc<Message>>> {
+    fn after(&self, id: &str) -> Option<Vec<Message>> {
         let number = id.strip_prefix(&self.tag)?.strip_prefix('-')?;
         let number: u64 = number.parse().ok()?;
         let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,8 +120,8 @@ impl Feed {
 }
 
 /// Answers with one stream of several feeds: first how each is now, then every message that is wanted.
-/// A reader that falls behind gets `resync` and everything anew, so it never holds more memory than
-/// its socket.
+/// A reader that falls behind gets `resync` and everything anew, so it holds no more than one snapshot,
+/// which it shares with others.
 pub fn respond(app: &App, sources: Vec<Source>) -> Result<Response, Problem> {
     respond_after(app, sources, None)
 }
@@ -136,63 +137,79 @@ pub fn respond_after(
     respond_with(app, stream::select_all(sources.into_iter().map(reading)))
 }
 
-/// Answers with a stream of any events, which ends when the service stops.
+/// Answers with a stream of any messages, which ends when the service stops.
 pub fn respond_with(
     app: &App,
-    events: impl Stream<Item = Event> + Send + 'static,
+    messages: impl Stream<Item = Message> + Send + 'static,
 ) -> Result<Response, Problem> {
     let permit = app.limits.stream()?;
     let counted = app.metrics.count_stream();
     let stop = app.stop.clone();
-    let events = events.take_until(async move { stop.cancelled().await });
-    let events = events.map(move |event| {
+    let messages = messages.take_until(async move { stop.cancelled().await });
+    let frames = kept_alive(messages).map(move |frame| {
         let _as_long_as_it_is_read = (&permit, &counted);
-        Ok::<_, Infallible>(event)
+        Ok::<_, Infallible>(frame)
     });
-    let alive = KeepAlive::new().interval(ALIVE_EVERY);
-    let mut response = Sse::new(events).keep_alive(alive).into_response();
-    // nginx would keep the events to itself until there are enough of them.
-    response.headers_mut().insert(
-        HeaderName::from_static("x-accel-buffering"),
-        HeaderValue::from_static("no"),
-    );
+    let mut response = Response::new(Body::from_stream(frames));
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache"),
+        // nginx would keep the events to itself until there are enough of them.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
     Ok(response)
 }
 
-fn read(source: Source, last: Option<&str>) -> impl Stream<Item = Event> + Send + use<> {
+/// The messages as they go over the wire, and a line where there is none for a while.
+fn kept_alive(
+    messages: impl Stream<Item = Message> + Send + 'static,
+) -> impl Stream<Item = Bytes> + Send {
+    stream::unfold(Box::pin(messages), |mut messages| async move {
+        let frame = match tokio::time::timeout(ALIVE_EVERY, messages.next()).await {
+            Ok(message) => message?.frame,
+            Err(_) => Bytes::from_static(b": alive\n\n"),
+        };
+        Some((frame, messages))
+    })
+}
+
+fn read(source: Source, last: Option<&str>) -> impl Stream<Item = Message> + Send + use<> {
     // Before the snapshot: what happens between the two is told twice rather than never.
     let receiver = source.feed.sender.subscribe();
     let missed = last.and_then(|last| source.feed.after(last));
-    let ahead: VecDeque<Event> = match missed {
+    let ahead: VecDeque<Message> = match missed {
         Some(missed) => {
-            let wanted = missed.iter().filter(|it| (source.wanted)(&it.about));
-            wanted.map(|message| message.to_sse()).collect()
+            let wanted = missed.into_iter();
+            wanted.filter(|it| (source.wanted)(&it.about)).collect()
         }
-        None => (source.snapshot)().iter().map(Message::to_sse).collect(),
+        None => (source.snapshot)().into(),
     };
     stream::unfold((source, receiver, ahead), |mut reading| async move {
         let (source, receiver, ahead) = &mut reading;
-        let event = next(source, receiver, ahead).await?;
-        Some((event, reading))
+        let message = next(source, receiver, ahead).await?;
+        Some((message, reading))
     })
 }
 
 async fn next(
     source: &mut Source,
-    receiver: &mut broadcast::Receiver<Arc<Message>>,
-    ahead: &mut VecDeque<Event>,
-) -> Option<Event> {
+    receiver: &mut broadcast::Receiver<Message>,
+    ahead: &mut VecDeque<Message>,
+) -> Option<Message> {
     loop {
-        if let Some(event) = ahead.pop_front() {
-            return Some(event);
+        if let Some(message) = ahead.pop_front() {
+            return Some(message);
         }
         match receiver.recv().await {
-            Ok(message) if (source.wanted)(&message.about) => return Some(message.to_sse()),
+            Ok(message) if (source.wanted)(&message.about) => return Some(message),
             Ok(_) => {}
             Err(RecvError::Lagged(_)) => {
                 *receiver = source.feed.sender.subscribe();
-                ahead.push_back(Event::default().event("resync").data("{}"));
-                ahead.extend((source.snapshot)().iter().map(Message::to_sse));
+                ahead.push_back(Message::now("resync", "", &json!({})));
+                ahead.extend((source.snapshot)());
             }
             Err(RecvError::Closed) => return None,
         }
@@ -211,8 +228,8 @@ mod tests {
         }
     }
 
-    fn shown(event: &Event) -> String {
-        format!("{event:?}")
+    fn shown(message: &Message) -> String {
+        String::from_utf8(message.frame.to_vec()).unwrap()
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ pub(crate) async fn adopt(
     _pending: PendingOne,
 ) -> Result<Guard> {
     let core = &client.core;
-    let number = core.next_lease_number();
+    let number = Core::next_lease_number();
     let held = Held {
         id: LeaseId::fresh(core.settings.layout, &core.id, number, lease.ttl),
         name: lease.name.clone(),

@@ -63,7 +63,7 @@ pub(crate) enum Outcome {
 
 impl Acquisition {
     pub(crate) fn new(core: &Core, wish: Wish) -> Self {
-        let number = core.next_lease_number();
+        let number = Core::next_lease_number();
         Self {
             id: LeaseId::fresh(core.settings.layout, &core.id, number, wish.ttl),
             wish,
@@ -139,7 +139,7 @@ impl Acquisition {
                     core.stats.outcome_unknown();
                     self.may_land(landing);
                     if bug(Bug::NaiveRetry) {
-                        let (layout, number) = (core.settings.layout, core.next_lease_number());
+                        let (layout, number) = (core.settings.layout, Core::next_lease_number());
                         self.id = LeaseId::fresh(layout, &core.id, number, self.wish.ttl);
                     }
                 }

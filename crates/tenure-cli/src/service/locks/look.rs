@@ -92,6 +92,7 @@ pub async fn list(
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Page>, Problem> {
+    let _place = app.limits.heavy().await?;
     let prefix = wanted.prefix.clone();
     let listing = app
         .locks

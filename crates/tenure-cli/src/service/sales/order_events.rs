@@ -2,15 +2,13 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use axum::response::sse::Event as Sent;
 use futures_util::stream::{self, Stream};
-use serde_json::json;
 use tenure_sale::{Event, Events, Order, OrderId, OrderState, Sale};
 
 use super::super::App;
 use super::super::extract::Path;
 use super::super::problem::Problem;
-use super::super::stream::respond_with;
+use super::super::stream::{Message, respond_with};
 use super::asking::{Selling, ask, order_id};
 use crate::sale_shown::ShownOrder;
 
@@ -52,13 +50,12 @@ pub async fn watch(
     respond_with(&app, states(watching))
 }
 
-fn states(watching: Watching) -> impl Stream<Item = Sent> + Send {
+fn states(watching: Watching) -> impl Stream<Item = Message> + Send {
     stream::unfold(watching, |mut watching| async move {
         let order = watching.next().await?;
         watching.told = Some(order.state);
-        let sent = Sent::default().event("order").id(order.state.word());
-        let data = json!(ShownOrder::of(&order)).to_string();
-        Some((sent.data(data), watching))
+        let (state, shown) = (order.state.word(), ShownOrder::of(&order));
+        Some((Message::written("order", Some(state), "", &shown), watching))
     })
 }
 

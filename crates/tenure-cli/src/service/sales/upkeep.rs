@@ -31,9 +31,11 @@ pub struct Repairing {
         (status = 501, description = "There is no ledger", body = Problem),
         (status = 503, description = "Gate or ledger is away", body = Problem)))]
 pub async fn stats(
+    State(app): State<App>,
     Selling(sale): Selling,
     Path(name): Path<String>,
 ) -> Result<Json<ShownStats>, Problem> {
+    let _place = app.limits.heavy().await?;
     let item = known(&sale, &name).await?;
     let standing = ask(sale.gate().standing(&name)).await?;
     let counts = ask_within(LONG_ANSWER_WITHIN, sale.ledger().counts(&name)).await?;
@@ -48,9 +50,11 @@ pub async fn stats(
         (status = 501, description = "There is no ledger", body = Problem),
         (status = 503, description = "Gate or ledger is away", body = Problem)))]
 pub async fn reconcile(
+    State(app): State<App>,
     Selling(sale): Selling,
     Path(name): Path<String>,
 ) -> Result<Json<ShownReport>, Problem> {
+    let _place = app.limits.heavy().await?;
     compared(&sale, &name, Mode::DryRun).await
 }
 
@@ -87,9 +91,11 @@ pub async fn repair(
         (status = 501, description = "There is no ledger", body = Problem),
         (status = 503, description = "Gate or ledger is away", body = Problem)))]
 pub async fn verify(
+    State(app): State<App>,
     Selling(sale): Selling,
     Path(name): Path<String>,
 ) -> Result<Json<ShownVerdict>, Problem> {
+    let _place = app.limits.heavy().await?;
     check_item(&name)?;
     let verdict = ask_within(LONG_ANSWER_WITHIN, sale.verify(&name)).await?;
     Ok(Json(ShownVerdict::of(&verdict)))

@@ -1,3 +1,5 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Instant;
 
 use serde_json::json;
@@ -186,11 +188,32 @@ fn bodies_have_a_limit_and_a_kind() {
 #[test]
 fn who_sends_too_much_is_told_when_to_come_back() {
     let service = Service::start(&["--rate", "1"]);
-    let answers: Vec<_> = (0..10).map(|_| service.get("/livez")).collect();
+    let answers: Vec<_> = (0..10).map(|_| service.get("/openapi.json")).collect();
     let refused = answers.iter().find(|answer| answer.status == 429);
     let refused = refused.expect("ten requests in a moment are more than one a second");
     refused.is_problem(429, "too_many");
     assert_eq!(refused.header("retry-after"), "1");
+    // Whoever asks too much must not make a supervisor think that it is dead.
+    for _ in 0..5 {
+        service.get("/livez").is(200);
+        service.get("/readyz").is(200);
+    }
+}
+
+#[test]
+fn a_body_that_does_not_come_is_not_waited_for() {
+    let service = Service::start(&[]);
+    let address = service.url.trim_start_matches("http://");
+    let mut dawdler = TcpStream::connect(address).unwrap();
+    let head = "POST /api/v1/locks/a HTTP/1.1\r\nhost: localhost\r\n\
+                content-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    dawdler.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    dawdler
+        .set_read_timeout(Some(super::START_WITHIN * 3))
+        .unwrap();
+    dawdler.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408");
 }
 
 #[test]
@@ -250,10 +273,9 @@ fn a_path_in_front_is_in_front_of_everything() {
 
 #[test]
 fn it_stops_in_time_although_a_client_dawdles() {
-    use std::io::Write;
     let service = Service::start(&[]);
     let address = service.url.trim_start_matches("http://");
-    let mut dawdler = std::net::TcpStream::connect(address).unwrap();
+    let mut dawdler = TcpStream::connect(address).unwrap();
     dawdler.write_all(b"GET /livez HTTP/1.1\r\nhost: ").unwrap();
     let begun = Instant::now();
     service.stop();

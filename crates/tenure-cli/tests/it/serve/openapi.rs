@@ -12,7 +12,7 @@ pub struct Document(Value);
 
 /// Statuses that any request may meet before it comes to what the path is for: not understood, no
 /// token, another site, no such method, limits, a name that cannot be one, trouble behind.
-const ANYWHERE: [u16; 9] = [400, 401, 403, 405, 413, 415, 422, 429, 503];
+const ANYWHERE: [u16; 10] = [400, 401, 403, 405, 408, 413, 415, 422, 429, 503];
 
 impl Document {
     /// All services of one program say the same: the first that is asked tells it.
