@@ -10,6 +10,7 @@ use tenure::Locks;
 use utoipa::ToSchema;
 
 use crate::holders::{ClientReport, LockReport, moment, printable};
+use crate::time;
 
 /// How many locks are looked at again one by one, and how many of them at once.
 const LOOKED_AT_AGAIN_MAX: usize = 100;
@@ -69,8 +70,6 @@ pub struct Change {
     /// When the lease ends, or was to end.
     #[serde(skip)]
     pub ends: Option<SystemTime>,
-    #[serde(skip)]
-    words: String,
 }
 
 impl Known {
@@ -191,11 +190,6 @@ pub async fn look_again(locks: &Locks, names: Vec<String>) -> Vec<LockReport> {
 
 impl Change {
     pub fn of(event: Event, lock: &LockReport) -> Self {
-        let words = match (event, lock.held_for()) {
-            (Event::Waiting, _) => format!("{} waiting", lock.waiting),
-            (Event::Ended, Some(held)) => format!("{}, after {held}", lock.who),
-            _ => lock.who.clone(),
-        };
         Self {
             at: moment(SystemTime::now()),
             event,
@@ -208,7 +202,6 @@ impl Change {
             held_ms: lock.held_ms,
             since: lock.since.clone(),
             ends: lock.ends,
-            words,
         }
     }
 }
@@ -226,7 +219,15 @@ impl fmt::Display for Change {
             Event::Ended => "ended",
         };
         let name = printable(&self.name);
-        write!(f, "{} {event:<9} {name}: {}", self.at, self.words)?;
+        write!(f, "{} {event:<9} {name}: ", self.at)?;
+        match (self.event, self.held_ms) {
+            (Event::Waiting, _) => write!(f, "{} waiting", self.waiting)?,
+            (Event::Ended, Some(held)) => {
+                let held = time::show(Duration::from_millis(held));
+                write!(f, "{}, after {held}", self.who)?;
+            }
+            _ => f.write_str(&self.who)?,
+        }
         match self.fence.filter(|_| self.event != Event::Waiting) {
             Some(fence) => write!(f, ", fence {fence}"),
             None => Ok(()),

@@ -155,6 +155,23 @@ impl LockReport {
         self.waiting = counts.fold(0, u64::saturating_add);
     }
 
+    /// Adds what clients said of the lock in an earlier look.
+    pub fn complete_by(&mut self, seen: &Self) {
+        self.waiting = seen.waiting;
+        self.waiters.clone_from(&seen.waiters);
+        if self.lease_id.is_none() || self.lease_id != seen.lease_id {
+            return;
+        }
+        let now = self.looked_at.unwrap_or_else(SystemTime::now);
+        let seen = seen.clone().at(now);
+        self.holder = seen.holder;
+        self.fence = seen.fence.or(self.fence);
+        self.held_ms = seen.held_ms;
+        self.since = seen.since;
+        self.ttl_ms = seen.ttl_ms;
+        self.who = self.who();
+    }
+
     /// The same a little later: what is counted from a moment goes on.
     pub fn at(mut self, now: SystemTime) -> Self {
         let left = |ends: SystemTime| millis(ends.duration_since(now).unwrap_or_default());

@@ -279,6 +279,11 @@ impl Lock {
         block_on(self.lock.holder())
     }
 
+    /// Who holds the lock, without its client. See [`tenure::Lock::glance`](crate::Lock::glance).
+    pub fn glance(&self) -> Result<Option<Holder>> {
+        block_on(self.lock.glance())
+    }
+
     /// Whether somebody holds the lock at this moment.
     pub fn is_locked(&self) -> Result<bool> {
         block_on(self.lock.is_locked())

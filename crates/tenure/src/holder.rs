@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
-use crate::store::Busy;
+use crate::store::{Busy, Found};
 
 /// Who holds a lock, as far as the store tells.
 #[derive(Clone, Debug)]
@@ -121,6 +121,17 @@ impl Listed {
 }
 
 impl Holder {
+    /// What the store tells of a lock.
+    pub(crate) fn found(found: Found) -> Self {
+        Self {
+            lease: found.id,
+            remaining: found.remaining,
+            fence: found.fence,
+            meta: found.meta,
+            client: None,
+        }
+    }
+
     /// What an attempt on a busy lock tells of its holder.
     pub(crate) fn seen_in_the_way(busy: &Busy) -> Self {
         Self {

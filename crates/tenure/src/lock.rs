@@ -268,6 +268,27 @@ impl Lock {
         self.client.engine.run(looking).await?
     }
 
+    /// As [`holder`](Lock::holder), without what the holder's client says of itself: one look at one
+    /// lock, however many leases that client has.
+    ///
+    /// # Errors
+    ///
+    /// As for [`holder`](Lock::holder).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it only looks.
+    pub async fn glance(&self) -> Result<Option<Holder>> {
+        let name = LockName::new(&self.name)?;
+        self.client.check_open()?;
+        let core = Arc::clone(&self.client.core);
+        let looking = async move {
+            let look = |limit| find_lease(&core, &name, limit);
+            patience::look(&core, look).await
+        };
+        self.client.engine.run(looking).await?
+    }
+
     /// Whether somebody holds the lock at this moment, without taking it. By the next line that
     /// may have changed.
     ///
@@ -279,7 +300,7 @@ impl Lock {
     ///
     /// Safe: it only looks.
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.holder().await?.is_some())
+        Ok(self.glance().await?.is_some())
     }
 
     async fn line_up(&self, limit: Option<Duration>) -> Result<Guard> {
@@ -385,20 +406,23 @@ async fn find_holder(
     name: &LockName,
     limit: Moment,
 ) -> Result<Option<Holder>, Failure> {
-    let Some(found) = core.store.look(name, limit).await? else {
+    let Some(mut holder) = find_lease(core, name, limit).await? else {
         return Ok(None);
     };
-    let client = match found.id.client() {
-        Some(client) => record::read(core, Some(client), limit).await?,
-        None => Vec::new(),
-    };
-    Ok(Some(Holder {
-        lease: found.id,
-        remaining: found.remaining,
-        fence: found.fence,
-        meta: found.meta,
-        client: client.into_iter().next(),
-    }))
+    if let Some(client) = holder.lease.client() {
+        let records = record::read(core, Some(client), limit).await?;
+        holder.client = records.into_iter().next();
+    }
+    Ok(Some(holder))
+}
+
+async fn find_lease(
+    core: &Core,
+    name: &LockName,
+    limit: Moment,
+) -> Result<Option<Holder>, Failure> {
+    let found = core.store.look(name, limit).await?;
+    Ok(found.map(Holder::found))
 }
 
 impl fmt::Debug for Lock {

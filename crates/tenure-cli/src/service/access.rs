@@ -99,10 +99,11 @@ fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     if !is_guarded(path) {
         return Ok(());
     }
-    check_origin(request.headers())?;
-    check_token(access, request.headers())?;
     // The notes order by GET.
-    let is_change = !request.method().is_safe() || path.starts_with("/order/");
+    let is_order = path.starts_with("/order/");
+    check_origin(request.headers(), is_order)?;
+    check_token(access, request.headers())?;
+    let is_change = !request.method().is_safe() || is_order;
     if access.read_only && is_change {
         let detail = "this service only shows: it was started with --read-only";
         return Err(Problem::new(Kind::FORBIDDEN, detail));
@@ -141,9 +142,11 @@ fn check_token(access: &Access, headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Refuses what a page of another site makes a browser send.
-fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses what a page of another site makes a browser send. With a GET, browsers that know nothing of
+/// `Sec-Fetch-Site` send no `Origin` either: where a GET changes something, `Referer` is heard too.
+fn check_origin(headers: &HeaderMap, with_referer: bool) -> Result<(), Problem> {
     let of = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_referred = with_referer && headers.contains_key(header::REFERER);
     let is_ours = match (of("sec-fetch-site"), of("origin")) {
         (Some(site), _) => ["same-origin", "none"].contains(&site),
         (None, Some(origin)) => {
@@ -152,7 +155,12 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
         }
         (None, None) => true,
     };
-    if is_ours {
+    let refers_here = || {
+        let page = of("referer").and_then(|page| page.parse::<Uri>().ok());
+        let host = page.as_ref().and_then(Uri::authority);
+        host.is_some_and(|host| of("host").is_some_and(|own| *host == *own))
+    };
+    if is_ours && (!is_referred || refers_here()) {
         return Ok(());
     }
     let detail =

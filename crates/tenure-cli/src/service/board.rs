@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use self::history::Histories;
 pub use self::history::Hold;
 use super::App;
-use super::locks::Seen;
+use super::locks::{Seen, hide_id};
 use super::stream::{Feed, Message, Source};
 use crate::changes::{Change, Event, Known, look_again};
 use crate::holders::{LockReport, moment};
@@ -106,6 +106,16 @@ impl Board {
     pub fn shown(&self, mut lock: LockReport) -> LockReport {
         if !self.shows_ids {
             lock.lease_id = None;
+            hide_id(&mut lock.meta);
+        }
+        lock
+    }
+
+    /// The report of a single look, with what clients said of the lock when all were looked at last.
+    pub fn completed(&self, mut lock: LockReport) -> LockReport {
+        let state = self.state();
+        if let Some(seen) = state.known.locks().get(&lock.name) {
+            lock.complete_by(seen);
         }
         lock
     }

@@ -95,13 +95,11 @@ impl Limits {
     /// A place for a request that reads very much, once there is one.
     pub async fn heavy(&self) -> Result<Permit, Problem> {
         let waiting = Arc::clone(&self.heavy).acquire_owned();
-        match tokio::time::timeout(HEAVY_WITHIN, waiting).await {
-            Ok(Ok(permit)) => Ok(Permit { _permit: permit }),
-            _ => {
-                let detail = "too many requests that read very much are under way: come back later";
-                Err(Problem::new(Kind::TOO_MANY, detail).retry_after(HEAVY_WITHIN))
-            }
+        if let Ok(Ok(permit)) = tokio::time::timeout(HEAVY_WITHIN, waiting).await {
+            return Ok(Permit { _permit: permit });
         }
+        let detail = "too many requests that read very much are under way: come back later";
+        Err(Problem::new(Kind::TOO_MANY, detail).retry_after(HEAVY_WITHIN))
     }
 
     /// Whether an address may send another request now.

@@ -25,6 +25,7 @@ use self::callers::Callers;
 use self::leases::Leases;
 use self::meters::Meters;
 pub use self::meters::Seen;
+pub use self::terraform::hide_id;
 use self::tickets::Tickets;
 use super::App;
 

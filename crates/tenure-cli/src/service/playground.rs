@@ -150,6 +150,8 @@ pub fn source(app: &App) -> Source {
 /// under names that nobody else uses. Afterwards nothing of it is left there.
 #[utoipa::path(post, path = "/playground/runs", tag = "playground", request_body = Plan,
     responses((status = 201, description = "It runs", body = RunReport),
+        (status = 403, description = "The store is a server, on which this makes load: start with \
+            --demo or --allow-admin", body = Problem),
         (status = 409, description = "`running`: another run goes on", body = Problem),
         (status = 422, description = "A number is out of its limits", body = Problem),
         (status = 503, description = "The store does not serve now", body = Problem)))]
@@ -157,6 +159,7 @@ async fn begin(
     State(app): State<App>,
     Body(plan): Body<Plan>,
 ) -> Result<(StatusCode, Json<RunReport>), Problem> {
+    check_allowed(&app)?;
     plan.check()?;
     if plan.mode == Mode::Script && app.playground.urls.len() > 1 {
         let detail = "cannot sell by script here: one step needs one server, and no script spans \
@@ -169,6 +172,18 @@ async fn begin(
     let failed = |_| Problem::new(Kind::INTERNAL, "cannot begin the run");
     let run = begun.map_err(failed)??;
     Ok((StatusCode::CREATED, Json(run.report())))
+}
+
+/// Refuses to make load on a server unless whoever started the service wants it.
+fn check_allowed(app: &App) -> Result<(), Problem> {
+    let urls = &app.playground.urls;
+    let is_memory = urls.iter().all(|url| url.trim().starts_with("memory:"));
+    if is_memory || app.settings.demo || app.settings.access.admin {
+        return Ok(());
+    }
+    let detail = "the playground makes load on the Redis that the locks are on, where others may \
+                  work: start `tenure serve` with --demo or --allow-admin, or without --url";
+    Err(Problem::new(Kind::FORBIDDEN, detail))
 }
 
 /// The last runs, the newest first.

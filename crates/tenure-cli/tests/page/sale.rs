@@ -9,7 +9,7 @@ fn naive_oversells_and_lock_and_script_do_not() {
         return;
     };
     let redis = RedisServer::start();
-    let service = Service::on(&redis, &[]);
+    let service = Service::on(&redis, &["--demo"]);
     browser.goto(&service.view("sale"));
     for (input, value) in [("stock", "50"), ("buyers", "200"), ("work_ms", "2")] {
         browser.type_into(&format!("input[name={input}]"), value);
@@ -38,7 +38,7 @@ fn a_fault_strikes_the_sale_that_runs_and_says_what_it_did() {
         return;
     };
     let redis = RedisServer::start();
-    let service = Service::on(&redis, &[]);
+    let service = Service::on(&redis, &["--demo"]);
     browser.goto(&service.view("sale?mode=lock"));
     for (input, value) in [("stock", "100000"), ("buyers", "2000"), ("ttl_ms", "500")] {
         browser.type_into(&format!("input[name={input}]"), value);
@@ -50,4 +50,17 @@ fn a_fault_strikes_the_sale_that_runs_and_says_what_it_did() {
     browser.wait_for_text("[data-mode=lock] .verdict", "stopped");
     browser.wait("!document.querySelector('[data-testid=run]').disabled");
     browser.assert_quiet(|_| false);
+}
+
+#[test]
+fn a_service_that_makes_no_load_says_why() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let redis = RedisServer::start();
+    let service = Service::on(&redis, &[]);
+    browser.goto(&service.view("sale"));
+    browser.click("[data-testid=run]");
+    browser.wait_for_text(".answer", "with --demo or --allow-admin");
+    browser.assert_quiet(|message| message.contains("403"));
 }

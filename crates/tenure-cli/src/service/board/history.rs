@@ -12,6 +12,8 @@ use crate::changes::{Change, Event};
 const KEPT_OF_EACH: usize = 100;
 const LOCKS_MAX: usize = 2_000;
 const KEPT_OF_ALL: usize = 1_000;
+/// How many letters are kept of the words for a holder, which can be 4 kB.
+const WHO_MAX: usize = 200;
 
 /// The histories of all locks.
 #[derive(Debug, Default)]
@@ -45,6 +47,7 @@ pub struct Hold {
 
 impl Histories {
     pub fn note(&mut self, change: &Change) {
+        let change = &shortened(change.clone());
         self.noted += 1;
         self.make_room(&change.name);
         let history = self.by_lock.entry(change.name.clone()).or_default();
@@ -138,6 +141,15 @@ impl History {
     }
 }
 
+fn shortened(mut change: Change) -> Change {
+    let cut = change.who.char_indices().nth(WHO_MAX);
+    if let Some((at, _)) = cut {
+        change.who.truncate(at);
+        change.who.shrink_to_fit();
+    }
+    change
+}
+
 fn keep<T>(kept: &mut VecDeque<T>, one: T, most: usize) {
     if kept.len() == most {
         kept.pop_front();
@@ -176,6 +188,18 @@ mod tests {
             "what was quiet goes first"
         );
         assert_eq!(histories.recent().len(), KEPT_OF_ALL);
+    }
+
+    #[test]
+    fn of_long_words_the_beginning_is_kept() {
+        let mut histories = Histories::default();
+        let mut taken = change(Event::Taken, "n", 1);
+        taken.who = "é".repeat(4_000);
+        histories.note(&taken);
+        let (holds, events) = histories.of("n");
+        for who in [&holds[0].who, &events[0].who, &histories.recent()[0].who] {
+            assert_eq!(*who, "é".repeat(WHO_MAX));
+        }
     }
 
     #[test]

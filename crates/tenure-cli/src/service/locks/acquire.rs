@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use tenure::{ErrorKind, Guard, Lock, TTL_MAX, TTL_MIN};
+use tenure::{ErrorKind, Guard, Lock, LockName, TTL_MAX, TTL_MIN};
 use utoipa::ToSchema;
 
 use super::meters::{Attempt, Ended};
@@ -83,6 +83,7 @@ impl Default for Wanted {
     params(("name" = String, Path, description = "The lock: 1 to 512 bytes, percent-encoded")),
     responses(
         (status = 201, description = "It is yours", body = Granted),
+        (status = 409, description = "`not_a_lock`: the key is something else", body = Problem),
         (status = 410, description = "The place in the queue was given up", body = Problem),
         (status = 423, description = "Another holder has it", body = Problem),
         (status = 422, description = "A value is not allowed", body = Problem),
@@ -143,6 +144,8 @@ async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Proble
         return wait_in_turns(app, waiting).await;
     }
     let wait = wait.unwrap_or_default();
+    // What can be no lock is counted nowhere.
+    LockName::new(name)?;
     let attempt = app.desk.meters.attempt(name);
     let owner = wanted.owner.clone();
     let lock = lock(app, name, wanted);
@@ -197,10 +200,9 @@ async fn wait_in_turns(app: &App, mut waiting: Waiting) -> Result<Granted, Probl
         }
         Err(_) => {
             let (name, since) = (waiting.name.clone(), waiting.since);
-            let refusal = refusals::busy(app, &name, since.elapsed()).await;
-            // Whether or not the store says who holds it: the place is kept.
-            let refusal = refusal.unwrap_or_else(|silent| silent);
+            // Before anything can go wrong: the place is kept whether or not the store answers.
             let ticket = Tickets::park(app, waiting);
+            let refusal = refusals::busy(app, &name, since.elapsed()).await;
             Err(refusal.with("ticket", ticket).retry_after(Duration::ZERO))
         }
     }
@@ -238,6 +240,8 @@ fn hand_over(
             });
         }
     };
+    // In this order: it may be told to end too early, never too late.
+    let now = SystemTime::now();
     let believed_for = guard.remaining();
     let lease = guard.detach().map_err(|error| {
         let detail = format!("{error}: it ended before it could be told; try again");
@@ -251,7 +255,7 @@ fn hand_over(
         lease_id: lease.id().to_string(),
         fence: lease.fence().get(),
         ttl_ms: millis(lease.ttl()),
-        expires_at: moment(SystemTime::now() + believed_for),
+        expires_at: moment(now + believed_for),
         waited_ms: Some(millis(waited)),
     })
 }
@@ -265,12 +269,5 @@ async fn refuse(
 ) -> Result<Granted, Problem> {
     app.stats.busy();
     attempt.end(ended, waited);
-    let refusal = refusals::busy(app, name, waited).await;
-    Err(refusal.unwrap_or_else(|silent| match ended {
-        _ if silent.status() != Kind::UNAVAILABLE.status() => silent,
-        Ended::TimedOut => silent.causing(&refusals::perhaps_taken(name)),
-        _ => silent.causing(&format!(
-            "lock `{name}` was not taken: another holder has it"
-        )),
-    }))
+    Err(refusals::busy(app, name, waited).await)
 }

@@ -87,7 +87,7 @@ pub async fn release(
 fn note(app: &App, id: &LeaseId, found: &LockReport) {
     let meters = &app.desk.meters;
     meters.forced();
-    if let Some(held) = app.desk.leases.ended(id, meters) {
+    if let Some(held) = app.desk.leases.ended(&found.name, id, meters) {
         meters.lost(&found.name, "forced");
         app.stats.lost(Some(held));
     }

@@ -128,7 +128,7 @@ pub async fn let_go(app: &App, name: &str, id: &LeaseId) -> Result<(), Problem> 
     match app.locks.release(name, id).await {
         Ok(Released::WasHeld) => {
             meters.released(name, Outcome::Done);
-            app.stats.released(app.desk.leases.ended(id, meters));
+            app.stats.released(app.desk.leases.ended(name, id, meters));
             Ok(())
         }
         Ok(Released::AlreadyGone) => {
@@ -153,12 +153,12 @@ pub async fn let_go(app: &App, name: &str, id: &LeaseId) -> Result<(), Problem> 
 /// The lease with this id. Of one that another instance gave, the fence is looked up.
 async fn find(app: &App, name: &str, id: &str) -> Result<Lease, Problem> {
     let id = LeaseId::new(id);
-    let known = app.desk.leases.fence(&id);
+    let known = app.desk.leases.fence(name, &id);
     let lease = Lease::from_parts(name, id.clone(), known.unwrap_or(Fence::new(0)))?;
     if known.is_some() {
         return Ok(lease);
     }
-    let found = app.locks.lock(name).holder().await?;
+    let found = app.locks.lock(name).glance().await?;
     if let Some(holder) = found.filter(|holder| holder.lease == id) {
         let fence = holder.fence.unwrap_or(Fence::new(0));
         return Ok(Lease::from_parts(name, id, fence)?);
@@ -170,7 +170,7 @@ async fn find(app: &App, name: &str, id: &str) -> Result<Lease, Problem> {
 /// What is told of a lease that is no longer there, and counted if it was given here.
 async fn gone(app: &App, name: &str, id: &LeaseId) -> Problem {
     let problem = refusals::not_held(app, name).await;
-    if let Some(held) = app.desk.leases.ended(id, &app.desk.meters) {
+    if let Some(held) = app.desk.leases.ended(name, id, &app.desk.meters) {
         let taken = problem.status() == Kind::LEASE_CHANGED.status();
         let reason = if taken { "taken" } else { "expired" };
         app.desk.meters.lost(name, reason);

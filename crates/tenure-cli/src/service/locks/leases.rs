@@ -45,8 +45,10 @@ impl Leases {
     }
 
     /// The fence of a lease that was given here.
-    pub fn fence(&self, id: &LeaseId) -> Option<Fence> {
-        self.given().get(id).map(|given| given.fence)
+    pub fn fence(&self, name: &str, id: &LeaseId) -> Option<Fence> {
+        let given = self.given();
+        let given = given.get(id).filter(|given| given.name == name)?;
+        Some(given.fence)
     }
 
     pub fn renewed(&self, id: &LeaseId, ttl: Duration) {
@@ -56,8 +58,12 @@ impl Leases {
     }
 
     /// Forgets a lease that has ended; how long it was held, if it was given here.
-    pub fn ended(&self, id: &LeaseId, meters: &Meters) -> Option<Duration> {
-        let given = self.given().remove(id)?;
+    pub fn ended(&self, name: &str, id: &LeaseId, meters: &Meters) -> Option<Duration> {
+        let mut leases = self.given();
+        // Whoever asks under another name speaks of another lease, which there never was.
+        leases.get(id).filter(|given| given.name == name)?;
+        let given = leases.remove(id)?;
+        drop(leases);
         let held = given.since.elapsed();
         meters.hold_ends(&given.name, held);
         Some(held)
@@ -86,7 +92,7 @@ pub fn sweep(app: &App) {
             continue;
         }
         let is_lost = left.is_some() || given.ends - given.since < SEEN_AFTER;
-        let held = leases.ended(&id, meters);
+        let held = leases.ended(&given.name, &id, meters);
         if is_lost {
             meters.lost(&given.name, "expired");
             app.stats.lost(held);

@@ -27,6 +27,7 @@ const HOLD_BUCKETS: [f64; 12] = [
 /// How many values the label `lock` has at most, and the one for all others.
 const LABELS_MAX: usize = 200;
 const OTHER: &str = "_other";
+const LABEL_BYTES_MAX: usize = 64;
 /// The only kind of lock there is yet.
 const MUTEX: &str = "mutex";
 
@@ -249,9 +250,10 @@ impl Meters {
         }
     }
 
-    /// What stands before the first colon: names themselves are too many.
+    /// What stands before the first colon, or its beginning: names themselves are too many.
     fn label(&self, name: &str) -> String {
         let label = name.split(':').next().unwrap_or_default();
+        let label = &label[..label.floor_char_boundary(LABEL_BYTES_MAX)];
         let labels = &self.0.labels;
         let known = labels.read().unwrap_or_else(PoisonError::into_inner);
         if known.contains(label) {
@@ -390,6 +392,8 @@ mod tests {
         let meters = Meters::new(&mut Registry::default());
         assert_eq!(meters.label("order:1"), "order");
         assert_eq!(meters.label("nightly"), "nightly");
+        let long = "é".repeat(100);
+        assert_eq!(meters.label(&format!("x{long}")).len(), 63);
         for number in 0..LABELS_MAX {
             meters.label(&format!("name {number}"));
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use axum::http::StatusCode;
+
 use crate::holders::{self, LockReport};
 use crate::service::App;
 use crate::service::problem::{Kind, Problem};
@@ -11,13 +13,24 @@ const LOOK_WITHIN: Duration = Duration::from_secs(2);
 /// When to come back at the latest: the holder may release at any moment.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// That another holder has the lock, and who that is.
-///
-/// # Errors
-///
-/// If that cannot be found out, because the store does not answer.
-pub async fn busy(app: &App, name: &str, waited: Duration) -> Result<Problem, Problem> {
-    let holder = look(app, name).await?;
+/// As busy, when nobody knows by whom.
+const NOT_HAD: Kind = Kind::new(
+    StatusCode::LOCKED,
+    "busy",
+    "the lock was not to be had in time",
+);
+
+/// That another holder has the lock, and who that is, if the store says so.
+pub async fn busy(app: &App, name: &str, waited: Duration) -> Problem {
+    let waited = holders::millis(waited);
+    let Ok(holder) = look(app, name).await else {
+        let detail = format!(
+            "lock `{name}` was not to be had in time, and the store does not say who holds it: try \
+             again"
+        );
+        let refusal = Problem::new(NOT_HAD, detail).with("waited_ms", waited);
+        return refusal.retry_after(Duration::ZERO);
+    };
     let left = Duration::from_millis(holder.left_ms.unwrap_or(1_000));
     let by = if holder.held {
         format!("it is held by {}", holder.who)
@@ -25,10 +38,10 @@ pub async fn busy(app: &App, name: &str, waited: Duration) -> Result<Problem, Pr
         "others were first".to_owned()
     };
     let refusal = Problem::new(Kind::BUSY, format!("lock `{name}` is not free: {by}"))
-        .with("waited_ms", holders::millis(waited))
+        .with("waited_ms", waited)
         .retry_after(left.min(RETRY_AFTER_MAX));
     let holder = holder.held.then(|| app.board.shown(holder));
-    Ok(refusal.with("holder", holder))
+    refusal.with("holder", holder)
 }
 
 /// What comes of a store that does not answer whoever wants to take a lock.
@@ -39,13 +52,10 @@ pub fn perhaps_taken(name: &str) -> String {
     )
 }
 
-/// That a lease is no longer there: another is, or none.
+/// That a lease is no longer there: another is, or none, or the store does not say which.
 pub async fn not_held(app: &App, name: &str) -> Problem {
-    let now = match look(app, name).await {
-        Ok(now) => now,
-        Err(problem) => return problem,
-    };
-    if now.held {
+    let now = look(app, name).await.ok();
+    if let Some(now) = now.filter(|now| now.held) {
         let detail = format!(
             "lock `{name}` has another lease by now, held by {}: nothing was touched",
             now.who
@@ -57,11 +67,14 @@ pub async fn not_held(app: &App, name: &str) -> Problem {
     Problem::new(Kind::LEASE_GONE, detail)
 }
 
-/// Everything that is known of a lock, if the store answers soon.
+/// How a lock is, if the store answers soon. What clients say of it is taken from the board: their
+/// records list thousands of leases, and refusals are many.
 pub async fn look(app: &App, name: &str) -> Result<LockReport, Problem> {
-    let looked = tokio::time::timeout(LOOK_WITHIN, holders::look(&app.locks, name)).await;
-    if let Ok(looked) = looked {
-        return Ok(app.desk.callers.named(&app.locks.id(), looked?));
+    let lock = app.locks.lock(name);
+    if let Ok(looked) = tokio::time::timeout(LOOK_WITHIN, lock.glance()).await {
+        let found = LockReport::of_holder(name, looked?.as_ref(), &[]);
+        let found = app.board.completed(found);
+        return Ok(app.desk.callers.named(&app.locks.id(), found));
     }
     let detail = format!("the store did not say within {LOOK_WITHIN:?} who holds `{name}`");
     Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO))

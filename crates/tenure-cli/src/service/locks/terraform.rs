@@ -1,5 +1,7 @@
 //! `/terraform/{name}`: what Terraform's `http` backend asks of whoever keeps its lock.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
@@ -20,13 +22,15 @@ const ID: &str = "terraform_id";
 
 /// Takes the lock of a Terraform state: also by the method `LOCK`.
 ///
-/// The body is Terraform's lock info, and so is the answer if another holder has it. Terraform renews
-/// nothing, so the lease lasts for 24 h unless Terraform lets go of it.
+/// The body is Terraform's lock info, and so is the answer if another holder has it. Asked again with
+/// the same `ID` it is yours still, as the answer may have been lost. Terraform renews nothing, so the
+/// lease lasts for 24 h unless Terraform lets go of it.
 #[utoipa::path(
     post, path = "/terraform/{name}", tag = "terraform", request_body = Object,
     params(("name" = String, Path, description = "The lock")),
     responses(
         (status = 200, description = "It is yours"),
+        (status = 409, description = "`not_a_lock`: the key is something else", body = Problem),
         (status = 423, description = "The lock info of its holder", body = Object),
         (status = 422, description = "The body is no lock info", body = Problem),
         (status = 503, description = "The store does not serve now", body = Problem),
@@ -53,6 +57,12 @@ pub async fn lock(
         Ok(_) => Ok(StatusCode::OK.into_response()),
         Err(problem) if problem.status() == Kind::BUSY.status() => {
             let holder = refusals::look(&app, &name).await?;
+            if holder.meta.get(ID).is_some_and(|held| info["ID"] == **held) {
+                return Ok(StatusCode::OK.into_response());
+            }
+            // With its `ID`, though that is the key to the lock: Terraform shows it to people, who
+            // need it for `terraform force-unlock`. Nothing else tells it to those who do not
+            // administrate.
             Ok((StatusCode::LOCKED, Json(told(&holder))).into_response())
         }
         Err(problem) => Err(problem),
@@ -61,8 +71,8 @@ pub async fn lock(
 
 /// Lets go of the lock of a Terraform state: also by the method `UNLOCK`.
 ///
-/// The body is the lock info that it was taken with. `terraform force-unlock` sends none: that is for
-/// administrators.
+/// The body is the lock info that it was taken with; asked again, it is free still. `terraform
+/// force-unlock` sends none: that is for administrators.
 #[utoipa::path(
     delete, path = "/terraform/{name}", tag = "terraform", request_body = Object,
     params(("name" = String, Path, description = "The lock")),
@@ -70,7 +80,7 @@ pub async fn lock(
         (status = 200, description = "It is free"),
         (status = 403, description = "Administration is off", body = Problem),
         (status = 409, description = "The lock info of another holder", body = Object),
-        (status = 410, description = "The lease had ended before", body = Problem),
+        (status = 410, description = "There was no lease to end", body = Problem),
         (status = 422, description = "The body is no lock info", body = Problem),
         (status = 503, description = "The store does not serve now", body = Problem),
     )
@@ -88,17 +98,42 @@ pub async fn unlock(
     };
     let holder = refusals::look(&app, &name).await?;
     let Some(lease_id) = &holder.lease_id else {
-        return Err(refusals::not_held(&app, &name).await);
+        return freed(id.is_some(), refusals::not_held(&app, &name).await);
     };
     if holder
         .meta
         .get(ID)
         .is_none_or(|held| id.as_ref().is_some_and(|id| id != held))
     {
+        let holder = app.board.shown(holder);
         return Ok((StatusCode::CONFLICT, Json(told(&holder))).into_response());
     }
-    lease::let_go(&app, &name, &LeaseId::new(lease_id)).await?;
-    Ok(StatusCode::OK.into_response())
+    match lease::let_go(&app, &name, &LeaseId::new(lease_id)).await {
+        Ok(()) => Ok(StatusCode::OK.into_response()),
+        Err(problem) => freed(id.is_some(), problem),
+    }
+}
+
+/// Whoever names its lease and finds the lock free has perhaps let go of it before, and not been told.
+fn freed(is_named: bool, problem: Problem) -> Result<Response, Problem> {
+    if is_named && problem.status() == Kind::LEASE_GONE.status() {
+        return Ok(StatusCode::OK.into_response());
+    }
+    Err(problem)
+}
+
+/// Takes away what others could unlock a Terraform state with.
+pub fn hide_id(meta: &mut BTreeMap<String, String>) {
+    if meta.remove(ID).is_none() {
+        return;
+    }
+    let Some(info) = meta.remove(INFO) else {
+        return;
+    };
+    if let Ok(Value::Object(mut info)) = serde_json::from_str(&info) {
+        info.remove("ID");
+        meta.insert(INFO.to_owned(), Value::Object(info).to_string());
+    }
 }
 
 /// Sorts requests by methods that only Terraform and `WebDAV` have.

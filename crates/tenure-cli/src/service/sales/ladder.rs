@@ -148,7 +148,7 @@ async fn order(app: &App, step: &str, trouble: Option<Trouble>) -> Result<Json<S
 }
 
 impl Ladder {
-    /// Begins anew, with the whole stock and no locks.
+    /// With the whole stock, unless another instance has begun on this server before.
     pub async fn open(url: &str) -> anyhow::Result<Self> {
         let store = if url.starts_with("memory:") {
             PlainStore::in_memory()
@@ -156,8 +156,7 @@ impl Ladder {
             PlainStore::connect(url).await?
         };
         for step in Step::ALL {
-            store.set(&step.stock(), &UNITS.to_string()).await?;
-            store.del(&step.lock()).await?;
+            store.set_nx(&step.stock(), &UNITS.to_string()).await?;
         }
         Ok(Self { store })
     }
@@ -267,6 +266,7 @@ const DIED: Came = Came::Broken("the process died as soon as it had the lock, as
 
 impl Came {
     fn told(self, left: i64, port: u16) -> Result<Json<Sold>, Problem> {
+        let later = Duration::from_secs(1);
         let problem = match self {
             Self::Sold(left) => {
                 let message = sold_message(1, u64::try_from(left).ok(), port);
@@ -278,15 +278,17 @@ impl Came {
             }
             Self::SoldOut => {
                 let message = format!("sold out, served by port {port}");
-                Problem::new(SOLD_OUT, "the stock of this step is sold out: start anew")
-                    .with("message", message)
+                let detail = "the stock of this step is sold out: delete the keys \
+                              `tenure-demo:*` and start `tenure serve` again";
+                Problem::new(SOLD_OUT, detail).with("message", message)
             }
             Self::Locked => {
                 let message = format!("locked, {left} left, served by port {port}");
                 let detail = "another order has the lock, or had it and never let it go";
-                Problem::new(Kind::BUSY, detail).with("message", message)
+                let problem = Problem::new(Kind::BUSY, detail).with("message", message);
+                problem.retry_after(later)
             }
-            Self::Broken(what) => Problem::new(Kind::UNAVAILABLE, what),
+            Self::Broken(what) => Problem::new(Kind::UNAVAILABLE, what).retry_after(later),
         };
         Err(problem.with("left", left).with("port", port))
     }

@@ -152,7 +152,7 @@ pub fn chosen_id(
 }
 
 /// An id that nobody else has.
-pub fn new_id() -> String {
+fn new_id() -> String {
     format!("http-{:032x}", rand::random::<u128>())
 }
 

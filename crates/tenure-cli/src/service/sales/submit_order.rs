@@ -14,7 +14,7 @@ use super::super::problem::{Kind, Problem};
 use super::asking::{Key, Selling};
 use super::demo::{ITEM, UNITS};
 use super::refusal;
-use super::submit::{asked, chosen_id, new_id, state};
+use super::submit::{asked, chosen_id, state};
 
 /// What to order. Everything may be left out.
 #[derive(Debug, Default, Deserialize, IntoParams, ToSchema)]
@@ -22,9 +22,10 @@ use super::submit::{asked, chosen_id, new_id, state};
 pub struct Wish {
     /// `1001`, if nothing is said.
     item: Option<String>,
-    /// Somebody new, if nothing is said.
+    /// Somebody new, if nothing is said, but for the same request the same.
     buyer: Option<String>,
-    /// The buyer's id of the request: a new one, if nothing is said.
+    /// The buyer's id of the request, also as the header `Idempotency-Key`: a new one, if nothing is
+    /// said.
     request: Option<String>,
     /// One, if nothing is said.
     units: Option<u64>,
@@ -134,7 +135,8 @@ impl Wish {
     fn request(self, key: Option<String>) -> Result<Request, Problem> {
         let id = chosen_id("request", key, self.request)?;
         let item = self.item.as_deref().unwrap_or(ITEM);
-        let buyer = self.buyer.unwrap_or_else(new_id);
+        // Whoever asks again with the same id is the same buyer, so that it is the same order.
+        let buyer = self.buyer.unwrap_or_else(|| id.clone());
         Ok(Request::new(item, buyer, id)?.units(self.units.unwrap_or(1))?)
     }
 }

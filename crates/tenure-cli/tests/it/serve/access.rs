@@ -95,6 +95,28 @@ fn a_page_of_another_site_is_refused() {
 }
 
 #[test]
+fn a_page_of_another_site_cannot_order_by_a_picture() {
+    let service = Service::start(&["--demo"]);
+    let order = |page: &str| {
+        let headers = [("referer", page)];
+        service.send("GET", "/order/v1/submitOrder", &headers, "")
+    };
+    for page in [
+        "http://evil.example/",
+        "about:blank",
+        "",
+        "http://127.0.0.1/",
+    ] {
+        order(page).is_problem(403, "foreign_origin");
+    }
+    assert_eq!(service.get("/api/v1/items/1001").json()["sold"], 0);
+    order(&format!("{}/notes.html", service.url)).is(200);
+    // Reading changes nothing: links may lead here.
+    let headers = [("referer", "http://evil.example/")];
+    service.send("GET", "/api/v1/locks", &headers, "").is(200);
+}
+
+#[test]
 fn a_foreign_name_is_refused_where_there_is_no_token() {
     let service = Service::start(&["--host-name", "Tenure.Test"]);
     let called = |name: &str| service.send("GET", "/readyz", &[("host", name)], "");

@@ -175,6 +175,37 @@ fn names_of_all_kinds_can_be_used() {
     }
 }
 
+/// How much a server has sent to its clients so far.
+fn sent_by(server: &RedisServer) -> u64 {
+    let info = server.client().command(&["INFO", "stats"]);
+    let info = info.text();
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_refusal_costs_the_same_however_many_leases_there_are() {
+    let server = RedisServer::start();
+    let service = Service::on(&server, &[]);
+    for number in 0..300 {
+        acquire(&service, &format!("n{number}"), &json!({"ttl_ms": 600_000}));
+    }
+    let lock = "/api/v1/locks/n7";
+    let is_known = || service.get(lock).is(200).json()["holder"]["pid"].is_number();
+    assert!(eventually(SOON, is_known));
+    let before = sent_by(&server);
+    for _ in 0..100 {
+        let busy = service.post(lock, &json!({})).is_problem(423, "busy");
+        assert!(busy["holder"]["held_ms"].is_number(), "{busy}");
+        service.get(lock).is(200);
+    }
+    let sent = sent_by(&server) - before;
+    // All leases are told in some 30 kB, which the service reads each other second by itself.
+    assert!(sent < 2_000_000, "{sent} bytes for 200 answers");
+}
+
 #[test]
 fn locks_are_listed_page_by_page() {
     let service = Service::start(&[]);

@@ -19,7 +19,7 @@ const TTL_MS: u64 = 300;
 
 fn on(redis: &RedisServer) -> Service {
     let url = format!("redis://{}", redis.addr());
-    Service::of(tenure(&["serve"]).env("TENURE_URL", url))
+    Service::of(tenure(&["serve", "--allow-admin"]).env("TENURE_URL", url))
 }
 
 fn begin(service: &Service, plan: &Value) -> String {
@@ -292,6 +292,21 @@ fn what_is_out_of_its_limits_is_refused() {
     modeless.is_problem(422, "invalid");
     let list = service.get("/api/v1/playground/runs").json();
     assert_eq!(list["runs"], json!([]));
+}
+
+#[test]
+fn on_a_server_it_is_for_those_who_are_told_to_make_load() {
+    let redis = RedisServer::start();
+    let plan = json!({"mode": "script", "stock": 5, "buyers": 5, "concurrency": 2, "instances": 2});
+    let service = Service::on(&redis, &[]);
+    let refused = service.post("/api/v1/playground/runs", &plan);
+    let problem = refused.is_problem(403, "forbidden");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("--demo or --allow-admin"), "{problem}");
+    service.get("/api/v1/playground/runs").is(200);
+    for allowed in ["--demo", "--allow-admin"] {
+        sells_exactly(&play(&Service::on(&redis, &[allowed]), &plan));
+    }
 }
 
 #[test]

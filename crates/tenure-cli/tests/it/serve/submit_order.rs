@@ -37,8 +37,15 @@ fn the_item_of_the_notes_is_sold_with_what_is_left_and_by_whom() {
     let first = service.send("POST", PATH, &[JSON], named).is(200).json();
     let again = service.get(&format!("{PATH}?buyer=anna&request=click-1"));
     assert_eq!(again.is(200).json()["order_id"], first["order_id"]);
+    for _ in 0..2 {
+        let key = [("idempotency-key", "click-2")];
+        let keyed = service.send("GET", PATH, &key, "").is(200).json();
+        assert_eq!(keyed["order_id"], "1001.1.3", "one key, one order");
+        let keyed = service.get(&format!("{PATH}?request=click-2"));
+        assert_eq!(keyed.is(200).json()["order_id"], "1001.1.3");
+    }
     let item = service.get("/api/v1/items/1001").json();
-    assert_eq!((&item["sold"], &item["total"]), (&json!(3), &json!(5_000)));
+    assert_eq!((&item["sold"], &item["total"]), (&json!(4), &json!(5_000)));
 }
 
 #[test]
@@ -165,6 +172,7 @@ fn the_locks_of_the_notes_refuse_and_sell_no_unit_twice_as_long_as_nothing_goes_
         assert_eq!(units.len(), sold.len(), "{step} sold a unit twice");
         for locked in answers.iter().filter(|it| it.status != 200) {
             let problem = locked.is_problem(423, "busy");
+            assert_eq!(locked.header("retry-after"), "1");
             assert!(
                 problem["left"].is_i64() && problem["port"].is_u64(),
                 "{problem}"
@@ -175,12 +183,27 @@ fn the_locks_of_the_notes_refuse_and_sell_no_unit_twice_as_long_as_nothing_goes_
 }
 
 #[test]
+fn another_instance_leaves_stock_and_locks_of_the_notes_as_they_are() {
+    let redis = RedisServer::start();
+    let order =
+        |service: &Service, step: &str| service.get(&format!("/order/v1/submitOrder/{step}"));
+    let first = demo_on(&redis);
+    assert_eq!(order(&first, "v0").is(200).json()["left"], 4_999);
+    order(&first, "v1?trouble=exception").is_problem(503, "unavailable");
+    let second = demo_on(&redis);
+    assert_eq!(order(&second, "v0").is(200).json()["left"], 4_998);
+    order(&second, "v1").is_problem(423, "busy");
+}
+
+#[test]
 fn each_lock_of_the_notes_has_its_flaw() {
     let service = Service::start(&["--demo"]);
     let order =
         |step: &str, trouble: &str| service.get(&format!("/order/v1/submitOrder/{step}{trouble}"));
     // An exception, and nobody gets the lock ever again.
-    order("v1", "?trouble=exception").is_problem(503, "unavailable");
+    let broken = order("v1", "?trouble=exception");
+    broken.is_problem(503, "unavailable");
+    assert_eq!(broken.header("retry-after"), "1");
     order("v1", "").is_problem(423, "busy");
     // It is released by `finally`; but who dies does not come that far.
     order("v2", "?trouble=exception").is_problem(503, "unavailable");

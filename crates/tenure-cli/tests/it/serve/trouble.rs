@@ -3,7 +3,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_testkit::{RedisServer, eventually};
 
 use super::events::follow;
@@ -20,6 +20,15 @@ fn is_unavailable(answer: &Answer) {
     assert_eq!(answer.header("retry-after"), "1", "{answer:?}");
 }
 
+#[track_caller]
+fn is_nobodys(answer: &Answer) -> Value {
+    let problem = answer.is_problem(423, "busy");
+    assert_eq!(answer.header("retry-after"), "1", "{answer:?}");
+    assert!(problem.get("holder").is_none(), "{problem}");
+    assert!(problem["waited_ms"].as_u64() > Some(0), "{problem}");
+    problem
+}
+
 #[test]
 fn while_the_store_is_away_everybody_is_told_so_in_time() {
     let server = RedisServer::start();
@@ -31,9 +40,8 @@ fn while_the_store_is_away_everybody_is_told_so_in_time() {
     server.pause();
     let begun = Instant::now();
     thread::scope(|scope| {
-        let asks: [Box<dyn Fn() -> Answer + Send>; 8] = [
+        let asks: [Box<dyn Fn() -> Answer + Send>; 7] = [
             Box::new(|| service.post("/api/v1/locks/n", &json!({}))),
-            Box::new(|| service.post("/api/v1/locks/m", &json!({"wait_ms": 500}))),
             Box::new(|| service.put("/api/v1/locks/n/lease", &json!({"lease_id": id}))),
             Box::new(|| service.get("/api/v1/locks/n")),
             Box::new(|| service.get("/api/v1/locks")),
@@ -44,6 +52,8 @@ fn while_the_store_is_away_everybody_is_told_so_in_time() {
         for ask in asks {
             scope.spawn(move || is_unavailable(&ask()));
         }
+        // Whoever's own time is over is told that, and not whose lock it is.
+        scope.spawn(|| is_nobodys(&service.post("/api/v1/locks/m", &json!({"wait_ms": 500}))));
         // What needs no store is served all the same.
         scope.spawn(|| service.get("/livez").is(200).status);
         scope.spawn(|| service.get("/api/v1/stats").is(200).status);
@@ -97,7 +107,7 @@ fn a_store_that_died_and_came_back_is_used_again() {
     let service = Service::on(&server, &[]);
     acquire(&service, "n", &json!({}));
     server.kill();
-    is_unavailable(&service.post("/api/v1/locks/n", &json!({"wait_ms": 100})));
+    is_unavailable(&service.post("/api/v1/locks/n", &json!({})));
     server.restart_empty();
     let taken = || {
         service
@@ -106,6 +116,35 @@ fn a_store_that_died_and_came_back_is_used_again() {
             == 201
     };
     assert!(eventually(SOON, taken));
+}
+
+#[test]
+fn a_place_outlives_a_store_that_is_away_when_the_ticket_is_due() {
+    let server = RedisServer::start();
+    let service = Service::on(&server, &["--max-wait", "2s", "--keep-place", "60s"]);
+    let lease = acquire(&service, "n", &json!({"ttl_ms": 120_000}));
+    let wait = |ticket: &Value| {
+        service.post(
+            "/api/v1/locks/n",
+            &json!({"wait_ms": 60_000, "ticket": ticket}),
+        )
+    };
+    let ticket = thread::scope(|scope| {
+        let first = scope.spawn(|| wait(&Value::Null));
+        let waiting = "tenure_waiting{lock=\"n\",kind=\"mutex\"} 1";
+        let is_waiting = || service.get("/metrics").text.contains(waiting);
+        assert!(eventually(SOON, is_waiting));
+        server.pause();
+        is_nobodys(&first.join().unwrap())["ticket"].clone()
+    });
+    server.resume();
+    assert!(ticket.is_string());
+    assert!(eventually(SOON, || release(&service, "n", &lease).status == 204));
+    let mut answer = wait(&ticket);
+    while answer.status == 423 {
+        answer = wait(&answer.json()["ticket"]);
+    }
+    assert!(answer.is(201).json()["waited_ms"].as_u64() >= Some(2_000));
 }
 
 #[test]

@@ -114,8 +114,15 @@ async fn holder_looks_without_taking(stage: Stage) {
     assert_eq!(holder.fence, Some(guard.fence()));
     assert_eq!(holder.meta["job"], "7");
     assert!(holder.remaining.unwrap() <= ms(5_000));
+    let glanced = b.lock("n").glance().await.unwrap().unwrap();
+    assert_eq!(
+        (&glanced.lease, &glanced.meta),
+        (&holder.lease, &holder.meta)
+    );
+    assert!(glanced.client.is_none());
     assert!(b.lock("n").is_locked().await.unwrap());
     guard.release().await.unwrap();
+    assert!(b.lock("n").glance().await.unwrap().is_none());
     assert!(!b.lock("n").is_locked().await.unwrap());
 }
 

@@ -1,4 +1,5 @@
 use serde_json::{Value, json};
+use tenure_testkit::RedisServer;
 
 use super::{acquire, release};
 use crate::serve::{Answer, Service};
@@ -51,6 +52,53 @@ fn what_is_not_allowed_is_refused_and_named() {
         "malformed",
         "cannot read the path: Invalid UTF-8",
     );
+}
+
+#[test]
+fn what_can_be_no_lock_is_not_counted() {
+    let service = Service::start(&[]);
+    for name in ["half%7Dtag", &"n".repeat(513)] {
+        let path = format!("/api/v1/locks/{name}");
+        for body in [json!({}), json!({"wait_ms": 10})] {
+            service.post(&path, &body).is_problem(422, "invalid");
+        }
+    }
+    acquire(&service, &"m".repeat(500), &json!({}));
+    let metrics = service.get("/metrics").text;
+    let of_locks = || metrics.lines().filter(|line| line.contains("lock=\""));
+    assert!(of_locks().count() > 0, "{metrics}");
+    let label = format!("lock=\"{}\"", "m".repeat(64));
+    for line in of_locks() {
+        assert!(line.contains(&label), "{line}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_asked_for_under_another_name_is_not_lost() {
+    let service = Service::start(&[]);
+    let lease = acquire(&service, "n", &json!({}));
+    release(&service, "other", &lease).is_problem(410, "lease_gone");
+    let renewal = json!({"lease_id": lease["lease_id"]});
+    let renewed = service.put("/api/v1/locks/other/lease", &renewal);
+    renewed.is_problem(410, "lease_gone");
+    let metrics = service.get("/metrics").text;
+    assert!(!metrics.contains("tenure_lost_total{"), "{metrics}");
+    let held = "tenure_held{lock=\"n\",kind=\"mutex\"} 1";
+    assert!(metrics.contains(held), "{metrics}");
+    release(&service, "n", &lease).is(204);
+}
+
+#[test]
+fn a_key_that_is_no_lock_is_said_to_be_none() {
+    let server = RedisServer::start();
+    server.client().command(&["SADD", "n", "something else"]);
+    let service = Service::on(&server, &[]);
+    let path = "/api/v1/locks/n";
+    service.post(path, &json!({})).is_problem(409, "not_a_lock");
+    service.get(path).is_problem(409, "not_a_lock");
+    let info = json!({"ID": "9b2c"});
+    let refused = service.post("/api/v1/terraform/n", &info);
+    refused.is_problem(409, "not_a_lock");
 }
 
 #[test]
