@@ -39,6 +39,9 @@ fn every_view_opens_without_a_complaint_and_asks_nobody_else() {
             browser.wait("document.querySelector('.plot canvas')?.width > 50");
         }
     }
+    // What every object has is no view.
+    browser.goto(&service.view("constructor"));
+    browser.wait_for_text(".locks tbody th.name", "demo");
     let width = "return document.documentElement.scrollWidth - innerWidth";
     browser.size(390, 844);
     for view in ["locks", "lock/demo", "activity", "charts", "sale", "about"] {

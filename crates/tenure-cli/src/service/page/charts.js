@@ -20,7 +20,7 @@ const CHARTS = [
 export const title = () => 'Charts';
 
 export function open(root, { query }) {
-  const window = query.get('window') in WINDOWS ? query.get('window') : '5m';
+  const window = Object.hasOwn(WINDOWS, query.get('window')) ? query.get('window') : '5m';
   const problem = el('p.quiet', { role: 'status' });
   const places = CHARTS.map(({ title: name }) => ({ name, place: el('div.plot') }));
   const choices = el('div.choices', { role: 'group', 'aria-label': 'How far back' }, Object.entries(WINDOWS).map(([value, label]) => el('label', {},

@@ -71,7 +71,7 @@ function makeControls(mode, answer) {
   const seed = el('input', { name: 'seed', placeholder: 'any', inputmode: 'numeric', pattern: '[0-9]*', autocomplete: 'off' });
   const fault = el('select', { name: 'fault' }, el('option', { value: '' }, 'none'), Object.entries(FAULTS).map(([key, [name]]) => el('option', { value: key }, name.toLowerCase())));
   const modes = el('div.choices', { role: 'group', 'aria-label': 'How to sell' }, Object.entries(MODES).map(([key, { name }], index) => el('label', {},
-    el('input', { type: 'radio', name: 'mode', value: key, checked: mode in MODES ? key === mode : index === 0 }), el('span', {}, name))));
+    el('input', { type: 'radio', name: 'mode', value: key, checked: Object.hasOwn(MODES, mode) ? key === mode : index === 0 }), el('span', {}, name))));
   const run = el('button.primary', { type: 'submit', 'data-testid': 'run' }, 'Run');
   const all = el('button', { type: 'button', 'data-testid': 'compare', onclick: () => attempt(compare) }, 'Run all three and compare');
   const stop = el('button', { type: 'button', disabled: true, onclick: () => attempt(() => post(`playground/runs/${part(running.id)}/stop`)) }, 'Stop');
