@@ -38,6 +38,14 @@ impl Service {
         format!("{}/#/{view}", self.url)
     }
 
+    /// What the service answers, nothing if it refuses.
+    pub fn post(&self, path: &str, body: &Value) -> Value {
+        let answer = ureq::post(format!("{}/api/v1/{path}", self.url)).send_json(body);
+        answer.map_or(Value::Null, |mut answer| {
+            answer.body_mut().read_json().unwrap_or_default()
+        })
+    }
+
     pub fn port(&self) -> &str {
         self.url.rsplit(':').next().unwrap()
     }

@@ -106,7 +106,7 @@ const HEARD = {
 function take(lock, before) {
   lock.expires = lock.expires_at ? Date.parse(lock.expires_at) : null;
   lock.from = lock.since ? Date.parse(lock.since) : null;
-  const isSame = before && before.lease_id === lock.lease_id && before.waiting === lock.waiting;
+  const isSame = before && before.lease_id === lock.lease_id && before.fence === lock.fence && before.waiting === lock.waiting;
   lock.changedAt = isSame ? before.changedAt : performance.now();
   lock.isNew = !before;
   return lock;

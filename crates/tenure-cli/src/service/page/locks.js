@@ -1,6 +1,7 @@
 // All locks: the figures, and the table with a bar for each lease.
 
 import { board } from './board.js';
+import { takeHint } from './commands.js';
 import { el, isCalm, mark, svg, write } from './dom.js';
 import { NONE, count, length, millis, pairs, rate } from './format.js';
 import { leaseBar } from './lease.js';
@@ -245,24 +246,16 @@ function flash(element) {
 
 function makeEmpty() {
   const words = el('p');
-  const hint = el('div', {}, el('p', {}, 'Take one, and it appears here:'),
-    el('pre', {}, el('code', {}, 'tenure run demo -- sleep 30')), el('p.quiet'));
-  const element = el('section.empty', { hidden: true }, words, hint);
+  const hint = takeHint();
+  const element = el('section.empty', { hidden: true }, words, hint.element);
   return {
     element,
     render(shown) {
       mark(element, 'hidden', shown && board.isFilled ? '' : null);
       const isFree = board.isFilled && !board.locks.size;
       write(words, !board.isFilled ? 'Waiting for the first picture of the locks…' : isFree ? 'Nobody holds a lock, and nobody waits for one.' : 'No lock matches.');
-      mark(hint, 'hidden', isFree ? null : '');
-      const place = board.about?.locks ?? '';
-      const isHere = place.startsWith('memory:');
-      write(hint.querySelector('code'), isHere
-        ? `curl -X POST ${new URL('api/v1/locks/demo', document.baseURI)} -H 'content-type: application/json' -d '{"ttl_ms": 30000}'`
-        : `tenure run ${place ? `--url ${place} ` : ''}demo -- sleep 30`);
-      write(hint.lastChild, isHere
-        ? 'These locks live in this service. Start it with --url redis://… and `tenure run demo -- sleep 30` shows up too.'
-        : 'Locks that are held for less than half a second are not listed.');
+      mark(hint.element, 'hidden', isFree ? null : '');
+      hint.render();
     },
   };
 }
