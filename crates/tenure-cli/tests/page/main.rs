@@ -7,6 +7,8 @@
     reason = "a test that panics has failed, figures are told, and a test binary has no public interface"
 )]
 
+/// What has happened, before the page was opened and since.
+mod activity;
 /// A browser, for one test at a time.
 mod browser;
 /// A browser that is open, shared by the tests that take turns with it.

@@ -197,7 +197,7 @@ function waiters(lock) {
 function eventList(past, lived) {
   const first = lived[0]?.at ?? '';
   const all = [...(past ?? []).filter((event) => !first || event.at < first), ...lived].slice(-EVENTS_SHOWN).reverse();
-  if (!all.length) return el('p.quiet', {}, 'Nothing has happened since this page was opened.');
+  if (!all.length) return el('p.quiet', {}, 'This instance has seen nothing happen to it yet.');
   return el('ol.events', {}, all.map(eventLine));
 }
 
