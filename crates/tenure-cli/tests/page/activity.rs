@@ -3,14 +3,14 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::service::{Service, tenure};
+use crate::service::Service;
 
 #[test]
 fn what_happened_before_the_page_was_opened_is_told_once() {
     let Some(browser) = Browser::start() else {
         return;
     };
-    let service = Service::of(&mut tenure(&["serve", "--allow-admin"]));
+    let service = Service::embedded(&["--allow-admin"]);
     browser.goto(&service.view("activity"));
     // What the page advises works, here too.
     browser.wait_for_text(".empty code", "curl -X POST");
@@ -33,8 +33,8 @@ fn a_service_that_only_shows_offers_no_change() {
     let Some(browser) = Browser::start() else {
         return;
     };
-    let service = Service::of(&mut tenure(&["serve", "--read-only"]));
-    for view in ["activity", "locks"] {
+    let service = Service::embedded(&["--read-only"]);
+    for view in ["activity", "locks", "sale"] {
         browser.goto(&service.view(view));
         browser.wait_for_text("main", "started with --read-only");
         let main = browser.shown("main");

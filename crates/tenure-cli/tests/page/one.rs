@@ -89,7 +89,7 @@ fn a_lease_in_the_process_is_ended_over_http() {
     let Some(browser) = Browser::start() else {
         return;
     };
-    let service = Service::of(&mut tenure(&["serve", "--allow-admin"]));
+    let service = Service::embedded(&["--allow-admin"]);
     let lease = service.post("locks/de%20ploy", &json!({ "ttl_ms": 60_000 }));
     // As somebody may type it.
     browser.goto(&service.view("locks/de%20ploy"));

@@ -21,6 +21,11 @@ impl Service {
         Self::of(tenure(&["serve", "--url", &redis.url()]).args(arguments))
     }
 
+    /// Embedded: locks and orders are in its own process.
+    pub fn embedded(arguments: &[&str]) -> Self {
+        Self::of(tenure(&["serve", "--ledger", "sqlite::memory:"]).args(arguments))
+    }
+
     pub fn of(command: &mut Command) -> Self {
         command.arg("--json");
         if !command.get_args().any(|argument| argument == "--listen") {

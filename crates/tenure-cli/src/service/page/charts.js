@@ -14,7 +14,7 @@ const CHARTS = [
   { title: 'Wait until acquired', show: millis, lines: [['wait_p99_ms', 'p99', '--accent'], ['wait_p50_ms', 'p50', '--quiet', [6, 4]]] },
   { title: 'Hold', show: millis, lines: [['hold_p99_ms', 'p99', '--accent'], ['hold_p50_ms', 'p50', '--quiet', [6, 4]]] },
   { title: 'Round trip to the store', show: millis, lines: [['store_ms', 'Store', '--green']] },
-  { title: 'Lost, each second', show: rate, lines: [['lost', 'Lost', '--red']] },
+  { title: 'Ran out, each second', show: rate, lines: [['lost', 'Ran out', '--amber']] },
 ];
 
 export const title = () => 'Charts';

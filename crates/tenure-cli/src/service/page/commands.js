@@ -21,6 +21,14 @@ export const endLine = (name, lease) => (isHere()
   ? curl('DELETE', `locks/${part(name)}?lease_id=${part(lease)}&force=true`)
   : `tenure force-unlock ${at()}${quoted(name)} ${quoted(lease)}`);
 
+/** Puts an item on sale. */
+export function sellLine() {
+  const { ledger, admin } = board.about ?? {};
+  if (admin) return `${curl('POST', 'items')} -H 'content-type: application/json' -d '{"item": "sku-7", "units": 100, "open": true}'`;
+  if (isHere() || !ledger || ledger.includes('***') || ledger.includes('memory:')) return '';
+  return `tenure sale item create ${at()}--ledger ${quoted(ledger)} sku-7 --stock 100 --open`;
+}
+
 /** How to take a lock, so that there is something to see; nothing where that is refused. */
 export function takeHint() {
   const [code, remark] = [el('code'), el('p.quiet')];

@@ -3,7 +3,7 @@
 import { board } from './board.js';
 import { takeHint } from './commands.js';
 import { el, isCalm, mark, svg, write } from './dom.js';
-import { NONE, count, length, millis, pairs, rate } from './format.js';
+import { NONE, count, length, many, millis, pairs, rate } from './format.js';
 import { leaseBar } from './lease.js';
 import { Rows } from './rows.js';
 
@@ -94,13 +94,13 @@ function makeTiles() {
     const spark = svg('svg.spark', { viewBox: '0 0 100 24', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, line);
     return { element: el('div.tile', { title: hint }, el('span.label', {}, label), value, spark), value, line };
   };
-  const [held, waiting, acquired, wait, lost] = [
+  const [held, waiting, acquired, wait, ranOut] = [
     tile('Held', 'Locks that are held now'), tile('Waiting', 'Callers that wait for a lock now'),
     tile('Acquired / s', 'Locks taken through this instance in the last second'), tile('Wait p99', 'How long the slowest hundredth of those waited'),
-    tile('Lost, 5 min', 'Leases of this instance that ended without a release'),
+    tile('Ran out, 5 min', 'Leases of this instance that ended without a release: their time ran out, or they were ended by force'),
   ];
   return {
-    element: el('section.tiles', { 'aria-label': 'Figures' }, [held, waiting, acquired, wait, lost].map(({ element }) => element)),
+    element: el('section.tiles', { 'aria-label': 'Figures' }, [held, waiting, acquired, wait, ranOut].map(({ element }) => element)),
     render() {
       let [holding, queued] = [0, 0];
       for (const lock of board.locks.values()) {
@@ -113,13 +113,13 @@ function makeTiles() {
       write(waiting.value, board.isFilled ? count(queued) : NONE);
       write(acquired.value, rate(last?.acquired));
       write(wait.value, millis(last?.wait_p99_ms));
-      write(lost.value, board.stats.length ? count(sum) : NONE);
-      mark(lost.element, 'data-alarm', sum > 0 ? '' : null);
+      write(ranOut.value, board.stats.length ? count(sum) : NONE);
+      mark(ranOut.element, 'data-some', sum > 0 ? '' : null);
       draw(held.line, 'held');
       draw(waiting.line, 'waiting');
       draw(acquired.line, 'acquired');
       draw(wait.line, 'wait_p99_ms');
-      draw(lost.line, 'lost');
+      draw(ranOut.line, 'lost');
     },
   };
 }
@@ -147,7 +147,7 @@ function makeFilters(wanted, changed) {
   return {
     element: el('div.filters', {}, search, states, prefix, shownCount),
     render(shown) {
-      write(shownCount, shown === board.locks.size ? `${count(shown)} locks` : `${count(shown)} of ${count(board.locks.size)} locks`);
+      write(shownCount, shown === board.locks.size ? many(shown, 'lock') : `${count(shown)} of ${many(board.locks.size, 'lock')}`);
       const options = prefixes(wanted.prefix);
       const key = options.map(([value, label]) => `${value}\n${label}`).join('\n\n');
       if (key === offered || document.activeElement === prefix) return;
@@ -226,8 +226,11 @@ function makeRow(first) {
       write(waiting, count(lock.waiting));
       mark(waiting, 'data-some', lock.waiting > 0 ? '' : null);
       mark(held, 'title', lock.since ? `since ${lock.since}` : null);
-      write(meta, pairs(lock.meta));
-      mark(meta, 'title', pairs(lock.meta) || null);
+      // Who holds it stands in its own column.
+      const { owner, ...others } = lock.meta ?? {};
+      const said = pairs(who.includes(owner) ? others : lock.meta);
+      write(meta, said);
+      mark(meta, 'title', said || null);
       if (lock.changedAt > flashed) flash(element);
       flashed = lock.changedAt;
     },
