@@ -14,7 +14,7 @@ use crate::browser::LIMIT;
 /// To start one takes longer than most tests.
 static OPEN: Mutex<Weak<Driver>> = Mutex::new(Weak::new());
 
-/// WebDriver and its browser. The last test that has it, or waits for its turn, closes it.
+/// The driver and its browser. The last test that has it, or waits for its turn, closes it.
 pub struct Driver {
     session: String,
     agent: ureq::Agent,
