@@ -17,7 +17,7 @@ use super::problem::{Kind, Problem};
 static INDEX: File = File::new("index.html", HTML, include_bytes!("page/index.html"));
 
 /// What the page loads, relative to itself.
-static ASSETS: [File; 21] = [
+static ASSETS: [File; 22] = [
     File::new("style.css", CSS, include_bytes!("page/style.css")),
     File::new("icon.svg", SVG, include_bytes!("page/icon.svg")),
     File::new("theme.js", JS, include_bytes!("page/theme.js")),
@@ -27,6 +27,7 @@ static ASSETS: [File; 21] = [
     File::new("api.js", JS, include_bytes!("page/api.js")),
     File::new("board.js", JS, include_bytes!("page/board.js")),
     File::new("charts.js", JS, include_bytes!("page/charts.js")),
+    File::new("commands.js", JS, include_bytes!("page/commands.js")),
     File::new("dom.js", JS, include_bytes!("page/dom.js")),
     File::new("format.js", JS, include_bytes!("page/format.js")),
     File::new("lease.js", JS, include_bytes!("page/lease.js")),

@@ -1,14 +1,12 @@
-//! A browser: one at a time, driven over WebDriver.
+//! A browser, for one test at a time.
 
-use std::path::Path;
-use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tenure_testkit::ClientProcess;
+
+use crate::driver::Driver;
 
 /// Far longer than anything takes: ten times what a user would wait.
 pub const LIMIT: Duration = Duration::from_secs(20);
@@ -16,15 +14,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// What says whether these tests must run: `require`, `skip`, or nothing, and then they do if they can.
 const WISH: &str = "TENURE_PAGE";
 
-/// Two browsers at once would starve each other, and the servers beside them.
+/// Two tests at once would starve each other, and the servers beside them.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A browser with one window.
 pub struct Browser {
-    session: String,
-    agent: ureq::Agent,
-    driver: ClientProcess,
-    profile: TempDir,
+    driver: Arc<Driver>,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -41,37 +36,24 @@ impl Browser {
             exists,
             "chromium and chromedriver are missing: sudo apt-get install chromium chromium-driver"
         );
-        Some(Self::launch())
+        Some(Self::take())
     }
 
-    fn launch() -> Self {
+    /// Nothing of the test before is left but what the browser keeps for another service.
+    fn take() -> Self {
+        // Before the turn: whoever waits keeps it open.
+        let driver = Driver::shared();
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let driver = ClientProcess::spawn(Command::new("chromedriver").arg("--port=0"));
-        let port = loop {
-            let line = driver.expect_line(LIMIT);
-            if let Some((_, port)) = line.split_once("successfully on port ") {
-                break port.trim_end_matches('.').parse::<u16>().unwrap();
-            }
-        };
-        let config = ureq::Agent::config_builder().http_status_as_error(false);
-        let profile = tempfile::tempdir().unwrap();
-        let mut browser = Self {
-            session: format!("http://127.0.0.1:{port}/session"),
-            agent: config
-                .timeout_global(Some(Duration::from_mins(1)))
-                .build()
-                .into(),
+        let browser = Self {
             driver,
             _turn: turn,
-            profile,
         };
-        let opened = browser.post("", &wanted(browser.profile.path()));
-        browser.session = format!(
-            "{}/{}",
-            browser.session,
-            opened["sessionId"].as_str().unwrap()
-        );
+        browser.goto("about:blank");
         browser.size(1280, 900);
+        browser.devtools("Emulation.setEmulatedMedia", &json!({ "features": [] }));
+        for log in ["browser", "performance"] {
+            browser.post("/se/log", &json!({ "type": log }));
+        }
         browser
     }
 
@@ -150,8 +132,16 @@ impl Browser {
     /// Clicks as a person does: it must be there, be shown and be in nobody's shadow.
     #[track_caller]
     pub fn click(&self, selector: &str) {
-        let element = self.find(selector);
-        self.post(&format!("/element/{element}/click"), &json!({}));
+        let begun = Instant::now();
+        loop {
+            let path = format!("/element/{}/click", self.find(selector));
+            match self.driver.post(&path, &json!({})) {
+                Ok(_) => return,
+                // What a person sees may be another one a moment later.
+                Err(refused) if refused.contains("stale") && begun.elapsed() < LIMIT => {}
+                Err(refused) => panic!("{refused}"),
+            }
+        }
     }
 
     #[track_caller]
@@ -223,45 +213,9 @@ impl Browser {
 
     #[track_caller]
     fn post(&self, path: &str, body: &Value) -> Value {
-        let url = format!("{}{path}", self.session);
-        let mut response = self.agent.post(&url).send_json(body).unwrap();
-        let is_good = response.status().is_success();
-        let mut answer: Value = response.body_mut().read_json().unwrap();
-        assert!(is_good, "{path} {body}: {}", answer["value"]["message"]);
-        answer["value"].take()
+        let answer = self.driver.post(path, body);
+        answer.unwrap_or_else(|refused| panic!("{refused}"))
     }
-}
-
-impl Drop for Browser {
-    /// The driver ends the browser; killed, it would leave it behind.
-    fn drop(&mut self) {
-        let _ = self.agent.delete(&self.session).call();
-        self.driver.kill();
-    }
-}
-
-fn wanted(profile: &Path) -> Value {
-    let profile = format!("--user-data-dir={}", profile.display());
-    // As root there is no sandbox, in a container little shared memory.
-    let arguments = json!([
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        profile
-    ]);
-    let options = json!({ "args": arguments, "perfLoggingPrefs": { "enableNetwork": true, "enablePage": false } });
-    let always = json!({
-        "goog:chromeOptions": options,
-        "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
-        "timeouts": { "script": 60_000 },
-    });
-    json!({ "capabilities": { "alwaysMatch": always } })
 }
 
 fn which(program: &str) -> bool {

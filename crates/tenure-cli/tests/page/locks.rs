@@ -110,3 +110,27 @@ fn what_is_searched_and_sorted_stands_in_the_address() {
     browser.wait(&format!("{names} === 'order:2'"));
     browser.assert_quiet(|_| false);
 }
+
+#[test]
+fn a_lease_that_nobody_renews_runs_out() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let service = Service::embedded(&[]);
+    browser.goto(&service.view("locks"));
+    let wanted = json!({ "ttl_ms": 5_000, "owner": "ci-7", "meta": { "plan": "812" } });
+    service.post("locks/plan", &wanted);
+    browser.wait_for_text(".locks td.holder", "ci-7");
+    // Its owner stands beside it already.
+    browser.wait("document.querySelector('.locks td.meta')?.textContent === 'plan=812'");
+    browser.wait("document.querySelector('.shown').textContent === '1 lock'");
+    service.post("locks/short", &json!({ "ttl_ms": 1_000 }));
+    browser.wait_for_text(".tile[data-some]", "Ran out");
+    browser.goto(&service.view("lock/plan"));
+    browser.wait(
+        "document.querySelector('.hold[data-state=late] title')?.textContent.endsWith('ran out')",
+    );
+    browser.goto(&service.view("about"));
+    browser.wait_for_text(".facts", "in this process");
+    browser.assert_quiet(|_| false);
+}

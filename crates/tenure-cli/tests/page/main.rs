@@ -7,8 +7,12 @@
     reason = "a test that panics has failed, figures are told, and a test binary has no public interface"
 )]
 
-/// A browser: one at a time, driven over WebDriver.
+/// What has happened, before the page was opened and since.
+mod activity;
+/// A browser, for one test at a time.
 mod browser;
+/// A browser that is open, shared by the tests that take turns with it.
+mod driver;
 /// A lock on the page: it appears, its bar moves, it goes.
 mod locks;
 /// Thousands of locks.

@@ -1,6 +1,7 @@
 use std::time::Instant;
 
-use tenure::{Guard, Tenure};
+use futures_util::future::join_all;
+use tenure::{Guard, Lock, Tenure};
 use tenure_testkit::RedisServer;
 
 use crate::browser::Browser;
@@ -66,13 +67,15 @@ const FRAMES: &str = "
 
 /// Several clients, since a client names at most a thousand of its leases.
 async fn take_all(redis: &RedisServer) -> Vec<Guard> {
-    let mut guards = Vec::with_capacity(LOCKS);
-    for first in (0..LOCKS).step_by(LOCKS_OF_CLIENT) {
-        let tenure = Tenure::connect(&redis.url()).await.unwrap();
-        for number in first..first + LOCKS_OF_CLIENT {
-            let name = format!("bulk:{number:04}");
-            guards.push(tenure.lock(&name).acquire().await.unwrap());
-        }
-    }
-    guards
+    let clients = (0..LOCKS).step_by(LOCKS_OF_CLIENT);
+    let taken = join_all(clients.map(|first| take_some(redis, first))).await;
+    taken.into_iter().flatten().collect()
+}
+
+async fn take_some(redis: &RedisServer, first: usize) -> Vec<Guard> {
+    let tenure = Tenure::connect(&redis.url()).await.unwrap();
+    let names = (first..first + LOCKS_OF_CLIENT).map(|number| format!("bulk:{number:04}"));
+    let locks: Vec<Lock> = names.map(|name| tenure.lock(&name)).collect();
+    let taken = join_all(locks.iter().map(Lock::acquire)).await;
+    taken.into_iter().map(Result::unwrap).collect()
 }

@@ -1,3 +1,4 @@
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
@@ -15,7 +16,8 @@ fn only_the_lease_that_was_shown_is_ended_by_force() {
     let service = Service::on(&redis, &["--allow-admin"]);
     let first = hold(&redis, &["--ttl", "2s", "deploy"]);
     browser.goto(&service.view("lock/deploy"));
-    browser.wait_for_text(".copy code", "tenure force-unlock deploy tenure:");
+    let command = format!("tenure force-unlock --url {} deploy tenure:", redis.url());
+    browser.wait_for_text(".copy code", &command);
     browser.click("[data-testid=force]");
     let lease = browser.shown("dialog.force code");
     // While somebody reads the question, the lock passes to somebody else.
@@ -69,6 +71,35 @@ fn without_administration_nothing_can_be_ended() {
         0
     );
     browser.wait("document.querySelectorAll('.timeline .hold[data-state=now]').length === 1");
+    // What would be needed for it.
+    browser.wait_for_text(".ending", "--allow-admin");
+    let command = format!("tenure show --url {} deploy", redis.url());
+    browser.wait_for_text(".copy code", &command);
+    let main = browser.shown("main");
+    assert!(
+        !main.contains("null") && !main.contains("Lease id"),
+        "{main}"
+    );
+    browser.assert_quiet(|_| false);
+}
+
+/// No other command reaches the locks of the service's own process.
+#[test]
+fn a_lease_in_the_process_is_ended_over_http() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let service = Service::embedded(&["--allow-admin"]);
+    let lease = service.post("locks/de%20ploy", &json!({ "ttl_ms": 60_000 }));
+    // As somebody may type it.
+    browser.goto(&service.view("locks/de%20ploy"));
+    browser.wait_for_text(".copy code", "curl -X DELETE");
+    let line = browser.shown(".copy code");
+    let id = lease["lease_id"].as_str().unwrap();
+    assert!(line.contains(&id.replace(':', "%3A")), "{line}");
+    let curl = Command::new("sh").args(["-c", &line]).output().unwrap();
+    assert!(curl.status.success(), "{curl:?}");
+    browser.wait_for_text(".title .state", "free");
     browser.assert_quiet(|_| false);
 }
 

@@ -1,3 +1,4 @@
+use serde_json::json;
 use tenure_testkit::RedisServer;
 
 use crate::browser::Browser;
@@ -63,4 +64,46 @@ fn a_service_that_makes_no_load_says_why() {
     browser.click("[data-testid=run]");
     browser.wait_for_text(".answer", "with --demo or --allow-admin");
     browser.assert_quiet(|message| message.contains("403"));
+}
+
+#[test]
+fn items_on_sale_are_shown_as_they_sell() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let service = Service::embedded(&["--allow-admin"]);
+    browser.goto(&service.view("sale"));
+    browser.wait_for_text("[aria-label=Items]", "No item is on sale yet");
+    let item = json!({ "item": "sku-7", "units": 5, "open": true });
+    service.post("items", &item);
+    browser.wait_for_text(".pointer", "1 item of the real sale");
+    for (buyer, left) in [("anna", 4), ("bert", 3)] {
+        let order = json!({ "item": "sku-7", "buyer": buyer, "request": "click-1" });
+        service.post("orders", &order);
+        let row = format!("sku-7 open 5 {left} 0 {}", 5 - left);
+        browser.wait(&format!("{ROW} === {}", json!(row)));
+    }
+    // They are there as well when the page is opened later.
+    browser.goto("about:blank");
+    browser.goto(&service.view("sale"));
+    browser.wait(&format!("{ROW} === 'sku-7 open 5 3 0 2'"));
+    browser.click(".pointer button");
+    browser.assert_quiet(|_| false);
+}
+
+/// The cells of the first item.
+const ROW: &str = "[...document.querySelectorAll('[data-testid=items] tbody tr:first-child > *')].map((one) => one.textContent).join(' ').trim()";
+
+#[test]
+fn why_a_run_is_refused_stands_at_the_form() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let service = Service::embedded(&[]);
+    browser.goto(&service.view("sale"));
+    browser.type_into("input[name=stock]", "999999999999");
+    browser.click("[data-testid=run]");
+    browser.wait_for_text("form .answer", "stock");
+    // Refusals are on the console: the browser writes them there.
+    browser.assert_quiet(|message| message.contains("422"));
 }

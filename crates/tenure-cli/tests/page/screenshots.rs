@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tenure_testkit::{ClientProcess, RedisServer};
 
 use crate::browser::Browser;
@@ -74,9 +74,8 @@ fn take_pictures(browser: &Browser, service: &Service) {
         ] {
             browser.size(width, height);
             // Nobody renews this one: it is low when the picture is taken.
-            post(
-                service,
-                "terraform:prod",
+            service.post(
+                "locks/terraform:prod",
                 &json!({ "ttl_ms": 6_000, "owner": "ci-7", "meta": { "plan": "812" } }),
             );
             browser.goto("about:blank");
@@ -95,7 +94,7 @@ fn take_pictures(browser: &Browser, service: &Service) {
 /// Takes one lock again and again over HTTP, so that there are figures.
 fn be_busy(service: &Service, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
-        let lease = post(service, "cart:checkout", &json!({ "wait_ms": 5_000 }));
+        let lease = service.post("locks/cart:checkout", &json!({ "wait_ms": 5_000 }));
         thread::sleep(Duration::from_millis(30));
         if let Some(id) = lease["lease_id"].as_str() {
             let url = format!(
@@ -105,14 +104,6 @@ fn be_busy(service: &Service, is_over: &AtomicBool) {
             let _ = ureq::delete(url).call();
         }
     }
-}
-
-fn post(service: &Service, name: &str, body: &Value) -> Value {
-    let url = format!("{}/api/v1/locks/{name}", service.url);
-    let answer = ureq::post(url).send_json(body);
-    answer.map_or(Value::Null, |mut answer| {
-        answer.body_mut().read_json().unwrap()
-    })
 }
 
 fn take_all(redis: &RedisServer) -> Vec<ClientProcess> {

@@ -21,6 +21,11 @@ impl Service {
         Self::of(tenure(&["serve", "--url", &redis.url()]).args(arguments))
     }
 
+    /// Embedded: locks and orders are in its own process.
+    pub fn embedded(arguments: &[&str]) -> Self {
+        Self::of(tenure(&["serve", "--ledger", "sqlite::memory:"]).args(arguments))
+    }
+
     pub fn of(command: &mut Command) -> Self {
         command.arg("--json");
         if !command.get_args().any(|argument| argument == "--listen") {
@@ -36,6 +41,14 @@ impl Service {
     /// The page at one of its views.
     pub fn view(&self, view: &str) -> String {
         format!("{}/#/{view}", self.url)
+    }
+
+    /// What the service answers, nothing if it refuses.
+    pub fn post(&self, path: &str, body: &Value) -> Value {
+        let answer = ureq::post(format!("{}/api/v1/{path}", self.url)).send_json(body);
+        answer.map_or(Value::Null, |mut answer| {
+            answer.body_mut().read_json().unwrap_or_default()
+        })
     }
 
     pub fn port(&self) -> &str {

@@ -13,6 +13,7 @@ fn the_token_is_asked_for_and_kept_in_memory_only() {
     let service = Service::of(command.env("TENURE_TOKEN", "open-sesame-open-sesame"));
     let _holder = hold(&redis, &["demo"]);
     browser.goto(&service.view("locks"));
+    browser.wait_for_text("#token-detail", "was started with a token");
     browser.type_into("#token", "this-is-the-wrong-one");
     browser.click("#token-dialog button");
     browser.wait_for_text("#token-detail", "not the one");
@@ -29,5 +30,5 @@ fn the_token_is_asked_for_and_kept_in_memory_only() {
     // Gone with the page.
     browser.goto("about:blank");
     browser.goto(&service.view("locks"));
-    browser.wait_for_text("#token-detail", "a token is needed");
+    browser.wait_for_text("#token-detail", "was started with a token");
 }

@@ -39,6 +39,9 @@ fn every_view_opens_without_a_complaint_and_asks_nobody_else() {
             browser.wait("document.querySelector('.plot canvas')?.width > 50");
         }
     }
+    // What every object has is no view.
+    browser.goto(&service.view("constructor"));
+    browser.wait_for_text(".locks tbody th.name", "demo");
     let width = "return document.documentElement.scrollWidth - innerWidth";
     browser.size(390, 844);
     for view in ["locks", "lock/demo", "activity", "charts", "sale", "about"] {
@@ -48,6 +51,9 @@ fn every_view_opens_without_a_complaint_and_asks_nobody_else() {
             browser.run(width).as_i64().unwrap() <= 0,
             "{view} is wider than a phone"
         );
+        let tabs =
+            "const nav = document.querySelector('nav'); return nav.scrollWidth - nav.clientWidth";
+        assert_eq!(browser.run(tabs), 0, "the tabs are wider than a phone");
     }
     assert_own_origin(&browser.network(), &service);
     browser.assert_quiet(|_| false);

@@ -1,6 +1,7 @@
 // What this service is, and where to read on.
 
 import { board } from './board.js';
+import { isHere } from './commands.js';
 import { el, pair } from './dom.js';
 import { NONE, bytes, clock, words } from './format.js';
 
@@ -20,7 +21,7 @@ export function open(root) {
       shown = about;
       service.replaceChildren(...facts(about));
       limits.replaceChildren(...told(about.limits));
-      store.replaceChildren(...(about.store ? told(about.store) : [pair('Store', 'says nothing of itself')]));
+      store.replaceChildren(...(about.store ? told(about.store) : [pair('Store', isHere() ? 'in this process' : 'says nothing of itself')]));
     },
   };
 }

@@ -1,8 +1,9 @@
-// What happens, as it happens.
+// What has happened lately, and what happens, as it happens.
 
 import { board } from './board.js';
+import { takeHint } from './commands.js';
 import { download, el, mark, write } from './dom.js';
-import { count, words } from './format.js';
+import { count, many, words } from './format.js';
 import { eventLine } from './lock.js';
 
 const SHOWN_MAX = 300;
@@ -19,7 +20,8 @@ export function open(root, { query }) {
   };
   const list = el('ol.events', { 'data-testid': 'events' });
   const shown = el('p.quiet.shown', { role: 'status' });
-  const empty = el('p.quiet', {}, 'Nothing yet: events appear here as they happen. Take a lock with `tenure run demo -- sleep 5`.');
+  const [nothing, hint] = [el('p'), takeHint()];
+  const empty = el('div.empty', {}, nothing, hint.element);
   const search = el('input', { type: 'search', placeholder: 'Search  /', 'aria-label': 'Search events', value: wanted.q,
     oninput: () => { wanted.q = search.value; changed(); } });
   const kinds = el('div.choices', { role: 'group', 'aria-label': 'Which events' }, KINDS.map((kind) => el('label', {},
@@ -32,7 +34,7 @@ export function open(root, { query }) {
     download('tenure-events.ndjson', 'application/x-ndjson', lines.join(''));
   } }, 'Download NDJSON');
   root.append(el('h1', {}, 'Activity'), el('div.filters', {}, search, kinds, save, shown), el('section.card', {}, list, empty));
-  let drawn = { key: '', last: null };
+  let drawn = { key: '', last: null, of: null };
 
   function found() {
     const text = wanted.q.toLowerCase();
@@ -51,12 +53,15 @@ export function open(root, { query }) {
   function render() {
     const events = found();
     const key = `${wanted.q}\n${[...wanted.kinds]}`;
-    const from = key === drawn.key && drawn.last ? events.lastIndexOf(drawn.last) + 1 : 0;
+    const from = key === drawn.key && drawn.of === board.events && drawn.last ? events.lastIndexOf(drawn.last) + 1 : 0;
     if (!from) list.replaceChildren();
     list.prepend(...events.slice(Math.max(from, events.length - SHOWN_MAX)).reverse().map(eventLine));
     while (list.childElementCount > SHOWN_MAX) list.lastChild.remove();
-    drawn = { key, last: events.at(-1) ?? null };
-    write(shown, `${count(events.length)} of ${count(board.events.length)} events since this page was opened`);
+    drawn = { key, last: events.at(-1) ?? null, of: board.events };
+    write(shown, `${count(events.length)} of ${many(board.events.length, 'event')}`);
+    write(nothing, board.events.length ? 'No event is of what is chosen above.' : 'Nothing has happened yet: events appear here as they happen.');
+    mark(hint.element, 'hidden', board.events.length ? '' : null);
+    hint.render();
     mark(empty, 'hidden', events.length ? '' : null);
   }
 

@@ -1,6 +1,8 @@
 // Asking the service. Where it wants a token, the page asks for it and keeps it in this variable only.
 
 const ROOT = 'api/v1/';
+const TOKEN_NEEDED = 'This service was started with a token. Whoever started it knows it.';
+const TOKEN_WRONG = 'That is not the one that this service was started with. Try again.';
 
 let token = null;
 /** The dialog that is open, if one is: all requests that were refused wait for the same answer. */
@@ -28,7 +30,7 @@ export async function ask(path, { method = 'GET', body, signal, headers: more = 
     const problem = await response.json().catch(() => null);
     if (response.status !== 401) throw new Refusal(response.status, problem);
     // Somebody else may have been told the token meanwhile.
-    if (used === token) await askForToken(problem?.detail ?? 'the service wants a token');
+    if (used === token) await askForToken(used === null ? TOKEN_NEEDED : TOKEN_WRONG);
   }
 }
 

@@ -26,7 +26,9 @@ let tickedAt = 0;
 function route() {
   const [path, query = ''] = location.hash.replace(/^#\/?/, '').split(/\?(.*)/s);
   const [name, ...rest] = path.split('/');
-  return { name: name in VIEWS ? name : 'locks', rest: decoded(rest.join('/')), query: new URLSearchParams(query) };
+  // Somebody who types an address may well name one of the locks so.
+  const isOne = name === 'locks' && rest.some(Boolean);
+  return { name: isOne ? 'lock' : Object.hasOwn(VIEWS, name) ? name : 'locks', rest: decoded(rest.join('/')), query: new URLSearchParams(query) };
 }
 
 function decoded(text) {

@@ -14,7 +14,7 @@ export const board = {
   locks: new Map(),
   /** Why the store does not answer, or null. */
   away: null,
-  /** The newest last. */
+  /** The newest last. Another array once the past has been filled in. */
   events: [],
   stats: [],
   /** Runs of the playground by id, the newest last. */
@@ -106,7 +106,7 @@ const HEARD = {
 function take(lock, before) {
   lock.expires = lock.expires_at ? Date.parse(lock.expires_at) : null;
   lock.from = lock.since ? Date.parse(lock.since) : null;
-  const isSame = before && before.lease_id === lock.lease_id && before.waiting === lock.waiting;
+  const isSame = before && before.lease_id === lock.lease_id && before.fence === lock.fence && before.waiting === lock.waiting;
   lock.changedAt = isSame ? before.changedAt : performance.now();
   lock.isNew = !before;
   return lock;
@@ -123,14 +123,23 @@ function withCurve(run, before) {
 /** What is asked for once a stream is open, again if it does not come. */
 async function learn() {
   try {
-    const [about, past] = await Promise.all([get('about'), get('stats?window=5m')]);
+    const [about, past, { events }] = await Promise.all([get('about'), get('stats?window=5m'), get('history')]);
     board.about = about;
+    board.events = merged(events, board.events);
     const first = board.stats[0]?.at ?? Infinity;
     board.stats = [...rows(past).filter((row) => row.at < first), ...board.stats].slice(-STATS_MAX);
     board.version += 1;
   } catch {
     setTimeout(() => { if (board.connection === 'open') learn(); }, LEARN_AGAIN_MS);
   }
+}
+
+/** What the service remembers and what the stream told, each event once, the newest last. */
+function merged(past, lived) {
+  const key = ({ at, event, name, fence, waiting }) => JSON.stringify([at, event, name, fence, waiting]);
+  const known = new Set(lived.map(key));
+  const all = [...past.filter((event) => !known.has(key(event))), ...lived];
+  return all.sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0)).slice(-EVENTS_MAX);
 }
 
 /** Columns as rows. */

@@ -9,18 +9,18 @@ import { chart } from './plot.js';
 const WINDOWS = { '5m': '5 minutes', '1h': '1 hour', '24h': '24 hours' };
 const REFRESH_MS = 15_000;
 const CHARTS = [
-  { title: 'Held and waiting', show: count, lines: [['held', 'Held', '--accent'], ['waiting', 'Waiting', '--amber', [6, 4]]], isStep: true },
+  { title: 'Held and waiting', show: count, lines: [['held', 'Held', '--accent'], ['waiting', 'Waiting', '--amber', [6, 4]]], isStep: true, isWhole: true, atLeast: 4 },
   { title: 'Acquired and busy, each second', show: rate, lines: [['acquired', 'Acquired', '--green'], ['busy', 'Busy', '--amber', [6, 4]]] },
   { title: 'Wait until acquired', show: millis, lines: [['wait_p99_ms', 'p99', '--accent'], ['wait_p50_ms', 'p50', '--quiet', [6, 4]]] },
   { title: 'Hold', show: millis, lines: [['hold_p99_ms', 'p99', '--accent'], ['hold_p50_ms', 'p50', '--quiet', [6, 4]]] },
   { title: 'Round trip to the store', show: millis, lines: [['store_ms', 'Store', '--green']] },
-  { title: 'Lost, each second', show: rate, lines: [['lost', 'Lost', '--red']] },
+  { title: 'Ran out, each second', show: rate, lines: [['lost', 'Ran out', '--amber']] },
 ];
 
 export const title = () => 'Charts';
 
 export function open(root, { query }) {
-  const window = query.get('window') in WINDOWS ? query.get('window') : '5m';
+  const window = Object.hasOwn(WINDOWS, query.get('window')) ? query.get('window') : '5m';
   const problem = el('p.quiet', { role: 'status' });
   const places = CHARTS.map(({ title: name }) => ({ name, place: el('div.plot') }));
   const choices = el('div.choices', { role: 'group', 'aria-label': 'How far back' }, Object.entries(WINDOWS).map(([value, label]) => el('label', {},
@@ -34,8 +34,8 @@ export function open(root, { query }) {
   async function draw() {
     charts.forEach((one) => one.close());
     charts = [];
-    const made = CHARTS.map(({ lines, show, isStep }, index) => chart(places[index].place, {
-      height: 180, sync: 'tenure', show,
+    const made = CHARTS.map(({ lines, show, isStep, isWhole, atLeast }, index) => chart(places[index].place, {
+      height: 180, sync: 'tenure', show, isWhole, atLeast,
       lines: lines.map(([, label, colour, dash]) => ({ label, colour, dash, isStep })),
     }));
     charts = await Promise.all(made);

@@ -8,6 +8,9 @@ export const NONE = '–';
 /** `5,000`. */
 export const count = (number) => (number === null || number === undefined ? NONE : GROUPED.format(number));
 
+/** `1 lock`, `5,000 locks`. */
+export const many = (number, word) => `${count(number)} ${word}${number === 1 ? '' : 's'}`;
+
 /** `0.25`, `12.5`, `1,240`. */
 export function rate(number) {
   if (number === null || number === undefined) return NONE;

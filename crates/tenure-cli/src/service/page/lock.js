@@ -2,8 +2,9 @@
 
 import { Refusal, ask, get, part, said } from './api.js';
 import { board, now } from './board.js';
+import { endLine, isHere, showLine } from './commands.js';
 import { copyButton, el, mark, pair, write } from './dom.js';
-import { NONE, clock, count, length, pairs, quoted, words } from './format.js';
+import { NONE, clock, count, length, pairs, words } from './format.js';
 import { leaseBar } from './lease.js';
 import { timeline } from './timeline.js';
 
@@ -14,7 +15,7 @@ const RECALL_EVERY_MS = 1_000;
 export const title = ({ rest }) => rest;
 
 export function open(root, { rest: name }) {
-  const history = { holds: [], events: [], lease: undefined };
+  const history = { holds: [], events: [], hold: undefined };
   const card = holderCard(name);
   const [queue, drawing, events] = [el('div'), el('div'), el('div')];
   const state = el('span.state');
@@ -51,8 +52,10 @@ export function open(root, { rest: name }) {
     showState(state, lock);
     queue.replaceChildren(waiters(lock));
     const last = board.events.findLast((event) => event.name === name) ?? null;
-    if (lock?.lease_id === history.lease && last === told) return;
-    history.lease = lock?.lease_id;
+    // The id is hidden from those who may not end it.
+    const hold = `${lock?.lease_id} ${lock?.fence}`;
+    if (hold === history.hold && last === told) return;
+    history.hold = hold;
     told = last;
     isStale = true;
   }
@@ -73,7 +76,7 @@ export function open(root, { rest: name }) {
 
 /** The hold that goes on now, if the history does not have it. */
 function withCurrent(holds, lock) {
-  if (!lock?.held || holds.some((hold) => hold.lease_id === lock.lease_id && !hold.to)) return holds;
+  if (!lock?.held || holds.some((hold) => hold.lease_id === lock.lease_id && hold.fence === lock.fence && !hold.to)) return holds;
   const from = lock.since ?? new Date(now()).toISOString();
   return [...holds, { lease_id: lock.lease_id, fence: lock.fence, who: lock.who, from, to: null, end: null }];
 }
@@ -102,13 +105,11 @@ function holderCard(name) {
     const { holder } = lock;
     facts.replaceChildren(pair('Holder', el('strong', {}, lock.who ?? NONE)), pair('Lease', bar.element),
       pair('Fence', el('span.mono', {}, String(lock.fence ?? NONE))), pair('Held for', held),
-      pair('Lease id', el('span.mono.long', {}, lock.lease_id)), pair('ttl', lock.ttl_ms ? length(lock.ttl_ms) : NONE),
+      ...(lock.lease_id ? [pair('Lease id', el('span.mono.long', {}, lock.lease_id))] : []), pair('ttl', lock.ttl_ms ? length(lock.ttl_ms) : NONE),
       ...(holder ? [pair('Client', el('span.mono.long', {}, `${holder.client}, tenure ${holder.version}`))] : []),
       ...(holder && pairs(holder.about) ? [pair('About', pairs(holder.about))] : []),
       ...(pairs(lock.meta) ? [pair('Meta', pairs(lock.meta))] : []));
-    const line = `tenure force-unlock ${quoted(name)} ${quoted(lock.lease_id)}`;
-    actions.replaceChildren(el('p.quiet', {}, 'If its holder is gone for good, end the lease:'),
-      el('div.copy', {}, el('code', {}, line), copyButton(() => line)),
+    actions.replaceChildren(...ending(name, lock.lease_id),
       ...(board.about?.admin ? [el('button.danger', { type: 'button', 'data-testid': 'force', onclick: () => release.open(lock) }, 'Force release…')] : []));
   }
   return {
@@ -116,7 +117,7 @@ function holderCard(name) {
     render(next) {
       lock = next;
       // Not what a renewal changes: a button must not be replaced under the pointer.
-      const key = JSON.stringify([lock?.held, lock?.lease_id, lock?.fence, lock?.who, lock?.ttl_ms, lock?.holder, lock?.meta, board.about?.admin]);
+      const key = JSON.stringify([lock?.held, lock?.lease_id, lock?.fence, lock?.who, lock?.ttl_ms, lock?.holder, lock?.meta, board.about?.admin, board.about?.locks]);
       if (key === shown) return;
       shown = key;
       renderFacts();
@@ -128,6 +129,17 @@ function holderCard(name) {
     },
     close: () => release.dialog.close(),
   };
+}
+
+/** How to end a lease whose holder is gone. Its id is shown only to those who may. */
+function ending(name, lease) {
+  if (!board.about) return [];
+  const copied = (line) => el('div.copy', {}, el('code', {}, line), copyButton(() => line));
+  const wish = 'If its holder is gone for good, end the lease';
+  if (lease) return [el('p.quiet', {}, `${wish}:`), copied(endLine(name, lease))];
+  const admin = ['start the service with ', el('code', {}, '--allow-admin')];
+  if (isHere()) return [el('p.quiet', {}, `${wish}: for that, `, admin, '.')];
+  return [el('p.quiet', {}, `${wish}: for that, `, admin, ', or ask the store for the id that ', el('code', {}, 'tenure force-unlock'), ' needs:'), copied(showLine(name))];
 }
 
 /** Ends the lease that was shown when the dialog opened, and no later one. */
@@ -186,7 +198,7 @@ function waiters(lock) {
 function eventList(past, lived) {
   const first = lived[0]?.at ?? '';
   const all = [...(past ?? []).filter((event) => !first || event.at < first), ...lived].slice(-EVENTS_SHOWN).reverse();
-  if (!all.length) return el('p.quiet', {}, 'Nothing has happened since this page was opened.');
+  if (!all.length) return el('p.quiet', {}, 'This instance has seen nothing happen to it yet.');
   return el('ol.events', {}, all.map(eventLine));
 }
 

@@ -1,8 +1,9 @@
 // All locks: the figures, and the table with a bar for each lease.
 
 import { board } from './board.js';
+import { takeHint } from './commands.js';
 import { el, isCalm, mark, svg, write } from './dom.js';
-import { NONE, count, length, millis, pairs, rate } from './format.js';
+import { NONE, count, length, many, millis, pairs, rate } from './format.js';
 import { leaseBar } from './lease.js';
 import { Rows } from './rows.js';
 
@@ -93,13 +94,13 @@ function makeTiles() {
     const spark = svg('svg.spark', { viewBox: '0 0 100 24', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, line);
     return { element: el('div.tile', { title: hint }, el('span.label', {}, label), value, spark), value, line };
   };
-  const [held, waiting, acquired, wait, lost] = [
+  const [held, waiting, acquired, wait, ranOut] = [
     tile('Held', 'Locks that are held now'), tile('Waiting', 'Callers that wait for a lock now'),
     tile('Acquired / s', 'Locks taken through this instance in the last second'), tile('Wait p99', 'How long the slowest hundredth of those waited'),
-    tile('Lost, 5 min', 'Leases of this instance that ended without a release'),
+    tile('Ran out, 5 min', 'Leases of this instance that ended without a release: their time ran out, or they were ended by force'),
   ];
   return {
-    element: el('section.tiles', { 'aria-label': 'Figures' }, [held, waiting, acquired, wait, lost].map(({ element }) => element)),
+    element: el('section.tiles', { 'aria-label': 'Figures' }, [held, waiting, acquired, wait, ranOut].map(({ element }) => element)),
     render() {
       let [holding, queued] = [0, 0];
       for (const lock of board.locks.values()) {
@@ -112,13 +113,13 @@ function makeTiles() {
       write(waiting.value, board.isFilled ? count(queued) : NONE);
       write(acquired.value, rate(last?.acquired));
       write(wait.value, millis(last?.wait_p99_ms));
-      write(lost.value, board.stats.length ? count(sum) : NONE);
-      mark(lost.element, 'data-alarm', sum > 0 ? '' : null);
+      write(ranOut.value, board.stats.length ? count(sum) : NONE);
+      mark(ranOut.element, 'data-some', sum > 0 ? '' : null);
       draw(held.line, 'held');
       draw(waiting.line, 'waiting');
       draw(acquired.line, 'acquired');
       draw(wait.line, 'wait_p99_ms');
-      draw(lost.line, 'lost');
+      draw(ranOut.line, 'lost');
     },
   };
 }
@@ -146,7 +147,7 @@ function makeFilters(wanted, changed) {
   return {
     element: el('div.filters', {}, search, states, prefix, shownCount),
     render(shown) {
-      write(shownCount, shown === board.locks.size ? `${count(shown)} locks` : `${count(shown)} of ${count(board.locks.size)} locks`);
+      write(shownCount, shown === board.locks.size ? many(shown, 'lock') : `${count(shown)} of ${many(board.locks.size, 'lock')}`);
       const options = prefixes(wanted.prefix);
       const key = options.map(([value, label]) => `${value}\n${label}`).join('\n\n');
       if (key === offered || document.activeElement === prefix) return;
@@ -225,8 +226,11 @@ function makeRow(first) {
       write(waiting, count(lock.waiting));
       mark(waiting, 'data-some', lock.waiting > 0 ? '' : null);
       mark(held, 'title', lock.since ? `since ${lock.since}` : null);
-      write(meta, pairs(lock.meta));
-      mark(meta, 'title', pairs(lock.meta) || null);
+      // Who holds it stands in its own column.
+      const { owner, ...others } = lock.meta ?? {};
+      const said = pairs(who.includes(owner) ? others : lock.meta);
+      write(meta, said);
+      mark(meta, 'title', said || null);
       if (lock.changedAt > flashed) flash(element);
       flashed = lock.changedAt;
     },
@@ -245,24 +249,16 @@ function flash(element) {
 
 function makeEmpty() {
   const words = el('p');
-  const hint = el('div', {}, el('p', {}, 'Take one, and it appears here:'),
-    el('pre', {}, el('code', {}, 'tenure run demo -- sleep 30')), el('p.quiet'));
-  const element = el('section.empty', { hidden: true }, words, hint);
+  const hint = takeHint();
+  const element = el('section.empty', { hidden: true }, words, hint.element);
   return {
     element,
     render(shown) {
       mark(element, 'hidden', shown && board.isFilled ? '' : null);
       const isFree = board.isFilled && !board.locks.size;
       write(words, !board.isFilled ? 'Waiting for the first picture of the locks…' : isFree ? 'Nobody holds a lock, and nobody waits for one.' : 'No lock matches.');
-      mark(hint, 'hidden', isFree ? null : '');
-      const place = board.about?.locks ?? '';
-      const isHere = place.startsWith('memory:');
-      write(hint.querySelector('code'), isHere
-        ? `curl -X POST ${new URL('api/v1/locks/demo', document.baseURI)} -H 'content-type: application/json' -d '{"ttl_ms": 30000}'`
-        : `tenure run ${place ? `--url ${place} ` : ''}demo -- sleep 30`);
-      write(hint.lastChild, isHere
-        ? 'These locks live in this service. Start it with --url redis://… and `tenure run demo -- sleep 30` shows up too.'
-        : 'Locks that are held for less than half a second are not listed.');
+      mark(hint.element, 'hidden', isFree ? null : '');
+      hint.render();
     },
   };
 }

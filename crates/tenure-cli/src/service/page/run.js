@@ -1,7 +1,7 @@
 // One way to sell, and its last run: the curve of the stock, what was sold, and whether the books agree.
 
 import { el, mark, pair, write } from './dom.js';
-import { NONE, count, length, millis, rate, words } from './format.js';
+import { NONE, count, millis, rate, words } from './format.js';
 import { chart } from './plot.js';
 
 export const MODES = {
@@ -40,7 +40,7 @@ export function runCard(mode) {
   async function redraw() {
     (await drawing)?.close();
     drawn = '';
-    drawing = chart(plot, { height: 130, isTime: false, show: count,
+    drawing = chart(plot, { height: 130, isTime: false, show: count, isWhole: true, atLeast: 10,
       lines: [{ label: 'Stock less sold', colour: '--accent', fill: '--accent-soft' }, { colour: '--red', fill: '--red-soft' }] });
     return drawing;
   }
@@ -57,7 +57,7 @@ export function runCard(mode) {
       facts.replaceChildren(...figures(run));
       faults.replaceChildren(...(run?.faults ?? []).map(({ at_ms: at, fault, told }) => el('li', {}, el('strong', {}, `${millis(at)} ${words(fault)}`), ` ${told ?? ''}`)));
       const curve = run?.curve ?? [];
-      const key = `${run?.id} ${curve.length}`;
+      const key = `${run?.id} ${run?.state} ${curve.length}`;
       if (key === drawn) return;
       drawn = key;
       drawing?.then((plot) => plot.set(columns(curve, run)));
@@ -69,7 +69,7 @@ export function runCard(mode) {
 function figures(run) {
   const figure = (term, value) => pair(term, value ?? NONE);
   const shares = (run?.by_instance ?? []).map((one) => (typeof one === 'object' ? one.sold : one));
-  return [figure('Sold', run && `${count(run.sold)} of ${count(run.stock)}`), figure('Left', run && count(run.left)),
+  return [figure('Sold', run && `${count(run.sold)} of ${count(run.stock)}`), figure('Counter says', run && `${count(run.left)} left`),
     figure('Stale writes refused', run && count(run.refused_stale)), figure('Leases lost', run && count(run.lost)),
     figure('Sold / s', run && rate(run.sold_per_s)), figure('p50 / p99', run && `${millis(run.p50_ms)} / ${millis(run.p99_ms)}`),
     figure('By instance', shares.length ? shares.map(count).join(' · ') : null)];
@@ -77,10 +77,17 @@ function figures(run) {
 
 /** The curve, and beside it what of it is below zero. */
 function columns(curve, run) {
-  const points = crossed(curve.length ? curve : run ? [[0, run.stock]] : []);
+  const points = crossed(run ? whole(curve, run) : []);
   const isBelow = (index) => (points[index]?.[1] ?? 0) < 0;
   const below = points.map(([, left], index) => (isBelow(index) || (left === 0 && (isBelow(index - 1) || isBelow(index + 1))) ? left : null));
   return [points.map(([ms]) => ms), points.map(([, left]) => left), below];
+}
+
+/** The curve from the first moment, and to the last once that is over: a short run has hardly a point between. */
+function whole(curve, run) {
+  const isBegun = curve[0]?.[0] === 0;
+  const isEnded = isRunning(run) || !run.took_ms || curve.at(-1)?.[0] >= run.took_ms;
+  return [...(isBegun ? [] : [[0, run.stock]]), ...curve, ...(isEnded ? [] : [[run.took_ms, run.stock - run.sold]])];
 }
 
 /** The curve with a point where it goes through zero, so that no part has the other's colour. */
@@ -99,6 +106,6 @@ export function runRow(run) {
   return el('tr', { 'data-verdict': state },
     el('th', { scope: 'row' }, MODES[run.mode]?.name ?? run.mode), el('td', {}, el('span.tag', {}, text)),
     number(count(run.stock)), number(count(run.buyers)), number(count(run.sold)), number(count(run.oversold)), number(count(run.refused_stale)),
-    number(rate(run.sold_per_s)), number(millis(run.p50_ms)), number(millis(run.p99_ms)), number(length(run.took_ms)),
+    number(rate(run.sold_per_s)), number(millis(run.p50_ms)), number(millis(run.p99_ms)), number(millis(run.took_ms)),
     el('td.quiet', {}, (run.faults ?? []).map(({ fault }) => words(fault)).join(', ') || 'none'), number(String(run.seed ?? NONE)));
 }

@@ -2,8 +2,9 @@
 
 import { get, part, post, said } from './api.js';
 import { board } from './board.js';
+import { sellLine } from './commands.js';
 import { download, el, mark, write } from './dom.js';
-import { count, words } from './format.js';
+import { count, many, words } from './format.js';
 import { MODES, isRunning, runCard, runRow } from './run.js';
 
 const FAULTS = {
@@ -26,7 +27,7 @@ export function open(root, { query }) {
   const table = makeComparison();
   const items = makeItems();
   root.append(el('h1', {}, 'Flash sale'), el('p.lead', {}, 'One stock, many buyers, several instances. Watch the naive way sell what is not there, and two ways that do not.'),
-    controls.element, answer, el('div.runs', {}, Object.values(cards).map(({ element }) => element)), table.element, items.element);
+    items.pointer, controls.element, el('div.runs', {}, Object.values(cards).map(({ element }) => element)), items.element, table.element);
   const asked = new Set();
   const redraw = () => Promise.all(Object.values(cards).map((card) => card.redraw())).then(render).catch((error) => write(answer, error.message));
 
@@ -71,18 +72,19 @@ function makeControls(mode, answer) {
   const seed = el('input', { name: 'seed', placeholder: 'any', inputmode: 'numeric', pattern: '[0-9]*', autocomplete: 'off' });
   const fault = el('select', { name: 'fault' }, el('option', { value: '' }, 'none'), Object.entries(FAULTS).map(([key, [name]]) => el('option', { value: key }, name.toLowerCase())));
   const modes = el('div.choices', { role: 'group', 'aria-label': 'How to sell' }, Object.entries(MODES).map(([key, { name }], index) => el('label', {},
-    el('input', { type: 'radio', name: 'mode', value: key, checked: mode in MODES ? key === mode : index === 0 }), el('span', {}, name))));
+    el('input', { type: 'radio', name: 'mode', value: key, checked: Object.hasOwn(MODES, mode) ? key === mode : index === 0 }), el('span', {}, name))));
   const run = el('button.primary', { type: 'submit', 'data-testid': 'run' }, 'Run');
   const all = el('button', { type: 'button', 'data-testid': 'compare', onclick: () => attempt(compare) }, 'Run all three and compare');
   const stop = el('button', { type: 'button', disabled: true, onclick: () => attempt(() => post(`playground/runs/${part(running.id)}/stop`)) }, 'Stop');
   const faults = el('div.fault-buttons', { role: 'group', 'aria-label': 'Faults' }, el('span.quiet', {}, 'While it runs:'),
     Object.entries(FAULTS).map(([key, [name, what]]) => el('button.small', { type: 'button', title: what, disabled: true, 'data-fault': key,
       onclick: () => attempt(() => post(`playground/runs/${part(running.id)}/faults`, { fault: key })) }, name)));
+  const reason = el('p.quiet', { hidden: true }, 'Nothing can be run here: this service only shows, it was started with --read-only.');
   const form = el('form.card.controls', { autocomplete: 'off', onsubmit: (event) => {
     event.preventDefault();
     attempt(() => begin(new FormData(form).get('mode')));
   } }, modes, el('div.inputs', {}, INPUTS.map(([key, label]) => el('label', {}, el('span', {}, label), inputs[key])),
-    el('label', {}, el('span', {}, 'Fault'), fault), el('label', {}, el('span', {}, 'Seed'), seed)), el('div.actions', {}, run, all, stop, faults));
+    el('label', {}, el('span', {}, 'Fault'), fault), el('label', {}, el('span', {}, 'Seed'), seed)), el('div.actions', {}, run, all, stop, faults), reason, answer);
   let running;
   let isComparing = false;
   let isClosed = false;
@@ -121,7 +123,7 @@ function makeControls(mode, answer) {
     run.disabled = all.disabled = isReadOnly || isComparing || Boolean(running);
     stop.disabled = !running;
     for (const button of faults.querySelectorAll('button')) button.disabled = !running;
-    mark(form, 'title', isReadOnly ? 'This service only shows: it was started with --read-only' : null);
+    reason.hidden = !isReadOnly;
   }
 
   return { element: form, render, close: () => { isClosed = true; } };
@@ -155,21 +157,39 @@ function makeComparison() {
   };
 }
 
+/** The items of the real sale, and at the top of the view a word that they are there. */
 function makeItems() {
   const body = el('tbody');
-  const element = el('section.card', { 'aria-label': 'Items', hidden: true }, el('h2', {}, 'Items on sale'),
-    el('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'Items on sale' }, el('table.items', {}, el('caption.hidden', {}, 'Items of the real sale'),
-      el('thead', {}, el('tr', {}, ['Item', 'State', 'Total', 'Left', 'Queued', 'Sold', ''].map((head, index) => el(index > 1 ? 'th.number' : 'th', { scope: 'col' }, head)))), body)));
+  const heads = ['Item', 'State', 'Total', 'Left', 'Queued', 'Sold', ''];
+  const table = el('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'Items on sale' },
+    el('table.items', { 'data-testid': 'items' }, el('caption.hidden', {}, 'Items of the real sale'),
+      el('thead', {}, el('tr', {}, heads.map((head, index) => el(index > 1 ? 'th.number' : 'th', { scope: 'col' }, head)))), body));
+  const line = el('code');
+  const none = el('div', {}, el('p.quiet', {}, 'No item is on sale yet. Those that are appear here.'), el('div.copy', {}, line));
+  const element = el('section.card', { 'aria-label': 'Items', hidden: true }, el('h2', {}, 'Items of the real sale'), table, none);
+  const go = el('button.small', { type: 'button', onclick: () => element.scrollIntoView({ block: 'center' }) }, 'Show');
+  const [told, pointer] = [el('span'), el('p.actions.pointer', { hidden: true })];
+  pointer.append(told, go);
   return {
     element,
+    pointer,
     render() {
       const items = [...board.items.values()];
-      mark(element, 'hidden', items.length ? null : '');
-      body.replaceChildren(...items.map((item) => {
-        const numbers = ['total', 'left', 'queued', 'sold'].map((key) => el('td.number', {}, item[key] === null && key !== 'queued' ? '∞' : count(item[key])));
-        const share = el('progress', { max: item.total || 1, value: item.sold ?? 0, 'aria-label': `sold of ${item.item}` });
-        return el('tr', {}, el('th', { scope: 'row' }, item.item), el('td', {}, words(item.state)), numbers, el('td', {}, item.total ? share : null));
-      }));
+      write(line, sellLine());
+      mark(element, 'hidden', items.length || board.about?.sales ? null : '');
+      mark(table, 'hidden', items.length ? null : '');
+      mark(none, 'hidden', items.length ? '' : null);
+      mark(line.parentElement, 'hidden', line.textContent && !board.about?.read_only ? null : '');
+      mark(pointer, 'hidden', items.length ? null : '');
+      write(told, `Below the playground: ${many(items.length, 'item')} of the real sale.`);
+      body.replaceChildren(...items.map(itemRow));
     },
   };
+}
+
+function itemRow(item) {
+  const limited = (value) => (item.total === null ? '∞' : count(value));
+  const numbers = [limited(item.total), limited(item.left), count(item.queued), count(item.sold)].map((value) => el('td.number', {}, value));
+  const share = el('progress', { max: item.total || 1, value: item.sold ?? 0, 'aria-label': `sold of ${item.item}` });
+  return el('tr', {}, el('th', { scope: 'row' }, item.item), el('td', {}, words(item.state)), numbers, el('td', {}, item.total ? share : null));
 }

@@ -1,7 +1,7 @@
 // Who held a lock when: a line for each holder, a bar for each hold, with its fence.
 
 import { el, svg } from './dom.js';
-import { clock, length, words } from './format.js';
+import { clock, length, many, words } from './format.js';
 
 const LINES_MAX = 8;
 const LINE = 30;
@@ -12,7 +12,9 @@ const WIDTH = 1_000;
 const MARK_MIN = 0.05;
 const SPAN_MIN_MS = 10_000;
 const SPAN_MAX_MS = 10 * 60_000;
-const GOOD_ENDS = ['released', 'handed_on', 'release', 'ended', null, undefined];
+const STATES = { forced: 'bad', expired: 'late' };
+const SIGNS = { bad: '✕ ', late: '▲ ' };
+const ENDS = { expired: 'ran out' };
 
 /** Draws the holds that fit, the newest to the right. */
 export function timeline(holds, now) {
@@ -24,7 +26,7 @@ export function timeline(holds, now) {
   const x = (at) => ((Math.max(at, begin) - begin) / (now - begin)) * WIDTH;
   const height = TOP + Math.max(lines.length, 1) * LINE;
   const drawing = svg('svg.timeline', { viewBox: `0 0 ${WIDTH} ${height}`, height, preserveAspectRatio: 'none', role: 'img',
-    'aria-label': `Who held it in the last ${length(now - begin)}: ${lines.length} holders, ${seen.length} holds` },
+    'aria-label': `Who held it in the last ${length(now - begin)}: ${many(lines.length, 'holder')}, ${many(seen.length, 'hold')}` },
   ticks(begin, now, x, height), seen.filter(({ who }) => lines.includes(who)).map((hold) => bar(hold, lines.indexOf(hold.who), x)));
   const names = el('ol.lanes', {}, lines.map((who) => el('li', { title: who }, who)));
   const marked = seen.filter(({ who }) => lines.includes(who)).map((hold) => fenceMark(hold, lines.indexOf(hold.who), x));
@@ -48,13 +50,13 @@ function marks(begin, now) {
   return [0, 1, 2, 3].map((quarter) => begin + ((now - begin) * quarter) / 4);
 }
 
-const stateOf = (hold) => (hold.to ? (GOOD_ENDS.includes(hold.end) ? 'over' : 'bad') : 'now');
+const stateOf = (hold) => (hold.to ? STATES[hold.end] ?? 'over' : 'now');
 
 /** The fence of a hold, on its bar, if the bar is long enough to carry it. */
 function fenceMark(hold, line, x) {
   const width = x(hold.stop) - x(hold.start);
   if (width < WIDTH * MARK_MIN || !hold.fence) return null;
-  const mark = el('span.fence-mark', { 'data-state': stateOf(hold) }, `${stateOf(hold) === 'bad' ? '✕ ' : ''}${hold.fence}`);
+  const mark = el('span.fence-mark', { 'data-state': stateOf(hold) }, `${SIGNS[stateOf(hold)] ?? ''}${hold.fence}`);
   mark.style.left = `${(x(hold.start) / WIDTH) * 100}%`;
   mark.style.width = `${(width / WIDTH) * 100}%`;
   mark.style.top = `${TOP + line * LINE + 4}px`;
@@ -64,6 +66,6 @@ function fenceMark(hold, line, x) {
 function bar(hold, line, x) {
   const width = Math.max(x(hold.stop) - x(hold.start), 3);
   const state = stateOf(hold);
-  const told = `fence ${hold.fence ?? '?'} · ${hold.who} · ${clock(hold.start)}, ${length(hold.stop - hold.start)}${hold.to ? `, ${words(hold.end)}` : ', holds it now'}`;
+  const told = `fence ${hold.fence ?? '?'} · ${hold.who} · ${clock(hold.start)}, ${length(hold.stop - hold.start)}${hold.to ? `, ${ENDS[hold.end] ?? words(hold.end)}` : ', holds it now'}`;
   return svg('rect.hold', { x: x(hold.start), y: TOP + line * LINE + 4, width, height: LINE - 10, rx: 3, 'data-state': state }, svg('title', {}, told));
 }

@@ -1,0 +1,58 @@
+// Lines for a shell that do what the page speaks of, where these locks are.
+
+import { part } from './api.js';
+import { board } from './board.js';
+import { el, write } from './dom.js';
+import { quoted } from './format.js';
+
+/** Whether the locks are in the service's own process, where no other command reaches them. */
+export const isHere = () => (board.about?.locks ?? '').startsWith('memory:');
+
+/** Takes a lock for half a minute. */
+export const takeLine = () => (isHere()
+  ? `${curl('POST', 'locks/demo')} -H 'content-type: application/json' -d '{"ttl_ms": 30000}'`
+  : `tenure run ${at()}demo -- sleep 30`);
+
+/** Tells who holds a lock, and the id of the lease. */
+export const showLine = (name) => `tenure show ${at()}${quoted(name)}`;
+
+/** Ends a lease that somebody else holds. */
+export const endLine = (name, lease) => (isHere()
+  ? curl('DELETE', `locks/${part(name)}?lease_id=${part(lease)}&force=true`)
+  : `tenure force-unlock ${at()}${quoted(name)} ${quoted(lease)}`);
+
+/** Puts an item on sale. */
+export function sellLine() {
+  const { ledger, admin } = board.about ?? {};
+  if (admin) return `${curl('POST', 'items')} -H 'content-type: application/json' -d '{"item": "sku-7", "units": 100, "open": true}'`;
+  if (isHere() || !ledger || ledger.includes('***') || ledger.includes('memory:')) return '';
+  return `tenure sale item create ${at()}--ledger ${quoted(ledger)} sku-7 --stock 100 --open`;
+}
+
+/** How to take a lock, so that there is something to see; nothing where that is refused. */
+export function takeHint() {
+  const [code, remark] = [el('code'), el('p.quiet')];
+  const way = el('div', {}, el('p', {}, 'Take one, and it appears here:'), el('pre', {}, code));
+  return {
+    element: el('div', {}, way, remark),
+    render() {
+      const isRefused = isHere() && board.about.read_only;
+      way.hidden = isRefused;
+      write(code, takeLine());
+      write(remark, isRefused ? 'These locks live in this service, and it only shows: it was started with --read-only.'
+        : isHere() ? 'These locks live in this service. Start it with --url redis://… and those that tenure run takes show up too.'
+          : 'Locks that are held for less than half a second are not listed.');
+    },
+  };
+}
+
+/** With its blank. A place whose password is hidden is no use to anybody: there the environment has to say it. */
+function at() {
+  const places = (board.about?.locks ?? '').split(' ').filter(Boolean);
+  return places.some((place) => place.includes('***')) ? '' : places.map((place) => `--url ${quoted(place)} `).join('');
+}
+
+function curl(method, path) {
+  const token = board.about?.token ? ' -H "authorization: Bearer $TENURE_TOKEN"' : '';
+  return `curl -X ${method}${token} ${quoted(new URL(`api/v1/${path}`, document.baseURI).href)}`;
+}
