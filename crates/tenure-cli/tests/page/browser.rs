@@ -1,5 +1,6 @@
 //! A browser, for one test at a time.
 
+use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -20,7 +21,8 @@ static TURN: Mutex<()> = Mutex::new(());
 /// A browser with one window.
 pub struct Browser {
     driver: Arc<Driver>,
-    _turn: MutexGuard<'static, ()>,
+    /// Taken when it is first used: until then a test may start its servers.
+    turn: OnceCell<MutexGuard<'static, ()>>,
 }
 
 impl Browser {
@@ -36,25 +38,35 @@ impl Browser {
             exists,
             "chromium and chromedriver are missing: sudo apt-get install chromium chromium-driver"
         );
-        Some(Self::take())
+        // Whoever waits for a turn keeps it open.
+        Some(Self {
+            driver: Driver::shared(),
+            turn: OnceCell::new(),
+        })
     }
 
-    /// Nothing of the test before is left but what the browser keeps for another service.
-    fn take() -> Self {
-        // Before the turn: whoever waits keeps it open.
-        let driver = Driver::shared();
+    /// Waits for its turn. Nothing of the test before is left then but what the browser keeps for
+    /// another service.
+    fn begin(&self) -> MutexGuard<'static, ()> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let browser = Self {
-            driver,
-            _turn: turn,
-        };
-        browser.goto("about:blank");
-        browser.size(1280, 900);
-        browser.devtools("Emulation.setEmulatedMedia", &json!({ "features": [] }));
-        for log in ["browser", "performance"] {
-            browser.post("/se/log", &json!({ "type": log }));
+        let size = json!({ "width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        let devtools = |command: &str, params: Value| json!({ "cmd": command, "params": params });
+        for (path, body) in [
+            ("/url", json!({ "url": "about:blank" })),
+            (
+                "/goog/cdp/execute",
+                devtools("Emulation.setDeviceMetricsOverride", size),
+            ),
+            (
+                "/goog/cdp/execute",
+                devtools("Emulation.setEmulatedMedia", json!({ "features": [] })),
+            ),
+            ("/se/log", json!({ "type": "browser" })),
+            ("/se/log", json!({ "type": "performance" })),
+        ] {
+            self.driver.post(path, &body).unwrap();
         }
-        browser
+        turn
     }
 
     pub fn goto(&self, url: &str) {
@@ -213,6 +225,7 @@ impl Browser {
 
     #[track_caller]
     fn post(&self, path: &str, body: &Value) -> Value {
+        self.turn.get_or_init(|| self.begin());
         let answer = self.driver.post(path, body);
         answer.unwrap_or_else(|refused| panic!("{refused}"))
     }

@@ -82,7 +82,7 @@ function moments(plot, first, last) {
   return [Math.min(first ?? end, end - TIME_MIN), end];
 }
 
-const lengths = (plot, first, last) => [0, Math.max(last ?? 0, 1)];
+const lengths = (plot, first, last) => [0, last || 1_000];
 
 function axes({ isTime, show, isWhole }) {
   const grid = { stroke: colour('--line'), width: 1 };

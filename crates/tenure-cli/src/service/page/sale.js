@@ -165,7 +165,8 @@ function makeItems() {
     el('table.items', { 'data-testid': 'items' }, el('caption.hidden', {}, 'Items of the real sale'),
       el('thead', {}, el('tr', {}, heads.map((head, index) => el(index > 1 ? 'th.number' : 'th', { scope: 'col' }, head)))), body));
   const line = el('code');
-  const none = el('div', {}, el('p.quiet', {}, 'No item is on sale yet. Those that are appear here.'), el('div.copy', {}, line));
+  const advice = el('p.quiet');
+  const none = el('div', {}, advice, el('div.copy', {}, line));
   const element = el('section.card', { 'aria-label': 'Items', hidden: true }, el('h2', {}, 'Items of the real sale'), table, none);
   const go = el('button.small', { type: 'button', onclick: () => element.scrollIntoView({ block: 'center' }) }, 'Show');
   const [told, pointer] = [el('span'), el('p.actions.pointer', { hidden: true })];
@@ -176,6 +177,7 @@ function makeItems() {
     render() {
       const items = [...board.items.values()];
       write(line, sellLine());
+      write(advice, `No item is on sale yet.${board.about?.read_only ? '' : line.textContent ? ' Put one on sale, and it appears here:' : ' To put one on sale here, start the service with --allow-admin.'}`);
       mark(element, 'hidden', items.length || board.about?.sales ? null : '');
       mark(table, 'hidden', items.length ? null : '');
       mark(none, 'hidden', items.length ? '' : null);
