@@ -70,7 +70,7 @@ async fn within_names_the_holder_when_time_is_over(stage: Stage) {
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert_eq!(&error.holder().unwrap().lease, guard.lease_id());
     // A holder of some age is known by name.
-    let error = b.lock("n").acquire_within(ms(1_500)).await.unwrap_err();
+    let error = b.lock("n").acquire_within(ms(3_000)).await.unwrap_err();
     assert!(error.to_string().contains("payroll at "), "{error}");
     let pid = std::process::id();
     assert!(

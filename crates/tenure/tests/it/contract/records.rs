@@ -181,8 +181,10 @@ async fn a_lock_that_is_only_waited_for_is_listed(stage: Stage) {
         let b = b.clone();
         async move { b.lock("n").acquire().await }
     });
-    assert!(soon(async || b.list(|_| true).await.unwrap().locks.len() == 1).await);
-    let lock = b.list(|_| true).await.unwrap().locks.remove(0);
+    let listed = async || b.list(|_| true).await.unwrap().locks.pop();
+    let is_waited_for = async || listed().await.is_some_and(|lock| lock.waiting() == 1);
+    assert!(soon(is_waited_for).await);
+    let lock = listed().await.unwrap();
     assert_eq!(lock.lease.as_ref(), Some(lease.id()));
     assert_eq!(lock.ttl, Some(ms(20_000)));
     assert!(lock.remaining.is_some());
