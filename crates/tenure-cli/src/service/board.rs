@@ -2,6 +2,7 @@
 
 mod history;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -27,6 +28,9 @@ const PAUSE_FACTOR: u32 = 4;
 /// How long a look may take before the store counts as away.
 const LOOK_WITHIN: Duration = Duration::from_secs(3);
 
+/// How many locks that were just taken are looked at each time.
+const FRESH_MAX: usize = 50;
+
 /// All locks as they were seen last.
 #[derive(Debug)]
 pub struct Board {
@@ -34,6 +38,8 @@ pub struct Board {
     state: Mutex<State>,
     /// Somebody has come to watch.
     watched: Notify,
+    /// Locks that were taken here since the last look. Their client does not speak of them yet.
+    fresh: Mutex<BTreeSet<String>>,
     /// Whether ids of leases are shown: whoever knows one can end the lease.
     shows_ids: bool,
 }
@@ -85,6 +91,7 @@ impl Board {
             feed: Feed::new(),
             state: Mutex::default(),
             watched: Notify::new(),
+            fresh: Mutex::default(),
             shows_ids,
         })
     }
@@ -99,6 +106,17 @@ impl Board {
             // What is about no lock is about the store.
             wanted: Box::new(move |name| name.is_empty() || name.starts_with(&wanted)),
             feed: Arc::clone(&self.feed),
+        }
+    }
+
+    /// A lock was taken here: whoever watches sees it at the next look, and not only when its client
+    /// speaks of it. Of very many, not all are looked at.
+    pub fn expect(&self, name: &str) {
+        if self.feed.readers() > 0 {
+            let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+            if fresh.len() < FRESH_MAX {
+                fresh.insert(name.to_owned());
+            }
         }
     }
 
@@ -249,8 +267,16 @@ impl Board {
         }
     }
 
+    /// What may be held although no client speaks of it.
     fn missing(&self, reports: &[LockReport]) -> Vec<String> {
-        self.state().known.missing(reports)
+        let fresh = std::mem::take(&mut *self.fresh.lock().unwrap_or_else(PoisonError::into_inner));
+        let missing = self.state().known.missing(reports);
+        let listed: BTreeSet<&str> = reports.iter().map(|lock| lock.name.as_str()).collect();
+        let fresh = fresh
+            .into_iter()
+            .filter(|name| !listed.contains(name.as_str()));
+        let all: BTreeSet<String> = fresh.chain(missing).collect();
+        all.into_iter().collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -248,6 +248,7 @@ fn hand_over(
         Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO)
     })?;
     app.desk.leases.granted(&lease, &app.desk.meters);
+    app.board.expect(name);
     app.stats.acquired(waited);
     attempt.end(Ended::Acquired, waited);
     Ok(Granted {
