@@ -96,8 +96,7 @@ deny: ## Licences and sources of dependencies (needs cargo-deny)
 	cargo deny check
 
 .PHONY: ready
-ready: CATCHERS = tests
-ready: check doc test test-page seeded ## Exactly what CI runs
+ready: check doc test test-page ## Exactly what CI runs
 
 # Tests need a real server. Debian's package is enough; root or sudo installs it. The example in Python
 # is tested if redis-py can be had too.

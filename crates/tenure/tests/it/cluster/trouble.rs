@@ -1,6 +1,6 @@
 //! Connecting to what is no cluster, or not a whole one.
 
-use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use tenure::{ErrorKind, Sharded, Tenure};
 use tenure_testkit::{Cluster, RedisServer};
@@ -14,9 +14,10 @@ async fn refused(url: &str) -> tenure::Error {
 }
 
 /// A port that nothing listens on.
+/// A port that nobody listens on, and that no server of another test will be given.
 fn dead_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    1 + NEXT.fetch_add(1, Ordering::Relaxed) % 6
 }
 
 #[tokio::test]
