@@ -112,7 +112,8 @@ impl Board {
     /// A lock was taken here: whoever watches sees it at the next look, and not only when its client
     /// speaks of it. Of very many, not all are looked at.
     pub fn expect(&self, name: &str) {
-        if self.feed.readers() > 0 {
+        // What is seen at the first look counts as held before.
+        if self.feed.readers() > 0 && self.state().has_looked {
             let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
             if fresh.len() < FRESH_MAX {
                 fresh.insert(name.to_owned());

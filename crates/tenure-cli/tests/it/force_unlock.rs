@@ -73,7 +73,8 @@ fn another_lease_is_not_touched() {
     assert!(
         ended.stdout.starts_with(&format!(
             "{{\"error\":\"lease_changed\",\"name\":\"n\",\"lease_id\":\"{old}\",\"now\":\
-             {{\"name\":\"n\",\"held\":true,\"lease_id\":\"{id}\","
+             {{\"name\":\"n\",\"held\":true,\"who\":\"{host}:{pid} (deploy, backup.sh)\",\
+             \"lease_id\":\"{id}\","
         )),
         "{ended}"
     );

@@ -270,5 +270,8 @@ async fn refuse(
 ) -> Result<Granted, Problem> {
     app.stats.busy();
     attempt.end(ended, waited);
-    Err(refusals::busy(app, name, waited).await)
+    Err(match ended {
+        Ended::TimedOut => refusals::timed_out(app, name, waited).await,
+        _ => refusals::busy(app, name, waited).await,
+    })
 }

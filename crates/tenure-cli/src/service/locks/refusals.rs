@@ -31,6 +31,12 @@ pub async fn busy(app: &App, name: &str, waited: Duration) -> Problem {
         let refusal = Problem::new(NOT_HAD, detail).with("waited_ms", waited);
         return refusal.retry_after(Duration::ZERO);
     };
+    held_by(app, holder, waited)
+}
+
+/// That this holder has the lock, or others were first.
+fn held_by(app: &App, holder: LockReport, waited: u64) -> Problem {
+    let name = &holder.name;
     let left = Duration::from_millis(holder.left_ms.unwrap_or(1_000));
     let by = if holder.held {
         format!("it is held by {}", holder.who)
@@ -42,6 +48,14 @@ pub async fn busy(app: &App, name: &str, waited: Duration) -> Problem {
         .retry_after(left.min(RETRY_AFTER_MAX));
     let holder = holder.held.then(|| app.board.shown(holder));
     refusal.with("holder", holder)
+}
+
+/// The same for a wait that ran out: if the store is silent, nobody knows whether the lock is held.
+pub async fn timed_out(app: &App, name: &str, waited: Duration) -> Problem {
+    match look(app, name).await {
+        Ok(holder) => held_by(app, holder, holders::millis(waited)),
+        Err(silent) => silent.causing(&perhaps_taken(name)),
+    }
 }
 
 /// What comes of a store that does not answer whoever wants to take a lock.
