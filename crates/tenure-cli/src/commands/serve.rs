@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use futures_util::FutureExt as _;
 use serde::Serialize;
 use tenure::Locks;
 use tenure_sale::Sale;
@@ -153,6 +154,9 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
         places,
         behind: Behind::new(server.urls()),
     };
+    // Whoever reads where it listens may end it at once: signals are heard before that.
+    let mut ending = Box::pin(interrupt::asked_to_end());
+    let _ = (&mut ending).now_or_never();
     tell(args, &settings)?;
     let parts = Parts {
         locks: locks.clone(),
@@ -161,7 +165,7 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
         playground: Playground::new(server.urls()),
     };
     let app = App::new(settings, parts);
-    Ok(until_asked(&app, listener, &locks).await)
+    Ok(until_asked(&app, listener, &locks, ending).await)
 }
 
 /// In demo mode there is something to buy, and the notes' broken locks stand beside it.
@@ -185,12 +189,17 @@ async fn demonstrate(
 }
 
 /// Serves until a signal comes.
-async fn until_asked(app: &App, listener: TcpListener, locks: &Locks) -> Exit {
+async fn until_asked(
+    app: &App,
+    listener: TcpListener,
+    locks: &Locks,
+    ending: impl Future<Output = Exit>,
+) -> Exit {
     let serving = app.serve(listener);
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => return Exit::Done,
-        _ = interrupt::asked_to_end() => {}
+        _ = ending => {}
     }
     complain("tenure: stopping");
     app.stop.cancel();
