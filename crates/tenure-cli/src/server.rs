@@ -177,6 +177,18 @@ impl Server {
         &self.urls
     }
 
+    /// The ledger that was given, or that the environment or the configuration file names.
+    pub fn ledger_url(&self, given: Option<&str>) -> Result<Option<String>> {
+        let given = given.filter(|url| !url.is_empty()).map(ToOwned::to_owned);
+        // A file's name may hold what looks like a password.
+        let of_server = given.clone().filter(|url| !url.starts_with("sqlite:"));
+        let instead = "put the URL into TENURE_LEDGER or a configuration file, or use PGPASSWORD or \
+                       ~/.pgpass";
+        refuse_passwords(of_server.as_slice(), instead)?;
+        let found = given.or_else(|| variable("TENURE_LEDGER"));
+        Ok(found.or_else(|| self.config.ledger.clone()))
+    }
+
     /// The ttl that the environment or the configuration file asks for.
     pub fn ttl(&self) -> Result<Option<Duration>> {
         let (text, place) = match variable("TENURE_TTL") {

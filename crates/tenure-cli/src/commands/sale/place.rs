@@ -5,7 +5,7 @@ use tenure_sale::{ErrorKind, Sale};
 
 use crate::exit::Failed;
 use crate::runtime;
-use crate::server::{ServerArgs, refuse_passwords, variable};
+use crate::server::{Server, ServerArgs};
 
 /// Options of every command about sales.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,7 +30,7 @@ impl PlaceArgs {
     /// Opens the sale and does something with it.
     pub fn with_sale<T>(&self, work: impl AsyncFnOnce(Sale) -> Result<T>) -> Result<T> {
         let server = self.server.resolve()?;
-        let ledger = self.ledger_url(server.config.ledger.as_deref())?;
+        let ledger = self.ledger_url(&server)?;
         let [gate] = server.urls() else {
             return Err(Failed::config(format!(
                 "a sale has one gate, and not the independent servers `{}`: its stock cannot be held \
@@ -54,17 +54,8 @@ impl PlaceArgs {
         })
     }
 
-    fn ledger_url(&self, configured: Option<&str>) -> Result<String> {
-        // A file's name may hold what looks like a password.
-        let given = self.ledger.clone().filter(|url| !url.is_empty());
-        let of_server = given.clone().filter(|url| !url.starts_with("sqlite:"));
-        let instead = "put the URL into TENURE_LEDGER or a configuration file, or use PGPASSWORD or \
-                       ~/.pgpass";
-        refuse_passwords(of_server.as_slice(), instead)?;
-        let found = given
-            .or_else(|| variable("TENURE_LEDGER"))
-            .or_else(|| configured.map(ToOwned::to_owned));
-        let Some(url) = found else {
+    fn ledger_url(&self, server: &Server) -> Result<String> {
+        let Some(url) = server.ledger_url(self.ledger.as_deref())? else {
             return Err(Failed::usage(
                 "there is no ledger: give --ledger, TENURE_LEDGER or `ledger` in the configuration \
                  file, like `sqlite:shop.db` or `postgres://user@host/database`",

@@ -8,19 +8,11 @@ use anyhow::{Context, Result};
 use tenure_sale::Sale;
 
 use crate::exit::Failed;
-use crate::server::{Server, refuse_passwords, variable};
+use crate::server::Server;
 
 /// The ledger that was asked for; without a server of its own, a file of the user's.
 pub fn find(given: Option<&str>, server: &Server) -> Result<Option<String>> {
-    let given = given.filter(|url| !url.is_empty()).map(ToOwned::to_owned);
-    let of_server = given.clone().filter(|url| !url.starts_with("sqlite:"));
-    let instead = "put the URL into TENURE_LEDGER or a configuration file, or use PGPASSWORD or \
-                   ~/.pgpass";
-    refuse_passwords(of_server.as_slice(), instead)?;
-    let found = given
-        .or_else(|| variable("TENURE_LEDGER"))
-        .or_else(|| server.config.ledger.clone());
-    match found {
+    match server.ledger_url(given)? {
         Some(url) => Ok(Some(url)),
         None if is_embedded(server) => own_file().map(Some),
         None => Ok(None),

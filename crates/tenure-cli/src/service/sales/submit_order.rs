@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::super::App;
 use super::super::extract::{Body, Query};
-use super::super::problem::{Kind, Problem};
+use super::super::problem::Problem;
 use super::asking::{Key, Selling};
 use super::demo::{ITEM, UNITS};
 use super::refusal;
@@ -62,7 +62,6 @@ pub async fn get(
     Key(key): Key,
     Query(wish): Query<Wish>,
 ) -> Result<Response, Problem> {
-    check_writable(&app)?;
     order(&app, &sale, key, wish).await
 }
 
@@ -91,15 +90,6 @@ pub async fn post(
         units: body.units.or(asked.units),
     };
     order(&app, &sale, key, wish).await
-}
-
-/// Refuses what changes something although its method says that it does not.
-pub fn check_writable(app: &App) -> Result<(), Problem> {
-    if app.settings.access.read_only {
-        let detail = "this service only shows: it was started with --read-only";
-        return Err(Problem::new(Kind::FORBIDDEN, detail));
-    }
-    Ok(())
 }
 
 async fn order(
