@@ -46,6 +46,8 @@ pub(crate) struct Core {
     pub(crate) pending: Pending,
     /// Something that the client's record tells has changed.
     pub(crate) record_changed: Notify,
+    /// Whether the last words were said. Locked while a record is written, so that nothing follows them.
+    pub(crate) record_ended: tokio::sync::Mutex<bool>,
     closed: AtomicBool,
 }
 
@@ -69,6 +71,7 @@ impl Client {
             given: Given::default(),
             pending: Pending::default(),
             record_changed: Notify::new(),
+            record_ended: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
         });
         let (events, happened) = mpsc::unbounded_channel();
@@ -81,6 +84,7 @@ impl Client {
             let last_words = async {
                 farewell.pending.wait().await;
                 record::part(&farewell).await;
+                farewell.pending.wait().await;
             };
             let _ = tokio::time::timeout(FAREWELL_MAX, last_words).await;
         });
@@ -252,6 +256,7 @@ impl Core {
             // A program that ends after this is no longer listed. The engine's own farewell would
             // do it too, but nobody can wait for that.
             record::part(self).await;
+            self.pending.wait().await;
         };
         let _ = tokio::time::timeout(rest, last_words).await;
         left

@@ -43,7 +43,8 @@ pub(crate) async fn run(core: Arc<Core>) {
             core.record_changed.notified().await;
         }
         core.clock.sleep_until(core.clock.now() + PACE).await;
-        if core.is_closed() {
+        let ended = core.record_ended.lock().await;
+        if *ended || core.is_closed() {
             return;
         }
         let now = core.clock.now();
@@ -53,6 +54,7 @@ pub(crate) async fn run(core: Arc<Core>) {
             continue;
         }
         failed = write(&core, &me, &written, &fields, now).await.is_err();
+        drop(ended);
         if !failed {
             written = fields;
             written_at = now;
@@ -63,6 +65,8 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// The last words of a client: of the leases that it gave away it speaks until they end; if there are
 /// none, its record is taken away.
 pub(crate) async fn part(core: &Core) {
+    let mut ended = core.record_ended.lock().await;
+    *ended = true;
     let now = core.clock.now();
     let limit = now + WRITE_LIMIT;
     let given = core.given.all(now);

@@ -30,7 +30,8 @@ pub(super) async fn write(
             None => break,
         }
     }
-    shared.spawn(async move { while round.next().await.is_some() {} });
+    // Counted: a client that ends is forgotten by the others as well, unless they hang.
+    shared.spawn_pending(async move { while round.next().await.is_some() {} });
     match failure {
         Some(failure) if written < shared.majority => Err(failure),
         _ if missing => Ok(RecordWritten::Missing),

@@ -258,8 +258,9 @@ async fn h14_a_late_acquire_is_undone_also_after_the_server_clock_was_set_back()
     let guard = acquiring.unwrap().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     assert_eq!(wire.holder("n"), None);
+    let minted = wire.fence("n");
     wire.proxy.land();
-    assert!(wire.is_granted_soon("n"), "nothing landed");
+    assert!(wire.is_minted_soon("n", minted), "nothing landed");
     assert!(wire.is_clean_soon("n"), "granted to nobody");
 }
 

@@ -65,6 +65,11 @@ impl Wire {
         eventually(SOON, || self.holder(name).is_some())
     }
 
+    /// Whether soon a fence is minted beyond this one: that shows a grant however soon it ended.
+    pub fn is_minted_soon(&self, name: &str, last: Option<u64>) -> bool {
+        eventually(SOON, || self.fence(name) > last)
+    }
+
     pub fn is_free_soon(&self, name: &str) -> bool {
         eventually(SOON, || self.holder(name).is_none())
     }
