@@ -2,6 +2,7 @@
 
 mod about;
 mod access;
+mod answers;
 mod board;
 mod connections;
 mod events;

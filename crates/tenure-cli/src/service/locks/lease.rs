@@ -14,6 +14,7 @@ use super::meters::Outcome;
 use super::refusals;
 use crate::holders::{millis, moment};
 use crate::service::App;
+use crate::service::answers;
 use crate::service::extract::{Body, Path, Query};
 use crate::service::problem::{Kind, Problem};
 
@@ -53,8 +54,7 @@ pub struct PerhapsOfLease {
         (status = 200, description = "It goes on", body = Granted),
         (status = 409, description = "The lock has another lease", body = Problem),
         (status = 410, description = "The lease has ended", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
-        (status = 503, description = "The store does not serve now", body = Problem),
+        answers::Invalid, answers::StoreAway,
     )
 )]
 pub async fn renew(
@@ -108,7 +108,7 @@ pub async fn renew(
         (status = 204, description = "It was held until now"),
         (status = 409, description = "The lock has another lease", body = Problem),
         (status = 410, description = "The lease had ended before", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
+        answers::Invalid,
         (status = 503, description = "The store did not say", body = Problem),
     )
 )]

@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::{Path, Query};
 use super::super::problem::{Kind, Problem};
 use super::asking::CHANGE_WITHIN;
@@ -90,7 +91,7 @@ enum Came {
     responses((status = 200, description = "Sold", body = Sold),
         (status = 403, description = "This service only shows", body = Problem),
         (status = 404, description = "Not in demo mode, or no such step", body = Problem),
-        (status = 409, description = "`sold_out`, with `left` and `port`", body = Problem),
+        answers::SoldOut,
         (status = 423, description = "`busy`: somebody has the lock, perhaps for ever", body = Problem),
         (status = 503, description = "The trouble that was asked for, or the store is away",
             body = Problem)))]
@@ -107,7 +108,7 @@ pub async fn get(
     params(("step" = String, Path, description = "`v0` without a lock to `v4`"), Wish),
     responses((status = 200, description = "Sold", body = Sold),
         (status = 404, description = "Not in demo mode, or no such step", body = Problem),
-        (status = 409, description = "`sold_out`, with `left` and `port`", body = Problem),
+        answers::SoldOut,
         (status = 423, description = "`busy`: somebody has the lock, perhaps for ever", body = Problem),
         (status = 503, description = "The trouble that was asked for, or the store is away",
             body = Problem)))]
