@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::link::Connection;
+use super::connection::Connection;
 use super::script::{self, RedlockScripts, Script};
 use super::server::ServerInfo;
 use super::value::Value;
@@ -251,7 +251,7 @@ impl RedisStore {
     ) -> Result<u64, Failure> {
         let limit = self.command_limit(limit);
         let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
-        super::link::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))
+        super::connection::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))
     }
 
     /// Gives the node a lease again that it has forgotten. True if it has it now.

@@ -9,7 +9,8 @@ use ::redis::{Cmd, Pipeline};
 
 use super::channels::Channels;
 use super::cluster::Cluster;
-use super::link::{Connection, Link};
+use super::connection::Connection;
+use super::link::Link;
 use super::node::Node;
 use super::routes::Routes;
 use super::script::Script;

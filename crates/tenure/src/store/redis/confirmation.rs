@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::RedisStore;
-use super::link::Connection;
+use super::connection::Connection;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::name::LockName;

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::link::{Connection, Link};
+use super::connection::Connection;
+use super::link::Link;
 use super::server::Server;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::link::{CONNECT_LIMIT, Connection, Link};
+use super::connection::Connection;
+use super::link::{CONNECT_LIMIT, Link};
 use super::server::Server;
 use crate::error::{Error, ErrorKind};
 use crate::store::Failure;

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::channels::Channels;
-use super::link::{Connection, Link};
+use super::connection::Connection;
+use super::link::Link;
 use super::server::Server;
 use super::value::Value;
 use crate::moment::Moment;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use ::redis::Pipeline;
 
 use super::node::Node;
+use super::question::Question;
 use super::value::Value;
-use super::{Question, RedisStore, reply};
+use super::{RedisStore, reply};
 use crate::error::ErrorKind;
 use crate::moment::Moment;
 use crate::name::LockName;

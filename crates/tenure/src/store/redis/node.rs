@@ -8,9 +8,10 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::channels::Channels;
+use super::connection::Connection;
 use super::exclusive::{Exclusive, Seat};
 use super::lane::Lane;
-use super::link::{Connection, Link};
+use super::link::Link;
 use super::listener::{Hears, Listener};
 use super::server::Server;
 use crate::moment::Moment;

@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::link::Connection;
+use super::connection::Connection;
 use super::node::Node;
+use super::question::Question;
 use super::server::ServerInfo;
 use super::value::Value;
-use super::{Question, RedisStore, script};
+use super::{RedisStore, script};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::name::LockName;

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::cluster::Way;
 use super::node::Node;
+use super::question::Question;
 use super::value::Value;
-use super::{Question, RedisStore, reply};
+use super::{RedisStore, reply};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::{Failure, Held, Renewed, Watched};

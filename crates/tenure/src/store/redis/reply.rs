@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Answer;
 use super::ballot::{TakenBack, Vote};
+use super::question::Answer;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;

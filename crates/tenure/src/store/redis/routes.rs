@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::cluster::{Cluster, Redirect, Way};
-use super::link::Connection;
+use super::connection::Connection;
 use super::node::Node;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::link::Connection;
+use super::connection::Connection;
 use crate::moment::{Clock, Moment};
 use crate::store::SILENCE_LIMIT;
 

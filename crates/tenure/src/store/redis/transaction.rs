@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ::redis::Pipeline;
 
-use super::link::{self, Connection};
+use super::connection::{self, Connection};
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::lease::{Fence, LeaseId};
@@ -178,7 +178,7 @@ impl Transaction {
             }
             _ => return Err(strange("the key may not be a lock")),
         }
-        let server_us = link::micros(time).ok_or_else(|| strange("it tells no time"))?;
+        let server_us = connection::micros(time).ok_or_else(|| strange("it tells no time"))?;
         let expected_us = connection.server_us(connection.clock().now());
         connection.set_clock(self.sent_at, server_us);
         if server_us > expected_us + AHEAD_MAX_US || server_us + BEHIND_MAX_US < expected_us {

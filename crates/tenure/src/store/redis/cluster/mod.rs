@@ -324,7 +324,7 @@ impl Cluster {
     fn down(&self, key: &str, failure: &Failure) -> Failure {
         self.look_around();
         let slot = Slot::of(key.as_bytes());
-        let said = super::link::reply_of(failure).unwrap_or_default();
+        let said = super::connection::reply_of(failure).unwrap_or_default();
         Failure::not_sent(
             Error::new(
                 ErrorKind::Unavailable,
@@ -341,7 +341,7 @@ impl Cluster {
 /// The slot is being moved, and that takes longer than this question may.
 fn on_the_move(key: &str, failure: &Failure) -> Failure {
     let slot = Slot::of(key.as_bytes());
-    let said = super::link::reply_of(failure).unwrap_or_default();
+    let said = super::connection::reply_of(failure).unwrap_or_default();
     Failure::not_sent(
         Error::new(
             ErrorKind::Unavailable,

@@ -2,7 +2,7 @@
 
 use super::slots::Slot;
 use crate::store::Failure;
-use crate::store::redis::link::reply_of;
+use crate::store::redis::connection::reply_of;
 use crate::url::{Address, RedisTarget};
 
 /// Why a node did not carry out what it was asked. All of these say that nothing was done.

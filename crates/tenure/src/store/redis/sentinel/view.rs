@@ -5,7 +5,7 @@ use ::redis::Pipeline;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::Failure;
-use crate::store::redis::link::Connection;
+use crate::store::redis::connection::Connection;
 use crate::store::redis::value::Value;
 
 /// What one sentinel says of the master.

@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 
 use super::Sentinels;
 use super::view::{self, View};
-use crate::store::redis::link::{Connection, Link};
+use crate::store::redis::connection::Connection;
+use crate::store::redis::link::Link;
 
 /// How often to ask although nothing was announced: an announcement can be lost.
 const POLL: Duration = Duration::from_secs(1);

@@ -1,0 +1,173 @@
+//! An established connection to one server.
+//!
+//! A command is sent at most once: the client crate never repeats it. When no answer comes, the
+//! caller learns on which connection the command travelled, so that it can clean up in order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use ::redis::RedisError;
+use ::redis::aio::MultiplexedConnection;
+use tokio_util::sync::CancellationToken;
+
+pub(super) use self::asking::reply_of;
+pub(super) use self::server_clock::micros;
+
+use super::place::Place;
+use super::refusal;
+use super::reign::{Reign, Settled};
+use super::server::Server;
+use super::silence::Silence;
+use super::transaction::Known;
+use super::value::Value;
+use crate::error::{Error, ErrorKind};
+use crate::moment::Clock;
+use crate::store::{Failure, Landing};
+use crate::url::RedisTarget;
+
+mod asking;
+mod here;
+mod introduction;
+mod server_clock;
+mod subscribing;
+
+/// An established connection.
+pub(crate) struct Connection {
+    pub(crate) id: u64,
+    inner: MultiplexedConnection,
+    server: Arc<Server>,
+    /// Where it leads.
+    target: Arc<RedisTarget>,
+    /// Cancelled when nothing more is expected of this connection.
+    given_up: CancellationToken,
+    silence: Silence,
+    known: Known,
+    reign: Reign,
+    /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
+    owes_since: AtomicU64,
+    /// The server's clock less ours, in microseconds.
+    clock_offset_us: AtomicI64,
+    /// What the server's clock showed when the connection was made.
+    made_us: AtomicU64,
+}
+
+impl Connection {
+    pub(super) fn new(server: &Arc<Server>, place: &Place, inner: MultiplexedConnection) -> Self {
+        Self {
+            id: server.next_connection_id(),
+            inner,
+            server: Arc::clone(server),
+            target: Arc::clone(&place.target),
+            given_up: place.left.child_token(),
+            silence: Silence::default(),
+            known: Known::default(),
+            reign: Reign::default(),
+            owes_since: AtomicU64::new(0),
+            clock_offset_us: AtomicI64::new(0),
+            made_us: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn target(&self) -> &RedisTarget {
+        &self.target
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.given_up.is_cancelled()
+    }
+
+    /// Waits until nothing more is expected of it.
+    pub(super) async fn given_up(&self) {
+        self.given_up.cancelled().await;
+    }
+
+    /// Whoever still waits for an answer is told that none will come.
+    pub(super) fn give_up(&self) {
+        self.given_up.cancel();
+    }
+
+    pub(super) fn silence(&self) -> &Silence {
+        &self.silence
+    }
+
+    /// What is known of locks that can be taken without a script.
+    pub(super) fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// What is known of the reign of the master that it leads to.
+    pub(super) fn reign(&self) -> &Reign {
+        &self.reign
+    }
+
+    /// The same for all connections to this server.
+    pub(super) fn settled(&self) -> &Settled {
+        &self.server.settled
+    }
+
+    /// Whether its master is known to have reigned for long enough to give new locks.
+    pub(super) fn may_grant(&self) -> bool {
+        self.reign.is_settled(&self.server.settled)
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.server.clock
+    }
+
+    /// Where a command that was sent now may land.
+    pub(super) fn landing(&self, latest_us: u64) -> Landing {
+        Landing {
+            connection: Some(self.id),
+            latest_us,
+        }
+    }
+
+    /// The failure that an error inside several replies means.
+    pub(super) fn refused_by(&self, error: &str) -> Failure {
+        let (code, detail) = error.split_once(' ').unwrap_or((error, ""));
+        refusal::of_server(&self.target, code, detail)
+    }
+
+    /// The failure of a question that was carried out too late, and so changed nothing.
+    pub(super) fn too_late(&self) -> Failure {
+        refusal::silence(&self.target, None)
+    }
+
+    /// The failure of a question that came too late again and again.
+    pub(super) fn clock_runs_away(&self) -> Failure {
+        Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "the clock of `{}` runs too fast to be followed",
+                self.target
+            ),
+        ))
+    }
+
+    fn checked(&self, value: ::redis::Value) -> Result<Value, Failure> {
+        value
+            .extract_error()
+            .map(Value::of)
+            .map_err(|error| self.refused(&error, None))
+    }
+
+    /// What an error means. A master that has become a replica is not asked again.
+    fn refused(&self, error: &RedisError, landing: Option<Landing>) -> Failure {
+        let failure = refusal::failure(&self.target, error, landing);
+        if failure.error.kind() != ErrorKind::ReadOnly {
+            return failure;
+        }
+        // Should it be promoted again, it is another master.
+        self.give_up();
+        if !self.server.moves() {
+            return failure;
+        }
+        Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "`{}` has become a replica: the sentinels of `{}` will name the new master",
+                self.target, self.server
+            ),
+        ))
+    }
+}

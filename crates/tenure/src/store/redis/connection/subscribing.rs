@@ -1,0 +1,64 @@
+//! Which channels a connection hears.
+
+use ::redis::aio::ConnectionLike;
+
+use super::Connection;
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::store::Failure;
+use crate::store::redis::value::Value;
+
+impl Connection {
+    pub(crate) async fn subscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
+        let mut inner = self.inner.clone();
+        self.answer(inner.subscribe(channel), limit, 0).await
+    }
+
+    pub(crate) async fn unsubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
+        let mut inner = self.inner.clone();
+        self.answer(inner.unsubscribe(channel), limit, 0).await
+    }
+
+    /// Hears what is said in the shard of this node.
+    pub(in crate::store::redis) async fn ssubscribe(
+        &self,
+        channel: &str,
+        limit: Moment,
+    ) -> Result<(), Failure> {
+        self.confirmed("SSUBSCRIBE", channel, limit).await
+    }
+
+    pub(in crate::store::redis) async fn sunsubscribe(
+        &self,
+        channel: &str,
+        limit: Moment,
+    ) -> Result<(), Failure> {
+        self.confirmed("SUNSUBSCRIBE", channel, limit).await
+    }
+
+    /// Sends a word about a channel of a shard, and checks that the answer is about the same. A server
+    /// that loses a slot says so unasked, and the client crate takes that for the answer to whatever
+    /// was asked: then all that follow are off by one, and the connection is of no use any more.
+    async fn confirmed(&self, word: &str, channel: &str, limit: Moment) -> Result<(), Failure> {
+        let mut inner = self.inner.clone();
+        let command = ::redis::cmd(word).arg(channel).clone();
+        let answer = self.answer(inner.req_packed_command(&command), limit, 0);
+        let value = answer.await?;
+        if let ::redis::Value::Push { kind, data } = &value {
+            let same_word = kind.to_string().eq_ignore_ascii_case(word);
+            let about = data.first().cloned().map(Value::of);
+            let same_channel = about.as_ref().and_then(Value::as_str) == Some(channel);
+            if same_word && same_channel {
+                return Ok(());
+            }
+        }
+        let answered = self.checked(value).map(|_| {
+            self.give_up();
+            Failure::not_sent(Error::new(
+                ErrorKind::Unavailable,
+                format!("`{}` moved a slot in between", self.server.target),
+            ))
+        });
+        Err(answered.unwrap_or_else(|refused| refused))
+    }
+}

@@ -1,0 +1,186 @@
+//! Letting a lock go, and undoing an attempt whose answer was lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cluster::Way;
+use super::connection::{self, Connection};
+use super::routes::Routes;
+use super::{RedisStore, reply};
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
+use crate::store::{Failure, Held, Landing, Release, SILENCE_LIMIT};
+
+impl RedisStore {
+    pub(super) async fn release_where_it_is(
+        &self,
+        lease: &Held,
+        leaving: Option<&LeaseId>,
+        limit: Moment,
+    ) -> Result<Release, Failure> {
+        let limit = self.command_limit(limit);
+        let mut way = self.way(&lease.name)?;
+        loop {
+            let answer = self.release_at(&way, lease, leaving, limit).await;
+            let Err(failure) = answer else { return answer };
+            way = self.onward(&lease.name, way, failure, limit).await?;
+        }
+    }
+
+    async fn release_at(
+        &self,
+        way: &Way,
+        lease: &Held,
+        leaving: Option<&LeaseId>,
+        limit: Moment,
+    ) -> Result<Release, Failure> {
+        let connection = way.node.commands.connection(limit).await?;
+        self.try_release(&connection, way.asking, lease, leaving, limit)
+            .await
+    }
+
+    pub(super) async fn try_release_here(
+        &self,
+        connection: Arc<Connection>,
+        lease: &Held,
+        leaving: Option<&LeaseId>,
+    ) -> Result<Release, Failure> {
+        if bug(Bug::ReleaseInTwoSteps) {
+            let limit = self.command_limit(self.clock.now() + SILENCE_LIMIT);
+            return release_in_two_steps(&connection, lease, limit).await;
+        }
+        let (keys, arguments) = (
+            release_keys(lease),
+            self.layout.release_arguments(lease, leaving),
+        );
+        let reply = connection
+            .script_here(&self.scripts().release, &keys, &arguments, 0)
+            .await?;
+        reply::release(self.layout, &lease.name, &reply)
+    }
+
+    /// Releases, and answers whether that was late enough for the attempt not to land any more.
+    pub(super) async fn try_cancel(
+        &self,
+        lease: &Held,
+        landing: Landing,
+        limit: Moment,
+    ) -> Result<Option<Duration>, Failure> {
+        let limit = self.command_limit(limit);
+        let same = landing.connection;
+        if let Some((node, connection)) = same.and_then(|id| self.routes.connection_with_id(id)) {
+            // Behind the attempt, on the same connection. If its runtime does not drive it any
+            // more, the next time it is broken.
+            let released = self
+                .try_release(&connection, false, lease, None, limit)
+                .await;
+            return match released {
+                Ok(_) => Ok(None),
+                // Any answer shows that the attempt has been served. Either it was refused as this
+                // was, or its lease has moved along with the slot: it is where the slot is now.
+                Err(failure) if matches!(self.routes, Routes::Cluster(_)) => {
+                    let failure = self.routes.noted(&node, failure);
+                    if failure.landing.is_some() || !failure.transient {
+                        return Err(failure);
+                    }
+                    self.release_where_it_is(lease, None, limit).await?;
+                    Ok(None)
+                }
+                Err(failure) => Err(failure),
+            };
+        }
+        if bug(Bug::CancelOnOtherConnection) {
+            self.release_where_it_is(lease, None, limit).await?;
+            return Ok(None);
+        }
+        self.cancel_by_the_clock(lease, landing, limit).await
+    }
+
+    /// The connection of the attempt is gone, so only its latest moment says when it can no longer
+    /// land. That is a moment of the clock of the node that it was sent to. In a cluster the slot may
+    /// be another node's by now, whose clock is another one. Then the attempt is refused wherever it
+    /// lands, because the slot has left; unless it came back within the second that an attempt may
+    /// travel, and even then its lease ends by itself, and nobody believes in it.
+    async fn cancel_by_the_clock(
+        &self,
+        lease: &Held,
+        landing: Landing,
+        limit: Moment,
+    ) -> Result<Option<Duration>, Failure> {
+        let mut way = self.way(&lease.name)?;
+        let now_us = loop {
+            match self.release_after_time(&way, lease, limit).await {
+                Ok(now_us) => break now_us,
+                Err(failure) => way = self.onward(&lease.name, way, failure, limit).await?,
+            }
+        };
+        let early_us = (landing.latest_us + 1).saturating_sub(now_us);
+        Ok((early_us > 0).then(|| Duration::from_micros(early_us)))
+    }
+
+    /// Reads the clock of a node, in microseconds, then releases there: so the release came later than
+    /// what the clock showed.
+    async fn release_after_time(
+        &self,
+        way: &Way,
+        lease: &Held,
+        limit: Moment,
+    ) -> Result<u64, Failure> {
+        let connection = way.node.commands.connection(limit).await?;
+        let asked_at = self.clock.now();
+        let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
+        let now_us =
+            connection::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
+        connection.set_clock(asked_at, now_us);
+        self.try_release(&connection, way.asking, lease, None, limit)
+            .await?;
+        Ok(now_us)
+    }
+
+    pub(super) async fn try_release(
+        &self,
+        connection: &Connection,
+        asking: bool,
+        lease: &Held,
+        leaving: Option<&LeaseId>,
+        limit: Moment,
+    ) -> Result<Release, Failure> {
+        if bug(Bug::ReleaseInTwoSteps) {
+            return release_in_two_steps(connection, lease, limit).await;
+        }
+        let release = &self.scripts().release;
+        let (keys, arguments) = (
+            release_keys(lease),
+            self.layout.release_arguments(lease, leaving),
+        );
+        let reply = connection
+            .script_by(asking, release, &keys, &arguments, limit, 0)
+            .await?;
+        reply::release(self.layout, &lease.name, &reply)
+    }
+}
+
+fn release_keys(lease: &Held) -> Vec<String> {
+    let name = &lease.name;
+    let mut keys = vec![name.as_str().to_owned(), name.neighbour("queue")];
+    if lease.has_meta {
+        keys.push(name.neighbour("meta"));
+    }
+    keys
+}
+
+/// A seeded bug: what every tutorial warns of.
+async fn release_in_two_steps(
+    connection: &Connection,
+    lease: &Held,
+    limit: Moment,
+) -> Result<Release, Failure> {
+    let command = |word| ::redis::cmd(word).arg(lease.name.as_str()).clone();
+    let found = connection.run(&command("GET"), limit, 0).await?;
+    if found.as_str() != Some(lease.id.as_str()) {
+        return Ok(Release::NotHeld);
+    }
+    connection.run(&command("DEL"), limit, 0).await?;
+    Ok(Release::WasHeld { offered_to: None })
+}

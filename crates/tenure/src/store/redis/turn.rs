@@ -1,0 +1,47 @@
+//! Whose turn it is, after one process has had a lock several times in a row.
+
+use super::connection::Connection;
+use super::question::Question;
+use super::{RedisStore, reply};
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::store::{Failure, Held, Turn};
+
+impl RedisStore {
+    pub(super) async fn try_turn(
+        &self,
+        lease: &Held,
+        fences: u32,
+        place: Option<&LeaseId>,
+        limit: Moment,
+    ) -> Result<Turn, Failure> {
+        let mut keys = vec![
+            lease.name.as_str().to_owned(),
+            self.layout.fence_key(&lease.name),
+            lease.name.neighbour("queue"),
+        ];
+        if lease.has_meta {
+            keys.push(lease.name.neighbour("meta"));
+        }
+        let arguments = |connection: &Connection, _| {
+            let mut arguments = vec![
+                lease.id.as_str().to_owned(),
+                place.map_or("", LeaseId::as_str).to_owned(),
+                lease.ttl.as_millis().to_string(),
+                fences.to_string(),
+                connection.fence_floor_us().to_string(),
+            ];
+            arguments.extend(self.layout.turn_arguments(lease));
+            arguments
+        };
+        let question = Question::about(lease, &self.scripts().turn, &keys);
+        let answer = self.ask(&question, arguments, limit).await?;
+        let turn = reply::turn(self.layout, &lease.name, answer.sent_at, &answer.reply)?;
+        if matches!(turn, Turn::Again { .. }) {
+            // Otherwise it is released: it has not gone to anybody else.
+            let (connection, latest_us) = (&answer.connection, answer.latest_us);
+            self.confirm(connection, lease, latest_us, limit).await?;
+        }
+        Ok(turn)
+    }
+}
