@@ -1,4 +1,4 @@
-//! Answers that many requests have in common, for the OpenAPI document: a handler names them among
+//! Answers that many requests have in common, for the document `/openapi.json`: a handler names them among
 //! its own.
 
 use std::collections::BTreeMap;

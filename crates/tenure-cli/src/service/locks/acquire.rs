@@ -87,10 +87,9 @@ impl Default for Wanted {
         (status = 409, description = "`not_a_lock`: the key is something else", body = Problem),
         (status = 410, description = "The place in the queue was given up", body = Problem),
         (status = 423, description = "Another holder has it", body = Problem),
-        answers::Invalid,
         (status = 429, description = "Too many wait already", body = Problem),
         (status = 501, description = "There are only exclusive locks yet", body = Problem),
-        answers::StoreAway,
+        answers::Invalid, answers::StoreAway,
     )
 )]
 pub async fn acquire(

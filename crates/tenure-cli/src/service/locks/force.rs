@@ -38,10 +38,10 @@ pub struct Forced {
     params(("name" = String, Path, description = "The lock"), Forced),
     responses(
         (status = 204, description = "It has ended"),
-        answers::NoAdmin,
         (status = 409, description = "The lock has another lease, or none, or is perhaps no lock", body = Problem),
         (status = 422, description = "It was not said that this is meant", body = Problem),
         (status = 503, description = "The store did not say", body = Problem),
+        answers::NoAdmin,
     )
 )]
 pub async fn release(

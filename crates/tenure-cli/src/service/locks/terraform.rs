@@ -79,11 +79,10 @@ pub async fn lock(
     params(("name" = String, Path, description = "The lock")),
     responses(
         (status = 200, description = "It is free"),
-        answers::NoAdmin,
         (status = 409, description = "The lock info of another holder", body = Object),
         (status = 410, description = "There was no lease to end", body = Problem),
         (status = 422, description = "The body is no lock info", body = Problem),
-        answers::StoreAway,
+        answers::NoAdmin, answers::StoreAway,
     )
 )]
 pub async fn unlock(

@@ -41,10 +41,9 @@ pub async fn list(
 #[utoipa::path(post, path = "/dlq/{order_id}/requeue", tag = "sales",
     params(("order_id" = String, Path, description = "The order's id")),
     responses((status = 200, description = "What became of the order", body = Decided),
-        answers::NoAdmin,
         (status = 404, description = "It is not among the dead", body = Problem),
         (status = 409, description = "The ledger does not take it now either", body = Problem),
-        answers::NoLedger, answers::SaleAway))]
+        answers::NoAdmin, answers::NoLedger, answers::SaleAway))]
 pub async fn requeue(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -63,9 +62,8 @@ pub async fn requeue(
 #[utoipa::path(post, path = "/dlq/{order_id}/discard", tag = "sales",
     params(("order_id" = String, Path, description = "The order's id")),
     responses((status = 200, description = "It is discarded", body = Decided),
-        answers::NoAdmin,
         (status = 404, description = "It is not among the dead", body = Problem),
-        answers::NoLedger, answers::SaleAway))]
+        answers::NoAdmin, answers::NoLedger, answers::SaleAway))]
 pub async fn discard(
     State(app): State<App>,
     Administering(sale): Administering,

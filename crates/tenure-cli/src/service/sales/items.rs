@@ -44,9 +44,8 @@ pub async fn list(Selling(sale): Selling) -> Result<Json<Items>, Problem> {
 #[utoipa::path(post, path = "/items", tag = "sales", request_body = ItemBody,
     responses((status = 201, description = "It is there", body = ShownItem,
             headers(("Location" = String, description = "Where it is"))),
-        answers::NoAdmin,
         (status = 409, description = "There is one of that name", body = Problem),
-        answers::Invalid, answers::NoLedger, answers::SaleAway))]
+        answers::NoAdmin, answers::Invalid, answers::NoLedger, answers::SaleAway))]
 pub async fn create(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -81,8 +80,8 @@ pub async fn show(
 #[utoipa::path(patch, path = "/items/{item}", tag = "sales", request_body = ItemBody,
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        answers::NoAdmin, answers::NotFound,
-        answers::Invalid, answers::NoLedger, answers::SaleAway))]
+        answers::NoAdmin, answers::NotFound, answers::Invalid, answers::NoLedger,
+        answers::SaleAway))]
 pub async fn change(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -97,8 +96,7 @@ pub async fn change(
 #[utoipa::path(post, path = "/items/{item}/open", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        answers::NoAdmin, answers::NotFound,
-        answers::NoLedger, answers::SaleAway))]
+        answers::NoAdmin, answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn open(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -113,9 +111,8 @@ pub async fn open(
 #[utoipa::path(post, path = "/items/{item}/pause", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        answers::NoAdmin, answers::NotFound,
         (status = 409, description = "It is not on sale", body = Problem),
-        answers::NoLedger, answers::SaleAway))]
+        answers::NoAdmin, answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn pause(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -129,9 +126,8 @@ pub async fn pause(
 #[utoipa::path(post, path = "/items/{item}/close", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        answers::NoAdmin, answers::NotFound,
         (status = 409, description = "It was never on sale", body = Problem),
-        answers::NoLedger, answers::SaleAway))]
+        answers::NoAdmin, answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn close(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -145,9 +141,9 @@ pub async fn close(
 #[utoipa::path(post, path = "/items/{item}/rebuild", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        answers::NoAdmin, answers::NotFound, answers::NoLedger,
         (status = 503, description = "Gate or ledger is away, or another process is rebuilding it",
-            body = Problem)))]
+            body = Problem),
+        answers::NoAdmin, answers::NotFound, answers::NoLedger))]
 pub async fn rebuild(
     State(app): State<App>,
     Administering(sale): Administering,

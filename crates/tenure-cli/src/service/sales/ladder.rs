@@ -91,10 +91,10 @@ enum Came {
     responses((status = 200, description = "Sold", body = Sold),
         (status = 403, description = "This service only shows", body = Problem),
         (status = 404, description = "Not in demo mode, or no such step", body = Problem),
-        answers::SoldOut,
         (status = 423, description = "`busy`: somebody has the lock, perhaps for ever", body = Problem),
         (status = 503, description = "The trouble that was asked for, or the store is away",
-            body = Problem)))]
+            body = Problem),
+        answers::SoldOut))]
 pub async fn get(
     State(app): State<App>,
     Path(step): Path<String>,
@@ -108,10 +108,10 @@ pub async fn get(
     params(("step" = String, Path, description = "`v0` without a lock to `v4`"), Wish),
     responses((status = 200, description = "Sold", body = Sold),
         (status = 404, description = "Not in demo mode, or no such step", body = Problem),
-        answers::SoldOut,
         (status = 423, description = "`busy`: somebody has the lock, perhaps for ever", body = Problem),
         (status = 503, description = "The trouble that was asked for, or the store is away",
-            body = Problem)))]
+            body = Problem),
+        answers::SoldOut))]
 pub async fn post(
     State(app): State<App>,
     Path(step): Path<String>,

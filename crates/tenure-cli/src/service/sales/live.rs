@@ -43,8 +43,7 @@ struct Live {
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "Events named `item`", body = Picture,
             content_type = "text/event-stream"),
-        answers::NotFound, answers::TooManyStreams,
-        answers::NoLedger, answers::LedgerAway))]
+        answers::NotFound, answers::TooManyStreams, answers::NoLedger, answers::LedgerAway))]
 pub async fn watch(
     State(app): State<App>,
     Selling(sale): Selling,

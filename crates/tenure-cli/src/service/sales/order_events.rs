@@ -29,8 +29,7 @@ struct Watching {
     params(("order_id" = String, Path, description = "Its id")),
     responses((status = 200, description = "Events named `order`", body = ShownOrder,
             content_type = "text/event-stream"),
-        answers::NotFound, answers::TooManyStreams,
-        answers::NoLedger, answers::SaleAway))]
+        answers::NotFound, answers::TooManyStreams, answers::NoLedger, answers::SaleAway))]
 pub async fn watch(
     State(app): State<App>,
     Selling(sale): Selling,

@@ -49,9 +49,8 @@ pub struct Orders {
 #[utoipa::path(get, path = "/orders/{order_id}", tag = "sales",
     params(("order_id" = String, Path, description = "Its id"), Waiting),
     responses((status = 200, description = "The order", body = ShownOrder),
-        answers::NotFound,
         (status = 429, description = "Too many requests wait", body = Problem),
-        answers::NoLedger, answers::SaleAway))]
+        answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn show(
     State(app): State<App>,
     Selling(sale): Selling,
@@ -75,9 +74,8 @@ pub async fn show(
 #[utoipa::path(post, path = "/orders/{order_id}/cancel", tag = "sales",
     params(("order_id" = String, Path, description = "Its id")),
     responses((status = 200, description = "As it is now", body = ShownOrder),
-        answers::NotFound,
         (status = 409, description = "It is paid for, or over", body = Problem),
-        answers::NoLedger, answers::SaleAway))]
+        answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn cancel(
     Selling(sale): Selling,
     Path(id): Path<String>,
@@ -91,10 +89,9 @@ pub async fn cancel(
 #[utoipa::path(post, path = "/orders/{order_id}/pay", tag = "sales",
     params(("order_id" = String, Path, description = "Its id")),
     responses((status = 200, description = "As it is now", body = ShownOrder),
-        answers::NotFound,
         (status = 409, description = "It is in a state that cannot be paid for", body = Problem),
-        answers::NoLedger,
-        (status = 503, description = "Gate or ledger is away: pay again", body = Problem)))]
+        (status = 503, description = "Gate or ledger is away: pay again", body = Problem),
+        answers::NotFound, answers::NoLedger))]
 pub async fn pay(
     Selling(sale): Selling,
     Path(id): Path<String>,
@@ -137,9 +134,8 @@ pub async fn of_user(
 #[utoipa::path(get, path = "/items/{item}/orders", tag = "sales",
     params(("item" = String, Path, description = "Of which item"), Choice, Listing),
     responses((status = 200, description = "The orders", body = Orders),
-        answers::NoItem,
         (status = 422, description = "There is no such state", body = Problem),
-        answers::NoLedger, answers::LedgerAway))]
+        answers::NoItem, answers::NoLedger, answers::LedgerAway))]
 pub async fn of_item(
     Selling(sale): Selling,
     Path(item): Path<String>,
@@ -159,9 +155,8 @@ pub async fn of_item(
         ("buyer" = String, Path, description = "Whose"),
         ("request" = String, Path, description = "The buyer's id of the request")),
     responses((status = 200, description = "The order", body = ShownOrder),
-        answers::NotFound,
         (status = 422, description = "A name is not allowed", body = Problem),
-        answers::NoLedger, answers::LedgerAway))]
+        answers::NotFound, answers::NoLedger, answers::LedgerAway))]
 pub async fn of_request(
     Selling(sale): Selling,
     Path((item, buyer, request)): Path<(String, String, String)>,

@@ -55,9 +55,9 @@ pub struct Adjusted {
 #[utoipa::path(put, path = "/items/{item}/stock", tag = "sales", request_body = StockBody,
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        answers::NoAdmin, answers::NotFound,
         (status = 409, description = "It is not as expected, or more is sold", body = Problem),
-        answers::Invalid, answers::NoLedger, answers::SaleAway))]
+        answers::NoAdmin, answers::NotFound, answers::Invalid, answers::NoLedger,
+        answers::SaleAway))]
 pub async fn set(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -74,11 +74,10 @@ pub async fn set(
     params(("item" = String, Path, description = "Its name"),
         ("Idempotency-Key" = Option<String>, Header, description = "What this change is called")),
     responses((status = 200, description = "As it is now", body = Adjusted),
-        answers::NoAdmin, answers::NotFound,
         (status = 409, description = "Fewer units are left", body = Problem),
-        answers::Invalid, answers::NoLedger,
         (status = 503, description = "Whether it was done is unknown: ask again with `reference`",
-            body = Problem)))]
+            body = Problem),
+        answers::NoAdmin, answers::NotFound, answers::Invalid, answers::NoLedger))]
 pub async fn adjust(
     State(app): State<App>,
     Administering(sale): Administering,

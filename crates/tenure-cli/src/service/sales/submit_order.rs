@@ -50,12 +50,10 @@ pub struct Sold {
     responses((status = 200, description = "Sold", body = Sold),
         (status = 202, description = "Sold; it is on its way into the ledger", body = Sold),
         (status = 403, description = "This service only shows", body = Problem),
-        answers::NoItem, answers::SoldOut,
         (status = 410, description = "The sale is over", body = Problem),
-        answers::Invalid,
         (status = 425, description = "The sale has not begun", body = Problem),
-        answers::NoLedger,
-        (status = 503, description = "The gate is away", body = Problem)))]
+        (status = 503, description = "The gate is away", body = Problem),
+        answers::NoItem, answers::SoldOut, answers::Invalid, answers::NoLedger))]
 pub async fn get(
     State(app): State<App>,
     Selling(sale): Selling,
@@ -69,12 +67,10 @@ pub async fn get(
 #[utoipa::path(post, path = "/submitOrder", tag = "load tests", params(Wish), request_body = Wish,
     responses((status = 200, description = "Sold", body = Sold),
         (status = 202, description = "Sold; it is on its way into the ledger", body = Sold),
-        answers::NoItem, answers::SoldOut,
         (status = 410, description = "The sale is over", body = Problem),
-        answers::Invalid,
         (status = 425, description = "The sale has not begun", body = Problem),
-        answers::NoLedger,
-        (status = 503, description = "The gate is away", body = Problem)))]
+        (status = 503, description = "The gate is away", body = Problem),
+        answers::NoItem, answers::SoldOut, answers::Invalid, answers::NoLedger))]
 pub async fn post(
     State(app): State<App>,
     Selling(sale): Selling,

@@ -59,8 +59,7 @@ pub async fn reconcile(
 #[utoipa::path(post, path = "/items/{item}/reconcile", tag = "sales",
     params(("item" = String, Path, description = "Its name"), Repairing),
     responses((status = 200, description = "What was found, or is so now", body = ShownReport),
-        answers::NoAdmin, answers::NotFound,
-        answers::NoLedger, answers::SaleAway))]
+        answers::NoAdmin, answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn repair(
     State(app): State<App>,
     Administering(sale): Administering,
