@@ -15,6 +15,7 @@ mod openapi;
 mod page;
 mod playground;
 mod problem;
+mod process;
 mod sales;
 mod stats;
 mod stream;
@@ -47,6 +48,7 @@ use self::locks::Desk;
 use self::metrics::Metrics;
 pub use self::playground::Playground;
 use self::problem::{Kind, Problem};
+use self::process::Process;
 use self::sales::Shop;
 pub use self::sales::{Ladder, stock_demo};
 use self::stats::Stats;
@@ -120,14 +122,16 @@ impl App {
             ladder,
             playground,
         } = parts;
+        let started_at = SystemTime::now();
         let mut registry = Registry::default();
+        registry.register_collector(Box::new(Process::new(started_at)));
         Self(Arc::new(Shared {
             shop: Shop::new(&mut registry, sale.as_ref(), ladder),
             limits: Limits::new(&settings.limits),
-            desk: Desk::new(&mut registry),
+            desk: Desk::new(&mut registry, &locks),
             board: Board::new(settings.access.admin),
             stats: Stats::new(),
-            started_at: SystemTime::now(),
+            started_at,
             metrics: Metrics::new(registry),
             stop: CancellationToken::new(),
             settings,
