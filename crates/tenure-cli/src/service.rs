@@ -2,6 +2,7 @@
 
 mod about;
 mod access;
+mod answers;
 mod board;
 mod connections;
 mod events;
@@ -14,6 +15,7 @@ mod openapi;
 mod page;
 mod playground;
 mod problem;
+mod process;
 mod reception;
 mod sales;
 mod stats;
@@ -44,6 +46,7 @@ use self::locks::Desk;
 use self::metrics::Metrics;
 pub use self::playground::Playground;
 use self::problem::{Kind, Problem};
+use self::process::Process;
 use self::reception::Reception;
 use self::sales::Shop;
 pub use self::sales::{Ladder, stock_demo};
@@ -118,14 +121,16 @@ impl App {
             ladder,
             playground,
         } = parts;
+        let started_at = SystemTime::now();
         let mut registry = Registry::default();
+        registry.register_collector(Box::new(Process::new(started_at)));
         Self(Arc::new(Shared {
             shop: Shop::new(&mut registry, sale.as_ref(), ladder),
             limits: Limits::new(&settings.limits),
-            desk: Desk::new(&mut registry),
+            desk: Desk::new(&mut registry, &locks),
             board: Board::new(settings.access.admin),
             stats: Stats::new(),
-            started_at: SystemTime::now(),
+            started_at,
             metrics: Metrics::new(registry),
             stop: CancellationToken::new(),
             settings,

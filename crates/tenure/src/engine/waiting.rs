@@ -54,6 +54,8 @@ pub(super) struct Waiting {
     limits: BTreeSet<(Moment, u64)>,
     /// Where the line stands in the store's queue.
     pub(super) place: Option<LeaseId>,
+    /// Since when the lock may be nobody's, if a release was begun here or heard of. Only measured.
+    pub(super) idle_since: Option<Moment>,
     /// When the line looks next by itself; never while it knows of nobody.
     pub(super) looks_at: Option<Moment>,
 }

@@ -15,6 +15,7 @@ use super::refusals;
 use super::tickets::{Tickets, Waiting};
 use crate::holders::{OWNER, millis, moment};
 use crate::service::App;
+use crate::service::answers;
 use crate::service::extract::{Body, Path};
 use crate::service::problem::{Kind, Problem};
 
@@ -86,10 +87,9 @@ impl Default for Wanted {
         (status = 409, description = "`not_a_lock`: the key is something else", body = Problem),
         (status = 410, description = "The place in the queue was given up", body = Problem),
         (status = 423, description = "Another holder has it", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
         (status = 429, description = "Too many wait already", body = Problem),
         (status = 501, description = "There are only exclusive locks yet", body = Problem),
-        (status = 503, description = "The store does not serve now", body = Problem),
+        answers::Invalid, answers::StoreAway,
     )
 )]
 pub async fn acquire(
