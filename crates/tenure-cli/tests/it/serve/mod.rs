@@ -4,6 +4,8 @@
 mod access;
 /// What is seen of all locks, and followed.
 mod board;
+/// What is counted of requests.
+mod counted_requests;
 /// Reading event streams.
 mod events;
 /// Several instances that sell one stock.
