@@ -163,10 +163,7 @@ async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Proble
     let begun = Instant::now();
     match tokio::time::timeout(wait, Box::pin(lock.acquire())).await {
         Ok(acquired) => hand_over(app, name, attempt, begun, acquired),
-        Err(_) => {
-            let refusing = refuse(app, name, attempt, Ended::TimedOut, begun.elapsed());
-            Box::pin(refusing).await
-        }
+        Err(_) => refuse(app, name, attempt, Ended::TimedOut, begun.elapsed()).await,
     }
 }
 
@@ -182,10 +179,7 @@ async fn try_once(app: &App, lock: &Lock, attempt: Attempt) -> Result<Granted, P
     let begun = Instant::now();
     match lock.try_acquire().await.transpose() {
         Some(acquired) => hand_over(app, lock.name(), attempt, begun, acquired),
-        None => {
-            let refusing = refuse(app, lock.name(), attempt, Ended::Busy, begun.elapsed());
-            Box::pin(refusing).await
-        }
+        None => refuse(app, lock.name(), attempt, Ended::Busy, begun.elapsed()).await,
     }
 }
 
@@ -278,7 +272,7 @@ async fn refuse(
     app.stats.busy();
     attempt.end(ended, waited);
     Err(match ended {
-        Ended::TimedOut => refusals::timed_out(app, name, waited).await,
-        _ => refusals::busy(app, name, waited).await,
+        Ended::TimedOut => Box::pin(refusals::timed_out(app, name, waited)).await,
+        _ => Box::pin(refusals::busy(app, name, waited)).await,
     })
 }

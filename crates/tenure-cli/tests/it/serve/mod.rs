@@ -6,6 +6,8 @@ mod access;
 mod board;
 /// What is shipped for Prometheus and Grafana.
 mod deploy;
+/// What is counted of requests.
+mod counted_requests;
 /// Reading event streams.
 mod events;
 /// Several instances that sell one stock.
