@@ -16,9 +16,10 @@ pub use migration::Migration;
 
 use view::View;
 
-use crate::RedisServer;
 use crate::server::log_tails;
+use crate::tls::Certificates;
 use crate::wait::until_ok;
+use crate::{RedisServer, TlsFiles};
 
 /// How long anything that is not bound to fail may take on a crowded machine.
 const SETTLE_LIMIT: Duration = Duration::from_secs(30);
@@ -40,6 +41,8 @@ pub struct Cluster {
     /// source of another, it would claim that one back before it is told, and its new master would
     /// drop the keys.
     ending_migration: Mutex<()>,
+    /// Those of all nodes, if they speak TLS.
+    certificates: Option<Certificates>,
 }
 
 impl Cluster {
@@ -60,12 +63,23 @@ impl Cluster {
     }
 
     /// `redis-cluster://127.0.0.1:PORT,127.0.0.1:PORT,..` with all nodes, and before them the
-    /// password if there is one.
+    /// password if there is one. With TLS `rediss-cluster://`, the ports for that, and `?ca=PATH`.
     pub fn url(&self) -> String {
         let credentials = self.servers[0].credentials();
-        let addrs = self.servers.iter().map(|server| server.addr().to_string());
-        let addrs: Vec<String> = addrs.collect();
-        format!("redis-cluster://{credentials}{}", addrs.join(","))
+        let addrs = self.servers.iter().map(|one| one.peer_addr().to_string());
+        let addrs = addrs.collect::<Vec<_>>().join(",");
+        if self.certificates.is_none() {
+            return format!("redis-cluster://{credentials}{addrs}");
+        }
+        let certificates = self.servers[0].tls_parameters();
+        format!("rediss-cluster://{credentials}{addrs}?{certificates}")
+    }
+
+    /// The certificates in use. Panics if the cluster was built without TLS.
+    #[track_caller]
+    pub fn tls_files(&self) -> &TlsFiles {
+        let certificates = self.certificates.as_ref();
+        &certificates.expect("the cluster has no tls").files
     }
 
     /// All nodes.
@@ -165,7 +179,10 @@ impl Cluster {
 
     #[track_caller]
     fn server_at(&self, port: u16) -> &RedisServer {
-        let found = self.servers.iter().find(|server| server.port() == port);
+        // A node tells the kit, which asks without TLS, the plain ports; a replica says where it
+        // finds its master itself.
+        let is_there = |one: &&RedisServer| one.port() == port || one.peer_port() == port;
+        let found = self.servers.iter().find(is_there);
         found.unwrap_or_else(|| panic!("no node of this cluster listens on port `{port}`"))
     }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 pub use builder::SentinelsBuilder;
 
 use crate::server::log_tails;
+use crate::tls::Certificates;
 use crate::wait::until_ok;
-use crate::{Proxy, RedisServer};
+use crate::{Proxy, RedisServer, TlsFiles};
 
 /// What the sentinels call the master they watch.
 const MASTER_NAME: &str = "mymaster";
@@ -40,6 +41,8 @@ pub struct Sentinels {
     links: Vec<Option<Proxy>>,
     sentinel_password: Option<String>,
     failover_timeout: Duration,
+    /// Those of all servers and sentinels, if they speak TLS.
+    certificates: Option<Certificates>,
 }
 
 impl Sentinels {
@@ -55,18 +58,29 @@ impl Sentinels {
 
     /// `redis-sentinel://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT/mymaster`, with the password
     /// of the data servers before the addresses and `?sentinel_password=` behind the name, if they
-    /// were set.
+    /// were set. With TLS `rediss-sentinel://`, the ports for that, and `?ca=PATH`.
     pub fn url(&self) -> String {
         let credentials = self.servers[0].credentials();
-        let addrs: Vec<String> = self.watchers.iter().map(addr_of).collect();
-        let url = format!(
-            "redis-sentinel://{credentials}{}/{MASTER_NAME}",
-            addrs.join(",")
-        );
-        match &self.sentinel_password {
-            Some(password) => format!("{url}?sentinel_password={password}"),
-            None => url,
+        let addrs = self.watchers.iter().map(|one| one.peer_addr().to_string());
+        let addrs = addrs.collect::<Vec<_>>().join(",");
+        let tls = self.certificates.is_some();
+        let scheme = if tls { "rediss" } else { "redis" };
+        let password = self.sentinel_password.iter();
+        let password = password.map(|password| format!("sentinel_password={password}"));
+        let certificates = tls.then(|| self.servers[0].tls_parameters());
+        let parameters: Vec<String> = certificates.into_iter().chain(password).collect();
+        let url = format!("{scheme}-sentinel://{credentials}{addrs}/{MASTER_NAME}");
+        match &parameters[..] {
+            [] => url,
+            _ => format!("{url}?{}", parameters.join("&")),
         }
+    }
+
+    /// The certificates in use. Panics if the deployment was built without TLS.
+    #[track_caller]
+    pub fn tls_files(&self) -> &TlsFiles {
+        let certificates = self.certificates.as_ref();
+        &certificates.expect("the deployment has no tls").files
     }
 
     /// What the sentinels call the master: `mymaster`.
@@ -170,7 +184,7 @@ impl Sentinels {
     fn leads_to(&self, port: u16, replica: &RedisServer, master: &RedisServer) -> bool {
         let link = self.links[self.index_of(replica)].as_ref();
         let by_link = link.is_some_and(|link| link.addr().port() == port);
-        port == master.port() || (by_link && master.is(&self.servers[0]))
+        port == master.peer_port() || (by_link && master.is(&self.servers[0]))
     }
 
     #[track_caller]
@@ -178,8 +192,4 @@ impl Sentinels {
         let all = self.watchers.iter().chain(&self.servers);
         panic!("{what}\n{}", log_tails(all));
     }
-}
-
-fn addr_of(server: &RedisServer) -> String {
-    server.addr().to_string()
 }

@@ -78,18 +78,8 @@ impl RedisServer {
     /// `&cert=PATH&key=PATH`. Panics if the server was built without TLS.
     #[track_caller]
     pub fn tls_url(&self) -> String {
-        let tls = self.tls_files();
-        let mut url = format!(
-            "rediss://{}{}/?ca={}",
-            self.credentials(),
-            self.tls_addr(),
-            tls.ca.display()
-        );
-        if self.setup.auth_clients {
-            let (cert, key) = (tls.client_cert.display(), tls.client_key.display());
-            let _ = write!(url, "&cert={cert}&key={key}");
-        }
-        url
+        let (credentials, addr) = (self.credentials(), self.tls_addr());
+        format!("rediss://{credentials}{addr}/?{}", self.tls_parameters())
     }
 
     /// `unix://PATH`, with `?pass=` if there is a password. Panics if the server was built without
@@ -145,6 +135,30 @@ impl RedisServer {
     /// Everything that the server has logged since its first start.
     pub fn log(&self) -> String {
         self.files.log()
+    }
+
+    /// The port at which the other servers of its deployment know it.
+    pub(crate) fn peer_port(&self) -> u16 {
+        self.peer_addr().port()
+    }
+
+    /// Where the other servers of its deployment find it: at its port for TLS, if they speak that.
+    pub(crate) fn peer_addr(&self) -> SocketAddr {
+        if self.setup.tls_among {
+            return self.tls_addr();
+        }
+        self.addr()
+    }
+
+    /// What a URL says of certificates: `ca=PATH`, and those of a client if it must show one.
+    pub(crate) fn tls_parameters(&self) -> String {
+        let tls = self.tls_files();
+        let mut parameters = format!("ca={}", tls.ca.display());
+        if self.setup.auth_clients {
+            let (cert, key) = (tls.client_cert.display(), tls.client_key.display());
+            let _ = write!(parameters, "&cert={cert}&key={key}");
+        }
+        parameters
     }
 
     /// Whether both are the same one.

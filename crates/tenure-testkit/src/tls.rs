@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use tempfile::TempDir;
 
 /// The files that a server and its clients need to speak TLS with each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +37,24 @@ impl TlsFiles {
         authority.sign("server", &names, &files.cert, &files.key);
         authority.sign("client", &[], &files.client_cert, &files.client_key);
         files
+    }
+}
+
+/// The certificates of a whole deployment, whose files last as long as this does.
+#[derive(Debug)]
+pub(crate) struct Certificates {
+    pub(crate) files: TlsFiles,
+    _dir: TempDir,
+}
+
+impl Certificates {
+    pub(crate) fn generate() -> Self {
+        let dir = tempfile::Builder::new().prefix("tenure-tls-").tempdir();
+        let dir = dir.expect("failed to make a directory for certificates");
+        Self {
+            files: TlsFiles::generate(dir.path()),
+            _dir: dir,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Cluster;
 use crate::server::start_all;
+use crate::tls::Certificates;
 use crate::{ClockShim, Fsync, RedisServer, ServerBuilder};
 
 /// Settings of a cluster to be started; see [`Cluster::builder`].
@@ -14,6 +15,7 @@ pub struct ClusterBuilder {
     replicas: usize,
     node_timeout: Duration,
     server: ServerBuilder,
+    with_tls: bool,
     clocks: Vec<(usize, ClockShim)>,
 }
 
@@ -24,6 +26,7 @@ impl Default for ClusterBuilder {
             replicas: 1,
             node_timeout: Duration::from_secs(1),
             server: RedisServer::builder(),
+            with_tls: false,
             clocks: Vec::new(),
         }
     }
@@ -67,6 +70,21 @@ impl ClusterBuilder {
         self
     }
 
+    /// Lets nodes and clients speak TLS, by certificates that one authority made for this cluster. The
+    /// kit itself still uses the plain ports.
+    #[must_use]
+    pub fn with_tls(mut self) -> Self {
+        self.with_tls = true;
+        self
+    }
+
+    /// Whether TLS clients must show a certificate of their own. They need not by default.
+    #[must_use]
+    pub fn auth_clients(mut self, demanded: bool) -> Self {
+        self.server = self.server.auth_clients(demanded);
+        self
+    }
+
     /// Keeps an append-only file at each node.
     #[must_use]
     pub fn aof(mut self, fsync: Fsync) -> Self {
@@ -92,13 +110,19 @@ impl ClusterBuilder {
     /// [ok](Cluster::wait_until_ok). It takes more than two seconds: for so long a master that has
     /// just started refuses to work.
     #[track_caller]
-    pub fn start(self) -> Cluster {
+    pub fn start(mut self) -> Cluster {
+        let certificates = self.with_tls.then(Certificates::generate);
+        if let Some(Certificates { files, .. }) = &certificates {
+            let server = self.server.tls_among(files.clone());
+            self.server = server.config("tls-cluster", "yes");
+        }
         let nodes = self.masters * (1 + self.replicas);
         let servers = start_all((0..nodes).map(|index| self.node(index)).collect());
         let cluster = Cluster {
             servers,
             masters: self.masters,
             ending_migration: Mutex::default(),
+            certificates,
         };
         cluster.form();
         cluster

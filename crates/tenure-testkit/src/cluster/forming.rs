@@ -35,7 +35,7 @@ impl Cluster {
         for (index, server) in self.servers.iter().enumerate() {
             let mut client = server.client();
             for other in &self.servers[index + 1..] {
-                let port = other.port().to_string();
+                let port = other.peer_port().to_string();
                 client.command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
             }
         }

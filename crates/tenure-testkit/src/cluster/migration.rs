@@ -112,7 +112,7 @@ impl<'a> Migration<'a> {
 
     #[track_caller]
     fn migrate(&self, keys: &[&str]) -> String {
-        let port = self.target.port().to_string();
+        let port = self.target.peer_port().to_string();
         let head = ["MIGRATE", "127.0.0.1", &port, "", "0", MIGRATE_LIMIT_MS];
         let login = ["AUTH2", ADMIN_USER, ADMIN_PASSWORD, "KEYS"];
         let words = [&head[..], &login, keys].concat();

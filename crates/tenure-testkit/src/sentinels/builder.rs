@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{MASTER_NAME, Sentinels};
 use crate::server::{ADMIN_PASSWORD, ADMIN_USER, start_all};
+use crate::tls::Certificates;
 use crate::{ClockShim, Fsync, Proxy, RedisServer, ServerBuilder};
 
 const SENTINELS: usize = 3;
@@ -39,6 +40,7 @@ pub struct SentinelsBuilder {
     server: ServerBuilder,
     sentinel: ServerBuilder,
     sentinel_password: Option<String>,
+    with_tls: bool,
     clocks: Vec<(usize, ClockShim)>,
     priorities: Vec<(usize, u32)>,
 }
@@ -54,6 +56,7 @@ impl Default for SentinelsBuilder {
             server: RedisServer::builder(),
             sentinel: RedisServer::builder().sentinel(),
             sentinel_password: None,
+            with_tls: false,
             clocks: Vec::new(),
             priorities: Vec::new(),
         }
@@ -119,6 +122,22 @@ impl SentinelsBuilder {
         self
     }
 
+    /// Lets everybody speak TLS with everybody, by certificates that one authority made for this
+    /// deployment: clients, servers and sentinels. The kit itself still uses the plain ports.
+    #[must_use]
+    pub fn with_tls(mut self) -> Self {
+        self.with_tls = true;
+        self
+    }
+
+    /// Whether TLS clients must show a certificate of their own. They need not by default.
+    #[must_use]
+    pub fn auth_clients(mut self, demanded: bool) -> Self {
+        self.server = self.server.auth_clients(demanded);
+        self.sentinel = self.sentinel.auth_clients(demanded);
+        self
+    }
+
     /// Keeps an append-only file at each data server.
     #[must_use]
     pub fn aof(mut self, fsync: Fsync) -> Self {
@@ -164,13 +183,18 @@ impl SentinelsBuilder {
 
     /// Starts all and returns when they know each other and the replicas are in sync.
     #[track_caller]
-    pub fn start(self) -> Sentinels {
+    pub fn start(mut self) -> Sentinels {
+        let certificates = self.with_tls.then(Certificates::generate);
+        if let Some(Certificates { files, .. }) = &certificates {
+            self.server = self.server.tls_among(files.clone());
+            self.sentinel = self.sentinel.tls_among(files.clone());
+        }
         let master = self.server(0).start();
         let links: Vec<Option<Proxy>> = (0..=self.replicas)
-            .map(|index| (self.proxied && index > 0).then(|| Proxy::start(master.addr())))
+            .map(|index| (self.proxied && index > 0).then(|| Proxy::start(master.peer_addr())))
             .collect();
         let replicas = links[1..].iter().enumerate().map(|(index, link)| {
-            let master_addr = link.as_ref().map_or(master.addr(), Proxy::addr);
+            let master_addr = link.as_ref().map_or(master.peer_addr(), Proxy::addr);
             self.server(index + 1).replica_of_addr(master_addr)
         });
         let sentinels = (0..SENTINELS).map(|_| self.sentinel(&master));
@@ -185,6 +209,7 @@ impl SentinelsBuilder {
             links,
             sentinel_password: self.sentinel_password,
             failover_timeout: self.failover_timeout,
+            certificates,
         };
         deployment.introduce_sentinels(self.hello_period);
         deployment
@@ -208,7 +233,10 @@ impl SentinelsBuilder {
             self.failover_timeout
         };
         let directives = [
-            format!("monitor {MASTER_NAME} 127.0.0.1 {} {QUORUM}", master.port()),
+            format!(
+                "monitor {MASTER_NAME} 127.0.0.1 {} {QUORUM}",
+                master.peer_port()
+            ),
             format!("auth-user {MASTER_NAME} {ADMIN_USER}"),
             format!("auth-pass {MASTER_NAME} {ADMIN_PASSWORD}"),
             format!("sentinel-user {ADMIN_USER}"),

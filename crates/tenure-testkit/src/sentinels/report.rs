@@ -88,7 +88,7 @@ impl Sentinels {
         let addr = format!("{}:{}", host.text(), port.text());
         let mut servers = self.servers.iter();
         servers
-            .find(|server| server.addr().to_string() == addr)
+            .find(|server| server.peer_addr().to_string() == addr)
             .ok_or_else(|| format!("a sentinel names a stranger: `{addr}`"))
     }
 
@@ -100,7 +100,7 @@ impl Sentinels {
         let master_port = &master["port"];
         let replicas = Self::replica_reports(sentinel)?;
         let awake = self.servers.iter().filter(|server| server.is_awake());
-        for server in awake.filter(|server| server.port().to_string() != *master_port) {
+        for server in awake.filter(|server| server.peer_port().to_string() != *master_port) {
             expect_well(find(&replicas, server)?)?;
         }
         let sentinels = reports(sentinel, "SENTINELS")?;
@@ -125,7 +125,7 @@ fn report(reply: &Reply) -> Report {
 }
 
 pub(super) fn find<'a>(reports: &'a [Report], server: &RedisServer) -> Result<&'a Report, String> {
-    let port = server.port().to_string();
+    let port = server.peer_port().to_string();
     let found = reports.iter().find(|report| report["port"] == port);
     found.ok_or_else(|| format!("does not know `{}`", server.addr()))
 }

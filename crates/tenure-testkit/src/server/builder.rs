@@ -18,6 +18,8 @@ pub struct ServerBuilder {
     pub(super) clock: Option<ClockShim>,
     pub(super) mode: Mode,
     make_tls: bool,
+    /// Whether it speaks TLS with other servers too.
+    pub(super) tls_among: bool,
     greetings: Vec<Vec<String>>,
 }
 
@@ -89,6 +91,12 @@ impl ServerBuilder {
     pub fn with_tls(mut self) -> Self {
         self.make_tls = true;
         self
+    }
+
+    /// Speaks TLS with the other servers of its deployment too, all with the same certificates.
+    pub(crate) fn tls_among(mut self, files: TlsFiles) -> Self {
+        self.tls_among = true;
+        self.tls(files).config("tls-replication", "yes")
     }
 
     /// Whether TLS clients must show a certificate of their own. They need not by default.

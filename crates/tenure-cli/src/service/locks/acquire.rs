@@ -134,6 +134,7 @@ fn check(wanted: &Wanted) -> Result<(), Problem> {
     Err(Problem::new(Kind::NOT_IMPLEMENTED, detail))
 }
 
+/// What takes long is in boxes of its own: each request has a future, and most take a lock that is free.
 async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Problem> {
     let wait = wanted.wait_ms.map(Duration::from_millis);
     if let Some(ticket) = &wanted.ticket {
@@ -141,7 +142,7 @@ async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Proble
         if let Some(wait) = wait {
             waiting.wait_for(wait);
         }
-        return wait_in_turns(app, waiting).await;
+        return Box::pin(wait_in_turns(app, waiting)).await;
     }
     let wait = wait.unwrap_or_default();
     // What can be no lock is counted nowhere.
@@ -156,13 +157,16 @@ async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Proble
     let caller = owner.map(|owner| app.desk.callers.wait(name, &owner));
     if wait > app.settings.limits.max_wait {
         let waiting = Waiting::join(lock, wait, attempt, caller, permit);
-        return wait_in_turns(app, waiting).await;
+        return Box::pin(wait_in_turns(app, waiting)).await;
     }
     // In this very future: whoever breaks off gives up the place with it.
     let begun = Instant::now();
-    match tokio::time::timeout(wait, lock.acquire()).await {
+    match tokio::time::timeout(wait, Box::pin(lock.acquire())).await {
         Ok(acquired) => hand_over(app, name, attempt, begun, acquired),
-        Err(_) => refuse(app, name, attempt, Ended::TimedOut, begun.elapsed()).await,
+        Err(_) => {
+            let refusing = refuse(app, name, attempt, Ended::TimedOut, begun.elapsed());
+            Box::pin(refusing).await
+        }
     }
 }
 
@@ -178,7 +182,10 @@ async fn try_once(app: &App, lock: &Lock, attempt: Attempt) -> Result<Granted, P
     let begun = Instant::now();
     match lock.try_acquire().await.transpose() {
         Some(acquired) => hand_over(app, lock.name(), attempt, begun, acquired),
-        None => refuse(app, lock.name(), attempt, Ended::Busy, begun.elapsed()).await,
+        None => {
+            let refusing = refuse(app, lock.name(), attempt, Ended::Busy, begun.elapsed());
+            Box::pin(refusing).await
+        }
     }
 }
 

@@ -137,7 +137,7 @@ pub async fn let_go(app: &App, name: &str, id: &LeaseId) -> Result<(), Problem> 
         }
         Ok(Released::AlreadyGone) => {
             meters.released(name, Outcome::NotHeld);
-            Err(gone(app, name, id).await)
+            Err(Box::pin(gone(app, name, id)).await)
         }
         Ok(_) => {
             meters.released(name, Outcome::Failed);

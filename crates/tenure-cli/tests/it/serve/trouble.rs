@@ -195,6 +195,22 @@ fn a_stop_ends_streams_and_waits_at_once_and_keeps_leases() {
 }
 
 /// Readers that never read: what is written for them waits in no memory of the service.
+/// A sale begins for all at once. Whoever the kernel has no room for is told nothing, and its own kernel
+/// tries again a second later.
+#[test]
+fn hundreds_may_come_at_the_same_moment() {
+    let service = Service::start(&[]);
+    let address = service.url.trim_start_matches("http://").parse().unwrap();
+    service.process.pause();
+    let came: Vec<_> = (0..400)
+        .map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(900)))
+        .collect();
+    service.process.resume();
+    let refused = came.iter().filter(|came| came.is_err()).count();
+    assert_eq!(refused, 0, "of {}", came.len());
+    service.get("/livez").is(200);
+}
+
 #[test]
 fn slow_readers_hold_no_memory() {
     let service = Service::start(&[]);

@@ -8,6 +8,11 @@ use ::redis::RedisError;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Failure, Landing};
 
+const NOT_TRUSTED: &str =
+    "its certificate is not trusted: name who signed it with `ca`, as in `?ca=/ca.pem`";
+const CERTIFICATE_DEMANDED: &str =
+    "it demands a certificate of ours: name one with `cert` and `key`";
+
 /// Turns an error into what the caller can act on. `landing` says where the command may still be
 /// under way, if its outcome is unknown.
 pub(super) fn failure(
@@ -54,16 +59,10 @@ fn of_connection(target: &dyn Display, error: &RedisError, landing: Option<Landi
     let text = error.to_string();
     let (kind, transient, cause) = match error.kind() {
         // The client crate has no kind for these: rustls says them in words.
-        _ if text.contains("invalid peer certificate") => (
-            ErrorKind::Denied,
-            false,
-            "its certificate is not trusted: name who signed it with `ca`, as in `?ca=/ca.pem`",
-        ),
-        _ if text.contains("CertificateRequired") => (
-            ErrorKind::Denied,
-            false,
-            "it demands a certificate of ours: name one with `cert` and `key`",
-        ),
+        _ if text.contains("invalid peer certificate") => (ErrorKind::Denied, false, NOT_TRUSTED),
+        _ if text.contains("CertificateRequired") => {
+            (ErrorKind::Denied, false, CERTIFICATE_DEMANDED)
+        }
         ::redis::ErrorKind::AuthenticationFailed => {
             (ErrorKind::Denied, false, "wrong user or password")
         }
@@ -103,6 +102,14 @@ fn of_connection(target: &dyn Display, error: &RedisError, landing: Option<Landi
         transient,
         landing,
     }
+}
+
+/// Whether it was refused because of a certificate: then no password helps.
+pub(super) fn is_of_certificates(failure: &Failure) -> bool {
+    let text = failure.error.to_string();
+    [NOT_TRUSTED, CERTIFICATE_DEMANDED]
+        .iter()
+        .any(|cause| text.ends_with(cause))
 }
 
 /// Whether the user may not run a command that a script uses: as Redis 7.0 says it, and as 7.2 and

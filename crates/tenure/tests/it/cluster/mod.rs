@@ -27,6 +27,8 @@ mod migration;
 mod redisson;
 /// Replicas that confirm, and a new master that waits.
 mod replicas;
+/// All nodes speak TLS.
+mod tls;
 /// Connecting to what is no cluster, or not a whole one.
 mod trouble;
 

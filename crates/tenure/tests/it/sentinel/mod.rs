@@ -18,6 +18,8 @@ mod load;
 mod reign;
 /// What replicas confirm.
 mod replicas;
+/// All of them speak TLS.
+mod tls;
 /// Sentinels and masters that cannot be reached, or want something else.
 mod trouble;
 

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use self::view::{Named, View};
 use super::link::Link;
 use super::place::Place;
+use super::refusal;
 use super::server::Server;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
@@ -188,7 +189,8 @@ impl Sentinels {
             let view = view.as_ref().filter(|_| *answered >= round);
             let _ = write!(text, "; {}", self.report(at, view));
         }
-        if failures().any(denied) {
+        let wants_password = |failure| denied(failure) && !refusal::is_of_certificates(failure);
+        if failures().any(wants_password) {
             text.push_str(
                 "; the sentinels' own user and password are `sentinel_username` and \
                  `sentinel_password`",

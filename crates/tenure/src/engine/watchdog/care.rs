@@ -1,0 +1,134 @@
+//! What one lease needs, and when: a renewal, a look whether it is still there, its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::belief::Belief;
+use crate::guard::LostReason;
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
+
+/// A lease of this age is watched: the store tells when its key changes. Most locks are held for
+/// less, and cost nothing more.
+pub(super) const WATCH_AFTER: Duration = Duration::from_secs(1);
+/// A moment that has always passed.
+pub(super) const AT_ONCE: Moment = Moment::from_nanos(0);
+
+/// What the watchdog knows of one lease.
+pub(super) struct Care {
+    pub(super) belief: Arc<Belief>,
+    /// Its place in the schedule; none once it is lost.
+    pub(super) scheduled: Option<Moment>,
+    pub(super) renewal: Errand,
+    pub(super) look: Errand,
+    /// Whether the store will tell when the key changes.
+    pub(super) watched: bool,
+    /// Whether the loss has been noticed: nothing more is to be done.
+    pub(super) lost: bool,
+    /// Who waits for a renewal to be tried, and whether that has just happened.
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
+    pub(super) renewal_tried: bool,
+}
+
+/// A question to the store: when to ask, and whether an answer is still awaited.
+#[derive(Default)]
+pub(super) struct Errand {
+    pub(super) due: Option<Moment>,
+    pub(super) under_way: bool,
+}
+
+/// Something to do for a lease.
+pub(super) enum Task {
+    Renew { belief: Arc<Belief>, watched: bool },
+    Look(Arc<Belief>),
+    Lose(Arc<Belief>, LostReason),
+}
+
+impl Care {
+    pub(super) fn new(belief: Arc<Belief>) -> Self {
+        let renew_at = belief.acquired_at + belief.held.ttl / 3;
+        Self {
+            scheduled: None,
+            renewal: Errand::at(belief.renewed.then_some(renew_at)),
+            look: Errand::at(Some(belief.acquired_at + WATCH_AFTER)),
+            watched: false,
+            lost: false,
+            waiting: Vec::new(),
+            renewal_tried: false,
+            belief,
+        }
+    }
+
+    /// When this lease needs something next; never again once it is lost.
+    pub(super) fn next(&self) -> Option<Moment> {
+        let let_go = self.belief.no_longer_held().is_cancelled();
+        if self.lost || (let_go && !bug(Bug::RenewalAfterRelease)) {
+            return None;
+        }
+        let needs = [
+            Some(self.belief.deadline()),
+            self.renewal.next(),
+            self.look.next(),
+            self.belief.max_hold_at(),
+        ];
+        needs.into_iter().flatten().min()
+    }
+
+    /// Begins what is due.
+    pub(super) fn begin(&mut self, now: Moment, tasks: &mut Vec<Task>) {
+        if let Some(reason) = self.lost_by(now) {
+            self.lost = true;
+            return tasks.push(Task::Lose(Arc::clone(&self.belief), reason));
+        }
+        if self.renewal.begins(now) {
+            tasks.push(Task::Renew {
+                belief: Arc::clone(&self.belief),
+                watched: self.watched,
+            });
+        }
+        if self.look.begins(now) {
+            tasks.push(Task::Look(Arc::clone(&self.belief)));
+        }
+    }
+
+    fn lost_by(&self, now: Moment) -> Option<LostReason> {
+        if now >= self.belief.deadline() {
+            return Some(LostReason::Expired);
+        }
+        let max_hold_at = self.belief.max_hold_at();
+        max_hold_at
+            .is_some_and(|at| now >= at)
+            .then_some(LostReason::MaxHold)
+    }
+
+    pub(super) fn look_again(&mut self) {
+        self.watched = false;
+        self.look.due = Some(AT_ONCE);
+    }
+}
+
+impl Errand {
+    fn at(due: Option<Moment>) -> Self {
+        Self {
+            due,
+            under_way: false,
+        }
+    }
+
+    /// When to ask. What became due while an answer is awaited is asked afterwards.
+    fn next(&self) -> Option<Moment> {
+        self.due.filter(|_| !self.under_way)
+    }
+
+    /// Takes note that the question is asked now, if it is due.
+    fn begins(&mut self, now: Moment) -> bool {
+        let begins = self.next().is_some_and(|due| due <= now);
+        if begins {
+            self.due = None;
+            self.under_way = true;
+        }
+        begins
+    }
+}

@@ -1,0 +1,25 @@
+//! Whose turn it is to ask, where many leases need something at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How many such pieces are under way at once.
+const BATCHES: usize = 8;
+
+/// Whose turn it is to ask, for each place in the store: one that does not answer must not delay what
+/// is asked of the others.
+#[derive(Default)]
+pub(super) struct Turns(Mutex<HashMap<u64, Arc<Semaphore>>>);
+
+impl Turns {
+    pub(super) async fn wait(&self, place: u64) -> Option<OwnedSemaphorePermit> {
+        let semaphore = {
+            let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = places.entry(place);
+            Arc::clone(place.or_insert_with(|| Arc::new(Semaphore::new(BATCHES))))
+        };
+        semaphore.acquire_owned().await.ok()
+    }
+}
