@@ -7,7 +7,6 @@ use crate::stage::{Stage, ms, soon};
 
 contract! {
     a_handover_is_measured,
-    a_lock_that_nobody_waits_for_is_not_handed_over,
     renewals_tell_how_much_of_the_lease_was_left,
     nothing_is_measured_before_somebody_asks,
 }
@@ -35,16 +34,6 @@ async fn hand_over(holder: &Locks, waiting: &Locks) {
     guard.release().await.unwrap();
     let guard = waiter.await.unwrap();
     guard.release().await.unwrap();
-}
-
-async fn a_lock_that_nobody_waits_for_is_not_handed_over(stage: Stage) {
-    let locks = stage.client().await;
-    assert_eq!(locks.timings().handovers.count(), 0);
-    for _ in 0..5 {
-        let guard = locks.lock("n").acquire().await.unwrap();
-        guard.release().await.unwrap();
-    }
-    assert_eq!(locks.timings().handovers.count(), 0);
 }
 
 async fn renewals_tell_how_much_of_the_lease_was_left(stage: Stage) {
