@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use builder::Mode;
 pub use builder::{Fsync, ServerBuilder};
+use builder::{Mode, TlsWith};
 pub use faults::{BusyScript, ClientKind};
 pub(crate) use stats::field_of;
 
@@ -144,7 +144,7 @@ impl RedisServer {
 
     /// Where the other servers of its deployment find it: at its port for TLS, if they speak that.
     pub(crate) fn peer_addr(&self) -> SocketAddr {
-        if self.setup.tls_among {
+        if self.setup.tls_with == TlsWith::Everybody {
             return self.tls_addr();
         }
         self.addr()

@@ -23,7 +23,7 @@ use crate::pending::{Pending, PendingOne};
 use crate::seeded::{Bug, bug};
 use crate::settings::Settings;
 use crate::stats::Stats;
-use crate::store::{Event, Held, Landing, OFFER, Store};
+use crate::store::{Attention, Event, Held, Landing, OFFER, Store};
 
 /// How long the engine goes on with releases after the last handle is gone.
 const FAREWELL_MAX: Duration = Duration::from_secs(5);
@@ -76,7 +76,8 @@ impl Client {
             closed: AtomicBool::new(false),
         });
         let (events, happened) = mpsc::unbounded_channel();
-        core.store.start(core.id, events, core.pending.clone());
+        let (pending, attention) = (core.pending.clone(), attention(&core));
+        core.store.start(core.id, events, pending, attention);
         tokio::spawn(pass_on(Arc::clone(&core), happened));
         tokio::spawn(watchdog::run(Arc::clone(&core)));
         tokio::spawn(record::run(Arc::clone(&core)));
@@ -291,6 +292,15 @@ impl Core {
         let pending = self.pending.begin();
         cleaner::release_for_good(Arc::clone(self), parting, answer, pending)
     }
+}
+
+/// Messages are missed by whoever holds a lease that is watched, and by those whose turn may be next.
+fn attention(core: &Arc<Core>) -> Attention {
+    let core = Arc::downgrade(core);
+    Arc::new(move || {
+        let attends = |core: Arc<Core>| !core.watchdog.is_idle() || core.lines.attend();
+        core.upgrade().is_some_and(attends)
+    })
 }
 
 /// Brings what happens in the store to whom it concerns.

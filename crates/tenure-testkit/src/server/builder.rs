@@ -19,8 +19,7 @@ pub struct ServerBuilder {
     pub(super) clock: Option<ClockShim>,
     pub(super) mode: Mode,
     make_tls: bool,
-    /// Whether it speaks TLS with other servers too.
-    pub(super) tls_among: bool,
+    pub(super) tls_with: TlsWith,
     greetings: Vec<Vec<String>>,
 }
 
@@ -31,6 +30,15 @@ pub(super) enum Mode {
     #[default]
     Data,
     Sentinel,
+}
+
+/// Whom a server with certificates speaks TLS with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum TlsWith {
+    #[default]
+    Clients,
+    /// With other servers too.
+    Everybody,
 }
 
 /// When the append-only file reaches the disk.
@@ -96,7 +104,7 @@ impl ServerBuilder {
 
     /// Speaks TLS with the other servers of its deployment too, all with the same certificates.
     pub(crate) fn tls_among(mut self, files: TlsFiles) -> Self {
-        self.tls_among = true;
+        self.tls_with = TlsWith::Everybody;
         self.tls(files).config("tls-replication", "yes")
     }
 

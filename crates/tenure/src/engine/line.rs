@@ -32,6 +32,10 @@ use crate::store::{Busy, Failure, offer_to};
 pub(super) const ASK_MIN: Duration = Duration::from_millis(100);
 /// How often to look where the server refuses the channel that would wake us.
 const LOOK_WITHOUT_MESSAGES: Duration = Duration::from_millis(100);
+/// How long after the end of a lease those look who have others before them: let them ask first, and
+/// let not all come at once.
+const BEHIND_MIN: Duration = Duration::from_millis(20);
+const BEHIND_SPREAD: Duration = Duration::from_millis(200);
 /// How often to ask a store that may not grant yet: what it waits for may end sooner.
 const LOOK_WHETHER_YET: Duration = Duration::from_secs(1);
 /// How long to wait before asking a server again that could not answer.
@@ -188,7 +192,7 @@ impl Line {
             acquisition.give_up(&self.core).await;
         }
         // Not sooner: whoever releases meanwhile must know that the line still stands in the queue.
-        self.queue.waiting().place = None;
+        self.leave_place();
         if let Some(belief) = granted {
             self.deliver(belief);
         }
@@ -364,10 +368,15 @@ impl Line {
                 return;
             }
             if now >= look_at {
-                return match self.messages {
+                match self.messages {
                     Messages::Refused => self.core.stats.woken_by_poll(),
                     Messages::NotAsked | Messages::Arrive => self.core.stats.woken_by_timer(),
-                };
+                }
+                if !self.is_behind(first).await {
+                    return;
+                }
+                look_at = self.next_look();
+                continue;
             }
             let obstacle = self.obstacle.as_ref();
             let look_up_at = obstacle.and_then(|obstacle| obstacle.look_up_at(first.limit));
@@ -383,7 +392,14 @@ impl Line {
 
     /// When to look at the lock although no message came.
     fn next_look(&self) -> Moment {
-        let patience = self.obstacle.as_ref().map(Obstacle::patience);
+        let is_far = self.queue.waiting().is_far();
+        let patience = self.obstacle.as_ref().map(|obstacle| {
+            if is_far {
+                obstacle.patience_behind() + BEHIND_MIN + jitter(BEHIND_SPREAD)
+            } else {
+                obstacle.patience()
+            }
+        });
         let patience = patience.unwrap_or_default();
         self.now()
             + match self.messages {
@@ -392,6 +408,37 @@ impl Line {
                 }
                 Messages::NotAsked | Messages::Arrive => patience,
             }
+    }
+
+    /// Whether the lock is still held, and so many stand before us that asking for it is theirs to do.
+    /// Whoever is known to be among those, or sees that the lease has ended, asks instead of looking.
+    async fn is_behind(&mut self, first: &First) -> bool {
+        let place = {
+            let waiting = self.queue.waiting();
+            let place = waiting.place.clone().filter(|_| !waiting.is_near());
+            let over = |obstacle: &Obstacle| obstacle.is_over(self.now());
+            let asks = !waiting.is_far() && self.obstacle.as_ref().is_none_or(over);
+            place.filter(|_| self.messages == Messages::Arrive && !asks)
+        };
+        let Some(place) = place else { return false };
+        let (core, name) = (Arc::clone(&self.core), self.name.clone());
+        let limit = self.attempt_limit(first);
+        let looking = async move { core.store.outlook(&name, &place, limit).await };
+        let outlook = self.while_minding(looking).await.ok().flatten();
+        let now = self.now();
+        if let (Some(obstacle), Some(outlook)) = (&mut self.obstacle, &outlook) {
+            obstacle.lasts(outlook.remaining, now);
+        }
+        let mut waiting = self.queue.waiting();
+        waiting.stands_behind(outlook.map(|outlook| outlook.ahead));
+        waiting.is_far()
+    }
+
+    /// The line no longer stands in the store's queue.
+    fn leave_place(&self) {
+        let mut waiting = self.queue.waiting();
+        waiting.place = None;
+        waiting.stands_behind(None);
     }
 
     /// Learns who the holder is, so that an error can name it.
@@ -457,7 +504,11 @@ impl Line {
         match message {
             Message::Joined | Message::Left => {}
             Message::Close => self.closed = true,
-            Message::LookAgain | Message::PlaceLeft => self.news.ask = true,
+            Message::LookAgain | Message::PlaceLeft => {
+                // Who knows how often the lock went to another one meanwhile.
+                self.queue.waiting().stands_behind(None);
+                self.news.ask = true;
+            }
             Message::Offered(to) => {
                 let ours = self.queue.waiting().place.as_ref() == Some(&to);
                 self.note_idle(ours);
@@ -465,6 +516,7 @@ impl Line {
                     self.core.stats.woken_by_message();
                     self.news.ask = true;
                 } else {
+                    self.queue.waiting().moves_up();
                     self.news.offered_to_other = Some(offer_to(&to));
                 }
             }
@@ -478,6 +530,7 @@ impl Line {
             Message::Opened(Some(next)) => {
                 let ours = self.queue.waiting().place.as_ref() == Some(&next);
                 self.note_idle(ours);
+                self.queue.waiting().moves_up();
                 let rest = if ours { HEAD_START } else { offer_to(&next) };
                 self.news.offered_to_other = Some(rest);
             }

@@ -198,6 +198,16 @@ impl Lines {
         self.names().queues.iter().map(length).collect()
     }
 
+    /// Whether somebody waits whom a lost message would cost time: those at the head of a queue, and
+    /// whoever does not know where it stands.
+    pub(crate) fn attend(&self) -> bool {
+        let attends = |queue: &Arc<Queue>| {
+            let waiting = queue.waiting();
+            waiting.len() > 0 && !waiting.is_far()
+        };
+        self.names().queues.values().any(attends)
+    }
+
     /// Takes a line away, unless somebody has joined it meanwhile.
     pub(super) fn close(&self, name: &LockName) -> bool {
         let queues = &mut self.names().queues;

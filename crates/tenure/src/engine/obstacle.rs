@@ -61,6 +61,20 @@ impl Obstacle {
         }
     }
 
+    /// The same holder, or the next one: the lock is held for so long.
+    pub(super) fn lasts(&mut self, remaining: Duration, now: Moment) {
+        self.busy.remaining = Some(remaining);
+        self.told_at = now;
+    }
+
+    /// Whether the lease that was seen should have ended by now.
+    pub(super) fn is_over(&self, now: Moment) -> bool {
+        let passed = now.saturating_since(self.told_at);
+        self.busy
+            .remaining
+            .is_some_and(|remaining| passed >= remaining)
+    }
+
     /// How long to sleep though no message comes: until the lease ends, or a third of its ttl.
     pub(super) fn patience(&self) -> Duration {
         if bug(Bug::NoTimer) {
@@ -77,6 +91,14 @@ impl Obstacle {
             .remaining
             .map(|left| left + Duration::from_millis(1));
         end.map_or(fallback, |end| end.min(fallback))
+    }
+
+    /// The same where others look after the lock: until the lease ends.
+    pub(super) fn patience_behind(&self) -> Duration {
+        let patience = self.patience();
+        self.busy
+            .remaining
+            .map_or(patience, |left| left.max(patience))
     }
 
     /// When to look up who it is, if that is still to be done and can be: in time for a waiter

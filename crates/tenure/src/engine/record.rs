@@ -22,6 +22,10 @@ const PACE: Duration = Duration::from_millis(500);
 const RECORD_TTL: Duration = Duration::from_secs(30);
 /// How often a record is written though nothing changed.
 const REFRESH: Duration = Duration::from_secs(10);
+/// The same of a client that only waits. Its record changes nothing for anybody, and a crowd of such
+/// clients writes nothing else: so it is believed for longer, and written more rarely.
+const WAITING_RECORD_TTL: Duration = Duration::from_secs(3 * 60);
+const WAITING_REFRESH: Duration = Duration::from_secs(2 * 60);
 /// How many leases a record lists: the oldest. A client that holds more says how many more.
 const LISTED_MAX: usize = 10_000;
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
@@ -49,7 +53,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         }
         let now = core.clock.now();
         let fields = describe(&core, now);
-        let is_due = now.saturating_since(written_at) >= REFRESH;
+        let is_due = now.saturating_since(written_at) >= Pace::of(&written).refresh;
         if fields == written && (fields.is_empty() || !is_due) {
             continue;
         }
@@ -125,7 +129,7 @@ async fn write(
             all: false,
             set: fields.iter().filter(changed).map(own).collect(),
             removed: gone.cloned().collect(),
-            ttl: RECORD_TTL,
+            ttl: Pace::of(fields).ttl,
         };
         let done = core.store.write_record(core.id, &change, limit).await?;
         if done == RecordWritten::Yes {
@@ -136,10 +140,31 @@ async fn write(
         all: true,
         set: me.iter().chain(fields).map(own).collect(),
         removed: Vec::new(),
-        ttl: RECORD_TTL,
+        ttl: Pace::of(fields).ttl,
     };
     core.store.write_record(core.id, &all, limit).await?;
     Ok(())
+}
+
+/// How long a record is believed, and how often it is written though nothing changed.
+struct Pace {
+    ttl: Duration,
+    refresh: Duration,
+}
+
+impl Pace {
+    fn of(fields: &Fields) -> Self {
+        if fields.keys().all(|field| field.starts_with("wait:")) {
+            return Self {
+                ttl: WAITING_RECORD_TTL,
+                refresh: WAITING_REFRESH,
+            };
+        }
+        Self {
+            ttl: RECORD_TTL,
+            refresh: REFRESH,
+        }
+    }
 }
 
 /// Who this client is: the part of its record that does not change.

@@ -18,6 +18,10 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::owner::Holds;
 
+/// How many at the head of the store's queue look after it though no message comes. Several: some of
+/// them may be dead.
+const NEAR: u64 = 4;
+
 /// A caller that waits.
 pub(crate) struct Waiter {
     pub(crate) client: Arc<Client>,
@@ -54,6 +58,8 @@ pub(super) struct Waiting {
     limits: BTreeSet<(Moment, u64)>,
     /// Where the line stands in the store's queue.
     pub(super) place: Option<LeaseId>,
+    /// How many stand there before it, if that is known.
+    ahead: Option<u64>,
     /// Since when the lock may be nobody's, if a release was begun here or heard of. Only measured.
     pub(super) idle_since: Option<Moment>,
     /// When the line looks next by itself; never while it knows of nobody.
@@ -123,6 +129,26 @@ impl Waiting {
             None => true,
             Some(looks_at) => limit.is_some_and(|limit| limit < looks_at),
         }
+    }
+
+    /// Takes note of how many stand before the line in the store's queue, or that nobody knows.
+    pub(super) fn stands_behind(&mut self, ahead: Option<u64>) {
+        self.ahead = ahead;
+    }
+
+    /// Takes note that the lock went to another one of that queue.
+    pub(super) fn moves_up(&mut self) {
+        self.ahead = self.ahead.map(|ahead| ahead.saturating_sub(1));
+    }
+
+    /// Whether so many stand before the line that looking after the lock is theirs to do.
+    pub(super) fn is_far(&self) -> bool {
+        self.ahead.is_some_and(|ahead| ahead >= NEAR)
+    }
+
+    /// Whether the line is known to be one of those who look after the lock.
+    pub(super) fn is_near(&self) -> bool {
+        self.ahead.is_some_and(|ahead| ahead < NEAR)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -158,7 +158,12 @@ impl Both {
             panic!("not a server")
         };
         let store = RedisStore::new(target, Arc::new(Stats::default()), None);
-        store.start(ClientId::fresh(), events, Pending::default());
+        store.start(
+            ClientId::fresh(),
+            events,
+            Pending::default(),
+            Arc::new(|| true),
+        );
         let names = vec![
             LockName::new("plain").unwrap(),
             LockName::new("{tag}ged").unwrap(),

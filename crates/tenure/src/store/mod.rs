@@ -42,13 +42,22 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Where an attempt may land if its answer is lost, and the answer.
 pub(crate) type AskedHere<'a> = (Option<Landing>, BoxFuture<'a, Result<Attempted, Failure>>);
 
+/// Whether somebody must learn soon that messages no longer come.
+pub(crate) type Attention = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Where leases live. All futures run on the engine, and each is answered by `limit` at the
 /// latest; those of `_here` run anywhere, and are answered when the store is found to be silent at
 /// the latest.
 pub(crate) trait Store: Send + Sync + 'static {
     /// Begins to send what happens in the store and concerns this client to `events`.
     /// What it goes on with by itself for a moment is counted as `pending`.
-    fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>, pending: Pending);
+    fn start(
+        &self,
+        client: ClientId,
+        events: mpsc::UnboundedSender<Event>,
+        pending: Pending,
+        attention: Attention,
+    );
 
     /// Takes the lock if it is free, in one atomic step. Repeating it finds its own grant.
     fn acquire<'a>(
@@ -152,6 +161,18 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>>;
 
+    /// How long a lock is held, and how many wait for it before the waiter at this place: cheaper than
+    /// an attempt. `None` if that is no reason not to ask: it is free or without an end, the place is
+    /// lost, or the store has no queue that can be seen.
+    fn outlook<'a>(
+        &'a self,
+        _name: &'a LockName,
+        _place: &'a LeaseId,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Outlook>, Failure>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Asks for [`Event::Wake`] and [`Event::Opened`] of this name; answered when no later message can be missed.
     fn listen<'a>(
         &'a self,
@@ -189,6 +210,15 @@ pub(crate) struct Attempt {
     pub(crate) fences: u32,
     /// Whether to stand in the store's queue if the lock is busy.
     pub(crate) queue: bool,
+}
+
+/// What a waiter sees of a lock that is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outlook {
+    /// Until the present lease ends, unless it is renewed.
+    pub(crate) remaining: Duration,
+    /// How many stand before the waiter in the queue.
+    pub(crate) ahead: u64,
 }
 
 /// What identifies a lease to the store.

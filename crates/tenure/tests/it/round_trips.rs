@@ -1,5 +1,7 @@
 //! What an operation costs the server, counted by the server itself.
 
+use std::time::Instant;
+
 use tenure::Tenure;
 use tenure_testkit::RedisServer;
 
@@ -78,6 +80,52 @@ async fn a_released_lock_costs_nothing_more() {
     // Renewals would be due after a third of the ttl.
     tokio::time::sleep(ms(600)).await;
     assert_eq!(server.command_calls("evalsha"), 0, "renewed in spite of it");
+}
+
+/// Of those who wait, only the first look after a lock whose holder renews it; the others have an eye
+/// on its lease, say rarely that they are there, and hear of everything else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_that_waits_costs_little_while_nothing_changes() {
+    const CROWD: usize = 24;
+    let server = RedisServer::start();
+    let holder = Tenure::connect(server.url()).await.unwrap();
+    let _guard = holder.lock("n").ttl(ms(9_000)).acquire().await.unwrap();
+    let mut crowd = Vec::new();
+    for _ in 0..CROWD {
+        let tenure = Tenure::connect(server.url()).await.unwrap();
+        let lock = tenure.lock("n");
+        tokio::spawn(async move { lock.acquire().await.map(drop) });
+        crowd.push(tenure);
+    }
+    // Each has looked once, after a third of the ttl: what it costs to come is over.
+    let looked = |tenure: &Tenure| tenure.stats().woken_by_timer > 0;
+    let settled = tenure_testkit::eventually(ms(60_000), || crowd.iter().all(looked));
+    assert!(settled, "they do not wait");
+    server.reset_stats();
+    let begun = Instant::now();
+    tokio::time::sleep(ms(10_000)).await;
+    let (commands, told) = commands(&server);
+    let per_second = commands / begun.elapsed().as_secs();
+    // If all asked once in a third of the ttl and pinged every three seconds, it were about 75.
+    assert!(per_second <= 40, "{per_second} commands a second: {told}");
+}
+
+/// How many commands the server has carried out, those of scripts as well, without those of the kit.
+fn commands(server: &RedisServer) -> (u64, String) {
+    let stats = server.client().command(&["INFO", "commandstats"]);
+    let of_kit = [
+        "cmdstat_info:",
+        "cmdstat_auth:",
+        "cmdstat_config|resetstat:",
+    ];
+    let is_counted = |line: &&str| !of_kit.iter().any(|name| line.starts_with(name));
+    let calls = |line: &str| -> Option<u64> {
+        let calls = line.split_once(":calls=")?.1.split(',').next()?;
+        calls.parse().ok()
+    };
+    let lines: Vec<&str> = stats.text().lines().filter(is_counted).collect();
+    let count = lines.iter().filter_map(|line| calls(line)).sum();
+    (count, lines.join(" "))
 }
 
 /// How often the server was asked: by a script, or by a transaction.

@@ -15,8 +15,9 @@ use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::pending::Pending;
 use crate::store::{
-    AskedHere, Attempt, Attempted, BoxFuture, Busy, Event, Failure, Found, Held, Landing, Looked,
-    NotHeld, Record, RecordChange, RecordWritten, Release, Renewed, Store, Turn, Watched,
+    AskedHere, Attempt, Attempted, Attention, BoxFuture, Busy, Event, Failure, Found, Held,
+    Landing, Looked, NotHeld, Record, RecordChange, RecordWritten, Release, Renewed, Store, Turn,
+    Watched,
 };
 
 pub(crate) mod machine;
@@ -98,7 +99,13 @@ impl State {
 }
 
 impl Store for MemoryStore {
-    fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>, _: Pending) {
+    fn start(
+        &self,
+        client: ClientId,
+        events: mpsc::UnboundedSender<Event>,
+        _: Pending,
+        _: Attention,
+    ) {
         let mut state = self.state();
         state.listeners.retain(|_, listener| !listener.is_closed());
         state.listeners.insert(client, events);

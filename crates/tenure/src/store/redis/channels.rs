@@ -4,19 +4,21 @@
 //! changes.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
 
 use super::layout::Topic;
 use crate::name::LockName;
-use crate::store::Event;
+use crate::store::{Attention, Event};
 
 #[derive(Default)]
 pub(super) struct Channels {
     known: Mutex<HashMap<String, Channel>>,
     /// A channel may be heard by nobody, or by somebody who is no longer told.
     astray: Notify,
+    /// Whether somebody must learn soon that nothing is heard any more.
+    attention: OnceLock<Attention>,
 }
 
 /// A channel, and how many lines of waiters need it.
@@ -32,6 +34,17 @@ struct Channel {
 pub(super) struct Unneeded;
 
 impl Channels {
+    /// Takes note whom to ask whether somebody attends.
+    pub(super) fn attend(&self, attention: Attention) {
+        // A store begins once.
+        let _ = self.attention.set(attention);
+    }
+
+    /// Whether somebody must learn soon that nothing is heard any more. Yes, as long as nobody said no.
+    pub(super) fn is_attended(&self) -> bool {
+        self.attention.get().is_none_or(|attention| attention())
+    }
+
     /// Adds one use of a channel that this listener is about to hear.
     pub(super) fn know(&self, channel: &str, name: &LockName, topic: Topic, listener: u64) {
         let mut known = self.known();

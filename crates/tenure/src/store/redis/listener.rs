@@ -22,6 +22,9 @@ use crate::store::{Event, Failure};
 
 /// How often a listener asks whether the connection is still there. A half-open one says nothing.
 const HEARTBEAT: Duration = Duration::from_secs(3);
+/// The same while nobody attends: no lease is held, and whoever waits has others before it, who would
+/// ask. Seldom enough for a crowd, often enough for whatever forgets connections that are idle.
+const HEARTBEAT_CALM: Duration = Duration::from_secs(30);
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(2);
 /// How long to wait before connecting again, when it did not work.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
@@ -275,6 +278,7 @@ fn tracking() -> Cmd {
 async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
     // The connection that hears all it should. Whoever made the first one subscribed on it.
     let mut hears_all = None;
+    let mut quiet = Duration::ZERO;
     loop {
         let push = tokio::select! {
             biased;
@@ -284,6 +288,11 @@ async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Pu
                 continue;
             }
         };
+        quiet = if push.is_err() {
+            quiet + HEARTBEAT
+        } else {
+            Duration::ZERO
+        };
         let lost = match push {
             Ok(None) => return,
             // It may be the end of an older connection: asking tells.
@@ -292,7 +301,9 @@ async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Pu
                 listener.on_push(push);
                 false
             }
+            Err(_) if quiet < HEARTBEAT_CALM && !listener.channels.is_attended() => false,
             Err(_) => {
+                quiet = Duration::ZERO;
                 let silent = hears_all.is_some() && !answers(&listener).await;
                 if silent {
                     // It may not come back soon, and nobody else has noticed.

@@ -9,9 +9,10 @@ use super::question::Question;
 use super::value::Value;
 use super::{RedisStore, reply};
 use crate::error::ErrorKind;
+use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Failure, Found, Looked};
+use crate::store::{Failure, Found, Looked, Outlook};
 
 /// How many locks are asked for in one piece: few enough that nobody else waits long for the server.
 const TOGETHER: usize = 250;
@@ -36,6 +37,25 @@ impl RedisStore {
         };
         let answer = self.ask(&question, |_, _| Vec::new(), limit).await?;
         reply::look(self.layout, name, answer.reply)
+    }
+
+    pub(super) async fn try_outlook(
+        &self,
+        name: &LockName,
+        place: &LeaseId,
+        limit: Moment,
+    ) -> Result<Option<Outlook>, Failure> {
+        let (key, limit) = (name.as_str(), self.command_limit(limit));
+        let left = ::redis::cmd("PTTL").arg(key).clone();
+        let left = self.run_where(key, &left, limit).await?;
+        let Some(remaining) = reply::time_left(&left) else {
+            return Ok(None);
+        };
+        let mut rank = ::redis::cmd("ZRANK");
+        rank.arg(name.neighbour("queue")).arg(place.as_str());
+        let rank = self.run_where(key, &rank, limit).await?.as_int();
+        let ahead = rank.and_then(|rank| u64::try_from(rank).ok());
+        Ok(ahead.map(|ahead| Outlook { remaining, ahead }))
     }
 
     pub(super) async fn try_look_all(

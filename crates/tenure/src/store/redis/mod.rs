@@ -30,8 +30,9 @@ use crate::pending::Pending;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::{
-    AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Looked, Record,
-    RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
+    AskedHere, Attempt, Attempted, Attention, BoxFuture, Event, Failure, Found, Held, Landing,
+    Looked, Outlook, Record, RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store,
+    Turn, Watched,
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
@@ -181,7 +182,14 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn start(&self, _: ClientId, events: mpsc::UnboundedSender<Event>, _: Pending) {
+    fn start(
+        &self,
+        _: ClientId,
+        events: mpsc::UnboundedSender<Event>,
+        _: Pending,
+        attention: Attention,
+    ) {
+        self.channels.attend(attention);
         self.routes.start(events);
     }
 
@@ -294,6 +302,15 @@ impl Store for RedisStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
         Box::pin(self.try_look_all(names, limit))
+    }
+
+    fn outlook<'a>(
+        &'a self,
+        name: &'a LockName,
+        place: &'a LeaseId,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Outlook>, Failure>> {
+        Box::pin(self.try_outlook(name, place, limit))
     }
 
     fn listen<'a>(

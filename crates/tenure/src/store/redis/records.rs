@@ -124,7 +124,12 @@ impl RedisStore {
     }
 
     /// Runs a command where its key is.
-    async fn run_where(&self, key: &str, command: &Cmd, limit: Moment) -> Result<Value, Failure> {
+    pub(super) async fn run_where(
+        &self,
+        key: &str,
+        command: &Cmd,
+        limit: Moment,
+    ) -> Result<Value, Failure> {
         let mut way = self.routes.way(key)?;
         loop {
             let answer = way.run(command, limit).await;

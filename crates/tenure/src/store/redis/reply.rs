@@ -201,7 +201,7 @@ pub(super) fn pairs(reply: &Value) -> BTreeMap<String, String> {
 }
 
 /// What `PTTL` says; `None` for a key without expiry.
-fn time_left(pttl: &Value) -> Option<Duration> {
+pub(super) fn time_left(pttl: &Value) -> Option<Duration> {
     let ms = pttl.as_int()?;
     u64::try_from(ms).ok().map(Duration::from_millis)
 }

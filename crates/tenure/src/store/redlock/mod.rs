@@ -27,8 +27,9 @@ use crate::name::LockName;
 use crate::pending::Pending;
 use crate::store::redis::RedisStore;
 use crate::store::{
-    AskedHere, Attempt, Attempted, BoxFuture, Event, Failure, Found, Held, Landing, Looked, Record,
-    RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn, Watched,
+    AskedHere, Attempt, Attempted, Attention, BoxFuture, Event, Failure, Found, Held, Landing,
+    Looked, Record, RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn,
+    Watched,
 };
 
 mod campaign;
@@ -308,10 +309,17 @@ impl Shared {
 }
 
 impl Store for RedlockStore {
-    fn start(&self, client: ClientId, events: mpsc::UnboundedSender<Event>, pending: Pending) {
+    fn start(
+        &self,
+        client: ClientId,
+        events: mpsc::UnboundedSender<Event>,
+        pending: Pending,
+        attention: Attention,
+    ) {
         for voter in &self.shared.voters {
             let (said, saying) = mpsc::unbounded_channel();
-            voter.store.start(client, said, pending.clone());
+            let attention = Arc::clone(&attention);
+            voter.store.start(client, said, pending.clone(), attention);
             let shared = Arc::clone(&self.shared);
             tokio::spawn(messages::pass_on(shared, saying, events.clone()));
         }

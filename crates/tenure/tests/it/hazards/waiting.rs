@@ -216,6 +216,56 @@ async fn h36_waiting_behind_a_lease_asks_once_per_third_of_its_ttl() {
     waiting.await.unwrap();
 }
 
+/// Puts so many waiters before all others, of whom nothing will ever be heard.
+fn stand_before(server: &RedisServer, dead: usize) {
+    let mut redis = server.client();
+    for place in 1..=dead {
+        let (score, waiter) = (place.to_string(), format!("dead{place}:1:1000"));
+        redis.command(&["ZADD", "tenure:queue:{n}", &score, &waiter]);
+    }
+}
+
+/// Where many wait, those behind only look when the lease should have ended. That must do, should the
+/// holder and all who stand before them have died at once.
+#[tokio::test]
+async fn h36_behind_the_dead_a_lock_is_taken_when_its_lease_ends() {
+    let server = RedisServer::start();
+    let holder = Tenure::connect(server.url()).await.unwrap();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    stand_before(&server, 5);
+    let begun = Instant::now();
+    let guard = holder.lock("n").ttl(ms(3_000)).acquire().await.unwrap();
+    let lease = guard.detach().unwrap();
+    waiter(&tenure, ms(0)).await.unwrap();
+    assert!(begun.elapsed() >= ms(2_900), "before its lease ended");
+    check_within(begun, ms(10_000));
+    // Twice when it came. Then it had an eye on the lease, and asked when that was over.
+    assert_eq!(tenure.stats().busy, 2, "{lease}: {:?}", tenure.stats());
+}
+
+/// Those before it went away, and it does not know that it is the first by now. It hears of it.
+#[tokio::test]
+async fn h36_whoever_was_behind_hears_that_the_lock_is_offered() {
+    let server = RedisServer::start();
+    let holder = Tenure::connect(server.url()).await.unwrap();
+    let tenure = Tenure::connect(server.url()).await.unwrap();
+    stand_before(&server, 5);
+    let guard = holder.lock("n").ttl(ms(9_000)).acquire().await.unwrap();
+    let waiting = waiter(&tenure, ms(0));
+    // After a third of the ttl. The next time would be when the lease should have ended.
+    while tenure.stats().woken_by_timer == 0 {
+        tokio::time::sleep(ms(5)).await;
+    }
+    server
+        .client()
+        .command(&["ZREMRANGEBYRANK", "tenure:queue:{n}", "0", "4"]);
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    waiting.await.unwrap();
+    check_within(released, ms(4_000));
+    assert!(tenure.stats().woken_by_message > 0, "{:?}", tenure.stats());
+}
+
 /// A user that may use no channel at all.
 fn server_without_channels() -> RedisServer {
     let rules = "on >pw ~* resetchannels +@all";

@@ -102,6 +102,7 @@ fn beside_the_lock(scope: &Scope) -> Vec<Need> {
         vital("zrem", &["ZREM", &queue, "x"]),
         vital("zpopmin", &["ZPOPMIN", &queue]),
         vital("zrange", &["ZRANGE", &queue, "0", "0"]),
+        Need::new("zrank", Weight::Helpful, &["ZRANK", &queue, "x"]),
         vital("hset", &["HSET", &meta, "a", "b"]),
         vital("hget", &["HGET", &meta, "a"]),
         vital("hdel", &["HDEL", &meta, "a"]),
