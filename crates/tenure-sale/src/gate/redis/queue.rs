@@ -7,7 +7,7 @@ use tenure::redis::{Command, Value};
 
 use super::keys::GROUP;
 use super::readers::Reader;
-use super::shelves::Shelf;
+use super::shelves::{Shelf, Shelves};
 use super::{RedisGate, entry, failed, not_understood, script};
 use crate::entry::{Entry, Wanted};
 use crate::error::Result;
@@ -49,20 +49,41 @@ impl RedisGate {
                 }
                 continue;
             }
-            let mut read = Vec::new();
-            for shelf in shelves.all() {
-                let more = count.saturating_sub(read.len());
-                if more > 0 {
-                    let reading = self.read_at(shelf, consumer, more, Duration::ZERO);
-                    read.extend(reading.await?);
-                }
-            }
+            let mut read = self.read_now(&shelves, consumer, count).await?;
             if !read.is_empty() || left.is_zero() {
                 read.sort_by_key(age);
                 return Ok(read);
             }
             tokio::time::sleep(left.min(LOOK_AGAIN)).await;
         }
+    }
+
+    /// What there is on any shelf.
+    async fn read_now(
+        &self,
+        shelves: &Shelves,
+        consumer: &str,
+        count: usize,
+    ) -> Result<Vec<Entry>> {
+        let mut read = Vec::new();
+        for shelf in shelves.all() {
+            let more = count.saturating_sub(read.len());
+            if more == 0 {
+                break;
+            }
+            let reading = self.read_at(shelf, consumer, more, Duration::ZERO);
+            match reading.await {
+                Ok(entries) => read.extend(entries),
+                Err(error) => {
+                    // What ended one connection mostly ended the others: do not try one after the other.
+                    for shelf in shelves.all() {
+                        self.readers.forget(&shelf.keys.orders);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(read)
     }
 
     /// Of one shelf.

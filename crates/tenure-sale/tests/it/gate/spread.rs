@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use tenure_sale::gate::{Standing, Taken, Wanted};
+use tenure_sale::gate::{Applied, Standing, Taken, Wanted};
 use tenure_sale::ledger::What;
 use tenure_sale::{Outcome, Terms};
 
-use super::stage::{Kind, SPREAD, Stage, load};
+use super::stage::{Kind, SPREAD, Stage, change, load, ms};
 
 /// Those on which an item really lies on several shelves.
 const KINDS: [Kind; 2] = [Kind::RedisSpread, Kind::ClusterSpread];
@@ -58,8 +58,7 @@ async fn the_last_units_are_sold_to_whoever_comes() {
         assert_eq!((answer.outcome, answer.left), (Outcome::SoldOut, Some(0)));
         assert_eq!(at_rest(&stage).await.left, Some(0));
         // One that comes back is for everybody.
-        let reason = "found".to_owned();
-        stage.tell(1, What::Added { units: 1, reason }).await;
+        stage.tell(1, added(1)).await;
         stage.order("zoe", "r1").await;
         assert_eq!(stage.ask("ann", "r8").await, Outcome::SoldOut);
     }
@@ -77,8 +76,7 @@ async fn an_order_of_many_units_is_gathered_from_all_shelves() {
         let answer = stage.answer("ann", "r0", 9).await;
         assert!(answer.outcome.order().is_some(), "{answer:?}");
         assert_eq!(at_rest(&stage).await.left, Some(0));
-        let reason = "found".to_owned();
-        stage.tell(1, What::Added { units: 6, reason }).await;
+        stage.tell(1, added(6)).await;
         let answer = stage.answer("bob", "r0", 7).await;
         assert_eq!((answer.outcome, answer.left), (Outcome::SoldOut, Some(6)));
         let wanted = |units| Wanted::Withdrawal {
@@ -129,8 +127,7 @@ async fn a_move_that_was_interrupted_is_finished_once() {
     for kind in KINDS {
         for (note, received) in [("1:0:3", false), ("1:0:3", true)] {
             let stage = Stage::of(kind, 0).await;
-            let reason = "found".to_owned();
-            stage.tell(1, What::Added { units: 3, reason }).await;
+            stage.tell(1, added(3)).await;
             let giver = stage.shelf(1);
             // As if all had been gathered on shelf 1, given from there, and perhaps received.
             for nth in 0..SPREAD {
@@ -169,6 +166,48 @@ async fn a_move_that_was_interrupted_is_finished_once() {
             assert_eq!(sold, 3, "received: {received}");
             assert_eq!(at_rest(&stage).await.left, Some(0));
         }
+    }
+}
+
+/// The first look saw one shelf before units came there, and the other after they had left: only the
+/// second look can know better.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn units_that_arrive_between_looks_are_seen() {
+    let mut stage = Stage::empty(Kind::ClusterSpread).await;
+    stage.spread = 3;
+    stage.load(load(1, Some(0), Terms::default())).await;
+    // Connected, and all shelves known.
+    assert_eq!(stage.ask("ann", "r1").await, Outcome::SoldOut);
+    let home = stage.shelf(2);
+    let (mut giver, mut receiver) = (stage.client_of(&stage.shelf(1)), stage.client_of(&home));
+    // The giver answers nothing for a while, and has nothing left when it does.
+    giver.command(&["CLIENT", "PAUSE", "1500", "ALL"]);
+    let asking = {
+        let (gate, request) = (stage.gate.clone(), stage.request("ann", "r2"));
+        tokio::spawn(async move { gate.ask(&request).await.unwrap() })
+    };
+    tokio::time::sleep(ms(500)).await;
+    let arrived = ["left", "1", "came", "1", "arrivals", "1", "from:1", "1"];
+    receiver.command(&[&["HSET", &home], &arrived[..]].concat());
+    let answer = asking.await.unwrap();
+    assert!(answer.outcome.order().is_some(), "{answer:?}");
+}
+
+/// A relay told some shelves of a change, and died before it told the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_died_half_way_is_finished_once() {
+    let stage = Stage::of(Kind::RedisSpread, 0).await;
+    let changes = [change(1, added(8)), change(2, added(4))];
+    let shelf = stage.shelf(3);
+    stage.redis(&["HSET", &shelf, "change", "1", "left", "2", "came", "2"]);
+    let standing = stage.gate.standing(&stage.item).await.unwrap().unwrap();
+    assert_eq!(standing.change, 0, "it is what all have reached");
+    let applying = stage.gate.apply(&stage.item, 1, 0, &changes);
+    assert_eq!(applying.await.unwrap(), Applied::Done);
+    let standing = at_rest(&stage).await;
+    assert_eq!((standing.change, standing.left), (2, Some(12)));
+    for shelf in &standing.shelves {
+        assert_eq!((shelf.change, shelf.left), (2, Some(3)));
     }
 }
 
@@ -236,6 +275,11 @@ async fn a_shelf_that_somebody_wrote_to_is_named() {
     let standing = stage.gate.standing(&stage.item).await.unwrap().unwrap();
     let drift: Vec<i128> = standing.shelves.iter().map(|shelf| shelf.drift).collect();
     assert_eq!(drift, [0, 0, 3, 0]);
+}
+
+fn added(units: u64) -> What {
+    let reason = "found behind a shelf".to_owned();
+    What::Added { units, reason }
 }
 
 /// The standing, of which all books agree and nothing moves.

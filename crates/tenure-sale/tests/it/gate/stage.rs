@@ -8,7 +8,7 @@ use tenure::Fence;
 use tenure_sale::gate::{Applied, Entry, Gate, Load};
 use tenure_sale::ledger::{Change, What};
 use tenure_sale::{Answer, ItemState, OrderId, Outcome, Request, Terms};
-use tenure_testkit::{Cluster, RedisServer, Sentinels};
+use tenure_testkit::{Cluster, RedisServer, RespClient, Sentinels};
 
 static SINGLE: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
 static SENTINELS: LazyLock<Sentinels> = LazyLock::new(Sentinels::start);
@@ -181,8 +181,12 @@ impl Stage {
 
     /// A command behind the gate's back; its first argument is a key.
     pub(crate) fn redis(&self, command: &[&str]) {
-        let mut client = self.server_of(command[1]).client();
-        client.command(command);
+        self.client_of(command[1]).command(command);
+    }
+
+    /// A connection to the server that has a key.
+    pub(crate) fn client_of(&self, key: &str) -> RespClient {
+        self.server_of(key).client()
     }
 
     /// The port of the server that has a key.
