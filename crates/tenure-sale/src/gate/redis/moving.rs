@@ -23,7 +23,7 @@ use super::shelves::{Shelf, Shelves};
 use super::standing::{Given, Look};
 use super::{RedisGate, not_understood, script, whole, words};
 use crate::error::{Error, Result};
-use crate::failpoint::failpoint;
+use crate::failpoint::{bug, failpoint};
 
 /// How long a buyer is kept while others take what was brought.
 pub(super) const BRING_MAX: Duration = Duration::from_secs(3);
@@ -106,7 +106,6 @@ impl Moves {
         Arc::clone(turns.entry(Arc::clone(home)).or_default())
     }
 
-    /// `Ok(None)`: somebody else keeps it for too long, or there are none.
     async fn lock(&self, item: &str) -> Result<Locked> {
         let locks = match (self.locks.get(), &self.url) {
             (Some(locks), _) => locks,
@@ -190,12 +189,20 @@ impl RedisGate {
         home: &Shelf,
         units: u64,
     ) -> Result<(Found, Option<Guard>)> {
+        if bug("sold-out-at-home") {
+            return Ok((Found::SoldOut { left: 0 }, None));
+        }
         for _ in 0..LOOKS_MAX {
             let Some(first) = all_current(self.look(shelves).await?) else {
                 return Ok((Found::Stale, None));
             };
             if self.finish(shelves, &first).await? {
                 continue;
+            }
+            let here = |look: &&Look| look.shelf.nth == home.place.nth;
+            let here = first.iter().find(here).and_then(|look| look.shelf.left);
+            if here.is_some_and(|left| left >= units) {
+                return Ok((Found::Here, None));
             }
             let left = first.iter().filter_map(|look| look.shelf.left);
             let left = left.fold(0, u64::saturating_add);
@@ -297,6 +304,9 @@ impl RedisGate {
     /// Finishes all moves that were seen; whether there were any.
     async fn finish(&self, shelves: &Shelves, looks: &[Look]) -> Result<bool> {
         let mut any = false;
+        if bug("moves-unfinished") {
+            return Ok(any);
+        }
         for look in looks {
             let Some(given) = look.given else {
                 continue;

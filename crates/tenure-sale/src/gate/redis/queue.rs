@@ -95,14 +95,12 @@ impl RedisGate {
         count: usize,
         patience: Duration,
     ) -> Result<Vec<Entry>> {
-        match self.shelves(item).await?.nth(shelf) {
-            Some(shelf) => self.read_at(shelf, consumer, count, patience).await,
-            None => {
-                // Nobody has loaded it yet, or not with so many.
-                tokio::time::sleep(patience.min(LOOK_EVERY)).await;
-                Ok(Vec::new())
-            }
+        if let Some(shelf) = self.shelves(item).await?.nth(shelf) {
+            return self.read_at(shelf, consumer, count, patience).await;
         }
+        // Nobody has loaded it yet, or not with so many.
+        tokio::time::sleep(patience.min(LOOK_EVERY)).await;
+        Ok(Vec::new())
     }
 
     async fn read_at(
@@ -286,38 +284,28 @@ impl RedisGate {
     ) -> Result<Vec<(Entry, String)>> {
         let mut dead = Vec::new();
         for shelf in self.shelves(item).await?.all() {
-            self.dead_at(shelf, count, &mut dead).await?;
+            dead.extend(self.dead_at(shelf, count).await?);
         }
-        // In the order of their burial, which is told by the ids that they have among the dead.
-        dead.sort_by_key(|(buried, _)| *buried);
-        let dead = dead.into_iter().map(|(_, letter)| letter);
+        dead.sort_by_key(|buried| buried.at);
+        let dead = dead.into_iter().map(|buried| buried.letter);
         Ok(dead.take(count).collect())
     }
 
-    async fn dead_at(
-        &self,
-        shelf: &Shelf,
-        count: usize,
-        dead: &mut Vec<((u64, u64), (Entry, String))>,
-    ) -> Result<()> {
+    async fn dead_at(&self, shelf: &Shelf, count: usize) -> Result<Vec<Buried>> {
         let item = shelf.item.as_str();
         let command = Command::new("XRANGE").arg(&shelf.keys.dead);
         let command = command.arg("-").arg("+").arg("COUNT").arg(count);
         let reply = self.redis.run(command).await;
         let reply = reply.map_err(|error| failed(item, error))?;
+        let mut dead = Vec::new();
         for found in reply.as_array().unwrap_or_default() {
-            let parts = found.as_array().unwrap_or_default();
-            let buried = parts.first().and_then(buried_at);
-            let entry = parts
-                .get(1)
-                .and_then(|fields| entry::dead_entry(shelf, fields));
-            if let Some(letter) = buried.zip(entry) {
-                dead.push(letter);
+            if let Some(buried) = read_buried(shelf, found) {
+                dead.push(buried);
             } else {
                 tracing::warn!(target: "tenure", item, "gate.unreadable_dead: {found}");
             }
         }
-        Ok(())
+        Ok(dead)
     }
 
     pub(in crate::gate) async fn unbury(&self, item: &str, entry: &OrderId) -> Result<bool> {
@@ -385,10 +373,22 @@ fn age(entry: &Entry) -> (u64, SystemTime) {
     (entry.id.epoch(), entry.accepted_at)
 }
 
-/// The id of an entry among the dead: the time of its burial, and a number.
-fn buried_at(id: &Value) -> Option<(u64, u64)> {
+/// A dead entry, with its reason.
+struct Buried {
+    /// Its id among the dead: the time of its burial, and a number.
+    at: (u64, u64),
+    letter: (Entry, String),
+}
+
+fn read_buried(shelf: &Shelf, found: &Value) -> Option<Buried> {
+    let [id, fields] = found.as_array()? else {
+        return None;
+    };
     let (time, number) = id.as_str()?.split_once('-')?;
-    Some((time.parse().ok()?, number.parse().ok()?))
+    Some(Buried {
+        at: (time.parse().ok()?, number.parse().ok()?),
+        letter: entry::dead_entry(shelf, fields)?,
+    })
 }
 
 /// What `XREADGROUP` says: nothing, or the one stream with its entries, which come for the first time.

@@ -76,11 +76,14 @@ async fn insist(sale: &Sale, buyer: &str, id: &str) -> Outcome {
     }
 }
 
-/// So many buyers at once, each in one of several processes; the orders and how many were turned away.
-async fn crowd(sales: &[Sale], buyers: std::ops::Range<u32>) -> (BTreeSet<OrderId>, u32) {
-    let asking = buyers.map(|buyer| {
-        let sale = sales[buyer as usize % sales.len()].clone();
-        tokio::spawn(async move { insist(&sale, &format!("buyer-{buyer}"), "r").await })
+/// So many requests at once, each in one of several processes; the orders and how many were turned
+/// away. Most are of two buyers, so that units have to be brought to their shelves.
+async fn crowd(sales: &[Sale], requests: std::ops::Range<u32>) -> (BTreeSet<OrderId>, u32) {
+    let asking = requests.map(|n| {
+        let sale = sales[n as usize % sales.len()].clone();
+        let buyer = if n % 4 == 0 { n } else { n % 2 };
+        let (buyer, id) = (format!("buyer-{buyer}"), format!("r{n}"));
+        tokio::spawn(async move { insist(&sale, &buyer, &id).await })
     });
     let (mut orders, mut refused) = (BTreeSet::new(), 0);
     for outcome in asking.collect::<Vec<_>>() {

@@ -17,9 +17,10 @@ async fn a_crowd_gets_every_unit_and_is_told_the_truth() {
     for kind in KINDS {
         let stage = Stage::of(kind, 301).await;
         let gates = [stage.gate.clone(), stage.again().await, stage.again().await];
-        let buying = (0..900).map(|buyer| {
-            let gate = gates[buyer % 3].clone();
-            let request = stage.request(&format!("buyer-{buyer}"), "r1");
+        // Three buyers have three homes at most: the units of the fourth shelf must be brought there.
+        let buying = (0..900).map(|n| {
+            let gate = gates[n % 3].clone();
+            let request = stage.request(&format!("buyer-{}", n % 3), &format!("r{n}"));
             tokio::spawn(async move {
                 loop {
                     match gate.ask(&request).await.unwrap().outcome {
