@@ -188,7 +188,7 @@ async fn what_is_done_to_an_item_reaches_all_its_shelves() {
     );
     sale.set_stock("i", 7, Some(5)).await.unwrap();
     fails(sale.set_stock("i", 9, Some(5)).await, ErrorKind::Conflict);
-    let (orders, refused) = crowd(&[sale.clone()], 0..20).await;
+    let (orders, refused) = crowd(std::slice::from_ref(&sale), 0..20).await;
     assert_eq!((orders.len(), refused), (7, 13));
     sale.close("i").await.unwrap();
     all_say(Outcome::Ended, "closed").await;
@@ -267,7 +267,7 @@ async fn who_dies_while_units_move_loses_none() {
                 _ => None,
             };
             // The one that died had bought what its own shelf had.
-            let (orders, refused) = crowd(&[sale.clone()], 0..20).await;
+            let (orders, refused) = crowd(std::slice::from_ref(&sale), 0..20).await;
             assert_eq!((orders.len(), refused), (6, 14), "{step}, {heal}");
             let _consumer = consumer.unwrap_or_else(|| consume(&sale));
             agrees(&sale).await;
