@@ -9,7 +9,6 @@ use crate::{ClockShim, TlsFiles};
 
 /// Settings of a server to be started; see [`RedisServer::builder`].
 #[derive(Debug, Clone, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct ServerBuilder {
     pub(super) directives: Vec<(String, String)>,
     pub(super) password: Option<String>,
