@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tenure_testkit::eventually;
@@ -30,6 +30,17 @@ fn alerts_and_dashboard_name_only_what_is_told() {
     let faults = expressions.iter().flat_map(|it| faults(it, &told));
     let faults: Vec<String> = faults.collect();
     assert!(faults.is_empty(), "{faults:#?}\nin\n{told:#?}");
+    let document = fs::read_to_string(root().join("docs/service.md")).unwrap();
+    let is_described = |name: &String| {
+        let parts = ["_bucket", "_count", "_sum"];
+        let name = parts
+            .iter()
+            .find_map(|it| name.strip_suffix(it))
+            .unwrap_or(name);
+        name.starts_with("process_") || document.contains(&format!("`{name}`"))
+    };
+    let missing: Vec<_> = told.keys().filter(|name| !is_described(name)).collect();
+    assert!(missing.is_empty(), "docs/service.md lacks {missing:?}");
 }
 
 #[test]
@@ -161,8 +172,11 @@ fn collect(value: &Value, found: &mut Vec<String>) {
 }
 
 fn shipped(file: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-    fs::read_to_string(folder.join(file)).unwrap()
+    fs::read_to_string(root().join("deploy").join(file)).unwrap()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Only what stands in braces: the rest is for people.
