@@ -72,7 +72,7 @@ long: redis-server ## The hazard tests and the ballot model with their long coun
 seeded: redis-server ## Plant one bug after the other and see each caught, CATCHERS=tests without the fault runs: make seeded BUG=naive-retry
 	BUG=$(BUG) CATCHERS=$(CATCHERS) cargo test -p tenure --features seeded-bugs --test seeded
 
-SALE_BUGS := ack-before-commit rebuild-without-drain rebuild-without-buyers rebuild-without-answers sold-out-at-home moves-unfinished
+SALE_BUGS := ack-before-commit rebuild-without-drain rebuild-without-buyers rebuild-without-answers sold-out-at-home
 
 .PHONY: seeded-sale
 seeded-sale: redis-server postgresql ## Plant one bug after the other in the sale and see its fault run catch each
