@@ -29,13 +29,13 @@ demo-two: redis-server postgresql ## Two instances of `tenure serve` on two port
 test: export RUST_TEST_THREADS ?= 6
 test: export TENURE_PAGE = skip
 test: redis-server postgresql ## Install redis-server and PostgreSQL if they are missing, then run all tests but those of the page
-	cargo test --workspace --all-targets --features tenure-sale/failpoints
+	cargo test --workspace --all-targets --features tenure-sale/failpoints --no-fail-fast
 	cargo test --workspace --doc --features tenure-sale/failpoints
 
 .PHONY: test-page
 test-page: export TENURE_PAGE = require
 test-page: redis-server chromium ## Install chromium and its driver if they are missing, then test the page in it
-	cargo test -p tenure-cli --test page -- --nocapture
+	cargo test --workspace --features tenure-sale/failpoints --test page -- --nocapture
 
 .PHONY: screenshots
 screenshots: export TENURE_PAGE = require
@@ -72,7 +72,7 @@ long: redis-server ## The hazard tests and the ballot model with their long coun
 seeded: redis-server ## Plant one bug after the other and see each caught, CATCHERS=tests without the fault runs: make seeded BUG=naive-retry
 	BUG=$(BUG) CATCHERS=$(CATCHERS) cargo test -p tenure --features seeded-bugs --test seeded
 
-SALE_BUGS := ack-before-commit rebuild-without-drain rebuild-without-buyers rebuild-without-answers
+SALE_BUGS := ack-before-commit rebuild-without-drain rebuild-without-buyers rebuild-without-answers sold-out-at-home
 
 .PHONY: seeded-sale
 seeded-sale: redis-server postgresql ## Plant one bug after the other in the sale and see its fault run catch each

@@ -71,6 +71,12 @@ impl Ticks {
     }
 }
 
+/// The CPU time that a process has used so far, in microseconds.
+pub fn process_micros(pid: u32) -> f64 {
+    let ticks = process_ticks(&format!("/proc/{pid}/stat"));
+    ticks as f64 * 1e6 / TICKS_PER_SECOND
+}
+
 /// What a process and those of its children that have ended used.
 fn process_ticks(path: &str) -> u64 {
     let stat = file(path);

@@ -43,6 +43,7 @@ pub const ALL: &[Measure] = &[
     measure("sentinel", failover::sentinel),
     measure("cluster", failover::cluster),
     measure("gate", gate::measure),
+    measure("hot", gate::hot),
     measure("ledger", ledger::measure),
     measure("sale", sale::end_to_end),
     measure("ways", sale::ways),

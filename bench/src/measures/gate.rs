@@ -13,6 +13,7 @@ use redis::aio::MultiplexedConnection;
 use tenure::Fence;
 use tenure_sale::gate::{Gate, Load};
 use tenure_sale::{ItemState, Outcome, Request, Terms};
+use tenure_testkit::Cluster;
 use tokio::runtime::Runtime;
 
 use crate::floor::{Nagle, connect};
@@ -76,12 +77,49 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
     rows
 }
 
+/// One item on a cluster of three nodes: on one of them, and spread over all.
+pub fn hot(setting: &Setting) -> Vec<Row> {
+    let runtime = two_workers();
+    let cluster = Cluster::builder().masters(3).replicas(0).start();
+    let gate = runtime.block_on(Gate::connect(cluster.url()));
+    let gate = gate.expect("the gate can be reached");
+    let what = "gate, accepted orders/s of one item on a Cluster of 3, spread 3, 1024 buyers";
+    let rate = |spread| {
+        let item = fresh_item();
+        runtime.block_on(load(&gate, &item, None, spread));
+        let rate = sold_rate(&runtime, &gate, &item, 1_024);
+        for server in cluster.servers() {
+            server.client().command(&["FLUSHALL"]);
+        }
+        rate
+    };
+    let entries = vec![
+        Entry::new("spread", || rate(3)),
+        Entry::new("plain", || rate(1)),
+    ];
+    let results = interleave(what, setting.rounds, entries);
+    let named = |label: &str| results.samples(label, |rate| *rate);
+    vec![Row::ratio(
+        what,
+        (&named("spread"), Unit::PerSecond),
+        ("spread 1", &named("plain")),
+        Target::None,
+    )]
+}
+
 fn gate_rate(runtime: &Runtime, setting: &Setting, gate: &Gate, buyers: usize) -> f64 {
     let item = fresh_item();
-    runtime.block_on(load(gate, &item, None));
+    runtime.block_on(load(gate, &item, None, 1));
+    let rate = sold_rate(runtime, gate, &item, buyers);
+    forget(setting, &item);
+    rate
+}
+
+/// Orders per second of one item that is loaded.
+fn sold_rate(runtime: &Runtime, gate: &Gate, item: &str, buyers: usize) -> f64 {
     let sold = Arc::new(AtomicU64::new(0));
-    let rate = rate_of(runtime, buyers, |buyer, end| {
-        let (gate, item, sold) = (gate.clone(), item.clone(), sold.clone());
+    rate_of(runtime, buyers, |buyer, end| {
+        let (gate, item, sold) = (gate.clone(), item.to_owned(), sold.clone());
         async move {
             let buyer = format!("buyer-{buyer}");
             let mut count = 0;
@@ -95,9 +133,7 @@ fn gate_rate(runtime: &Runtime, setting: &Setting, gate: &Gate, buyers: usize) -
             }
             count
         }
-    });
-    forget(setting, &item);
-    rate
+    })
 }
 
 fn bare_rate(runtime: &Runtime, setting: &Setting, bare: &Bare, buyers: usize) -> f64 {
@@ -157,7 +193,7 @@ fn memory(
     request_id: impl Fn(u64) -> String,
 ) -> Samples {
     let item = fresh_item();
-    runtime.block_on(load(gate, &item, Some(5)));
+    runtime.block_on(load(gate, &item, Some(5), 1));
     let before = used_memory(setting);
     runtime.block_on(async {
         for number in 0..REMEMBERED {
@@ -181,7 +217,7 @@ fn used_memory(setting: &Setting) -> u64 {
         .expect("a server says what it uses")
 }
 
-async fn load(gate: &Gate, item: &str, limit_per_buyer: Option<u64>) {
+async fn load(gate: &Gate, item: &str, limit_per_buyer: Option<u64>, spread: u64) {
     let terms = Terms {
         limit_per_buyer,
         backlog_max: UNITS,
@@ -194,9 +230,10 @@ async fn load(gate: &Gate, item: &str, limit_per_buyer: Option<u64>) {
         state: ItemState::Open,
         left: Some(UNITS),
         change: 0,
+        spread,
         terms,
     };
-    let begun = gate.begin_load(item, epoch, fence).await;
+    let begun = gate.begin_load(item, epoch, fence, spread).await;
     assert!(begun.expect("the gate answers"));
     let finished = gate.finish_load(item, &load).await;
     assert!(finished.expect("the gate answers"));

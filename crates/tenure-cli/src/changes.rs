@@ -1,6 +1,6 @@
 //! What has changed between two looks at the locks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -176,12 +176,30 @@ fn is_same_hold(before: &LockReport, now: &LockReport) -> bool {
 
 /// Looks at locks that no client speaks of any more. Some are held all the same: whoever got one less
 /// than half a second ago does not speak of it yet. Of very many that ended at once, not all are.
-pub async fn look_again(locks: &Locks, names: Vec<String>) -> Vec<LockReport> {
+///
+/// Who the holders are is taken from what the `listed` locks show of clients: their records may name
+/// thousands of leases, so only that of a client which is not among them is read.
+pub async fn look_again(
+    locks: &Locks,
+    names: Vec<String>,
+    listed: &[LockReport],
+) -> Vec<LockReport> {
+    let clients: HashMap<&str, &ClientReport> = listed
+        .iter()
+        .flat_map(LockReport::clients)
+        .map(|client| (client.client.as_str(), client))
+        .collect();
     let looks = names.into_iter().take(LOOKED_AT_AGAIN_MAX).map(|name| {
-        let locks = locks.clone();
+        let (lock, clients) = (locks.lock(&name), &clients);
         async move {
-            let holder = locks.lock(&name).holder().await.ok().flatten();
-            holder.map(|holder| LockReport::of_holder(&name, Some(&holder), &[]))
+            let found = lock.glance().await.ok().flatten()?;
+            let client = found.lease.client().map(|client| client.to_string());
+            if let Some(client) = client.and_then(|client| clients.get(client.as_str())) {
+                let report = LockReport::of_holder(&name, Some(&found), &[]);
+                return Some(report.by(ClientReport::clone(client)));
+            }
+            let found = lock.holder().await.ok().flatten()?;
+            Some(LockReport::of_holder(&name, Some(&found), &[]))
         }
     });
     let looks = stream::iter(looks).buffer_unordered(AT_ONCE);

@@ -155,6 +155,19 @@ impl LockReport {
         self.waiting = counts.fold(0, u64::saturating_add);
     }
 
+    /// The same, held by this client.
+    pub fn by(mut self, holder: ClientReport) -> Self {
+        self.holder = Some(holder);
+        self.who = self.who();
+        self
+    }
+
+    /// The clients that hold it or wait for it.
+    pub fn clients(&self) -> impl Iterator<Item = &ClientReport> {
+        let waiters = self.waiters.iter().map(|waiter| &waiter.client);
+        self.holder.iter().chain(waiters)
+    }
+
     /// Adds what clients said of the lock in an earlier look.
     pub fn complete_by(&mut self, seen: &Self) {
         self.waiting = seen.waiting;

@@ -7,7 +7,7 @@ mod report;
 
 use std::time::{Duration, SystemTime};
 
-pub use self::item::{ShownItem, ShownStats};
+pub use self::item::{ShownItem, ShownShelf, ShownStats};
 pub use self::letter::{Decided, ShownLetter};
 pub use self::order::{ShownCount, ShownOrder, outcome_word};
 pub use self::report::{ShownReport, ShownVerdict};

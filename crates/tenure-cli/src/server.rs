@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tenure::{Builder, Locks, Redlock, Tenure};
+use tokio::runtime::Handle;
 
 use crate::config::Config;
 use crate::exit::Failed;
@@ -136,23 +137,30 @@ impl ServerArgs {
 impl Server {
     /// Connects, with one thing or another said about this client in its record.
     pub async fn connect(&self) -> Result<Locks> {
-        self.connect_with(true).await
+        self.connect_with(true, None).await
     }
 
     /// Connects for one lock at a time. Nothing is ever handed off, so no fences are reserved for
     /// that, and whoever looks at the lock sees the very fence of its holder.
     pub async fn connect_for_one(&self) -> Result<Locks> {
-        self.connect_with(false).await
+        self.connect_with(false, None).await
     }
 
-    async fn connect_with(&self, hand_off: bool) -> Result<Locks> {
+    /// The same for a service, whose own threads then ask the store: none other is woken for that.
+    pub async fn connect_for_service(&self) -> Result<Locks> {
+        self.connect_with(false, Some(Handle::current())).await
+    }
+
+    async fn connect_with(&self, hand_off: bool, runtime: Option<Handle>) -> Result<Locks> {
         let connected = match self.urls.as_slice() {
             [url] => {
                 let builder = self.named(Tenure::builder(url)).hand_off(hand_off);
+                let builder = driven_by(builder, runtime);
                 builder.connect().await.map(|tenure| Locks::clone(&tenure))
             }
             urls => {
                 let builder = self.named(Redlock::builder(urls)).hand_off(hand_off);
+                let builder = driven_by(builder, runtime);
                 builder
                     .connect()
                     .await
@@ -214,6 +222,13 @@ impl Server {
             Some(name) => builder.name(name),
             None => builder,
         }
+    }
+}
+
+fn driven_by<T>(builder: Builder<T>, runtime: Option<Handle>) -> Builder<T> {
+    match runtime {
+        Some(runtime) => builder.runtime(runtime),
+        None => builder,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod about;
 mod access;
+mod answers;
 mod board;
 mod connections;
 mod events;
@@ -14,6 +15,8 @@ mod openapi;
 mod page;
 mod playground;
 mod problem;
+mod process;
+mod reception;
 mod sales;
 mod stats;
 mod stream;
@@ -24,9 +27,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn_with_state, map_response};
-use axum::response::{IntoResponse, Response};
 use prometheus_client::registry::Registry;
 use tenure::Locks;
 use tenure_sale::Sale;
@@ -46,6 +46,8 @@ use self::locks::Desk;
 use self::metrics::Metrics;
 pub use self::playground::Playground;
 use self::problem::{Kind, Problem};
+use self::process::Process;
+use self::reception::Reception;
 use self::sales::Shop;
 pub use self::sales::{Ladder, stock_demo};
 use self::stats::Stats;
@@ -119,14 +121,16 @@ impl App {
             ladder,
             playground,
         } = parts;
+        let started_at = SystemTime::now();
         let mut registry = Registry::default();
+        registry.register_collector(Box::new(Process::new(started_at)));
         Self(Arc::new(Shared {
             shop: Shop::new(&mut registry, sale.as_ref(), ladder),
             limits: Limits::new(&settings.limits),
-            desk: Desk::new(&mut registry),
+            desk: Desk::new(&mut registry, &locks),
             board: Board::new(settings.access.admin),
             stats: Stats::new(),
-            started_at: SystemTime::now(),
+            started_at,
             metrics: Metrics::new(registry),
             stop: CancellationToken::new(),
             settings,
@@ -181,25 +185,17 @@ impl App {
             .merge(openapi::routes(document, &self.settings.base_path))
             .merge(page::routes())
             .fallback(|| nothing_here(""))
-            .layer(map_response(as_problem))
-            .layer(DefaultBodyLimit::max(self.settings.limits.max_body));
-        let inner = self.guarded(inner).with_state(self.clone());
+            .layer(Reception(self.clone()))
+            .with_state(self.clone());
         match self.settings.base_path.as_str() {
             "" => inner,
             base => {
                 let base = base.to_owned();
                 let outside = Router::new().fallback(move || nothing_here(&base));
-                let outside = self.guarded(outside).with_state(self.clone());
+                let outside = outside.layer(Reception(self.clone()));
                 page::below(&self.settings.base_path, inner).fallback_service(outside)
             }
         }
-    }
-
-    /// The routes behind those who check and count.
-    fn guarded(&self, routes: Router<Self>) -> Router<Self> {
-        routes
-            .layer(from_fn_with_state(self.clone(), access::check))
-            .layer(from_fn_with_state(self.clone(), metrics::count))
     }
 }
 
@@ -215,19 +211,4 @@ impl Deref for App {
 fn nothing_here(base: &str) -> std::future::Ready<Problem> {
     let detail = format!("there is nothing at this path: see {base}/openapi.json");
     std::future::ready(Problem::new(Kind::NOT_FOUND, detail))
-}
-
-/// Gives those refusals a body that come from the router itself.
-async fn as_problem(response: Response) -> Response {
-    if response.status() == axum::http::StatusCode::METHOD_NOT_ALLOWED {
-        let allowed = response.headers().get(axum::http::header::ALLOW).cloned();
-        let detail = "this path has no such method: see /openapi.json";
-        let mut told = Problem::new(Kind::METHOD_NOT_ALLOWED, detail).into_response();
-        if let Some(allowed) = allowed {
-            told.headers_mut()
-                .insert(axum::http::header::ALLOW, allowed);
-        }
-        return told;
-    }
-    response
 }

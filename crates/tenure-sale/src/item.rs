@@ -6,12 +6,16 @@ use std::time::{Duration, SystemTime};
 use crate::error::Result;
 use crate::names::item_name;
 
+/// The most shelves of one item.
+pub const SPREAD_MAX: u64 = 64;
+
 /// An item to be put into the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewItem {
     pub(crate) name: String,
     pub(crate) units: u64,
     pub(crate) unlimited: bool,
+    pub(crate) spread: u64,
     pub(crate) terms: Terms,
 }
 
@@ -28,7 +32,8 @@ pub struct Terms {
     pub units_per_order: u64,
     /// An order not paid for within this time expires. Counted from its commit in the ledger.
     pub pay_within: Option<Duration>,
-    /// With so many orders waiting for the ledger the gate answers busy.
+    /// With so many orders waiting for the ledger the gate answers busy. Of an item that is spread, so
+    /// many of each shelf.
     pub backlog_max: u64,
     /// For how long after the end of a sale the gate still knows the answers it gave.
     pub answers_kept: Duration,
@@ -59,6 +64,7 @@ impl NewItem {
             name: item_name(name.as_ref())?,
             units,
             unlimited: false,
+            spread: 1,
             terms: Terms::default(),
         })
     }
@@ -78,6 +84,19 @@ impl NewItem {
     #[must_use]
     pub fn terms(mut self, terms: Terms) -> Self {
         self.terms = terms;
+        self
+    }
+
+    /// Spreads the stock over so many shelves, 1 to [`SPREAD_MAX`]; 1 by default. The shelves of an
+    /// item lie on different nodes of a Redis Cluster, if it has as many, so that one item is sold
+    /// by all of them. Nothing else changes for buyers; but an answer does not say how many units
+    /// are left, unless it is *sold out*.
+    ///
+    /// Each shelf costs every change of the stock a call, and the last units are moved between
+    /// them. Worth it only for an item that one node cannot serve.
+    #[must_use]
+    pub fn spread(mut self, shelves: u64) -> Self {
+        self.spread = shelves;
         self
     }
 }
@@ -131,6 +150,8 @@ pub struct Item {
     pub total: u64,
     /// Whether it never sells out.
     pub unlimited: bool,
+    /// Over how many shelves its stock is spread, see [`NewItem::spread`].
+    pub spread: u64,
     /// Units of orders that hold units and are in the ledger.
     pub sold: u64,
     /// On which terms it is sold.

@@ -70,7 +70,7 @@ pub mod ways;
 pub use crate::consumer::{Consumer, ConsumerOptions};
 pub use crate::error::{Error, ErrorKind, Result};
 pub use crate::events::{Event, Events};
-pub use crate::item::{Item, ItemState, NewItem, Terms};
+pub use crate::item::{Item, ItemState, NewItem, SPREAD_MAX, Terms};
 pub use crate::names::{BUYER_BYTES_MAX, ITEM_BYTES_MAX, REQUEST_BYTES_MAX};
 pub use crate::order::{Answer, ORDER_UNITS_MAX, Order, OrderId, OrderState, Outcome, Request};
 pub use crate::reconcile::{Mode, Report};

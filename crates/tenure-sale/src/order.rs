@@ -81,7 +81,8 @@ pub const ORDER_UNITS_MAX: u64 = 1_000_000;
 pub struct Answer {
     /// What was decided.
     pub outcome: Outcome,
-    /// The units left at the gate at that moment; `None` for an unlimited or unknown item.
+    /// The units left at the gate at that moment; `None` for an unlimited or unknown item. Of an item
+    /// that is spread over several shelves it is said only with *sold out*: nobody else asked them all.
     pub left: Option<u64>,
 }
 

@@ -142,7 +142,10 @@ async fn load_once(core: &Core, item: &str, guard: &Guard, strictly: bool) -> Re
         return Err(Error::new(ErrorKind::Conflict, message));
     }
     // Under the epoch that will be the next one, if nobody comes between.
-    if !gate.begin_load(item, known.epoch + 1, fence).await? {
+    if !gate
+        .begin_load(item, known.epoch + 1, fence, known.spread)
+        .await?
+    {
         return Err(overtaken(core, item).await);
     }
     if !bug("rebuild-without-drain") {
@@ -150,7 +153,10 @@ async fn load_once(core: &Core, item: &str, guard: &Guard, strictly: bool) -> Re
     }
     let load = ledger.next_epoch(item, fence).await?;
     failpoint("rebuild.after_epoch");
-    if !gate.begin_load(item, load.epoch, fence).await? {
+    if !gate
+        .begin_load(item, load.epoch, fence, load.spread)
+        .await?
+    {
         return Err(overtaken(core, item).await);
     }
     failpoint("rebuild.after_begin_load");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::error::Result;
-use crate::gate::Standing;
+use crate::gate::{ShelfStanding, Standing};
 use crate::item::{Item, ItemState};
 use crate::ledger::Count;
 use crate::rebuild::{self, Need};
@@ -28,8 +28,9 @@ pub enum Mode {
 
 /// What gate, queue and ledger know of an item.
 ///
-/// At a quiet moment `total = left + queued + sold`. If orders move while the parts are asked, they are
-/// of different moments: [`settled`](Report::settled) says whether the drift means anything.
+/// At a quiet moment `total = left + queued + sold`, and nothing is moving between shelves. If orders
+/// move while the parts are asked, they are of different moments: [`settled`](Report::settled) says
+/// whether the drift means anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -39,6 +40,8 @@ pub struct Report {
     pub current: bool,
     /// Units left at the gate; `None` if it does not know the item, or if that is unlimited.
     pub left: Option<u64>,
+    /// Units on their way from one shelf to another. Not zero only if somebody moves them just now.
+    pub moving: u64,
     /// Entries in the queue.
     pub queued: u64,
     /// Units that they have set aside, if that could be said.
@@ -51,6 +54,8 @@ pub struct Report {
     pub by_state: Vec<Count>,
     /// Units of orders that hold units, added up one by one. Must be what the item says is sold.
     pub held: u64,
+    /// The shelves, if the item is spread over several.
+    pub shelves: Vec<ShelfStanding>,
     /// The epoch of the gate.
     pub gate_epoch: u64,
     /// The last change that the gate was told.
@@ -64,13 +69,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// Units that are nowhere (above zero) or in two places (below): `total − left − queued − sold`.
+    /// Units that are nowhere (above zero) or in two places (below): `total − left − moving − queued −
+    /// sold`.
     /// `None` where that says nothing: unlimited stock, a draft, an item that the gate does not know.
     pub fn drift(&self) -> Option<i128> {
         if self.item.unlimited {
             return None;
         }
-        let gone = [self.left?, self.queued_units?, self.item.sold];
+        let gone = [self.left?, self.moving, self.queued_units?, self.item.sold];
         let gone: i128 = gone.into_iter().map(i128::from).sum();
         Some(i128::from(self.item.total) - gone)
     }
@@ -86,8 +92,16 @@ impl Report {
             // Not at the gate, or perhaps forgotten by it.
             ItemState::Draft => true,
             ItemState::Closed if self.gate_epoch == 0 => true,
-            _ => self.current && self.drift().is_none_or(|drift| drift == 0),
+            _ => {
+                let drifts = self.drift().is_some_and(|drift| drift != 0);
+                self.current && !drifts && self.drifting().next().is_none()
+            }
         }
+    }
+
+    /// The shelves whose own books do not agree.
+    pub fn drifting(&self) -> impl Iterator<Item = &ShelfStanding> {
+        self.shelves.iter().filter(|shelf| shelf.drift != 0)
     }
 }
 
@@ -115,6 +129,9 @@ impl Sale {
             looks += 1;
             if report.settled || looks == LOOKS_MAX {
                 return Ok(report);
+            }
+            if report.moving > 0 {
+                self.core().gate.finish_moves(item).await?;
             }
             if report.current && report.gate_change < report.ledger_change {
                 relay::relay_if_possible(self.core(), item).await;
@@ -162,10 +179,14 @@ impl Report {
         let gate_change = number(|gate| gate.change);
         let pending = number(|gate| gate.pending);
         // Entries that a consumer has may be in the ledger already.
-        let settled = still && pending == 0 && (gate.is_none() || gate_change == item.change);
+        let moving = number(|gate| gate.moving);
+        let still = still && pending == 0 && moving == 0;
+        let settled = still && (gate.is_none() || gate_change == item.change);
         Self {
             current: gate.is_some_and(|gate| sells(gate) && gate.epoch == item.epoch),
             left: gate.and_then(|gate| gate.left),
+            moving,
+            shelves: gate.map_or_else(Vec::new, |gate| gate.shelves.clone()),
             queued: number(|gate| gate.queued),
             queued_units: gate.and_then(|gate| gate.queued_units),
             pending,
@@ -191,6 +212,7 @@ impl fmt::Display for Report {
         writeln!(f, "item        {} ({})", item.name, item.state)?;
         writeln!(f, "total       {:>12}", or_none(total))?;
         writeln!(f, "left        {:>12}", or_none(self.left))?;
+        self.write_shelves(f)?;
         writeln!(
             f,
             "queued      {:>12}  in {} entries, {} with consumers",
@@ -227,6 +249,28 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    fn write_shelves(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for shelf in &self.shelves {
+            let left = shelf.left.map_or("-".to_owned(), |left| left.to_string());
+            write!(
+                f,
+                "  shelf {:<12}{left:>4}  {} queued",
+                shelf.nth, shelf.queued
+            )?;
+            if shelf.moving > 0 {
+                write!(f, ", {} on their way to another", shelf.moving)?;
+            }
+            if !shelf.current || shelf.epoch != self.gate_epoch {
+                write!(f, ", must be rebuilt")?;
+            }
+            if shelf.drift != 0 {
+                write!(f, ", drift {}", shelf.drift)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+
     fn verdict(&self) -> &'static str {
         match (self.is_clean(), self.settled) {
             (_, false) if self.pending > 0 => "consumers have entries in their hands: look again",

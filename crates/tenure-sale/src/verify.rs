@@ -36,7 +36,16 @@ impl Verdict {
                 format!("{} units are in two places at once", -drift)
             });
         }
-        if !report.gate_agrees() && report.drift().is_none_or(|drift| drift == 0) {
+        for shelf in report.drifting().filter(|_| report.settled) {
+            let (nth, drift) = (shelf.nth, shelf.drift);
+            broken.push(format!(
+                "shelf {nth} has {} units {} than its books say",
+                drift.unsigned_abs(),
+                if drift > 0 { "fewer" } else { "more" }
+            ));
+        }
+        let drifts = report.drift().is_some_and(|drift| drift != 0);
+        if !report.gate_agrees() && !drifts && report.drifting().next().is_none() {
             broken.push("the gate does not sell what this ledger has: rebuild it".to_owned());
         }
         for order in &self.unaccounted {

@@ -427,7 +427,7 @@ async fn sell_by_script(gate: &Gate, item: &str, buyer: &str) -> Result<Closed> 
 
 async fn load_gate(gate: &Gate, item: &str, units: u64) -> Result<()> {
     let load = load_of(SELLING, ItemState::Open, units);
-    let begun = gate.begin_load(item, load.epoch, load.fence).await?;
+    let begun = gate.begin_load(item, load.epoch, load.fence, 1).await?;
     if !begun || !gate.finish_load(item, &load).await? {
         return Err(Error::already_loaded(item));
     }
@@ -438,7 +438,7 @@ async fn load_gate(gate: &Gate, item: &str, units: u64) -> Result<()> {
 async fn remove_from_gate(gate: &Gate, item: &str) -> Result<()> {
     let load = load_of(REMOVING, ItemState::Closed, 0);
     // Refused if it was done before, by somebody who did not come to the end: that one is repeated.
-    gate.begin_load(item, load.epoch, load.fence).await?;
+    gate.begin_load(item, load.epoch, load.fence, 1).await?;
     gate.finish_load(item, &load).await?;
     while !empty_queue(gate, item).await? {}
     if gate.forget(item).await? {
@@ -474,6 +474,7 @@ fn load_of(number: u64, state: ItemState, units: u64) -> Load {
         state,
         left: Some(units),
         change: 0,
+        spread: 1,
         terms,
     }
 }

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::guard::{LostReason, Released};
 use crate::lease::{ClientId, Lease, LeaseId};
 use crate::moment::{Clock, Moment};
+use crate::name::LockName;
 use crate::pending::{Pending, PendingOne};
 use crate::seeded::{Bug, bug};
 use crate::settings::Settings;
@@ -102,6 +103,7 @@ impl Client {
     /// Releases in the background. Never blocks, and needs no runtime.
     pub(crate) fn release_in_background(&self, belief: &Belief, leaving: Option<LeaseId>) {
         let parting = self.core.parting(belief, leaving);
+        self.core.release_begins(&parting.lease.name);
         self.engine.spawn(self.core.releasing(parting, None));
     }
 
@@ -117,6 +119,7 @@ impl Client {
     /// The same for a lease that nobody believes in here.
     pub(crate) async fn part_with(&self, parting: Parting) -> Result<Released> {
         let answer_by = self.core.clock.now() + self.core.settings.unreachable_after;
+        self.core.release_begins(&parting.lease.name);
         let mut rest = Rest {
             client: self,
             parting: Some(parting),
@@ -173,6 +176,13 @@ impl Core {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// From now on the lock may be nobody's. Only measured.
+    pub(crate) fn release_begins(&self, name: &LockName) {
+        if self.stats.timings.is_wanted() {
+            self.lines.release_begins(name, self.clock.now());
+        }
     }
 
     /// Takes a granted lease into care.

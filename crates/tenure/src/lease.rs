@@ -89,8 +89,8 @@ impl LeaseId {
         self.parts().is_some()
     }
 
-    /// The client that made this id.
-    pub(crate) fn client(&self) -> Option<ClientId> {
+    /// The client that made this id, if it is one of Tenure's.
+    pub fn client(&self) -> Option<ClientId> {
         self.parts().map(|(client, _)| client)
     }
 

@@ -26,6 +26,7 @@ mod settings;
 mod sharded;
 mod stats;
 mod store;
+mod timings;
 mod url;
 
 pub use tokio_util::sync::CancellationToken;
@@ -45,6 +46,7 @@ pub use crate::owner::Owner;
 pub use crate::redlock::Redlock;
 pub use crate::sharded::Sharded;
 pub use crate::stats::StatsSnapshot;
+pub use crate::timings::{Call, CallOutcome, CallTimings, Distribution, TimingsSnapshot};
 pub use crate::url::masked_url;
 
 pub mod redis {

@@ -17,6 +17,7 @@ use crate::name::LockName;
 use crate::owner::{Holds, Owner};
 use crate::stats::StatsSnapshot;
 use crate::store::Held;
+use crate::timings::TimingsSnapshot;
 
 /// What [`Tenure`](crate::Tenure) and [`Redlock`](crate::Redlock) have in common, for code that
 /// works on either: both are used as a `&Locks` wherever one is asked for. Cheap to clone; all
@@ -186,6 +187,7 @@ impl Locks {
         let core = Arc::clone(&self.client.core);
         core.given.forget(&held.name, &held.id);
         let until = core.clock.now() + core.settings.unreachable_after;
+        core.release_begins(&held.name);
         let pending = core.pending.begin();
         let releasing = async move {
             let _pending = pending;
@@ -274,6 +276,22 @@ impl Locks {
     /// What this client has counted since it was connected.
     pub fn stats(&self) -> StatsSnapshot {
         self.client.core.stats.snapshot()
+    }
+
+    /// What this client has measured since this was first asked for: until then it measures nothing,
+    /// so that clients whom nobody asks pay nothing.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// for calls in tenure.timings().calls {
+    ///     let (count, sum) = (calls.took.count(), calls.took.sum());
+    ///     println!("{} {} {}: {count} in {sum:?}", calls.node, calls.call, calls.outcome);
+    /// }
+    /// # Ok(()) }) }
+    /// ```
+    pub fn timings(&self) -> TimingsSnapshot {
+        self.client.core.stats.timings.snapshot()
     }
 
     /// The identity of this client, which its leases and its record carry.

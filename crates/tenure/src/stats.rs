@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::timings::Timings;
+
 macro_rules! stats {
     ($($(#[$doc:meta])* $field:ident by $count:ident;)*) => {
         /// Counters of one client since it was connected, as [`Locks::stats`](crate::Locks::stats)
@@ -14,6 +16,7 @@ macro_rules! stats {
 
         #[derive(Debug, Default)]
         pub(crate) struct Stats {
+            pub(crate) timings: Timings,
             $($field: AtomicU64,)*
         }
 
@@ -55,6 +58,9 @@ stats! {
     woken_by_message by woken_by_message;
     /// Waiters that looked again because time had passed.
     woken_by_timer by woken_by_timer;
+    /// Waiters that looked again, as they do several times a second, because the server refuses the
+    /// channel that would wake them.
+    woken_by_poll by woken_by_poll;
     /// Times that waiting had to do without messages, because the server refused the channel.
     messages_refused by messages_refused;
     /// Times that a lease could not be watched, because the server refused client tracking: its

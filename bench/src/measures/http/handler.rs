@@ -9,13 +9,14 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tenure_testkit::ClientProcess;
 
+use super::Asked;
 use crate::child;
 use crate::setting::two_workers;
 
 /// The handler as a process of its own.
 pub struct Handler {
     pub addr: SocketAddr,
-    _process: ClientProcess,
+    process: ClientProcess,
 }
 
 #[derive(Deserialize)]
@@ -60,8 +61,14 @@ impl Handler {
         let process = child::spawn("http", &[]);
         let addr = process.expect_line(child::PATIENCE);
         let addr = addr.parse().expect("it says where it listens");
-        let _process = process;
-        Self { addr, _process }
+        Self { addr, process }
+    }
+
+    pub fn asked(&self) -> Asked {
+        Asked {
+            addr: self.addr,
+            pid: self.process.pid(),
+        }
     }
 }
 

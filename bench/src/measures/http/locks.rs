@@ -3,7 +3,7 @@
 use super::handler::Handler;
 use super::service::Service;
 use super::wire::{Wire, request};
-use super::{Asker, Slice, saturate};
+use super::{Asked, Asker, Scene, Slice, saturate};
 use crate::rounds::{Entry, interleave};
 use crate::setting::{Setting, two_workers};
 use crate::table::{Row, Target, Unit};
@@ -17,13 +17,30 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
     let runtime = two_workers();
     let handler = Handler::start();
     let service = Service::start(&["--url", &setting.url()]);
+    let entry = |label, asked: Asked| {
+        let runtime = &runtime;
+        Entry::new(label, move || {
+            let asked = &[asked];
+            let redis = setting.server.pid();
+            saturate(
+                &Scene {
+                    runtime,
+                    asked,
+                    redis,
+                },
+                Taker::of,
+            )
+        })
+    };
     let entries = vec![
-        Entry::new("handler", || saturate(&runtime, &[handler.addr], Taker::of)),
-        Entry::new("ours", || saturate(&runtime, &[service.addr], Taker::of)),
+        entry("handler", handler.asked()),
+        entry("ours", service.asked()),
     ];
     let results = interleave("http_locks", setting.rounds, entries);
     let rate = |label: &str| results.samples(label, |slice: &Slice| slice.per_second);
     let p99 = results.samples("ours", |slice| slice.p99_millis);
+    let cpu = |label: &str| results.samples(label, |slice| slice.cpu.asked);
+    let of_redis = results.samples("ours", |slice| slice.cpu.redis);
     vec![
         Row::ratio(
             "HTTP, locks taken and released/s, 256 connections",
@@ -34,6 +51,17 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
         Row::figure(
             "the same, p99 of both together",
             (&p99, Unit::Millis),
+            Target::None,
+        ),
+        Row::ratio(
+            "the same, CPU time of the service for both",
+            (&cpu("ours"), Unit::Micros),
+            ("axum handler", &cpu("handler")),
+            Target::None,
+        ),
+        Row::figure(
+            "the same, CPU time of Redis for both",
+            (&of_redis, Unit::Micros),
             Target::None,
         ),
     ]

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use super::handler::Handler;
 use super::service::Service;
 use super::wire::{Wire, request};
-use super::{Asker, Slice, offer, saturate};
+use super::{Asked, Asker, Scene, Slice, offer, saturate};
 use crate::rounds::{Entry, interleave};
 use crate::setting::{Setting, two_workers};
 use crate::table::{Row, Target, Unit};
@@ -36,13 +36,13 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
     let handler = Handler::start();
     let (one, two) = (start(&["--no-consumer"]), start(&["--no-consumer"]));
     let slices = [
-        ("handler", vec![handler.addr], None),
-        ("one", vec![one.addr], Some(&one)),
-        ("two", vec![one.addr, two.addr], Some(&one)),
+        ("handler", vec![handler.asked()], None),
+        ("one", vec![one.asked()], Some(&one)),
+        ("two", vec![one.asked(), two.asked()], Some(&one)),
     ];
-    let entries = slices.into_iter().map(|(label, addrs, at)| {
+    let entries = slices.into_iter().map(|(label, asked, at)| {
         let runtime = &runtime;
-        Entry::new(label, move || sell(runtime, setting, &addrs, at, None))
+        Entry::new(label, move || sell(runtime, setting, &asked, at, None))
     });
     let results = interleave("http_orders", setting.rounds, entries.collect());
     let rate = |label: &str| results.samples(label, |slice: &Slice| slice.per_second);
@@ -54,11 +54,13 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
     };
     let half = rate("one").median() / 2.0;
     let at_half = Entry::new("half", || {
-        sell(&runtime, setting, &[one.addr], Some(&one), Some(half))
+        sell(&runtime, setting, &[one.asked()], Some(&one), Some(half))
     });
     let calm = interleave("http_orders, half the rate", setting.rounds, vec![at_half]);
     let calm = calm.samples("half", |slice| slice.p99_millis);
     let p99 = results.samples("one", |slice| slice.p99_millis);
+    let cpu = |label: &str| results.samples(label, |slice| slice.cpu.asked);
+    let of_redis = results.samples("one", |slice| slice.cpu.redis);
     drop((one, two));
     let mut rows = vec![
         row(
@@ -70,6 +72,17 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
         Row::figure(
             "the same, one instance, p99 of an answer",
             (&p99, Unit::Millis),
+            Target::None,
+        ),
+        Row::ratio(
+            "the same, one instance, CPU time of the service for an order",
+            (&cpu("one"), Unit::Micros),
+            ("axum handler", &cpu("handler")),
+            Target::None,
+        ),
+        Row::figure(
+            "the same, one instance, CPU time of Redis for an order",
+            (&of_redis, Unit::Micros),
             Target::None,
         ),
         Row::figure(
@@ -86,10 +99,10 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
 fn consumed(runtime: &Runtime, setting: &Setting, handler: &Handler, one: &Service) -> Row {
     let entries = vec![
         Entry::new("handler", || {
-            sell(runtime, setting, &[handler.addr], None, None)
+            sell(runtime, setting, &[handler.asked()], None, None)
         }),
         Entry::new("one", || {
-            sell(runtime, setting, &[one.addr], Some(one), None)
+            sell(runtime, setting, &[one.asked()], Some(one), None)
         }),
     ];
     let results = interleave("http_orders, consumed", setting.rounds, entries);
@@ -106,7 +119,7 @@ fn consumed(runtime: &Runtime, setting: &Setting, handler: &Handler, one: &Servi
 fn sell(
     runtime: &Runtime,
     setting: &Setting,
-    addrs: &[std::net::SocketAddr],
+    asked: &[Asked],
     at: Option<&Service>,
     rate: Option<f64>,
 ) -> Slice {
@@ -119,9 +132,15 @@ fn sell(
         assert_eq!(created.status, 201, "{}", created.body);
     }
     let buyer = |_| Buyer::of(&item);
+    let redis = setting.server.pid();
+    let scene = Scene {
+        runtime,
+        asked,
+        redis,
+    };
     let slice = match rate {
-        Some(_) => offer(runtime, addrs, rate, buyer),
-        None => saturate(runtime, addrs, buyer),
+        Some(_) => offer(&scene, rate, buyer),
+        None => saturate(&scene, buyer),
     };
     if let Some(service) = at {
         let closed = format!("/api/v1/items/{item}/close");

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use tenure_testkit::ClientProcess;
 use tokio::runtime::Runtime;
 
+use super::Asked;
 use super::wire::{Answer, Wire, request};
 use crate::child::PATIENCE;
 use crate::measures::command::tenure;
@@ -28,6 +29,13 @@ impl Service {
         Self {
             addr: addr.unwrap_or_else(|| panic!("the service says `{line}`")),
             process,
+        }
+    }
+
+    pub fn asked(&self) -> Asked {
+        Asked {
+            addr: self.addr,
+            pid: self.process.pid(),
         }
     }
 

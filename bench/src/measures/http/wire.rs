@@ -2,9 +2,12 @@
 //! is taken from the same two cores as what the service costs, so there should be little of it.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+const LENGTH: &[u8] = b"content-length:";
 
 /// A connection that is kept.
 pub struct Wire {
@@ -83,15 +86,21 @@ impl Wire {
     /// Where the head ends, its status, and the length of the body.
     fn head(&self) -> Option<(usize, u16, usize)> {
         let seen = &self.buffer[..self.filled];
-        let end = find(seen, b"\r\n\r\n")? + 4;
-        let head = std::str::from_utf8(&seen[..end]).expect("a head is text");
-        let status = head.get(9..12).and_then(|status| status.parse().ok());
-        let length = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            let is_it = name.eq_ignore_ascii_case("content-length");
-            is_it.then(|| value.trim().parse().expect("a length is a number"))
-        });
-        Some((end, status.expect("a status"), length.unwrap_or(0)))
+        let (mut line, mut length) = (0, 0);
+        loop {
+            let end = line + memchr::memchr(b'\n', &seen[line..])?;
+            match &seen[line..end] {
+                b"\r" => return Some((end + 1, number(seen.get(9..12)?), length)),
+                [b'c' | b'C', ..] => {
+                    let (name, value) = seen[line..end].split_at(LENGTH.len().min(end - line));
+                    if name.eq_ignore_ascii_case(LENGTH) {
+                        length = number(value);
+                    }
+                }
+                _ => {}
+            }
+            line = end + 1;
+        }
     }
 
     async fn fill(&mut self) {
@@ -103,6 +112,14 @@ impl Wire {
         assert!(read > 0, "it closed the connection");
         self.filled += read;
     }
+}
+
+fn number<T: FromStr>(text: &[u8]) -> T {
+    let text = str::from_utf8(text).unwrap_or_default().trim();
+    let Ok(number) = text.parse() else {
+        panic!("`{text}` is no number");
+    };
+    number
 }
 
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {

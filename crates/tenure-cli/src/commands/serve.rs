@@ -131,8 +131,8 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
     let server = args.server.resolve_or("memory://serve")?;
     let server = server.about("command", "tenure serve");
     let ledger = ledger::find(args.ledger.as_deref(), &server)?;
-    let (listener, address) = listen::bind(args.listen).await?;
-    let locks = server.connect_for_one().await?;
+    let (listener, address) = listen::bind(args.listen)?;
+    let locks = server.connect_for_service().await?;
     let sale = ledger::open(ledger.as_deref(), &server).await?;
     let ladder = demonstrate(args, &server, sale.as_ref()).await?;
     let places = Places {

@@ -79,7 +79,8 @@ async fn watch(locks: &Locks, pattern: &Pattern, json: bool) -> Result<Exit> {
                     ));
                 }
                 let mut reports: Vec<_> = listing.locks.iter().map(LockReport::of_listed).collect();
-                reports.extend(look_again(locks, known.missing(&reports)).await);
+                let again = look_again(locks, known.missing(&reports), &reports).await;
+                reports.extend(again);
                 let changes = known.update(reports).changes;
                 // Renewals are for those who look at bars.
                 for change in changes.iter().filter(|it| it.event != Event::Renewed) {

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure_sale::gate::Standing;
+use tenure_sale::gate::{ShelfStanding, Standing};
 use tenure_sale::ledger::Count;
 use tenure_sale::{Item, Terms};
 use utoipa::ToSchema;
@@ -20,6 +20,8 @@ pub struct ShownItem {
     /// None if it is unlimited.
     total: Option<u64>,
     unlimited: bool,
+    /// Over how many shelves its stock is spread.
+    spread: u64,
     sold: u64,
     epoch: u64,
     starts_at: Option<String>,
@@ -40,6 +42,27 @@ pub struct ShownGate {
     current: bool,
     epoch: Option<u64>,
     left: Option<u64>,
+    queued: u64,
+    pending: u64,
+    dead: u64,
+    /// The shelves, if it is spread over several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    shelves: Vec<ShownShelf>,
+}
+
+/// What one shelf knows of an item that is spread over several.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ShownShelf {
+    shelf: u64,
+    current: bool,
+    epoch: u64,
+    left: Option<u64>,
+    /// Units that it gave another one, until that is concluded.
+    moving: u64,
+    /// Units that its own books miss; not zero if somebody else wrote to it.
+    drift: i64,
+    change: u64,
     queued: u64,
     pending: u64,
     dead: u64,
@@ -74,6 +97,7 @@ impl ShownItem {
             state: item.state.word(),
             total: (!item.unlimited).then_some(item.total),
             unlimited: item.unlimited,
+            spread: item.spread,
             sold: item.sold,
             epoch: item.epoch,
             starts_at: starts_at.map(at),
@@ -124,7 +148,33 @@ impl ShownGate {
             queued: standing.map_or(0, |gate| gate.queued),
             pending: standing.map_or(0, |gate| gate.pending),
             dead: standing.map_or(0, |gate| gate.dead),
+            shelves: standing.map_or_else(Vec::new, |gate| ShownShelf::all(&gate.shelves)),
         }
+    }
+}
+
+impl ShownShelf {
+    pub fn all(shelves: &[ShelfStanding]) -> Vec<Self> {
+        let shown = |shelf: &ShelfStanding| Self {
+            shelf: shelf.nth,
+            current: shelf.current,
+            epoch: shelf.epoch,
+            left: shelf.left,
+            moving: shelf.moving,
+            drift: i64::try_from(shelf.drift).unwrap_or(i64::MAX),
+            change: shelf.change,
+            queued: shelf.queued,
+            pending: shelf.pending,
+            dead: shelf.dead,
+        };
+        shelves.iter().map(shown).collect()
+    }
+
+    /// A line below that of its item.
+    pub fn row(&self) -> String {
+        let (left, queued, dead) = (or_dash(self.left), self.queued, self.dead);
+        let shelf = format!("  shelf {}", self.shelf);
+        format!("{shelf:<43} {left:>10} {queued:>8} {:>10} {dead:>6}", "")
     }
 }
 
@@ -138,6 +188,11 @@ impl ShownStats {
             gate: ShownGate::of(standing),
             orders: counts.iter().map(ShownCount::of).collect(),
         }
+    }
+
+    /// The shelves, if it is spread over several.
+    pub fn shelves(&self) -> &[ShownShelf] {
+        &self.gate.shelves
     }
 
     /// A line of a list.
@@ -181,6 +236,10 @@ impl Display for ShownItem {
             line("queued", &gate.queued.to_string())?;
             line("dead", &gate.dead.to_string())?;
             line("gate", gate.word())?;
+            for shelf in &gate.shelves {
+                let name = format!("shelf {}", shelf.shelf);
+                line(&name, &format!("{} left", or_dash(shelf.left)))?;
+            }
         }
         for (name, moment) in [("starts", &self.starts_at), ("ends", &self.ends_at)] {
             if let Some(moment) = moment {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use tenure_sale::{Report, Verdict};
 use utoipa::ToSchema;
 
-use super::ShownCount;
+use super::{ShownCount, ShownShelf};
 
 /// Whether gate, queue and ledger tell the same story.
 #[expect(
@@ -33,6 +33,10 @@ pub struct ShownReport {
     gate_change: u64,
     ledger_change: u64,
     orders: Vec<ShownCount>,
+    /// The shelves, if the item is spread over several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    shelves: Vec<ShownShelf>,
 }
 
 /// Whether everything holds that a sale promises.
@@ -73,6 +77,7 @@ impl ShownReport {
             gate_change: report.gate_change,
             ledger_change: report.ledger_change,
             orders: report.by_state.iter().map(ShownCount::of).collect(),
+            shelves: ShownShelf::all(&report.shelves),
         }
     }
 }

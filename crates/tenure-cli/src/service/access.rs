@@ -3,17 +3,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
 use super::problem::{Kind, Problem};
 use super::{App, Peer};
-
-/// By which callers know an answer again: given back as it came.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The secret that requests bring.
 #[derive(Clone)]
@@ -67,22 +62,8 @@ impl Access {
     }
 }
 
-/// Lets a request through if it may come in, and has the answer say how browsers must treat it.
-pub async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
-    let number = request.headers().get(REQUEST_ID).cloned();
-    let mut response = match admit(&app, &request) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    };
-    let headers = response.headers_mut();
-    protect(headers);
-    if let Some(number) = number {
-        headers.insert(REQUEST_ID, number);
-    }
-    response
-}
-
-fn admit(app: &App, request: &Request) -> Result<(), Problem> {
+/// Whether a request may come in.
+pub fn admit(app: &App, request: &Request) -> Result<(), Problem> {
     let (access, path) = (&app.settings.access, request.uri().path());
     // Supervisors must not take it for dead because others ask too much.
     let is_supervising = ["/livez", "/readyz"].contains(&path);
@@ -197,24 +178,39 @@ fn check_host(access: &Access, headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// What browsers may do with an answer: next to nothing.
-fn protect(headers: &mut HeaderMap) {
-    const FIXED: [(&str, &str); 6] = [
-        (
-            "content-security-policy",
+const PROTECTION: [(HeaderName, HeaderValue); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
              connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
         ),
-        ("x-content-type-options", "nosniff"),
-        ("x-frame-options", "DENY"),
-        ("referrer-policy", "no-referrer"),
-        ("cross-origin-resource-policy", "same-origin"),
-        ("cross-origin-opener-policy", "same-origin"),
-    ];
-    for (name, value) in FIXED {
-        headers.insert(
-            HeaderName::from_static(name),
-            HeaderValue::from_static(value),
-        );
+    ),
+    (
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    ),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+];
+
+/// Has an answer say what browsers may do with it.
+pub fn protect(headers: &mut HeaderMap) {
+    // With `cache-control`, and room for what the connection adds.
+    headers.reserve(PROTECTION.len() + 3);
+    for (name, value) in PROTECTION {
+        headers.insert(name, value);
     }
     let uncached = HeaderValue::from_static("no-store");
     headers.entry(header::CACHE_CONTROL).or_insert(uncached);

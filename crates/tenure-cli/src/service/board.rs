@@ -316,7 +316,8 @@ pub async fn run(app: App) {
 async fn take_in(app: &App, listing: &Listing) {
     let mut reports: Vec<_> = listing.locks.iter().map(LockReport::of_listed).collect();
     let missing = app.board.missing(&reports);
-    reports.extend(look_again(&app.locks, missing).await);
+    let again = look_again(&app.locks, missing, &reports).await;
+    reports.extend(again);
     let here = app.locks.id();
     let named = |lock| app.desk.callers.named(&here, lock);
     app.board.update(reports.into_iter().map(named).collect());

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::App;
+use super::answers;
 use super::extract::Query;
 use super::problem::{Kind, Problem};
 use super::stream::{self, Source};
@@ -34,7 +35,7 @@ pub struct Wanted {
     responses(
         (status = 200, description = "A stream of events", body = String, content_type = "text/event-stream"),
         (status = 422, description = "There is no such topic", body = Problem),
-        (status = 429, description = "Too many streams are open", body = Problem),
+        answers::TooManyStreams,
     )
 )]
 pub async fn follow(

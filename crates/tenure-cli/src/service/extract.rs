@@ -6,13 +6,15 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use tokio::time::timeout;
 
+use super::App;
 use super::problem::{Kind, Problem};
 
 /// How long a client may take to send a body.
@@ -34,12 +36,12 @@ pub struct Query<T>(pub T);
 #[derive(Debug)]
 pub struct Path<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let kind = request.headers().get(CONTENT_TYPE).map(is_json);
-        let Raw(body) = Raw::from_request(request, state).await?;
+        let Raw(body) = Raw::from_request(request, app).await?;
         if kind.is_none() && body.is_empty() {
             return parse(b"{}").map(Self);
         }
@@ -53,6 +55,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
 /// Reads an object. A list would be taken for one too, its values for fields in their order.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    let read = match serde_json::from_slice(body) {
+        Ok(read) => read,
+        Err(_) => parse_in_detail(body)?,
+    };
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        let detail = "the body is a list, and not an object with fields";
+        return Err(Problem::new(Kind::INVALID, detail));
+    }
+    Ok(read)
+}
+
+/// Reads it once more, and says in which field it fails. To keep account of that costs more than the
+/// reading itself.
+fn parse_in_detail<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(&mut reader);
     let read = read.map_err(|error| {
@@ -64,10 +80,6 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     })?;
     let refuse = |error| Problem::new(Kind::MALFORMED, format!("cannot read the body: {error}"));
     reader.end().map_err(refuse)?;
-    if body.trim_ascii_start().first() == Some(&b'[') {
-        let detail = "the body is a list, and not an object with fields";
-        return Err(Problem::new(Kind::INVALID, detail));
-    }
     Ok(read)
 }
 
@@ -78,22 +90,24 @@ fn is_json(kind: &HeaderValue) -> bool {
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-impl<S: Send + Sync> FromRequest<S> for Raw {
+impl FromRequest<App> for Raw {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let reading = timeout(BODY_WITHIN, Bytes::from_request(request, state));
-        let Ok(read) = reading.await else {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let body = Limited::new(request.into_body(), app.settings.limits.max_body);
+        let Ok(read) = timeout(BODY_WITHIN, body.collect()).await else {
             let detail = format!("the body did not come within {BODY_WITHIN:?}");
             return Err(Problem::new(Kind::TOO_SLOW, detail));
         };
-        read.map(Self).map_err(|refused| {
-            let kind = match refused.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => Kind::TOO_LARGE,
-                _ => Kind::MALFORMED,
+        let read = read.map_err(|error| {
+            let kind = if error.is::<LengthLimitError>() {
+                Kind::TOO_LARGE
+            } else {
+                Kind::MALFORMED
             };
-            Problem::new(kind, refused.body_text())
-        })
+            Problem::new(kind, format!("cannot read the body: {error}"))
+        })?;
+        Ok(Self(read.to_bytes()))
     }
 }
 

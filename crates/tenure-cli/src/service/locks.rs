@@ -10,6 +10,7 @@ mod force;
 mod lease;
 mod leases;
 mod look;
+mod measured;
 mod meters;
 mod refusals;
 mod terraform;
@@ -18,6 +19,7 @@ mod tickets;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use tenure::Locks;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
@@ -42,9 +44,9 @@ pub struct Desk {
 }
 
 impl Desk {
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut Registry, locks: &Locks) -> Self {
         Self {
-            meters: Meters::new(registry),
+            meters: Meters::new(registry, locks),
             callers: Callers::default(),
             leases: Leases::default(),
             tickets: Tickets::default(),

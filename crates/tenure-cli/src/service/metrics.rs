@@ -1,11 +1,12 @@
 //! What is counted, for Prometheus.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, header};
-use axum::middleware::Next;
+use axum::extract::State;
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -29,6 +30,18 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter<u64, AtomicU64>>,
     durations: Family<RouteLabels, Histogram>,
     streams: Gauge<i64, AtomicI64>,
+    /// What is counted of each route, found without making its labels.
+    routes: RwLock<HashMap<String, Vec<Arc<RouteMeter>>>>,
+}
+
+/// What is counted of one route and one method.
+#[derive(Debug)]
+pub struct RouteMeter {
+    labels: RouteLabels,
+    took: Histogram,
+    requests: Family<RequestLabels, Counter<u64, AtomicU64>>,
+    /// By status, as far as it was answered so.
+    answers: RwLock<Vec<(u16, Counter<u64, AtomicU64>)>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -80,6 +93,7 @@ impl Metrics {
             requests,
             durations,
             streams,
+            routes: RwLock::default(),
         }
     }
 
@@ -88,19 +102,27 @@ impl Metrics {
         CountedStream(self.streams.clone())
     }
 
-    fn count(&self, route: String, method: &'static str, status: u16, took: Duration) {
-        let labels = RouteLabels { route, method };
-        let duration = self.durations.get_or_create(&labels);
-        duration.observe(took.as_secs_f64());
-        // One lock of the family at a time.
-        drop(duration);
-        let RouteLabels { route, method } = labels;
-        let labels = RequestLabels {
-            route,
+    /// What is counted of a route and a method.
+    pub fn of_route(&self, route: &str, method: &Method) -> Arc<RouteMeter> {
+        let method = word(method);
+        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+        let of_route = routes.get(route).into_iter().flatten();
+        for meter in of_route {
+            if meter.labels.method == method {
+                return Arc::clone(meter);
+            }
+        }
+        drop(routes);
+        let labels = RouteLabels {
+            route: route.to_owned(),
             method,
-            status,
         };
-        self.requests.get_or_create(&labels).inc();
+        let meter = Arc::new(RouteMeter::new(self, labels));
+        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
+        // Twice, if two were the first: both count in the same place.
+        let of_route = routes.entry(route.to_owned()).or_default();
+        of_route.push(Arc::clone(&meter));
+        meter
     }
 }
 
@@ -110,24 +132,52 @@ impl Drop for CountedStream {
     }
 }
 
-/// Counts each request under the route that it matched, never under its path.
-pub async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
-    let matched = request.extensions().get::<MatchedPath>();
-    let route = matched.map_or("none", MatchedPath::as_str).to_owned();
-    let method = match request.method().as_str() {
-        "GET" => "GET",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "DELETE" => "DELETE",
-        "HEAD" => "HEAD",
+impl RouteMeter {
+    fn new(of: &Metrics, labels: RouteLabels) -> Self {
+        Self {
+            took: of.durations.get_or_create_owned(&labels),
+            requests: of.requests.clone(),
+            answers: RwLock::default(),
+            labels,
+        }
+    }
+
+    /// A request was answered.
+    pub fn count(&self, status: StatusCode, took: Duration) {
+        self.took.observe(took.as_secs_f64());
+        let status = status.as_u16();
+        let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, counter)) = answers.iter().find(|(known, _)| *known == status) {
+            counter.inc();
+            return;
+        }
+        drop(answers);
+        let RouteLabels { route, method } = self.labels.clone();
+        let labels = RequestLabels {
+            route,
+            method,
+            status,
+        };
+        let counter = self.requests.get_or_create_owned(&labels);
+        counter.inc();
+        let answers = self.answers.write();
+        let mut answers = answers.unwrap_or_else(PoisonError::into_inner);
+        // Twice, if two were the first: both count in the same place.
+        answers.push((status, counter));
+    }
+}
+
+/// The method as a label: anybody can send anything.
+fn word(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
         _ => "other",
-    };
-    let start = Instant::now();
-    let response = next.run(request).await;
-    let status = response.status().as_u16();
-    app.metrics.count(route, method, status, start.elapsed());
-    response
+    }
 }
 
 /// `GET /metrics`.

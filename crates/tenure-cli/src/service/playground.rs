@@ -29,6 +29,7 @@ use self::report::{RunList, RunReport, RunState};
 use self::run::Run;
 use self::stage::{Place, Stage};
 use super::App;
+use super::answers;
 use super::extract::{Body, Path};
 use super::problem::{Kind, Problem};
 use super::stream::{Feed, Message, Source};
@@ -154,7 +155,7 @@ pub fn source(app: &App) -> Source {
             --demo or --allow-admin", body = Problem),
         (status = 409, description = "`running`: another run goes on", body = Problem),
         (status = 422, description = "A number is out of its limits", body = Problem),
-        (status = 503, description = "The store does not serve now", body = Problem)))]
+        answers::StoreAway))]
 async fn begin(
     State(app): State<App>,
     Body(plan): Body<Plan>,

@@ -197,6 +197,53 @@ fn a_sale_from_the_first_item_to_the_last_unit() {
 }
 
 #[test]
+fn an_item_is_spread_over_shelves() {
+    let shop = Shop::new();
+    let created = "item create sku-7 --stock 10 --spread 3 --open";
+    shop.says(created, 0, "sku-7 is open: 10 units in all, 0 sold");
+    for buyer in 0..4 {
+        let submit = format!("order submit sku-7 --buyer b{buyer}");
+        shop.done(&submit);
+    }
+    let shown = json(&shop.done("item show sku-7 --json"));
+    assert_eq!(
+        (&shown["spread"], &shown["gate"]["left"]),
+        (&3.into(), &6.into())
+    );
+    let shelves = shown["gate"]["shelves"].as_array().unwrap();
+    let left = shelves.iter().map(|shelf| shelf["left"].as_u64().unwrap());
+    assert_eq!((shelves.len(), left.sum::<u64>()), (3, 6), "{shown}");
+    let stats = shop.done("stats sku-7").stdout;
+    assert!(stats.contains("  shelf 2"), "{stats}");
+    let consumer = shop.consume("");
+    // More than any shelf has.
+    let removed = "sku-7 is open: 5 units in all, 4 sold";
+    eventually(LIMIT, || shop.run("verify sku-7").stdout.contains("4 sold"));
+    shop.says("stock remove sku-7 5", 0, removed);
+    eventually(LIMIT, || shop.run("verify sku-7").code == 0);
+    shop.tamper("HINCRBY tenure:sale:{sku-7}:gate left 2");
+    let report = shop.run("reconcile sku-7");
+    report.ended_with(1);
+    assert!(report.stdout.contains("shelf 0"), "{report}");
+    assert!(report.stdout.contains("drift -2"), "{report}");
+    let verdict = shop.run("verify sku-7 --json");
+    let broken = json(&verdict)["broken"].to_string();
+    assert!(broken.contains("shelf 0 has 2 units more"), "{broken}");
+    shop.done("reconcile sku-7 --repair");
+    shop.done("verify sku-7");
+    consumer.stop(Signal::SIGTERM);
+
+    for spread in ["0", "65", "many"] {
+        let wrong = format!("item create sku-8 --stock 10 --spread {spread}");
+        shop.run(&wrong).ended_with(64);
+    }
+}
+
+fn json(ended: &Ended) -> serde_json::Value {
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+#[test]
 fn json_has_stable_fields() {
     let shop = Shop::new();
     let terms = "--per-order 2 --starts 2026-01-01T00:00:00Z --pay-within 15m";
@@ -204,7 +251,7 @@ fn json_has_stable_fields() {
     shop.says(
         &created,
         0,
-        r#"{"item":"sku-7","state":"draft","total":5,"unlimited":false,"sold":0,"epoch":0,"starts_at":"2026-01-01T00:00:00.000Z","ends_at":null,"limit_per_buyer":2,"units_per_order":2,"pay_within_ms":900000,"backlog_max":100000,"answers_kept_ms":86400000}"#,
+        r#"{"item":"sku-7","state":"draft","total":5,"unlimited":false,"spread":1,"sold":0,"epoch":0,"starts_at":"2026-01-01T00:00:00.000Z","ends_at":null,"limit_per_buyer":2,"units_per_order":2,"pay_within_ms":900000,"backlog_max":100000,"answers_kept_ms":86400000}"#,
     );
     shop.done("item set sku-7 --starts - --pay-within 0");
     shop.done("item open sku-7");

@@ -30,7 +30,8 @@ pub(super) struct Keeper {
     name: String,
     options: ConsumerOptions,
     stop: CancellationToken,
-    workers: HashMap<String, Working>,
+    /// By item and shelf.
+    workers: HashMap<(String, u64), Working>,
     looks: u64,
     forgets_at: Instant,
 }
@@ -105,7 +106,7 @@ impl Keeper {
         let on_sale = on_sale.await?;
         // First the workers: they need nobody's answer.
         for item in &on_sale {
-            self.work_on(&item.name);
+            self.work_on(item);
         }
         for item in &on_sale {
             self.keep(item).await?;
@@ -121,24 +122,32 @@ impl Keeper {
         Ok(())
     }
 
-    /// Sees to it that somebody works on the queue of `item`.
-    fn work_on(&mut self, item: &str) {
+    /// Sees to it that somebody works on each queue of `item`.
+    fn work_on(&mut self, item: &Item) {
+        for shelf in 0..self.core.gate.shelves_of(item) {
+            self.work_on_shelf(&item.name, shelf);
+        }
+    }
+
+    fn work_on_shelf(&mut self, item: &str, shelf: u64) {
+        let queue = (item.to_owned(), shelf);
         // One that is about to end is replaced at the next look, when it has acknowledged its last.
         let works = |working: &Working| !working.running.is_finished();
-        if self.workers.get(item).is_some_and(works) {
+        if self.workers.get(&queue).is_some_and(works) {
             return;
         }
         let stop = CancellationToken::new();
         let worker = Worker {
             core: Arc::clone(&self.core),
             item: item.to_owned(),
+            shelf,
             name: self.name.clone(),
             options: self.options.clone(),
             stop: stop.clone(),
         };
         let running = AbortOnDropHandle::new(tokio::spawn(worker.run()));
         let working = Working { stop, running };
-        self.workers.insert(item.to_owned(), working);
+        self.workers.insert(queue, working);
     }
 
     /// Keeps the gate of an item on sale in order.
@@ -146,6 +155,9 @@ impl Keeper {
         let standing = self.core.gate.standing(&item.name).await?;
         match standing {
             Some(standing) if is_in_order(&standing, item) => {
+                if standing.moving > 0 {
+                    self.core.gate.finish_moves(&item.name).await?;
+                }
                 if standing.change < item.change {
                     relay::relay(&self.core, &item.name).await?;
                 }
@@ -165,13 +177,13 @@ impl Keeper {
             };
             if standing.queued > 0 {
                 needed.insert(&item.name);
-                self.work_on(&item.name);
+                self.work_on(item);
             }
             if is_in_order(&standing, item) && standing.change < item.change {
                 relay::relay(&self.core, &item.name).await?;
             }
         }
-        for (item, working) in &self.workers {
+        for ((item, _), working) in &self.workers {
             if !needed.contains(item.as_str()) {
                 working.stop.cancel();
             }

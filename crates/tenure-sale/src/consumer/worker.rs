@@ -1,4 +1,4 @@
-//! The worker: consumes the queue of one item.
+//! The worker: consumes the queue of one item, or of one shelf of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,8 @@ const CLAIM_EVERY_MIN: Duration = Duration::from_millis(50);
 pub(super) struct Worker {
     pub(super) core: Arc<Core>,
     pub(super) item: String,
+    /// Which of its queues.
+    pub(super) shelf: u64,
     /// Of the consumer that it belongs to.
     pub(super) name: String,
     pub(super) options: ConsumerOptions,
@@ -86,7 +88,9 @@ impl Worker {
         let (gate, batch) = (&self.core.gate, self.options.batch);
         if Instant::now() >= *claims_at {
             let idle = self.options.idle;
-            let claimed = gate.claim(&self.item, &self.name, idle, batch).await?;
+            let claimed = gate
+                .claim_shelf(&self.item, self.shelf, &self.name, idle, batch)
+                .await?;
             if claimed.len() < batch {
                 *claims_at = Instant::now() + (idle / 2).max(CLAIM_EVERY_MIN);
             }
@@ -95,6 +99,7 @@ impl Worker {
                 return Ok(claimed);
             }
         }
-        gate.read(&self.item, &self.name, batch, PATIENCE).await
+        gate.read_shelf(&self.item, self.shelf, &self.name, batch, PATIENCE)
+            .await
     }
 }

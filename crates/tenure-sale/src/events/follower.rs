@@ -31,8 +31,10 @@ const SLOW_TICK: Duration = Duration::from_millis(200);
 const LEFT_EVERY: Duration = Duration::from_millis(100);
 /// How often to look for awaited orders that are lost, or that were passed over.
 const AUDIT_EVERY: Duration = Duration::from_secs(1);
-/// Awaited orders asked for in one audit, which only matters if changes were passed over.
+/// Awaited orders asked for in one audit, which only matters if changes were passed over. After some
+/// that the ledger does not have either, the others mostly stand behind them in the queue.
 const AUDIT_MAX: usize = 50;
+const AUDIT_MISSES_MAX: usize = 5;
 /// A follower that nobody needs for so long ends.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
@@ -190,10 +192,16 @@ impl Follower {
             }
             self.forget([&order]);
         }
+        let mut misses = 0;
         for order in oldest {
             if let Some(known) = core.ledger.order(&order).await? {
                 core.hub.tell([(&order, known.state)]);
                 self.forget([&order]);
+                continue;
+            }
+            misses += 1;
+            if misses == AUDIT_MISSES_MAX {
+                break;
             }
         }
         Ok(())

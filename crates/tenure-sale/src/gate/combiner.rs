@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
@@ -17,38 +18,40 @@ use crate::order::{Answer, Outcome, Request};
 
 /// Requests of one call. The server serves nobody else meanwhile: about a millisecond.
 const REQUESTS_MAX: usize = 128;
-/// Calls of one item that are under way at once. While the server works on one, the next is on its
+/// Calls to one place that are under way at once. While the server works on one, the next is on its
 /// way; more would only make them smaller.
 const CALLS_MAX: usize = 2;
-/// Requests of one item that wait in this process. Who comes then is told that the gate is busy.
+/// Requests for one place that wait in this process. Who comes then is told that the gate is busy.
 const WAITING_MAX: usize = 16 * 1024;
 /// How often a request whose sender was ended with its runtime looks for another.
 const TRIES_MAX: usize = 3;
 
 /// How requests reach the server.
 pub(super) trait Call: Clone + Send + Sync + 'static {
+    /// Where requests go; those for the same place travel together.
+    type Place: Clone + Eq + Hash + Send + Sync;
+
     /// Asks for several orders of one item, and gets as many answers, in their order.
     fn call(
         &self,
-        item: &str,
+        place: &Self::Place,
         requests: &[Request],
     ) -> impl Future<Output = Result<Vec<Answer>>> + Send;
 }
 
-/// Brings requests for the same item together.
+/// Brings requests for the same place together.
 #[derive(Clone)]
 pub(super) struct Combiner<C: Call> {
     call: C,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<C>>,
 }
 
-#[derive(Default)]
-struct Shared {
+struct Shared<C: Call> {
     // A std mutex, not an async one: no call waits while it is held.
-    lines: Mutex<HashMap<String, Line>>,
+    lines: Mutex<HashMap<C::Place, Line>>,
 }
 
-/// The requests for one item. It exists while a call is under way.
+/// The requests for one place. It exists while a call is under way.
 #[derive(Default)]
 struct Line {
     calls: usize,
@@ -62,7 +65,7 @@ struct Ask {
 
 enum Joined<C: Call> {
     /// Send it yourself.
-    Room(Place<C>),
+    Room(Turn<C>),
     /// Somebody will.
     Waits(oneshot::Receiver<Result<Answer>>),
     Full,
@@ -72,22 +75,22 @@ impl<C: Call> Combiner<C> {
     pub(super) fn new(call: C) -> Self {
         Self {
             call,
-            shared: Arc::default(),
+            shared: Arc::new(Shared {
+                lines: Mutex::default(),
+            }),
         }
     }
 
-    pub(super) async fn ask(&self, request: &Request) -> Result<Answer> {
+    pub(super) async fn ask(&self, place: &C::Place, request: &Request) -> Result<Answer> {
         for _ in 0..TRIES_MAX {
-            match self.join(request) {
-                Joined::Room(place) => {
-                    let answers = self
-                        .call
-                        .call(request.item(), std::slice::from_ref(request));
+            match self.join(place, request) {
+                Joined::Room(turn) => {
+                    let answers = self.call.call(place, std::slice::from_ref(request));
                     let answers = answers.await;
                     if let Err(error) = &answers {
-                        place.fail_waiting(error);
+                        turn.fail_waiting(error);
                     }
-                    drop(place);
+                    drop(turn);
                     return one(request.item(), answers?);
                 }
                 Joined::Waits(answer) => {
@@ -107,17 +110,17 @@ impl<C: Call> Combiner<C> {
         Err(unsent(request.item()))
     }
 
-    fn join(&self, request: &Request) -> Joined<C> {
+    fn join(&self, place: &C::Place, request: &Request) -> Joined<C> {
         let mut lines = self.shared.lines();
-        let line = match lines.get_mut(request.item()) {
+        let line = match lines.get_mut(place) {
             Some(line) => line,
-            None => lines.entry(request.item().to_owned()).or_default(),
+            None => lines.entry(place.clone()).or_default(),
         };
         if line.calls < CALLS_MAX {
             line.calls += 1;
-            return Joined::Room(Place {
+            return Joined::Room(Turn {
                 combiner: self.clone(),
-                item: request.item().to_owned(),
+                place: place.clone(),
                 kind: Kind::Own,
             });
         }
@@ -134,9 +137,9 @@ impl<C: Call> Combiner<C> {
 }
 
 /// One of the calls that may be under way. When it is over, those who wait go next.
-struct Place<C: Call> {
+struct Turn<C: Call> {
     combiner: Combiner<C>,
-    item: String,
+    place: C::Place,
     kind: Kind,
 }
 
@@ -149,12 +152,12 @@ enum Kind {
     Left,
 }
 
-impl<C: Call> Place<C> {
-    /// Those who go next. If nobody waits, the place is given up in the same step: who comes then
+impl<C: Call> Turn<C> {
+    /// Those who go next. If nobody waits, the turn is given up in the same step: who comes then
     /// finds room.
     fn next(&mut self) -> Vec<Ask> {
         let mut lines = self.combiner.shared.lines();
-        let Some(line) = lines.get_mut(&self.item) else {
+        let Some(line) = lines.get_mut(&self.place) else {
             return Vec::new();
         };
         let mut next = Vec::new();
@@ -170,7 +173,7 @@ impl<C: Call> Place<C> {
             self.kind = Kind::Left;
             line.calls -= 1;
             if line.calls == 0 {
-                lines.remove(&self.item);
+                lines.remove(&self.place);
             }
         }
         next
@@ -180,24 +183,24 @@ impl<C: Call> Place<C> {
     fn fail_waiting(&self, error: &Error) {
         let waiting = {
             let mut lines = self.combiner.shared.lines();
-            let line = lines.get_mut(&self.item);
+            let line = lines.get_mut(&self.place);
             line.map(|line| std::mem::take(&mut line.waiting))
         };
         for ask in waiting.into_iter().flatten() {
             let message = format!(
                 "the order of `{}` was not asked for, because the gate failed others before it: ask \
                  again",
-                self.item
+                ask.request.item()
             );
             let _ = ask.answer.send(Err(error.shared().saying(message)));
         }
     }
 }
 
-impl<C: Call> Drop for Place<C> {
+impl<C: Call> Drop for Turn<C> {
     fn drop(&mut self) {
         let mut lines = self.combiner.shared.lines();
-        let Some(line) = lines.get_mut(&self.item) else {
+        let Some(line) = lines.get_mut(&self.place) else {
             return;
         };
         match self.kind {
@@ -205,12 +208,12 @@ impl<C: Call> Drop for Place<C> {
             Kind::Own if !line.waiting.is_empty() => {
                 if let Ok(runtime) = Handle::try_current() {
                     drop(lines);
-                    let place = Self {
+                    let turn = Self {
                         combiner: self.combiner.clone(),
-                        item: self.item.clone(),
+                        place: self.place.clone(),
                         kind: Kind::Sender,
                     };
-                    runtime.spawn(send_waiting(place));
+                    runtime.spawn(send_waiting(turn));
                     return;
                 }
             }
@@ -220,15 +223,15 @@ impl<C: Call> Drop for Place<C> {
         line.calls -= 1;
         if line.calls == 0 {
             // Those who still wait learn by this that nobody sends for them, and try again.
-            let abandoned = lines.remove(&self.item);
+            let abandoned = lines.remove(&self.place);
             drop(lines);
             drop(abandoned);
         }
     }
 }
 
-impl Shared {
-    fn lines(&self) -> MutexGuard<'_, HashMap<String, Line>> {
+impl<C: Call> Shared<C> {
+    fn lines(&self) -> MutexGuard<'_, HashMap<C::Place, Line>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -253,18 +256,18 @@ fn unsent(item: &str) -> Error {
 }
 
 /// Sends for those who wait, until nobody does.
-async fn send_waiting<C: Call>(mut place: Place<C>) {
+async fn send_waiting<C: Call>(mut turn: Turn<C>) {
     loop {
         // Who was just answered may ask again at once: let them join.
         tokio::task::yield_now().await;
         let (requests, answers): (Vec<_>, Vec<_>) = {
-            let next = place.next().into_iter();
+            let next = turn.next().into_iter();
             next.map(|ask| (ask.request, ask.answer)).unzip()
         };
         if requests.is_empty() {
             return;
         }
-        match place.combiner.call.call(&place.item, &requests).await {
+        match turn.combiner.call.call(&turn.place, &requests).await {
             Ok(given) => {
                 for (waiting, answer) in answers.into_iter().zip(given) {
                     let _ = waiting.send(Ok(answer));
@@ -274,7 +277,7 @@ async fn send_waiting<C: Call>(mut place: Place<C>) {
                 for waiting in answers {
                     let _ = waiting.send(Err(error.shared()));
                 }
-                place.fail_waiting(&error);
+                turn.fail_waiting(&error);
             }
         }
     }
@@ -315,7 +318,9 @@ mod tests {
     }
 
     impl Call for Server {
-        async fn call(&self, item: &str, requests: &[Request]) -> Result<Vec<Answer>> {
+        type Place = String;
+
+        async fn call(&self, item: &String, requests: &[Request]) -> Result<Vec<Answer>> {
             let ids = requests.iter().map(|request| request.id().to_owned());
             self.calls.lock().unwrap().push(ids.collect());
             self.let_through.acquire().await.unwrap().forget();
@@ -337,6 +342,10 @@ mod tests {
         Request::new("item", "ann", format!("r{id}")).unwrap()
     }
 
+    async fn ask(combiner: &Combiner<Server>, id: usize) -> Result<Answer> {
+        combiner.ask(&"item".to_owned(), &request(id)).await
+    }
+
     /// Asks `count` times at once, one after the other as far as the order goes.
     async fn ask_all(
         combiner: &Combiner<Server>,
@@ -345,9 +354,7 @@ mod tests {
         let mut asking = Vec::new();
         for id in ids {
             let combiner = combiner.clone();
-            asking.push(tokio::spawn(
-                async move { combiner.ask(&request(id)).await },
-            ));
+            asking.push(tokio::spawn(async move { ask(&combiner, id).await }));
             tokio::task::yield_now().await;
         }
         asking
@@ -371,7 +378,7 @@ mod tests {
         let combiner = Combiner::new(server.clone());
         server.let_through.add_permits(3);
         for id in 0..3 {
-            assert!(combiner.ask(&request(id)).await.is_ok());
+            assert!(ask(&combiner, id).await.is_ok());
         }
         assert_eq!(server.calls(), [["r0"], ["r1"], ["r2"]]);
         assert!(is_idle(&combiner).await);
@@ -456,7 +463,7 @@ mod tests {
         let server = Server::new();
         let combiner = Combiner::new(server.clone());
         let asking = ask_all(&combiner, 0..CALLS_MAX + WAITING_MAX).await;
-        let beyond = combiner.ask(&request(1_000_000)).await.unwrap();
+        let beyond = ask(&combiner, 1_000_000).await.unwrap();
         assert_eq!(beyond.outcome, Outcome::Busy);
         server.let_through.add_permits(1000);
         for answer in asking {

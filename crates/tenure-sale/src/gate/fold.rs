@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::spread::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::item::{ItemState, Terms};
 use crate::ledger::{Change, What};
 use crate::stock::UNITS_MAX;
 
-/// What changes mean for the gate, together.
+/// What changes mean for the gate, or for one shelf of it, together.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Fold<'a> {
     /// The number of the last of them.
@@ -26,7 +27,7 @@ impl<'a> Fold<'a> {
     /// # Errors
     ///
     /// If one is missing between them: what it says would never reach the gate.
-    pub(super) fn of(item: &str, after: u64, changes: &'a [Change]) -> Result<Self> {
+    pub(super) fn of(item: &str, place: Place, after: u64, changes: &'a [Change]) -> Result<Self> {
         let mut fold = Self {
             to: after,
             ..Self::default()
@@ -40,7 +41,7 @@ impl<'a> Fold<'a> {
                 return Err(Error::new(ErrorKind::Conflict, message));
             }
             fold.to = change.number;
-            fold.add(&change.what);
+            fold.add(change, place);
         }
         if fold.units > UNITS_MAX {
             let message = format!(
@@ -52,15 +53,17 @@ impl<'a> Fold<'a> {
         Ok(fold)
     }
 
-    fn add(&mut self, what: &'a What) {
-        match what {
+    fn add(&mut self, change: &'a Change, place: Place) {
+        match &change.what {
+            What::Released { buyer, .. } if !place.is_home_of(buyer) => {}
             What::Released { buyer, units, .. } => {
                 self.units = self.units.saturating_add(*units);
                 let given = self.buyers.entry(buyer).or_default();
                 *given = given.saturating_add(*units);
             }
             What::Added { units, .. } | What::Returned { units, .. } => {
-                self.units = self.units.saturating_add(*units);
+                let units = place.part_of_change(*units, change.number);
+                self.units = self.units.saturating_add(units);
             }
             What::State(state) => self.state = Some(*state),
             What::Terms(terms) => self.terms = Some(terms),

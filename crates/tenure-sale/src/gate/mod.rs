@@ -3,23 +3,27 @@
 //! One atomic step per order checks everything, puts the order into the item's queue and sets its
 //! units aside. The gate may be too strict, never too generous: the ledger is the truth, and a gate
 //! whose server was restarted or replaced refuses until it is rebuilt from the ledger.
+//!
+//! The stock of an item that one node cannot serve is spread over several *shelves*, each in a slot of
+//! its own: units move between them, buyers do not.
 
 mod clock;
 mod combiner;
 mod fold;
 mod memory;
 mod redis;
+mod spread;
 
 use std::fmt;
 use std::time::Duration;
 
-use tenure::Fence;
+use tenure::{Fence, Tenure};
 
 use self::memory::MemoryGate;
 use self::redis::RedisGate;
 pub use crate::entry::{Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
-use crate::item::{ItemState, Terms};
+use crate::item::{Item, ItemState, SPREAD_MAX, Terms};
 use crate::ledger::Change;
 use crate::names::{item_name, request_id};
 use crate::order::{Answer, OrderId, Request};
@@ -46,14 +50,49 @@ pub struct Standing {
     pub state: Option<ItemState>,
     /// Under which epoch it was loaded.
     pub epoch: u64,
-    /// Units left; `None` if unlimited.
+    /// Units left; `None` if unlimited. Of an item that is spread: on all shelves, each looked at at
+    /// another moment.
     pub left: Option<u64>,
+    /// Units that one shelf gave and another may not have received. Zero unless they are just on their
+    /// way, or somebody died who moved them: see [`Gate::finish_moves`].
+    pub moving: u64,
     /// The number of the last change that the gate applied.
     pub change: u64,
     /// Entries in the queue, those handed to consumers included.
     pub queued: u64,
     /// Units that all entries in the queue have set aside, if it was asked for.
     pub queued_units: Option<u64>,
+    /// Entries handed to consumers and not acknowledged.
+    pub pending: u64,
+    /// Entries that were buried as dead.
+    pub dead: u64,
+    /// The shelves that know the item, if it is spread; none otherwise.
+    pub shelves: Vec<ShelfStanding>,
+}
+
+/// What one shelf knows of an item that is spread over several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShelfStanding {
+    /// Which one, from zero on.
+    pub nth: u64,
+    /// Whether its server is the one that was loaded.
+    pub current: bool,
+    /// Whether the item is on sale here; `None` while it is being rebuilt.
+    pub state: Option<ItemState>,
+    /// Under which epoch it was loaded.
+    pub epoch: u64,
+    /// Units left here; `None` if unlimited.
+    pub left: Option<u64>,
+    /// Units that it gave another one, until that is concluded.
+    pub moving: u64,
+    /// Units that came, less those that went, less those that are left: not zero if somebody else
+    /// wrote to this shelf.
+    pub drift: i128,
+    /// The number of the last change that it was told.
+    pub change: u64,
+    /// Entries in its queue, those handed to consumers included.
+    pub queued: u64,
     /// Entries handed to consumers and not acknowledged.
     pub pending: u64,
     /// Entries that were buried as dead.
@@ -106,6 +145,8 @@ pub struct Load {
     pub left: Option<u64>,
     /// The number of the newest change that is contained.
     pub change: u64,
+    /// Over how many shelves it is spread.
+    pub spread: u64,
     /// On which terms it is sold.
     pub terms: Terms,
 }
@@ -155,6 +196,25 @@ impl Gate {
         Self {
             backend: Backend::Redis(RedisGate::on(redis)),
         }
+    }
+
+    /// Takes the lock under which units are moved between shelves from `locks`, which must be at the
+    /// same servers. A gate that was [connected](Self::connect) connects its own when it first needs
+    /// one, and one [over a connection](Self::on) moves units without: no unit is lost by that, but
+    /// processes that want the last ones may take them from each other.
+    #[must_use]
+    pub fn with_locks(self, locks: Tenure) -> Self {
+        let backend = match self.backend {
+            Backend::Redis(gate) => Backend::Redis(gate.with_locks(locks)),
+            memory @ Backend::Memory(_) => memory,
+        };
+        Self { backend }
+    }
+
+    /// Over how many shelves this gate spreads an item that is to be spread over so many: in memory
+    /// there is only one place.
+    pub(crate) fn shelves_of(&self, item: &Item) -> u64 {
+        if self.is_memory() { 1 } else { item.spread }
     }
 
     /// Whether this gate lives in this process alone.
@@ -220,17 +280,24 @@ impl Gate {
         each!(self, item, take(item, wanted))
     }
 
-    /// Begins to load an item: nothing is sold until [`finish_load`](Self::finish_load). The queue is
-    /// left alone; what was remembered of buyers is dropped.
+    /// Begins to load an item, onto so many shelves: nothing is sold until
+    /// [`finish_load`](Self::finish_load). The queue is left alone; what was remembered of buyers is dropped.
     /// `false`: a load with a greater fence or epoch was here before, or one with this epoch is done.
-    pub async fn begin_load(&self, item: &str, epoch: u64, fence: Fence) -> Result<bool> {
+    pub async fn begin_load(
+        &self,
+        item: &str,
+        epoch: u64,
+        fence: Fence,
+        spread: u64,
+    ) -> Result<bool> {
+        check_spread(item, spread)?;
         if epoch == 0 || epoch > UNITS_MAX || fence.get() > UNITS_MAX {
             let message = format!(
                 "cannot load `{item}` under epoch `{epoch}` and fence `{fence}`: out of bounds"
             );
             return Err(Error::new(ErrorKind::InvalidSetting, message));
         }
-        each!(self, item, begin_load(item, epoch, fence))
+        each!(self, item, begin_load(item, epoch, fence, spread))
     }
 
     /// Adds what buyers have, and answers to remember, to a load that has begun under that epoch and
@@ -256,6 +323,7 @@ impl Gate {
             );
             return Err(Error::new(ErrorKind::InvalidUnits, message));
         }
+        check_spread(item, load.spread)?;
         each!(self, item, finish_load(item, load))
     }
 
@@ -274,6 +342,50 @@ impl Gate {
         match &self.backend {
             Backend::Memory(gate) => Ok(gate.read(item, consumer, count, patience).await),
             Backend::Redis(gate) => gate.read(item, consumer, count, patience).await,
+        }
+    }
+
+    /// As [`read`](Self::read), from one shelf of an item that is spread: who waits for entries waits for
+    /// each shelf by itself.
+    pub(crate) async fn read_shelf(
+        &self,
+        item: &str,
+        shelf: u64,
+        consumer: &str,
+        count: usize,
+        patience: Duration,
+    ) -> Result<Vec<Entry>> {
+        match &self.backend {
+            Backend::Memory(gate) => Ok(gate.read(item, consumer, count, patience).await),
+            Backend::Redis(gate) => {
+                gate.read_shelf(item, shelf, consumer, count, patience)
+                    .await
+            }
+        }
+    }
+
+    /// As [`claim`](Self::claim), from one shelf.
+    pub(crate) async fn claim_shelf(
+        &self,
+        item: &str,
+        shelf: u64,
+        consumer: &str,
+        idle: Duration,
+        count: usize,
+    ) -> Result<Vec<Entry>> {
+        match &self.backend {
+            Backend::Memory(gate) => gate.claim(item, consumer, idle, count),
+            Backend::Redis(gate) => gate.claim_shelf(item, shelf, consumer, idle, count).await,
+        }
+    }
+
+    /// Finishes moves of units between shelves that somebody began who is gone. Buyers who find their
+    /// shelf empty do so too. Does no harm to one who is not gone.
+    pub async fn finish_moves(&self, item: &str) -> Result<()> {
+        item_name(item)?;
+        match &self.backend {
+            Backend::Memory(_) => Ok(()),
+            Backend::Redis(gate) => gate.finish_moves(item).await,
         }
     }
 
@@ -350,6 +462,15 @@ fn reference(item: &str, wanted: &Wanted) -> Result<String> {
             Ok(format!("\nagain\n{order}"))
         }
     }
+}
+
+pub(crate) fn check_spread(item: &str, spread: u64) -> Result<()> {
+    if (1..=SPREAD_MAX).contains(&spread) {
+        return Ok(());
+    }
+    let message =
+        format!("cannot spread `{item}` over `{spread}` shelves: it must be 1 to {SPREAD_MAX}");
+    Err(Error::new(ErrorKind::InvalidSetting, message))
 }
 
 fn of_item(item: &str, order: &OrderId) -> Result<()> {

@@ -30,15 +30,18 @@ const UNEVEN: Sql = Sql::same(
        CASE WHEN o.state IN ('reserved', 'paid', 'dead') THEN o.units ELSE 0 END \
      ORDER BY o.epoch, o.number LIMIT $2",
 );
-/// The gate numbers the entries of an epoch from zero on, without gaps.
+/// The gate numbers the entries of each shelf in an epoch from zero on, without gaps; an entry's number
+/// is that, times the shelves, plus the number of its own.
 const GAPS: Sql = Sql::same(
-    "SELECT epoch, before + 1, number - before - 1 FROM ( \
-       SELECT e.epoch, e.number, lag(e.number, 1, CAST(-1 AS BIGINT)) OVER (ORDER BY e.number) AS before \
+    "SELECT epoch, before + spread, (number - before) / spread - 1, spread FROM ( \
+       SELECT e.epoch, e.number, i.spread, \
+       lag(e.number, 1, CAST(e.number % i.spread - i.spread AS BIGINT)) \
+         OVER (PARTITION BY e.number % i.spread ORDER BY e.number) AS before \
        FROM (SELECT item, epoch, number FROM sale_orders WHERE item = $1 \
              UNION SELECT item, epoch, number FROM sale_settled WHERE item = $1) AS e \
        JOIN sale_items AS i ON i.name = e.item AND i.epoch = e.epoch \
        WHERE i.epoch > 0) AS numbered \
-     WHERE number - before > 1 ORDER BY before LIMIT $2",
+     WHERE number - before > spread ORDER BY before LIMIT $2",
 );
 
 /// What the books of an item say, added up in each way. Each way is of one moment.
@@ -100,7 +103,9 @@ fn missing(item: &str, gaps: &[Row]) -> Result<Vec<OrderId>, sqlx::Error> {
     let mut missing = Vec::new();
     for gap in gaps {
         let (epoch, first, length) = (gap.number(0)?, gap.number(1)?, gap.number(2)?);
-        let numbers = (first..first + length).take(NAMED_MAX - missing.len());
+        let spread = gap.number(3)?;
+        let numbers = (0..length).map(|nth| first + nth * spread);
+        let numbers = numbers.take(NAMED_MAX - missing.len());
         missing.extend(numbers.map(|number| OrderId::new(item, epoch, number)));
     }
     Ok(missing)

@@ -230,14 +230,19 @@ impl<'a> Desk<'a, '_> {
 
     fn new_order(&mut self, wish: &Wish<'a>) -> OrderState {
         let key = key(&wish.entry.id);
-        if self.facts.wishes.contains(&key) {
+        let unwanted = self.facts.wishes.contains(&key);
+        if unwanted {
             self.decision.wishes_met.push(key);
-            return self.give_back(wish, OrderState::Cancelled, "cancelled before it arrived");
         }
         let request = (wish.buyer.to_owned(), wish.request.to_owned());
         if self.facts.requests.contains(&request) {
             // The gate forgot its answer, and gave another.
             return self.give_back(wish, OrderState::Rejected, "its request is another order");
+        }
+        if unwanted {
+            // Cancelled it is an order all the same, and its request no other.
+            self.facts.requests.insert(request);
+            return self.give_back(wish, OrderState::Cancelled, "cancelled before it arrived");
         }
         if self.beyond_limit(wish.buyer, wish.units) {
             return self.give_back(wish, OrderState::Rejected, "beyond the buyer's limit");

@@ -83,6 +83,7 @@ impl Work for NextEpoch<'_> {
             state: item.state,
             left: (!item.unlimited).then(|| item.total - item.sold),
             change: item.change,
+            spread: item.spread,
             terms: item.terms,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::change::What;
 use crate::error::{Error, ErrorKind, Result};
+use crate::gate::check_spread;
 use crate::item::{Item, ItemState, NewItem, Terms};
 use crate::ledger::books::{Books, Session, Work};
 use crate::ledger::changes::record;
@@ -15,7 +16,7 @@ use crate::stock::UNITS_MAX;
 macro_rules! columns {
     () => {
         "name, state, total, unlimited, sold, starts_at, ends_at, limit_per_buyer, units_per_order, \
-         pay_within, backlog_max, answers_kept, epoch, change"
+         pay_within, backlog_max, answers_kept, epoch, change, spread"
     };
 }
 
@@ -61,8 +62,8 @@ const LOCK: Sql = Sql::each(
 );
 const CREATE: Sql = Sql::same(
     "INSERT INTO sale_items (name, state, total, unlimited, starts_at, ends_at, limit_per_buyer, \
-     units_per_order, pay_within, backlog_max, answers_kept) \
-     VALUES ($1, 'draft', $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (name) DO NOTHING",
+     units_per_order, pay_within, backlog_max, answers_kept, spread) \
+     VALUES ($1, 'draft', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (name) DO NOTHING",
 );
 const SET_STATE: Sql = Sql::same("UPDATE sale_items SET state = $2 WHERE name = $1 AND state = $3");
 const SET_TERMS: Sql = Sql::same(
@@ -101,8 +102,8 @@ pub(super) async fn lock(session: &mut Session, name: &str) -> Result<Option<Loc
     };
     Ok(Some(Locked {
         item: item(row)?,
-        fence: row.number(14)?,
-        now: row.get(15)?,
+        fence: row.number(15)?,
+        now: row.get(16)?,
     }))
 }
 
@@ -145,12 +146,14 @@ impl Work for Create<'_> {
         let new = self.0;
         let terms = TermsRow::of(&new.name, &new.terms)?;
         check_units(&new.name, new.units)?;
+        check_spread(&new.name, new.spread)?;
         let mut params = vec![
             Param::Text(&new.name),
             Param::Int(int(new.units)),
             Param::Bool(new.unlimited),
         ];
         params.extend(terms.params());
+        params.push(Param::Int(int(new.spread)));
         if session.run(CREATE, &params).await? == 0 {
             let message = format!(
                 "cannot create item `{}`: there is one of that name; change its terms or its units",
@@ -346,5 +349,6 @@ fn item(row: &Row) -> Result<Item, sqlx::Error> {
         terms: terms.terms(),
         epoch: row.number(12)?,
         change: row.number(13)?,
+        spread: row.number(14)?,
     })
 }

@@ -13,16 +13,30 @@ const VERSIONS: &str = "sale_schema_versions";
 
 /// The steps by which the tables came to be what they are, in their order. They are not read by
 /// sqlx's macro, which would have every database driver compiled a second time.
-const SQLITE: &[Step] = &[Step {
-    version: 1,
-    description: "ledger",
-    sql: include_str!("../../migrations/sqlite/0001_ledger.sql"),
-}];
-const POSTGRES: &[Step] = &[Step {
-    version: 1,
-    description: "ledger",
-    sql: include_str!("../../migrations/postgres/0001_ledger.sql"),
-}];
+const SQLITE: &[Step] = &[
+    Step {
+        version: 1,
+        description: "ledger",
+        sql: include_str!("../../migrations/sqlite/0001_ledger.sql"),
+    },
+    Step {
+        version: 2,
+        description: "spread",
+        sql: include_str!("../../migrations/sqlite/0002_spread.sql"),
+    },
+];
+const POSTGRES: &[Step] = &[
+    Step {
+        version: 1,
+        description: "ledger",
+        sql: include_str!("../../migrations/postgres/0001_ledger.sql"),
+    },
+    Step {
+        version: 2,
+        description: "spread",
+        sql: include_str!("../../migrations/postgres/0002_spread.sql"),
+    },
+];
 
 struct Step {
     version: i64,

@@ -71,7 +71,9 @@ impl SaleBuilder {
     ///
     /// As for [`Sale::open`].
     pub async fn open(self) -> Result<Sale> {
+        let locks = locks(&self.gate_url).await?;
         let gate = Gate::connect(&self.gate_url).await?;
+        let gate = gate.with_locks(locks.clone());
         let ledger = Ledger::open(&self.ledger_url).await?;
         let is_memory = gate.is_memory();
         if is_memory {
@@ -81,7 +83,7 @@ impl SaleBuilder {
             name: own_name(),
             gate,
             ledger,
-            locks: locks(&self.gate_url).await?,
+            locks,
             limits: self.limits,
             hub: if is_memory {
                 Hub::that_remembers()

@@ -47,6 +47,7 @@ impl Sale {
         answering
     }
 
+    /// What happens rarely is in boxes of its own: each order has a future, and most need little of it.
     async fn answer(&self, request: &Request) -> Result<Answer> {
         let core = self.core();
         let end = Instant::now() + core.limits.rebuild;
@@ -59,7 +60,7 @@ impl Sale {
                     return Ok(answer);
                 }
                 Outcome::StaleEpoch => {}
-                Outcome::NoItem => match core.ledger.item(request.item()).await? {
+                Outcome::NoItem => match Box::pin(core.ledger.item(request.item())).await? {
                     Some(item) if item.state == ItemState::Closed => {
                         // The gate may forget what is closed.
                         answer.outcome = Outcome::Ended;
@@ -74,7 +75,8 @@ impl Sale {
                 answer.outcome = Outcome::StaleEpoch;
                 return Ok(answer);
             }
-            let _ = timeout_at(end, Flights::join(core, request.item())).await;
+            let rebuilding = Box::pin(Flights::join(core, request.item()));
+            let _ = timeout_at(end, rebuilding).await;
             // If it was rebuilt, nobody notices so short a pause; if not, it should not be a storm.
             sleep(PAUSE.mul_f64(rand::random_range(0.0..1.0))).await;
         }
@@ -92,7 +94,7 @@ impl Sale {
     async fn accepted(&self, order: &OrderId) -> Result<()> {
         let core = self.core();
         if core.gate.is_memory() {
-            return self.committed(order).await;
+            return Box::pin(self.committed(order)).await;
         }
         Followers::expect(core, order);
         Ok(())

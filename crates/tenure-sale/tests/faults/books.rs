@@ -56,29 +56,46 @@ async fn item(gate: &mut RespClient, ledger: &mut PgConnection, on_sale: &OnSale
     let row = sqlx::query(sql).bind(on_sale.name).fetch_one(ledger);
     let row = row.await.unwrap();
     let (total, unlimited, sold): (i64, bool, i64) = (row.get(0), row.get(1), row.get(2));
-    let key = |what: &str| format!("tenure:sale:{{{}}}:{what}", on_sale.name);
-    let left = gate.command(&["HGET", &key("gate"), "left"]);
-    let pending = gate.command(&["XPENDING", &key("orders"), "ledger"]);
-    let mut length = |what: &str| gate.command(&["XLEN", &key(what)]).int().unsigned_abs();
-    let counter = Counter {
-        left: if left.is_nil() { 0 } else { left.int() },
-        queued: length("orders"),
-        // Of none: who has some is not quiet anyway.
-        queued_units: 0,
-        pending: pending.array()[0].int().unsigned_abs(),
-        dead: length("dead"),
-    };
+    let mut counter = Counter::default();
+    let mut quotas = BTreeMap::new();
+    for shelf in shelves(gate, on_sale.name) {
+        let key = |what: &str| format!("{shelf}{what}");
+        let left = gate.command(&["HGET", &key("gate"), "left"]);
+        let given = gate.command(&["HGET", &key("gate"), "out"]);
+        assert!(given.is_nil(), "units of `{shelf}` are still on their way");
+        let pending = gate.command(&["XPENDING", &key("orders"), "ledger"]);
+        let mut length = |what: &str| gate.command(&["XLEN", &key(what)]).int().unsigned_abs();
+        // Queued units: of none, because who has some is not quiet anyway.
+        counter.left += if left.is_nil() { 0 } else { left.int() };
+        counter.queued += length("orders");
+        counter.pending += pending.array()[0].int().unsigned_abs();
+        counter.dead += length("dead");
+        for (buyer, units) in quotas_at(gate, &key("buyers")) {
+            // A buyer has one home.
+            assert_eq!(quotas.insert(buyer, units), None);
+        }
+    }
     Item {
         name: on_sale.name.into(),
         total: (!unlimited).then_some(total.unsigned_abs()),
         sold: sold.unsigned_abs(),
         limit: on_sale.limit,
         counter,
-        quotas: on_sale.limit.map(|_| quotas(gate, &key("buyers"))),
+        quotas: on_sale.limit.map(|_| quotas),
     }
 }
 
-fn quotas(gate: &mut RespClient, key: &str) -> BTreeMap<String, u64> {
+/// What the keys of each shelf of an item begin with.
+fn shelves(gate: &mut RespClient, item: &str) -> Vec<String> {
+    let mut shelves = vec![format!("tenure:sale:{{{item}}}:")];
+    let others = gate.command(&["KEYS", &format!("tenure:sale:{{{item}#*}}:shelf:gate")]);
+    for key in others.array() {
+        shelves.push(key.text().trim_end_matches("gate").to_owned());
+    }
+    shelves
+}
+
+fn quotas_at(gate: &mut RespClient, key: &str) -> BTreeMap<String, u64> {
     let reply = gate.command(&["HGETALL", key]);
     let pairs = reply.array().chunks_exact(2);
     pairs

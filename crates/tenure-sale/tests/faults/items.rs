@@ -17,7 +17,12 @@ const ONE: &str = "one";
 /// Orders for one to three, three for each buyer, by few who storm and repeat themselves; paid and
 /// cancelled.
 const FEW: &str = "few";
-/// Must be paid for at once, so that payments, cancellations and the end of their time meet.
+/// The notes' case again, on several shelves.
+const HOT: &str = "hot";
+/// As the few, on several shelves: units come back, and limits are kept.
+const HOT_FEW: &str = "hot-few";
+/// Must be paid for at once, so that payments, cancellations and the end of their time meet; on two
+/// shelves.
 const BRIEF: &str = "brief";
 /// Never sells out.
 const FREE: &str = "free";
@@ -32,6 +37,8 @@ pub struct OnSale {
     pub limit: Option<u64>,
     units_max: u64,
     pub pay_within: Option<Duration>,
+    /// Over so many shelves.
+    spread: u64,
     buyers: u64,
     /// In a hundred orders, so many are followed up: looked at, paid for or cancelled.
     pub followed_percent: u32,
@@ -51,6 +58,7 @@ pub fn all(time: Duration) -> Vec<OnSale> {
         limit: None,
         units_max: 1,
         pay_within: None,
+        spread: 1,
         buyers: 1_000_000,
         followed_percent: 20,
         cancels: false,
@@ -85,11 +93,32 @@ pub fn all(time: Duration) -> Vec<OnSale> {
             ..plain
         },
         OnSale {
+            name: HOT,
+            spread: 4,
+            weight: 5,
+            ..plain
+        },
+        OnSale {
+            name: HOT_FEW,
+            units: Some((attempts / 40).max(20)),
+            limit: Some(3),
+            units_max: 3,
+            spread: 3,
+            buyers: attempts / 60 + 20,
+            followed_percent: 60,
+            cancels: true,
+            repeated_percent: 15,
+            storm_percent: 10,
+            weight: 3,
+            ..plain
+        },
+        OnSale {
             name: BRIEF,
             units: Some(60),
             units_max: 2,
             limit: Some(4),
             pay_within: Some(PAY_WITHIN),
+            spread: 2,
             buyers: 300,
             followed_percent: 50,
             cancels: true,
@@ -123,7 +152,7 @@ impl OnSale {
             pay_within: self.pay_within,
             ..Terms::default()
         };
-        item.unwrap().terms(terms)
+        item.unwrap().terms(terms).spread(self.spread)
     }
 
     pub fn profiles(items: &[Self]) -> Vec<Profile> {

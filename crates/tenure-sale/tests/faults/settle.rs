@@ -115,7 +115,8 @@ async fn obstacle(sale: &Sale, items: &[OnSale]) -> tenure_sale::Result<Option<S
         let reserved = |count: &&tenure_sale::ledger::Count| count.state == OrderState::Reserved;
         let reserved = counts.iter().find(reserved).map_or(0, |count| count.orders);
         let expiring = item.pay_within.is_some() && reserved > 0;
-        let busy = standing.queued > 0 || standing.pending > 0 || !changes.is_empty();
+        let moves = standing.pending > 0 || standing.moving > 0;
+        let busy = standing.queued > 0 || moves || !changes.is_empty();
         if busy || expiring || !standing.current {
             let told = format!(
                 "`{name}`: {standing:?}, {} changes, {reserved} reserved",

@@ -113,7 +113,12 @@ pub(crate) fn released(core: &Core, lease: &Held, release: Release) -> Released 
             }
             Released::WasHeld
         }
-        Release::NotHeld => Released::AlreadyGone,
+        Release::NotHeld => {
+            if core.stats.timings.is_wanted() {
+                core.lines.nothing_released(&lease.name);
+            }
+            Released::AlreadyGone
+        }
     }
 }
 

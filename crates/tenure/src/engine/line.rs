@@ -25,7 +25,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
 use crate::seeded::{Bug, bug};
-use crate::store::{Failure, offer_to};
+use crate::store::{Busy, Failure, offer_to};
 
 /// The least time for a question, however little is left until the caller's limit: `within` nothing
 /// means to ask once, and a server that gets no time to answer is not unavailable.
@@ -157,7 +157,11 @@ impl Line {
 
     /// Who is first, and from now on served.
     fn first(&mut self) -> Option<First> {
-        let waiting = self.queue.waiting();
+        let mut waiting = self.queue.waiting();
+        if waiting.len() == 0 {
+            // Nobody's time is lost from now on.
+            waiting.idle_since = None;
+        }
         let first = waiting.first().map(|(number, waiter)| {
             let first = First {
                 number,
@@ -229,6 +233,7 @@ impl Line {
                 Ok(Outcome::Granted(belief)) => {
                     self.unreachable = None;
                     self.not_yet = None;
+                    self.note_handover();
                     return Some(belief);
                 }
                 Ok(Outcome::NotYet(not_yet)) => {
@@ -238,10 +243,8 @@ impl Line {
                     self.rest(look_at, &first).await;
                 }
                 Ok(Outcome::Busy(busy)) => {
-                    self.unreachable = None;
-                    self.not_yet = None;
                     pause = PAUSE_MIN;
-                    Obstacle::update(&mut self.obstacle, busy, self.core.clock.now());
+                    self.note_busy(busy);
                     if self.messages == Messages::NotAsked {
                         // Then ask again: only now is it sure that no message can be missed.
                         self.listen(&first).await;
@@ -313,6 +316,14 @@ impl Line {
         limit.max(self.now() + ASK_MIN)
     }
 
+    fn note_busy(&mut self, busy: Busy) {
+        self.unreachable = None;
+        self.not_yet = None;
+        // Whoever has let go of it, somebody else got it.
+        self.queue.waiting().idle_since = None;
+        Obstacle::update(&mut self.obstacle, busy, self.core.clock.now());
+    }
+
     /// Takes note that a question asked at this moment got no answer.
     fn note_unreachable(&mut self, asked_at: Moment, failure: Failure) {
         let known = self.unreachable.as_ref();
@@ -357,7 +368,10 @@ impl Line {
                 return;
             }
             if now >= look_at {
-                self.core.stats.woken_by_timer();
+                match self.messages {
+                    Messages::Refused => self.core.stats.woken_by_poll(),
+                    Messages::NotAsked | Messages::Arrive => self.core.stats.woken_by_timer(),
+                }
                 if !self.is_behind(first).await {
                     return;
                 }
@@ -496,7 +510,9 @@ impl Line {
                 self.news.ask = true;
             }
             Message::Offered(to) => {
-                if self.queue.waiting().place.as_ref() == Some(&to) {
+                let ours = self.queue.waiting().place.as_ref() == Some(&to);
+                self.note_idle(ours);
+                if ours {
                     self.core.stats.woken_by_message();
                     self.news.ask = true;
                 } else {
@@ -505,6 +521,7 @@ impl Line {
                 }
             }
             Message::Opened(None) => {
+                self.note_idle(true);
                 if self.served.is_some() {
                     self.core.stats.woken_by_message();
                 }
@@ -512,6 +529,7 @@ impl Line {
             }
             Message::Opened(Some(next)) => {
                 let ours = self.queue.waiting().place.as_ref() == Some(&next);
+                self.note_idle(ours);
                 self.queue.waiting().moves_up();
                 let rest = if ours { HEAD_START } else { offer_to(&next) };
                 self.news.offered_to_other = Some(rest);
@@ -521,6 +539,27 @@ impl Line {
                 self.news.ask = true;
                 self.serve_owner(&owner);
             }
+        }
+    }
+
+    /// Takes note that the lock was released: to be ours next, or somebody else's. Only measured.
+    fn note_idle(&self, ours: bool) {
+        if !self.core.stats.timings.is_wanted() {
+            return;
+        }
+        let mut waiting = self.queue.waiting();
+        let ours = ours && waiting.len() > 0;
+        // A release of our own began before word of it came back.
+        let since = waiting.idle_since.unwrap_or_else(|| self.now());
+        waiting.idle_since = ours.then_some(since);
+    }
+
+    /// Measures how long the lock was nobody's.
+    fn note_handover(&self) {
+        let since = self.queue.waiting().idle_since.take();
+        if let Some(since) = since {
+            let idle = self.now().saturating_since(since);
+            self.core.stats.timings.handed_over(idle);
         }
     }
 

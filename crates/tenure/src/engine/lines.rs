@@ -10,6 +10,7 @@ use super::line::Line;
 use super::waiting::{Queue, Waiter};
 use crate::core::Core;
 use crate::lease::LeaseId;
+use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
 
@@ -142,6 +143,21 @@ impl Lines {
 
     pub(crate) fn wake(&self, name: &LockName, offered_to: LeaseId) {
         self.tell(name, Message::Offered(offered_to));
+    }
+
+    /// A lease of this lock is on its way out: whoever of ours gets it next wants to know since when.
+    pub(crate) fn release_begins(&self, name: &LockName, now: Moment) {
+        if let Some(queue) = self.queue(name) {
+            let mut waiting = queue.waiting();
+            waiting.idle_since = (waiting.len() > 0).then_some(now);
+        }
+    }
+
+    /// There was nothing to release.
+    pub(crate) fn nothing_released(&self, name: &LockName) {
+        if let Some(queue) = self.queue(name) {
+            queue.waiting().idle_since = None;
+        }
     }
 
     pub(crate) fn opened(&self, name: &LockName, next: Option<LeaseId>) {

@@ -60,6 +60,8 @@ pub(super) struct Waiting {
     pub(super) place: Option<LeaseId>,
     /// How many stand there before it, if that is known.
     ahead: Option<u64>,
+    /// Since when the lock may be nobody's, if a release was begun here or heard of. Only measured.
+    pub(super) idle_since: Option<Moment>,
     /// When the line looks next by itself; never while it knows of nobody.
     pub(super) looks_at: Option<Moment>,
 }

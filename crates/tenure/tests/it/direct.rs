@@ -74,7 +74,7 @@ async fn a_silent_connection_ends_the_question_and_the_engine_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_without_patience_is_told_in_time() {
     let wire = Wire::start();
-    let builder = wire.builder().unreachable_after(ms(100));
+    let builder = wire.builder().unreachable_after(ms(400));
     let a = builder.connect().await.unwrap();
     let guard = a.lock("n").acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);

@@ -46,5 +46,7 @@ mod round_trips;
 mod sentinel;
 /// Architecture: who may know whom, and what must be where.
 mod tidy;
+/// How long servers take to answer, as a client tells it.
+mod timings;
 /// Bad input and servers in trouble: the error, its text, and what remains.
 mod trouble;

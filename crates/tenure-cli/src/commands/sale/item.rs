@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
-use tenure_sale::{Item, NewItem, Sale, UNITS_MAX};
+use tenure_sale::{Item, NewItem, SPREAD_MAX, Sale, UNITS_MAX};
 
 use super::place::PlaceArgs;
 use super::terms::TermsArgs;
@@ -23,7 +23,8 @@ const CREATE_EXAMPLES: &str = "\
 Examples:
   tenure sale item create sku-7 --stock 5000 --open
   tenure sale item create sku-8 --stock 10 --limit 1 --starts +10m --ends +2h --pay-within 15m
-  tenure sale item create voucher --unlimited";
+  tenure sale item create voucher --unlimited
+  tenure sale item create phone --stock 100000 --spread 3";
 const LS_EXAMPLES: &str = "\
 Examples:
   tenure sale item ls
@@ -101,6 +102,15 @@ struct CreateArgs {
     #[arg(long, conflicts_with = "stock")]
     unlimited: bool,
 
+    /// Spread its stock over so many shelves, each in a slot of its own
+    ///
+    /// For an item that one node of a Redis Cluster cannot serve: with as many shelves as nodes, all
+    /// of them sell it. Limits, requests and *sold out* stay exact. It cannot be changed later, and at
+    /// a gate in memory it changes nothing.
+    #[arg(long, value_name = "SHELVES", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=SPREAD_MAX))]
+    spread: u64,
+
     /// Put it on sale at once
     #[arg(long)]
     open: bool,
@@ -166,7 +176,8 @@ fn create(args: &CreateArgs) -> Result<Exit> {
         Some(units) => NewItem::new(&args.item, units)?,
         None => NewItem::unlimited(&args.item)?,
     };
-    let new = new.terms(args.terms.over(&tenure_sale::Terms::default()));
+    let terms = args.terms.over(&tenure_sale::Terms::default());
+    let new = new.terms(terms).spread(args.spread);
     args.place.with_sale(async |sale| {
         let mut item = sale.create(&new).await?;
         if args.open {

@@ -63,6 +63,9 @@ fn tell(stats: &[ShownStats]) -> Result<()> {
     output::say(ShownStats::heading())?;
     for item in stats {
         output::say(item.row())?;
+        for shelf in item.shelves() {
+            output::say(shelf.row())?;
+        }
         for ShownCount {
             state,
             orders,

@@ -15,6 +15,7 @@ use super::refusals;
 use super::tickets::{Tickets, Waiting};
 use crate::holders::{OWNER, millis, moment};
 use crate::service::App;
+use crate::service::answers;
 use crate::service::extract::{Body, Path};
 use crate::service::problem::{Kind, Problem};
 
@@ -86,10 +87,9 @@ impl Default for Wanted {
         (status = 409, description = "`not_a_lock`: the key is something else", body = Problem),
         (status = 410, description = "The place in the queue was given up", body = Problem),
         (status = 423, description = "Another holder has it", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
         (status = 429, description = "Too many wait already", body = Problem),
         (status = 501, description = "There are only exclusive locks yet", body = Problem),
-        (status = 503, description = "The store does not serve now", body = Problem),
+        answers::Invalid, answers::StoreAway,
     )
 )]
 pub async fn acquire(
@@ -134,6 +134,7 @@ fn check(wanted: &Wanted) -> Result<(), Problem> {
     Err(Problem::new(Kind::NOT_IMPLEMENTED, detail))
 }
 
+/// What takes long is in boxes of its own: each request has a future, and most take a lock that is free.
 async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Problem> {
     let wait = wanted.wait_ms.map(Duration::from_millis);
     if let Some(ticket) = &wanted.ticket {
@@ -141,7 +142,7 @@ async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Proble
         if let Some(wait) = wait {
             waiting.wait_for(wait);
         }
-        return wait_in_turns(app, waiting).await;
+        return Box::pin(wait_in_turns(app, waiting)).await;
     }
     let wait = wait.unwrap_or_default();
     // What can be no lock is counted nowhere.
@@ -156,11 +157,11 @@ async fn pursue(app: &App, name: &str, wanted: Wanted) -> Result<Granted, Proble
     let caller = owner.map(|owner| app.desk.callers.wait(name, &owner));
     if wait > app.settings.limits.max_wait {
         let waiting = Waiting::join(lock, wait, attempt, caller, permit);
-        return wait_in_turns(app, waiting).await;
+        return Box::pin(wait_in_turns(app, waiting)).await;
     }
     // In this very future: whoever breaks off gives up the place with it.
     let begun = Instant::now();
-    match tokio::time::timeout(wait, lock.acquire()).await {
+    match tokio::time::timeout(wait, Box::pin(lock.acquire())).await {
         Ok(acquired) => hand_over(app, name, attempt, begun, acquired),
         Err(_) => refuse(app, name, attempt, Ended::TimedOut, begun.elapsed()).await,
     }
@@ -271,7 +272,7 @@ async fn refuse(
     app.stats.busy();
     attempt.end(ended, waited);
     Err(match ended {
-        Ended::TimedOut => refusals::timed_out(app, name, waited).await,
-        _ => refusals::busy(app, name, waited).await,
+        Ended::TimedOut => Box::pin(refusals::timed_out(app, name, waited)).await,
+        _ => Box::pin(refusals::busy(app, name, waited)).await,
     })
 }

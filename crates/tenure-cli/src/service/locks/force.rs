@@ -13,6 +13,7 @@ use super::refusals;
 use crate::changes::{Change, Event};
 use crate::holders::{LockReport, printable};
 use crate::output::complain;
+use crate::service::answers;
 use crate::service::extract::{Path, Query};
 use crate::service::problem::{Kind, Problem};
 use crate::service::{App, Peer};
@@ -37,10 +38,10 @@ pub struct Forced {
     params(("name" = String, Path, description = "The lock"), Forced),
     responses(
         (status = 204, description = "It has ended"),
-        (status = 403, description = "Administration is off", body = Problem),
         (status = 409, description = "The lock has another lease, or none, or is perhaps no lock", body = Problem),
         (status = 422, description = "It was not said that this is meant", body = Problem),
         (status = 503, description = "The store did not say", body = Problem),
+        answers::NoAdmin,
     )
 )]
 pub async fn release(

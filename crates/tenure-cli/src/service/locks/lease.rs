@@ -1,6 +1,6 @@
 //! `/locks/{name}/lease`: renewing and releasing a lease.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::Json;
 use axum::extract::State;
@@ -10,10 +10,12 @@ use tenure::{ErrorKind, Fence, Lease, LeaseId, Released};
 use utoipa::{IntoParams, ToSchema};
 
 use super::acquire::{self, Granted};
+use super::leases::Term;
 use super::meters::Outcome;
 use super::refusals;
 use crate::holders::{millis, moment};
 use crate::service::App;
+use crate::service::answers;
 use crate::service::extract::{Body, Path, Query};
 use crate::service::problem::{Kind, Problem};
 
@@ -53,8 +55,7 @@ pub struct PerhapsOfLease {
         (status = 200, description = "It goes on", body = Granted),
         (status = 409, description = "The lock has another lease", body = Problem),
         (status = 410, description = "The lease has ended", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
-        (status = 503, description = "The store does not serve now", body = Problem),
+        answers::Invalid, answers::StoreAway,
     )
 )]
 pub async fn renew(
@@ -68,13 +69,16 @@ pub async fn renew(
         Problem::new(Kind::INVALID, detail)
     })?;
     let ttl = renewal.ttl_ms.map(acquire::ttl).transpose()?;
-    let lease = find(&app, &name, &lease_id).await?;
+    let (lease, term) = find(&app, &name, &lease_id).await?;
     let ttl = ttl.unwrap_or_else(|| lease.ttl());
     let asked = SystemTime::now();
     let meters = &app.desk.meters;
     match app.locks.renew(&lease, ttl).await {
         Ok(_) => {
             meters.renewed(&name, Outcome::Done);
+            if let Some(Term { ttl, ends }) = term {
+                meters.renewal_margin(&name, ends.saturating_duration_since(Instant::now()), ttl);
+            }
             app.stats.renewed();
             app.desk.leases.renewed(lease.id(), ttl);
             Ok(Json(Granted {
@@ -108,8 +112,8 @@ pub async fn renew(
         (status = 204, description = "It was held until now"),
         (status = 409, description = "The lock has another lease", body = Problem),
         (status = 410, description = "The lease had ended before", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
         (status = 503, description = "The store did not say", body = Problem),
+        answers::Invalid,
     )
 )]
 pub async fn release(
@@ -133,7 +137,7 @@ pub async fn let_go(app: &App, name: &str, id: &LeaseId) -> Result<(), Problem> 
         }
         Ok(Released::AlreadyGone) => {
             meters.released(name, Outcome::NotHeld);
-            Err(gone(app, name, id).await)
+            Err(Box::pin(gone(app, name, id)).await)
         }
         Ok(_) => {
             meters.released(name, Outcome::Failed);
@@ -150,21 +154,38 @@ pub async fn let_go(app: &App, name: &str, id: &LeaseId) -> Result<(), Problem> 
     }
 }
 
-/// The lease with this id. Of one that another instance gave, the fence is looked up.
-async fn find(app: &App, name: &str, id: &str) -> Result<Lease, Problem> {
+/// The lease with this id, and its term as far as it is known. Of one that another instance gave,
+/// they are looked up.
+async fn find(app: &App, name: &str, id: &str) -> Result<(Lease, Option<Term>), Problem> {
     let id = LeaseId::new(id);
-    let known = app.desk.leases.fence(name, &id);
-    let lease = Lease::from_parts(name, id.clone(), known.unwrap_or(Fence::new(0)))?;
-    if known.is_some() {
-        return Ok(lease);
+    let known = app.desk.leases.find(name, &id);
+    let fence = known.map_or(Fence::new(0), |(fence, _)| fence);
+    let lease = Lease::from_parts(name, id.clone(), fence)?;
+    if let Some((_, term)) = known {
+        let term = present(app, &lease, term);
+        return Ok((lease, term));
     }
     let found = app.locks.lock(name).glance().await?;
     if let Some(holder) = found.filter(|holder| holder.lease == id) {
         let fence = holder.fence.unwrap_or(Fence::new(0));
-        return Ok(Lease::from_parts(name, id, fence)?);
+        let lease = Lease::from_parts(name, id, fence)?;
+        let (ttl, now) = (lease.ttl(), Instant::now());
+        let ends = holder.remaining.map(|left| now + left);
+        return Ok((lease, ends.map(|ends| Term { ttl, ends })));
     }
     app.desk.meters.renewed(name, Outcome::NotHeld);
     Err(gone(app, name, &id).await)
+}
+
+/// The term of a lease that was given here. Other instances may have renewed it since then: the board
+/// has perhaps seen that, and if the lease should have ended nothing is known of it.
+fn present(app: &App, lease: &Lease, term: Term) -> Option<Term> {
+    let now = Instant::now();
+    let seen = app
+        .board
+        .left_of(lease.name().as_str(), lease.id().as_str());
+    let ends = seen.map_or(term.ends, |left| term.ends.max(now + left));
+    (now < ends).then_some(Term { ends, ..term })
 }
 
 /// What is told of a lease that is no longer there, and counted if it was given here.

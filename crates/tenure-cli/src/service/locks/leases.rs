@@ -25,7 +25,15 @@ struct Given {
     name: String,
     fence: Fence,
     since: Instant,
+    ttl: Duration,
     ends: Instant,
+}
+
+/// How long a lease was given for last, and when it ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Term {
+    pub ttl: Duration,
+    pub ends: Instant,
 }
 
 impl Leases {
@@ -35,6 +43,7 @@ impl Leases {
             name: lease.name().to_string(),
             fence: lease.fence(),
             since: now,
+            ttl: lease.ttl(),
             ends: now + lease.ttl(),
         };
         let mut leases = self.given();
@@ -44,16 +53,25 @@ impl Leases {
         }
     }
 
-    /// The fence of a lease that was given here.
-    pub fn fence(&self, name: &str, id: &LeaseId) -> Option<Fence> {
+    /// The fence of a lease that was given here, and its term, unless another instance renewed it.
+    pub fn find(&self, name: &str, id: &LeaseId) -> Option<(Fence, Term)> {
         let given = self.given();
         let given = given.get(id).filter(|given| given.name == name)?;
-        Some(given.fence)
+        let Given { ttl, ends, .. } = *given;
+        Some((given.fence, Term { ttl, ends }))
     }
 
     pub fn renewed(&self, id: &LeaseId, ttl: Duration) {
         if let Some(given) = self.given().get_mut(id) {
+            given.ttl = ttl;
             given.ends = Instant::now() + ttl;
+        }
+    }
+
+    /// A lease was renewed elsewhere, and lasts for so long.
+    fn goes_on(&self, id: &LeaseId, left: Duration) {
+        if let Some(given) = self.given().get_mut(id) {
+            given.ends = Instant::now() + left;
         }
     }
 
@@ -88,7 +106,7 @@ pub fn sweep(app: &App) {
     for (id, given) in leases.due(Instant::now()) {
         let left = app.board.left_of(&given.name, id.as_str());
         if let Some(left) = left.filter(|left| !left.is_zero()) {
-            leases.renewed(&id, left);
+            leases.goes_on(&id, left);
             continue;
         }
         let is_lost = left.is_some() || given.ends - given.since < SEEN_AFTER;

@@ -11,6 +11,7 @@ use super::refusals;
 use crate::changes::Change;
 use crate::holders::{LockReport, moment};
 use crate::service::App;
+use crate::service::answers;
 use crate::service::board::Hold;
 use crate::service::extract::{Path, Query};
 use crate::service::problem::{Kind, Problem};
@@ -85,7 +86,7 @@ pub struct Events {
     get, path = "/locks", tag = "locks", params(Wanted),
     responses(
         (status = 200, description = "A page of them", body = Page),
-        (status = 503, description = "The store does not serve now", body = Problem),
+        answers::StoreAway,
     )
 )]
 pub async fn list(
@@ -136,7 +137,7 @@ pub async fn list(
         (status = 404, description = "Nobody holds it or waits for it", body = Problem),
         (status = 409, description = "The key is no lock", body = Problem),
         (status = 422, description = "No lock can have this name", body = Problem),
-        (status = 503, description = "The store does not serve now", body = Problem),
+        answers::StoreAway,
     )
 )]
 pub async fn show(

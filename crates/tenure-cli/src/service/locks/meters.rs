@@ -11,7 +11,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge as OfGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use tenure::StatsSnapshot;
+use tenure::{Locks, StatsSnapshot};
+
+use super::measured::{self, Margins, OWN, OfLabel};
 
 type Counter = OfKind<u64, AtomicU64>;
 type Gauge = OfGauge<i64, AtomicI64>;
@@ -24,12 +26,16 @@ const WAIT_BUCKETS: [f64; 16] = [
 const HOLD_BUCKETS: [f64; 12] = [
     0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
 ];
+/// Shares of a lease.
+const SHARE_BUCKETS: [f64; 12] = [
+    0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9,
+];
 /// How many values the label `lock` has at most, and the one for all others.
 const LABELS_MAX: usize = 200;
 const OTHER: &str = "_other";
 const LABEL_BYTES_MAX: usize = 64;
 /// The only kind of lock there is yet.
-const MUTEX: &str = "mutex";
+pub const MUTEX: &str = "mutex";
 
 /// All counters of locks. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -44,6 +50,8 @@ struct Inner {
     held: Family<OfLock, Gauge>,
     waiting: Family<OfLock, Gauge>,
     renewed: Family<WithResult, Counter>,
+    margins: Margins,
+    margin_shares: Histograms<OfLabel>,
     released: Family<WithResult, Counter>,
     lost: Family<Lost, Counter>,
     forced: Counter,
@@ -80,8 +88,8 @@ struct Lost {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfAll {
-    kind: &'static str,
+pub struct OfAll {
+    pub kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -130,9 +138,10 @@ pub struct Attempt {
 }
 
 impl Meters {
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut Registry, locks: &Locks) -> Self {
         let waits: fn() -> Histogram = || Histogram::new(WAIT_BUCKETS);
         let holds: fn() -> Histogram = || Histogram::new(HOLD_BUCKETS);
+        let shares: fn() -> Histogram = || Histogram::new(SHARE_BUCKETS);
         let inner = Inner {
             labels: RwLock::default(),
             acquired: Family::default(),
@@ -141,6 +150,8 @@ impl Meters {
             held: Family::default(),
             waiting: Family::default(),
             renewed: Family::default(),
+            margins: measured::register(registry, locks),
+            margin_shares: Family::new_with_constructor(shares),
             released: Family::default(),
             lost: Family::default(),
             forced: Counter::default(),
@@ -187,6 +198,17 @@ impl Meters {
         self.0.renewed.get_or_create(&labels).inc();
     }
 
+    /// So much of a lease of this length was left when it was renewed.
+    pub fn renewal_margin(&self, name: &str, left: Duration, ttl: Duration) {
+        let lock = self.label(name);
+        let labels = OfLabel { lock };
+        let left = left.as_secs_f64();
+        self.0.margins.get_or_create(&labels).observe(left);
+        let share = left / ttl.as_secs_f64().max(f64::EPSILON);
+        let shares = self.0.margin_shares.get_or_create(&labels);
+        shares.observe(share.min(1.0));
+    }
+
     pub fn released(&self, name: &str, outcome: Outcome) {
         let result = match outcome {
             Outcome::Done => "ok",
@@ -218,6 +240,7 @@ impl Meters {
         for (source, count) in [
             ("push", client.woken_by_message),
             ("timer", client.woken_by_timer),
+            ("poll", client.woken_by_poll),
         ] {
             let woken = self.0.woken.get_or_create(&Woken { source });
             woken.inner().store(count, Ordering::Relaxed);
@@ -254,6 +277,10 @@ impl Meters {
     fn label(&self, name: &str) -> String {
         let label = name.split(':').next().unwrap_or_default();
         let label = &label[..label.floor_char_boundary(LABEL_BYTES_MAX)];
+        if label == OWN {
+            // Two rows with the same labels would make the whole page unreadable.
+            return OTHER.to_owned();
+        }
         let labels = &self.0.labels;
         let known = labels.read().unwrap_or_else(PoisonError::into_inner);
         if known.contains(label) {
@@ -309,6 +336,12 @@ impl Inner {
             waiting,
         );
         registry.register("tenure_renew", "Renewals", self.renewed.clone());
+        let margin_shares = self.margin_shares.clone();
+        registry.register(
+            "tenure_renew_margin_ratio",
+            "The same as a share of the lease's ttl, of leases that are renewed over HTTP",
+            margin_shares,
+        );
         registry.register("tenure_release", "Releases", self.released.clone());
         let lost = self.lost.clone();
         registry.register(
@@ -387,11 +420,13 @@ impl Drop for Attempt {
 mod tests {
     use super::*;
 
-    #[test]
-    fn there_are_no_more_labels_than_prometheus_can_bear() {
-        let meters = Meters::new(&mut Registry::default());
+    #[tokio::test]
+    async fn there_are_no_more_labels_than_prometheus_can_bear() {
+        let locks = tenure::Tenure::connect("memory://").await.unwrap();
+        let meters = Meters::new(&mut Registry::default(), &locks);
         assert_eq!(meters.label("order:1"), "order");
         assert_eq!(meters.label("nightly"), "nightly");
+        assert_eq!(meters.label("_own:1"), OTHER, "that is the service's");
         let long = "é".repeat(100);
         assert_eq!(meters.label(&format!("x{long}")).len(), 63);
         for number in 0..LABELS_MAX {

@@ -13,6 +13,7 @@ use super::acquire::{self, Wanted};
 use super::{lease, refusals};
 use crate::holders::{LockReport, OWNER, millis};
 use crate::service::App;
+use crate::service::answers;
 use crate::service::extract::{Path, Raw};
 use crate::service::problem::{Kind, Problem};
 
@@ -33,7 +34,7 @@ const ID: &str = "terraform_id";
         (status = 409, description = "`not_a_lock`: the key is something else", body = Problem),
         (status = 423, description = "The lock info of its holder", body = Object),
         (status = 422, description = "The body is no lock info", body = Problem),
-        (status = 503, description = "The store does not serve now", body = Problem),
+        answers::StoreAway,
     )
 )]
 pub async fn lock(
@@ -78,11 +79,10 @@ pub async fn lock(
     params(("name" = String, Path, description = "The lock")),
     responses(
         (status = 200, description = "It is free"),
-        (status = 403, description = "Administration is off", body = Problem),
         (status = 409, description = "The lock info of another holder", body = Object),
         (status = 410, description = "There was no lease to end", body = Problem),
         (status = 422, description = "The body is no lock info", body = Problem),
-        (status = 503, description = "The store does not serve now", body = Problem),
+        answers::NoAdmin, answers::StoreAway,
     )
 )]
 pub async fn unlock(

@@ -6,6 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::{Path, Query};
 use super::super::problem::Problem;
 use super::asking::{
@@ -24,9 +25,7 @@ pub struct Letters {
 #[utoipa::path(get, path = "/items/{item}/dlq", tag = "sales",
     params(("item" = String, Path, description = "Its name"), Listing),
     responses((status = 200, description = "The dead letters", body = Letters),
-        (status = 404, description = "There is no such item", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NoItem, answers::NoLedger, answers::SaleAway))]
 pub async fn list(
     Selling(sale): Selling,
     Path(item): Path<String>,
@@ -42,11 +41,9 @@ pub async fn list(
 #[utoipa::path(post, path = "/dlq/{order_id}/requeue", tag = "sales",
     params(("order_id" = String, Path, description = "The order's id")),
     responses((status = 200, description = "What became of the order", body = Decided),
-        (status = 403, description = "Administration is off", body = Problem),
         (status = 404, description = "It is not among the dead", body = Problem),
         (status = 409, description = "The ledger does not take it now either", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NoAdmin, answers::NoLedger, answers::SaleAway))]
 pub async fn requeue(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -65,10 +62,8 @@ pub async fn requeue(
 #[utoipa::path(post, path = "/dlq/{order_id}/discard", tag = "sales",
     params(("order_id" = String, Path, description = "The order's id")),
     responses((status = 200, description = "It is discarded", body = Decided),
-        (status = 403, description = "Administration is off", body = Problem),
         (status = 404, description = "It is not among the dead", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NoAdmin, answers::NoLedger, answers::SaleAway))]
 pub async fn discard(
     State(app): State<App>,
     Administering(sale): Administering,

@@ -21,6 +21,10 @@ pub struct ItemBody {
     #[serde(default)]
     #[schema(value_type = Option<u64>, example = 5000)]
     units: Given<u64>,
+    /// Over how many shelves its stock is spread, each in a slot of its own: 1, if nothing is said;
+    /// only where it is created.
+    #[schema(minimum = 1, maximum = 64)]
+    spread: Option<u64>,
     /// Whether to put it on sale at once; only where it is created.
     #[serde(default)]
     pub open: bool,
@@ -98,15 +102,17 @@ impl ItemBody {
                 return Err(invalid(detail));
             }
         };
+        let item = item.spread(self.spread.unwrap_or(1));
         Ok(item.terms(self.terms(&Terms::default())?))
     }
 
     /// These terms, changed where something is said.
     pub fn changed(&self, terms: &Terms) -> Result<Terms, Problem> {
-        if self.item.is_given() || self.units.is_given() || self.open {
+        let is_new = self.item.is_given() || self.units.is_given() || self.spread.is_some();
+        if is_new || self.open {
             return Err(invalid(
-                "`item`, `units` and `open` are said when an item is created: change its stock with \
-                 PUT …/stock, and open it with POST …/open",
+                "`item`, `units`, `spread` and `open` are said when an item is created: change its \
+                 stock with PUT …/stock, and open it with POST …/open",
             ));
         }
         self.terms(terms)

@@ -10,6 +10,7 @@ use tenure_sale::{Item, Sale};
 use utoipa::ToSchema;
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::{Body, Path};
 use super::super::problem::Problem;
 use super::asking::{
@@ -30,8 +31,7 @@ pub struct Items {
 /// All items, by name; the first 200 with what their gates say.
 #[utoipa::path(get, path = "/items", tag = "sales",
     responses((status = 200, description = "The items", body = Items),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "The ledger is away", body = Problem)))]
+        answers::NoLedger, answers::LedgerAway))]
 pub async fn list(Selling(sale): Selling) -> Result<Json<Items>, Problem> {
     let items = ask(sale.items()).await?;
     let (first, rest) = items.split_at(items.len().min(ITEMS_MAX));
@@ -44,11 +44,8 @@ pub async fn list(Selling(sale): Selling) -> Result<Json<Items>, Problem> {
 #[utoipa::path(post, path = "/items", tag = "sales", request_body = ItemBody,
     responses((status = 201, description = "It is there", body = ShownItem,
             headers(("Location" = String, description = "Where it is"))),
-        (status = 403, description = "Administration is off", body = Problem),
         (status = 409, description = "There is one of that name", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NoAdmin, answers::Invalid, answers::NoLedger, answers::SaleAway))]
 pub async fn create(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -70,9 +67,7 @@ pub async fn create(
 #[utoipa::path(get, path = "/items/{item}", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "The item", body = ShownItem),
-        (status = 404, description = "There is none", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "The ledger is away", body = Problem)))]
+        answers::NotFound, answers::NoLedger, answers::LedgerAway))]
 pub async fn show(
     Selling(sale): Selling,
     Path(name): Path<String>,
@@ -85,11 +80,8 @@ pub async fn show(
 #[utoipa::path(patch, path = "/items/{item}", tag = "sales", request_body = ItemBody,
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        (status = 403, description = "Administration is off", body = Problem),
-        (status = 404, description = "There is none", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NoAdmin, answers::NotFound, answers::Invalid, answers::NoLedger,
+        answers::SaleAway))]
 pub async fn change(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -104,10 +96,7 @@ pub async fn change(
 #[utoipa::path(post, path = "/items/{item}/open", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        (status = 403, description = "Administration is off", body = Problem),
-        (status = 404, description = "There is none", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NoAdmin, answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn open(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -122,11 +111,8 @@ pub async fn open(
 #[utoipa::path(post, path = "/items/{item}/pause", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        (status = 403, description = "Administration is off", body = Problem),
-        (status = 404, description = "There is none", body = Problem),
         (status = 409, description = "It is not on sale", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NoAdmin, answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn pause(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -140,11 +126,8 @@ pub async fn pause(
 #[utoipa::path(post, path = "/items/{item}/close", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        (status = 403, description = "Administration is off", body = Problem),
-        (status = 404, description = "There is none", body = Problem),
         (status = 409, description = "It was never on sale", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NoAdmin, answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn close(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -158,11 +141,9 @@ pub async fn close(
 #[utoipa::path(post, path = "/items/{item}/rebuild", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        (status = 403, description = "Administration is off", body = Problem),
-        (status = 404, description = "There is none", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
         (status = 503, description = "Gate or ledger is away, or another process is rebuilding it",
-            body = Problem)))]
+            body = Problem),
+        answers::NoAdmin, answers::NotFound, answers::NoLedger))]
 pub async fn rebuild(
     State(app): State<App>,
     Administering(sale): Administering,

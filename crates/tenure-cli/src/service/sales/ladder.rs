@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::{Path, Query};
 use super::super::problem::{Kind, Problem};
 use super::asking::CHANGE_WITHIN;
@@ -90,10 +91,10 @@ enum Came {
     responses((status = 200, description = "Sold", body = Sold),
         (status = 403, description = "This service only shows", body = Problem),
         (status = 404, description = "Not in demo mode, or no such step", body = Problem),
-        (status = 409, description = "`sold_out`, with `left` and `port`", body = Problem),
         (status = 423, description = "`busy`: somebody has the lock, perhaps for ever", body = Problem),
         (status = 503, description = "The trouble that was asked for, or the store is away",
-            body = Problem)))]
+            body = Problem),
+        answers::SoldOut))]
 pub async fn get(
     State(app): State<App>,
     Path(step): Path<String>,
@@ -107,10 +108,10 @@ pub async fn get(
     params(("step" = String, Path, description = "`v0` without a lock to `v4`"), Wish),
     responses((status = 200, description = "Sold", body = Sold),
         (status = 404, description = "Not in demo mode, or no such step", body = Problem),
-        (status = 409, description = "`sold_out`, with `left` and `port`", body = Problem),
         (status = 423, description = "`busy`: somebody has the lock, perhaps for ever", body = Problem),
         (status = 503, description = "The trouble that was asked for, or the store is away",
-            body = Problem)))]
+            body = Problem),
+        answers::SoldOut))]
 pub async fn post(
     State(app): State<App>,
     Path(step): Path<String>,

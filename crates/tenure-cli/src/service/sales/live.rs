@@ -12,6 +12,7 @@ use tenure_sale::{Events, Item, Sale};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::Path;
 use super::super::problem::Problem;
 use super::super::stream::{Feed, Message, Source, respond};
@@ -42,10 +43,7 @@ struct Live {
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "Events named `item`", body = Picture,
             content_type = "text/event-stream"),
-        (status = 404, description = "There is none", body = Problem),
-        (status = 429, description = "Too many streams are open", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "The ledger is away", body = Problem)))]
+        answers::NotFound, answers::TooManyStreams, answers::NoLedger, answers::LedgerAway))]
 pub async fn watch(
     State(app): State<App>,
     Selling(sale): Selling,

@@ -6,6 +6,7 @@ use futures_util::stream::{self, Stream};
 use tenure_sale::{Event, Events, Order, OrderId, OrderState, Sale};
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::Path;
 use super::super::problem::Problem;
 use super::super::stream::{Message, respond_with};
@@ -28,10 +29,7 @@ struct Watching {
     params(("order_id" = String, Path, description = "Its id")),
     responses((status = 200, description = "Events named `order`", body = ShownOrder,
             content_type = "text/event-stream"),
-        (status = 404, description = "There is none", body = Problem),
-        (status = 429, description = "Too many streams are open", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NotFound, answers::TooManyStreams, answers::NoLedger, answers::SaleAway))]
 pub async fn watch(
     State(app): State<App>,
     Selling(sale): Selling,

@@ -9,6 +9,7 @@ use tenure_sale::{Order, OrderState};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::{Path, Query};
 use super::super::problem::{Kind, Problem};
 use super::asking::{
@@ -48,10 +49,8 @@ pub struct Orders {
 #[utoipa::path(get, path = "/orders/{order_id}", tag = "sales",
     params(("order_id" = String, Path, description = "Its id"), Waiting),
     responses((status = 200, description = "The order", body = ShownOrder),
-        (status = 404, description = "There is none", body = Problem),
         (status = 429, description = "Too many requests wait", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn show(
     State(app): State<App>,
     Selling(sale): Selling,
@@ -75,10 +74,8 @@ pub async fn show(
 #[utoipa::path(post, path = "/orders/{order_id}/cancel", tag = "sales",
     params(("order_id" = String, Path, description = "Its id")),
     responses((status = 200, description = "As it is now", body = ShownOrder),
-        (status = 404, description = "There is none", body = Problem),
         (status = 409, description = "It is paid for, or over", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn cancel(
     Selling(sale): Selling,
     Path(id): Path<String>,
@@ -92,10 +89,9 @@ pub async fn cancel(
 #[utoipa::path(post, path = "/orders/{order_id}/pay", tag = "sales",
     params(("order_id" = String, Path, description = "Its id")),
     responses((status = 200, description = "As it is now", body = ShownOrder),
-        (status = 404, description = "There is none", body = Problem),
         (status = 409, description = "It is in a state that cannot be paid for", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away: pay again", body = Problem)))]
+        (status = 503, description = "Gate or ledger is away: pay again", body = Problem),
+        answers::NotFound, answers::NoLedger))]
 pub async fn pay(
     Selling(sale): Selling,
     Path(id): Path<String>,
@@ -109,8 +105,7 @@ pub async fn pay(
     params(("buyer" = String, Path, description = "Whose"), Listing),
     responses((status = 200, description = "The orders", body = Orders),
         (status = 422, description = "That is no name of a buyer", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "The ledger is away", body = Problem)))]
+        answers::NoLedger, answers::LedgerAway))]
 pub async fn of_buyer(
     Selling(sale): Selling,
     Path(buyer): Path<String>,
@@ -126,8 +121,7 @@ pub async fn of_buyer(
     params(("buyer" = String, Path, description = "Whose"), Listing),
     responses((status = 200, description = "The orders", body = Orders),
         (status = 422, description = "That is no name of a buyer", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "The ledger is away", body = Problem)))]
+        answers::NoLedger, answers::LedgerAway))]
 pub async fn of_user(
     selling: Selling,
     buyer: Path<String>,
@@ -140,10 +134,8 @@ pub async fn of_user(
 #[utoipa::path(get, path = "/items/{item}/orders", tag = "sales",
     params(("item" = String, Path, description = "Of which item"), Choice, Listing),
     responses((status = 200, description = "The orders", body = Orders),
-        (status = 404, description = "There is no such item", body = Problem),
         (status = 422, description = "There is no such state", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "The ledger is away", body = Problem)))]
+        answers::NoItem, answers::NoLedger, answers::LedgerAway))]
 pub async fn of_item(
     Selling(sale): Selling,
     Path(item): Path<String>,
@@ -163,10 +155,8 @@ pub async fn of_item(
         ("buyer" = String, Path, description = "Whose"),
         ("request" = String, Path, description = "The buyer's id of the request")),
     responses((status = 200, description = "The order", body = ShownOrder),
-        (status = 404, description = "There is none", body = Problem),
         (status = 422, description = "A name is not allowed", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "The ledger is away", body = Problem)))]
+        answers::NotFound, answers::NoLedger, answers::LedgerAway))]
 pub async fn of_request(
     Selling(sale): Selling,
     Path((item, buyer, request)): Path<(String, String, String)>,

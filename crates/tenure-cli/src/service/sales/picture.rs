@@ -24,6 +24,9 @@ pub struct Picture {
     pub total: Option<u64>,
     /// At the gate; null if it is unlimited, or if the gate does not say.
     pub left: Option<u64>,
+    /// Units on their way from one shelf of an item to another.
+    #[serde(skip)]
+    pub moving: u64,
     /// Orders on their way into the ledger.
     pub queued: u64,
     /// Units of orders in the ledger.
@@ -51,6 +54,7 @@ impl Picture {
             state: item.state.word(),
             total: (!item.unlimited).then_some(item.total),
             left: standing.and_then(|gate| gate.left),
+            moving: standing.map_or(0, |gate| gate.moving),
             queued: standing.map_or(0, |gate| gate.queued),
             sold: item.sold,
             dead: standing.map_or(0, |gate| gate.dead),
@@ -64,7 +68,7 @@ impl Picture {
     /// Units that are nowhere, or below zero in two places. Means something only if nothing moves.
     pub fn drift(&self) -> Option<i64> {
         let signed = |units: u64| i64::try_from(units).ok();
-        if self.queued > 0 || !self.current {
+        if self.queued > 0 || self.moving > 0 || !self.current {
             return None;
         }
         Some(signed(self.total?)? - signed(self.left?)? - signed(self.sold)?)

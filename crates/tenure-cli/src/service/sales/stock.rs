@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::{Body, Path};
 use super::super::problem::{Kind, Problem};
 use super::asking::{Administering, Key, changing, check_item, check_reference};
@@ -54,12 +55,9 @@ pub struct Adjusted {
 #[utoipa::path(put, path = "/items/{item}/stock", tag = "sales", request_body = StockBody,
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "As it is now", body = ShownItem),
-        (status = 403, description = "Administration is off", body = Problem),
-        (status = 404, description = "There is none", body = Problem),
         (status = 409, description = "It is not as expected, or more is sold", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NoAdmin, answers::NotFound, answers::Invalid, answers::NoLedger,
+        answers::SaleAway))]
 pub async fn set(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -76,13 +74,10 @@ pub async fn set(
     params(("item" = String, Path, description = "Its name"),
         ("Idempotency-Key" = Option<String>, Header, description = "What this change is called")),
     responses((status = 200, description = "As it is now", body = Adjusted),
-        (status = 403, description = "Administration is off", body = Problem),
-        (status = 404, description = "There is none", body = Problem),
         (status = 409, description = "Fewer units are left", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
         (status = 503, description = "Whether it was done is unknown: ask again with `reference`",
-            body = Problem)))]
+            body = Problem),
+        answers::NoAdmin, answers::NotFound, answers::Invalid, answers::NoLedger))]
 pub async fn adjust(
     State(app): State<App>,
     Administering(sale): Administering,

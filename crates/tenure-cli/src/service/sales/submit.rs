@@ -13,6 +13,7 @@ use tenure_sale::{Answer, OrderState, Outcome, Request, Sale};
 use utoipa::ToSchema;
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::Body;
 use super::super::problem::{Kind, Problem};
 use super::asking::{Key, Selling, changing};
@@ -71,9 +72,9 @@ pub struct Submitted<'a> {
             something else: `request_reused`", body = Problem),
         (status = 425, description = "The sale has not begun: `not_started`, with `starts_at`", body = Problem),
         (status = 429, description = "Too many requests of one address", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
         (status = 503, description = "`backlog`, `rebuilding`, or the gate is away: ask again with \
-            the same request", body = Problem)))]
+            the same request", body = Problem),
+        answers::NoLedger))]
 pub async fn submit(
     State(app): State<App>,
     Selling(sale): Selling,

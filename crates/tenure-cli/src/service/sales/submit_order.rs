@@ -9,6 +9,7 @@ use tenure_sale::{Answer, OrderState, Outcome, Request, Sale};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::{Body, Query};
 use super::super::problem::Problem;
 use super::asking::{Key, Selling};
@@ -49,13 +50,10 @@ pub struct Sold {
     responses((status = 200, description = "Sold", body = Sold),
         (status = 202, description = "Sold; it is on its way into the ledger", body = Sold),
         (status = 403, description = "This service only shows", body = Problem),
-        (status = 404, description = "There is no such item", body = Problem),
-        (status = 409, description = "`sold_out`, with `left` and `port`", body = Problem),
         (status = 410, description = "The sale is over", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
         (status = 425, description = "The sale has not begun", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "The gate is away", body = Problem)))]
+        (status = 503, description = "The gate is away", body = Problem),
+        answers::NoItem, answers::SoldOut, answers::Invalid, answers::NoLedger))]
 pub async fn get(
     State(app): State<App>,
     Selling(sale): Selling,
@@ -69,13 +67,10 @@ pub async fn get(
 #[utoipa::path(post, path = "/submitOrder", tag = "load tests", params(Wish), request_body = Wish,
     responses((status = 200, description = "Sold", body = Sold),
         (status = 202, description = "Sold; it is on its way into the ledger", body = Sold),
-        (status = 404, description = "There is no such item", body = Problem),
-        (status = 409, description = "`sold_out`, with `left` and `port`", body = Problem),
         (status = 410, description = "The sale is over", body = Problem),
-        (status = 422, description = "A value is not allowed", body = Problem),
         (status = 425, description = "The sale has not begun", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "The gate is away", body = Problem)))]
+        (status = 503, description = "The gate is away", body = Problem),
+        answers::NoItem, answers::SoldOut, answers::Invalid, answers::NoLedger))]
 pub async fn post(
     State(app): State<App>,
     Selling(sale): Selling,

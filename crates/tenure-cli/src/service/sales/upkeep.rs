@@ -7,6 +7,7 @@ use tenure_sale::{Mode, Sale};
 use utoipa::IntoParams;
 
 use super::super::App;
+use super::super::answers;
 use super::super::extract::{Path, Query};
 use super::super::problem::Problem;
 use super::asking::{
@@ -27,9 +28,7 @@ pub struct Repairing {
 #[utoipa::path(get, path = "/items/{item}/stats", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "How it goes", body = ShownStats),
-        (status = 404, description = "There is none", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn stats(
     State(app): State<App>,
     Selling(sale): Selling,
@@ -46,9 +45,7 @@ pub async fn stats(
 #[utoipa::path(get, path = "/items/{item}/reconcile", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "What was found", body = ShownReport),
-        (status = 404, description = "There is none", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn reconcile(
     State(app): State<App>,
     Selling(sale): Selling,
@@ -62,10 +59,7 @@ pub async fn reconcile(
 #[utoipa::path(post, path = "/items/{item}/reconcile", tag = "sales",
     params(("item" = String, Path, description = "Its name"), Repairing),
     responses((status = 200, description = "What was found, or is so now", body = ShownReport),
-        (status = 403, description = "Administration is off", body = Problem),
-        (status = 404, description = "There is none", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NoAdmin, answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn repair(
     State(app): State<App>,
     Administering(sale): Administering,
@@ -87,9 +81,7 @@ pub async fn repair(
 #[utoipa::path(get, path = "/items/{item}/verify", tag = "sales",
     params(("item" = String, Path, description = "Its name")),
     responses((status = 200, description = "What was found", body = ShownVerdict),
-        (status = 404, description = "There is none", body = Problem),
-        (status = 501, description = "There is no ledger", body = Problem),
-        (status = 503, description = "Gate or ledger is away", body = Problem)))]
+        answers::NotFound, answers::NoLedger, answers::SaleAway))]
 pub async fn verify(
     State(app): State<App>,
     Selling(sale): Selling,

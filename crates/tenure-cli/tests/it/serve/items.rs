@@ -89,6 +89,28 @@ fn the_stock_is_set_and_adjusted_once() {
 }
 
 #[test]
+fn an_item_may_be_spread() {
+    let shop = Grown::up();
+    let service = shop.instance(&[]);
+    service.stock_on("hot", &json!({"units": 7, "spread": 3}));
+    let item = service.get("/api/v1/items/hot").is(200).json();
+    assert_eq!(item["spread"], 3);
+    assert_eq!(item["gate"]["shelves"].as_array().unwrap().len(), 3);
+    for n in 0..7 {
+        let answer = service.order("hot", "anna", &n.to_string()).is(202).json();
+        assert_eq!(answer["left"], json!(null));
+    }
+    let refused = service.order("hot", "ben", "1");
+    refused.is_problem(409, "sold_out");
+    assert_eq!(refused.json()["left"], 0);
+    let settled = || {
+        let verdict = service.get("/api/v1/items/hot/verify").is(200).json();
+        verdict["holds"] == true && verdict["report"]["sold"] == 7
+    };
+    soon(settled);
+}
+
+#[test]
 fn an_item_may_be_unlimited() {
     let service = Service::shop();
     service.stock_on("voucher", &json!({"units": null}));
@@ -124,6 +146,8 @@ fn items_that_cannot_be_are_refused() {
         r#"{"item": "a", "units": 1, "starts_at": "soon"}"#,
         r#"{"item": "a", "units": 1, "starts_at": "2030-01-02T00:00:00Z", "ends_at": "2030-01-01T00:00:00Z"}"#,
         r#"{"item": "a", "units": 1, "units_per_order": 0}"#,
+        r#"{"item": "a", "units": 1, "spread": 0}"#,
+        r#"{"item": "a", "units": 1, "spread": 65}"#,
     ] {
         create(body).is_problem(422, "invalid");
     }
@@ -149,6 +173,7 @@ fn items_that_cannot_be_are_refused() {
     }
     let change = |body: &str| service.send("PATCH", "/api/v1/items/sku-7", &JSON, body);
     change(r#"{"units": 7}"#).is_problem(422, "invalid");
+    change(r#"{"spread": 2}"#).is_problem(422, "invalid");
     change(r#"{"units_per_order": 0}"#).is_problem(422, "invalid");
     service
         .send("PUT", "/api/v1/items/sku-7/stock", &JSON, "{}")

@@ -4,6 +4,10 @@
 mod access;
 /// What is seen of all locks, and followed.
 mod board;
+/// What is counted of requests.
+mod counted_requests;
+/// What is shipped for Prometheus and Grafana.
+mod deploy;
 /// Reading event streams.
 mod events;
 /// Several instances that sell one stock.

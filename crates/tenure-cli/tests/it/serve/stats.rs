@@ -79,16 +79,95 @@ fn metrics_have_buckets_and_no_names() {
         "tenure_held{lock=\"order\",kind=\"mutex\"} 1",
         "tenure_waiting{lock=\"order\",kind=\"mutex\"} 0",
         "tenure_renew_total{lock=\"order\",result=\"ok\"} 3",
+        "tenure_renew_margin_seconds_count{lock=\"order\"} 3",
+        "tenure_renew_margin_seconds_bucket{le=\"30.0\",lock=\"order\"} 3",
+        "tenure_renew_margin_seconds_bucket{le=\"10.0\",lock=\"order\"} 0",
+        "tenure_renew_margin_ratio_bucket{le=\"+Inf\",lock=\"order\"} 3",
+        "tenure_renew_margin_ratio_bucket{le=\"0.4\",lock=\"order\"} 0",
+        "tenure_handover_seconds_count{kind=\"mutex\"} 0",
         "tenure_release_total{lock=\"order\",result=\"ok\"} 3",
         "tenure_queue_length{kind=\"mutex\"} 0",
         "tenure_redis_up{node=\"memory://serve\"} 1",
         "tenure_wakeups_total{source=\"push\"}",
+        "tenure_wakeups_total{source=\"poll\"} 0",
         "tenure_client_events_total{event=\"record_written\"}",
+        "process_cpu_seconds_total ",
+        "process_resident_memory_bytes ",
+        "process_start_time_seconds ",
+        "process_open_fds ",
+        "process_max_fds ",
     ] {
         assert!(metrics.contains(line), "no `{line}` in\n{metrics}");
     }
     assert!(!metrics.contains("order:"), "{metrics}");
     assert!(metrics.trim_end().ends_with("# EOF"), "{metrics}");
+}
+
+#[test]
+fn a_lock_that_passes_on_is_measured() {
+    let service = Service::start(&[]);
+    let lease = acquire(&service, "n", &json!({}));
+    let wanted = json!({"wait_ms": 20_000});
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| acquire(&service, "n", &wanted));
+        let waits = || service.get("/api/v1/locks/n").json()["waiting"] == 1;
+        assert!(eventually(SOON, waits));
+        release(&service, "n", &lease).is(204);
+        release(&service, "n", &waiter.join().unwrap()).is(204);
+    });
+    // Whoever comes to a free lock is handed nothing.
+    let lease = acquire(&service, "n", &json!({"wait_ms": 1_000}));
+    release(&service, "n", &lease).is(204);
+    let metrics = service.get("/metrics").text;
+    for line in [
+        "tenure_handover_seconds_count{kind=\"mutex\"} 1",
+        "tenure_handover_seconds_bucket{le=\"+Inf\",kind=\"mutex\"} 1",
+    ] {
+        assert!(metrics.contains(line), "no `{line}` in\n{metrics}");
+    }
+    assert!(
+        !metrics.contains("tenure_redis_command_seconds_count"),
+        "no server was asked"
+    );
+}
+
+#[test]
+fn answers_of_servers_are_measured_without_secrets() {
+    let server = RedisServer::builder().password("s3cret").start();
+    let service = Service::of(crate::command::tenure(&["serve"]).env("TENURE_URL", server.url()));
+    let lease = acquire(&service, "order:1", &json!({}));
+    release(&service, "order:1", &lease).is(204);
+    let (metrics, node) = (service.get("/metrics").text, server.addr());
+    for command in ["acquire", "release"] {
+        let row = format!("{{command=\"{command}\",node=\"{node}\",result=\"ok\"}} 1");
+        let row = format!("tenure_redis_command_seconds_count{row}");
+        assert!(metrics.contains(&row), "no `{row}` in\n{metrics}");
+    }
+    assert!(
+        metrics.contains("tenure_redis_command_seconds_bucket{le=\"0.00005\""),
+        "{metrics}"
+    );
+    assert!(
+        !metrics.contains("s3cret") && !metrics.contains("order:"),
+        "{metrics}"
+    );
+}
+
+/// Another instance gave the lease: what is left of it is asked for.
+#[test]
+fn renewals_at_another_instance_are_measured_too() {
+    let server = RedisServer::start();
+    let [gave, renews] = [(); 2].map(|()| Service::on(&server, &[]));
+    let lease = acquire(&gave, "order:1", &json!({"ttl_ms": 60_000}));
+    let renewal = json!({"lease_id": lease["lease_id"]});
+    renews.put("/api/v1/locks/order:1/lease", &renewal).is(200);
+    let metrics = renews.get("/metrics").text;
+    for line in [
+        "tenure_renew_margin_seconds_bucket{le=\"60.0\",lock=\"order\"} 1",
+        "tenure_renew_margin_seconds_bucket{le=\"10.0\",lock=\"order\"} 0",
+    ] {
+        assert!(metrics.contains(line), "no `{line}` in\n{metrics}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -195,6 +195,21 @@ fn a_stop_ends_streams_and_waits_at_once_and_keeps_leases() {
 }
 
 /// Readers that never read: what is written for them waits in no memory of the service.
+/// A sale begins for all at once. Whoever the kernel has no room for is told nothing, and its own kernel
+/// tries again a second later.
+#[test]
+fn hundreds_may_come_at_the_same_moment() {
+    let service = Service::start(&[]);
+    let address = service.url.trim_start_matches("http://").parse().unwrap();
+    service.process.pause();
+    let came: io::Result<Vec<TcpStream>> = (0..400)
+        .map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(900)))
+        .collect();
+    service.process.resume();
+    assert!(came.is_ok(), "{came:?}");
+    service.get("/livez").is(200);
+}
+
 #[test]
 fn slow_readers_hold_no_memory() {
     let service = Service::start(&[]);

@@ -14,6 +14,7 @@ use self::item::ItemGate;
 use self::queue::Queue;
 use super::clock::micros;
 use super::fold::Fold;
+use super::spread::Place;
 use super::{Applied, Load, Remembered, Standing, Taken, reference};
 use crate::entry::{Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
@@ -86,6 +87,8 @@ impl MemoryGate {
                 queued_units: None,
                 pending: known.queue.pending(),
                 dead: known.dead.len() as u64,
+                moving: 0,
+                shelves: Vec::new(),
             })
         });
         Ok(standing)
@@ -103,7 +106,7 @@ impl MemoryGate {
         after: u64,
         changes: &[Change],
     ) -> Result<Applied> {
-        let fold = Fold::of(item, after, changes)?;
+        let fold = Fold::of(item, Place::ONLY, after, changes)?;
         let mut items = self.items();
         match known(&mut items, item) {
             Some((gate, ..)) if gate.epoch == epoch => gate.apply(item, after, &fold, now()),
@@ -122,7 +125,14 @@ impl MemoryGate {
         taken
     }
 
-    pub(super) fn begin_load(&self, item: &str, epoch: u64, fence: Fence) -> Result<bool> {
+    /// All units lie in one place here, over however many shelves they are to be spread.
+    pub(super) fn begin_load(
+        &self,
+        item: &str,
+        epoch: u64,
+        fence: Fence,
+        _spread: u64,
+    ) -> Result<bool> {
         let mut items = self.items();
         let known = items.entry(item.to_owned()).or_default();
         if let Some(gate) = &known.gate {

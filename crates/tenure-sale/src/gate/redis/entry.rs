@@ -2,7 +2,7 @@
 
 use tenure::redis::Value;
 
-use super::keys::order_id;
+use super::shelves::Shelf;
 use crate::entry::{Entry, Wanted};
 use crate::gate::clock::time_of;
 use crate::order::OrderId;
@@ -53,16 +53,16 @@ pub(super) fn fields(wanted: &Wanted) -> Vec<String> {
 
 /// An entry of the queue. One that is none of ours is kept with the reason, so that it can be buried;
 /// `None` only if the server says nothing that could be an id.
-pub(super) fn entry(item: &str, id: &Value, fields: &Value, deliveries: u64) -> Option<Entry> {
-    let id = order_id(item, id.as_str()?)?;
+pub(super) fn entry(shelf: &Shelf, id: &Value, fields: &Value, deliveries: u64) -> Option<Entry> {
+    let id = shelf.order_of(id.as_str()?)?;
     Some(read(id, fields.as_array().unwrap_or_default(), deliveries))
 }
 
 /// An entry of the dead, with the reason.
-pub(super) fn dead_entry(item: &str, fields: &Value) -> Option<(Entry, String)> {
+pub(super) fn dead_entry(shelf: &Shelf, fields: &Value) -> Option<(Entry, String)> {
     let fields = fields.as_array()?;
     let (head, fields) = fields.split_at_checked(2 * DEAD_FIELDS)?;
-    let id = order_id(item, head[1].as_str()?)?;
+    let id = shelf.order_of(head[1].as_str()?)?;
     let reason = head[3].as_str()?.to_owned();
     let deliveries = u64::try_from(head[5].as_int()?).ok()?;
     Some((read(id, fields, deliveries), reason))

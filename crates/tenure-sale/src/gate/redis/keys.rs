@@ -1,6 +1,12 @@
-//! The keys of an item, which share a slot.
+//! The keys of an item, or of one shelf of it: they share a slot.
 
+use crate::gate::spread::Place;
 use crate::order::{OrderId, Request};
+
+/// The slots of a cluster.
+const SLOTS: u64 = 16_384;
+/// How far a shelf may lie from where it should: it takes about so many tries fewer to find a name.
+const ASIDE_MAX: u64 = 64;
 
 /// The group that reads the queue.
 pub(super) const GROUP: &str = "ledger";
@@ -15,8 +21,11 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn of(item: &str) -> Self {
-        let key = |what: &str| format!("tenure:sale:{{{item}}}:{what}");
+    pub(super) fn of(item: &str, place: Place) -> Self {
+        let tag = tag(item, place);
+        // The mark keeps them apart from those of an item that is called like a tag.
+        let mark = if place.nth == 0 { "" } else { "shelf:" };
+        let key = |what: &str| format!("tenure:sale:{{{tag}}}:{mark}{what}");
         Self {
             gate: key("gate"),
             buyers: key("buyers"),
@@ -25,6 +34,37 @@ impl Keys {
             dead: key("dead"),
         }
     }
+}
+
+/// What the slot of a shelf is made of. The first has the item's name, as if there were no others. The
+/// others are called so that all lie as far apart as they can: nodes that have equal parts of the slots
+/// have equal parts of the shelves.
+fn tag(item: &str, place: Place) -> String {
+    if place.nth == 0 {
+        return item.to_owned();
+    }
+    let wanted = (slot(item) + place.nth * SLOTS / place.of) % SLOTS;
+    let named = |salt: u64| format!("{item}#{}/{}.{salt}", place.nth, place.of);
+    let near = |tag: &String| (slot(tag) + SLOTS - wanted) % SLOTS < ASIDE_MAX;
+    // One in 256 does; if none of so many did, any would be as good.
+    let found = (0..SLOTS).map(named).find(near);
+    found.unwrap_or_else(|| named(0))
+}
+
+/// The slot of a tag: CRC16, as the cluster's specification has it.
+fn slot(tag: &str) -> u64 {
+    let mut crc = 0_u16;
+    for byte in tag.bytes() {
+        crc ^= u16::from(byte) << 8;
+        for _ in 0..8 {
+            let carry = crc & 0x8000 != 0;
+            crc <<= 1;
+            if carry {
+                crc ^= 0x1021;
+            }
+        }
+    }
+    u64::from(crc) % SLOTS
 }
 
 /// What the answer to a request is remembered by. Names hold no control character.
@@ -66,16 +106,12 @@ fn packed(id: &str) -> Option<[u8; 16]> {
 
 /// A remembered answer.
 pub(super) fn answer(order: &OrderId, units: u64) -> String {
-    format!("{}/{units}", entry_id(order))
+    format!("{}-{}/{units}", order.epoch(), order.number())
 }
 
-/// The id of an entry of the queue.
-pub(super) fn entry_id(order: &OrderId) -> String {
-    format!("{}-{}", order.epoch(), order.number())
-}
-
-pub(super) fn order_id(item: &str, entry: &str) -> Option<OrderId> {
-    let (epoch, number) = entry.split_once('-')?;
+/// An order as the scripts say it.
+pub(super) fn order_id(item: &str, text: &str) -> Option<OrderId> {
+    let (epoch, number) = text.split_once('-')?;
     Some(OrderId::new(
         item,
         epoch.parse().ok()?,
@@ -94,6 +130,40 @@ pub(super) fn push_request(arguments: &mut Vec<Vec<u8>>, request: &Request) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(slot("123456789"), 0x31c3 % SLOTS);
+        assert_eq!(slot("foo"), 12_182);
+    }
+
+    #[test]
+    fn shelves_lie_apart_and_their_keys_are_nobody_elses() {
+        for of in [2, 3, 4, 6, 16, 64] {
+            for item in ["sku-7", "a", "a#1/4.2", "ein Käse"] {
+                let mut last = slot(item);
+                for nth in 1..of {
+                    let here = slot(&tag(item, Place { nth, of }));
+                    let apart = (here + SLOTS - last) % SLOTS;
+                    let fair = SLOTS / of;
+                    assert!(
+                        apart + ASIDE_MAX >= fair && apart <= fair + ASIDE_MAX + 1,
+                        "{apart}"
+                    );
+                    last = here;
+                }
+            }
+        }
+        let place = Place { nth: 1, of: 4 };
+        let shelf = Keys::of("a", place);
+        let namesake = Keys::of(&tag("a", place), Place::ONLY);
+        assert_ne!(shelf.gate, namesake.gate);
+        assert_eq!(Keys::of("a", Place::ONLY).gate, "tenure:sale:{a}:gate");
+        assert_eq!(
+            Keys::of("a", Place { nth: 0, of: 4 }).gate,
+            "tenure:sale:{a}:gate"
+        );
+    }
 
     #[test]
     fn uuids_are_packed_and_nothing_else_is() {

@@ -1,72 +1,201 @@
-//! A gate on Redis: single, behind sentinels, or a cluster. All keys of an item share a slot.
+//! A gate on Redis: single, behind sentinels, or a cluster. All keys of an item share a slot; of one that
+//! is spread, all keys of a shelf.
 
+mod asking;
 mod entry;
 mod keys;
+mod loading;
+mod moving;
 mod queue;
 mod readers;
 mod script;
+mod shelves;
+mod standing;
 
 use std::sync::Arc;
 
-use tenure::Fence;
-use tenure::redis::{Client, Script, Value};
+use tenure::Tenure;
+use tenure::redis::{Client, Command, Script, Value};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use self::keys::{Keys, answer, answer_field, order_id, push_request};
+use self::asking::Asking;
+use self::keys::order_id;
+use self::moving::{BRING_MAX, Brought, Moves};
 use self::readers::Readers;
+use self::shelves::{Shelf, Shelves, Spreads};
 use super::clock::{micros, millis};
-use super::combiner::{Call, Combiner};
+use super::combiner::Combiner;
 use super::fold::Fold;
 use super::reference;
-use super::{Applied, Load, Remembered, Standing, Taken};
+use super::{Applied, Taken};
 use crate::entry::Wanted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::item::{ItemState, Terms};
 use crate::ledger::Change;
 use crate::order::{Answer, OrderId, Outcome, Request};
 
-/// Buyers and answers of one call while loading: others want the server in between.
-const LOADED_AT_ONCE: usize = 500;
 /// No arguments.
 const NONE: &[&str] = &[];
+/// How often a call learns that an item is spread otherwise than it was known to be.
+const LEARNS_MAX: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(super) struct RedisGate {
     redis: Client,
     asks: Combiner<Asking>,
     readers: Arc<Readers>,
+    spreads: Arc<Spreads>,
+    moves: Arc<Moves>,
 }
 
 impl RedisGate {
     pub(super) async fn connect(url: &str) -> Result<Self> {
         let redis = Client::connect(url).await;
         let redis = redis.map_err(|error| Error::store("cannot reach the gate", error))?;
-        Ok(Self::on(redis))
+        let mut gate = Self::on(redis);
+        gate.moves = Arc::new(Moves::at(url));
+        Ok(gate)
     }
 
     pub(super) fn on(redis: Client) -> Self {
+        let spreads = Arc::default();
         Self {
-            asks: Combiner::new(Asking(redis.clone())),
+            asks: Combiner::new(Asking {
+                redis: redis.clone(),
+                spreads: Arc::clone(&spreads),
+            }),
             readers: Arc::default(),
+            moves: Arc::default(),
+            spreads,
             redis,
         }
     }
 
+    pub(super) fn with_locks(mut self, locks: Tenure) -> Self {
+        self.moves = Arc::new(Moves::under(locks));
+        self
+    }
+
     pub(super) async fn ask(&self, request: &Request) -> Result<Answer> {
-        self.asks.ask(request).await
-    }
-
-    pub(super) async fn standing(&self, item: &str) -> Result<Option<Standing>> {
-        let keys = Keys::of(item);
-        let keys = [&keys.gate, &keys.orders, &keys.dead];
-        let reply = self.script(item, &script::STANDING, &keys, NONE).await?;
-        if reply.is_nil() {
-            return Ok(None);
+        let (item, end) = (request.item(), Instant::now() + BRING_MAX);
+        let mut learns = 0;
+        // Kept until the next question: nobody takes away meanwhile what was brought here.
+        let mut lock = None;
+        loop {
+            let shelves = self.spreads.known_or_one(item);
+            let home = shelves.home(request.buyer());
+            let mut answer = self.asks.ask(home, request).await?;
+            drop(lock.take());
+            let spread = self.spreads.known_or_one(item).spread();
+            if answer.outcome == Outcome::StaleEpoch && spread != shelves.spread() {
+                learns += 1;
+                if learns < LEARNS_MAX {
+                    continue;
+                }
+            }
+            if !shelves.is_spread() {
+                return Ok(answer);
+            }
+            // What is left on one shelf says nothing.
+            answer.left = None;
+            if answer.outcome != Outcome::SoldOut {
+                return Ok(answer);
+            }
+            match self.bring(&shelves, home, request.wanted()).await? {
+                Brought::Here(_) if Instant::now() >= end => answer.outcome = Outcome::Busy,
+                Brought::Here(guard) => {
+                    lock = guard;
+                    continue;
+                }
+                Brought::SoldOut { left } => answer.left = Some(left),
+                Brought::Stale => answer.outcome = Outcome::StaleEpoch,
+                Brought::Busy => answer.outcome = Outcome::Busy,
+            }
+            return Ok(answer);
         }
-        let standing = standing(reply.as_array().unwrap_or_default());
-        let standing = standing.ok_or_else(|| not_understood(item, &reply))?;
-        Ok(Some(standing))
     }
 
+    pub(super) async fn take(&self, item: &str, wanted: &Wanted) -> Result<Taken> {
+        let reference = reference(item, wanted)?;
+        let end = Instant::now() + BRING_MAX;
+        let mut learns = 0;
+        let mut lock = None;
+        loop {
+            let shelves = self.spreads.known_or_one(item);
+            let shelf = match wanted {
+                Wanted::Again { buyer, .. } => shelves.home(buyer),
+                _ => shelves.first(),
+            };
+            let taken = self.take_at(shelf, &reference, wanted).await?;
+            drop(lock.take());
+            let Some(taken) = taken else {
+                learns += 1;
+                if learns < LEARNS_MAX {
+                    continue;
+                }
+                return Ok(Taken::StaleEpoch);
+            };
+            if !shelves.is_spread() || !matches!(taken, Taken::SoldOut { .. }) {
+                return Ok(taken);
+            }
+            match self.bring(&shelves, shelf, wanted.units()).await? {
+                Brought::Here(_) if Instant::now() >= end => return Ok(Taken::Busy),
+                Brought::Here(guard) => lock = guard,
+                Brought::SoldOut { left } => return Ok(Taken::SoldOut { left }),
+                Brought::Stale => return Ok(Taken::StaleEpoch),
+                Brought::Busy => return Ok(Taken::Busy),
+            }
+        }
+    }
+
+    /// `None` if the item is spread otherwise than it was known to be.
+    async fn take_at(
+        &self,
+        shelf: &Shelf,
+        reference: &str,
+        wanted: &Wanted,
+    ) -> Result<Option<Taken>> {
+        let item = shelf.item.as_str();
+        let (units, buyer) = match wanted {
+            Wanted::Order { units, buyer, .. } | Wanted::Again { units, buyer, .. } => {
+                (*units, buyer.as_str())
+            }
+            Wanted::Withdrawal { units, .. } => (*units, ""),
+        };
+        let mut arguments = vec![
+            reference.to_owned(),
+            units.to_string(),
+            buyer.to_owned(),
+            shelf.place.of.to_string(),
+            shelf.place.nth.to_string(),
+        ];
+        arguments.extend(entry::fields(wanted));
+        let keys = &shelf.keys;
+        let keys = [&keys.gate, &keys.buyers, &keys.answers, &keys.orders];
+        let reply = self.script(item, &script::TAKE, &keys, &arguments).await?;
+        let order = |id: &Value| read_order(item, id);
+        let taken = match words(&reply) {
+            (Some("queued"), Some(id)) => Taken::Queued(order(id)?),
+            (Some("replayed"), Some(id)) => Taken::Replayed(order(id)?),
+            (Some("conflict"), Some(_)) => return Err(super::other_units(item, reference)),
+            (Some("sold out"), Some(left)) => Taken::SoldOut {
+                left: whole(item, left)?,
+            },
+            (Some("limit"), _) => Taken::LimitReached,
+            (Some("busy"), _) => Taken::Busy,
+            (Some("no item"), _) => Taken::NoItem,
+            (Some("stale"), _) => Taken::StaleEpoch,
+            (Some("spread"), Some(spread)) => {
+                self.spreads.learn(item, whole(item, spread)?);
+                return Ok(None);
+            }
+            _ => return Err(not_understood(item, &reply)),
+        };
+        Ok(Some(taken))
+    }
+
+    /// Shelf 0 is told last, so what it has reached, all have.
     pub(super) async fn apply(
         &self,
         item: &str,
@@ -74,7 +203,55 @@ impl RedisGate {
         after: u64,
         changes: &[Change],
     ) -> Result<Applied> {
-        let fold = Fold::of(item, after, changes)?;
+        // Before anything is told: whether they follow each other, and how many units they are.
+        Fold::of(item, super::spread::Place::ONLY, after, changes)?;
+        let shelves = self.shelves(item).await?;
+        if shelves.is_spread() {
+            // Whether it would be done, before the others are told.
+            match self.apply_at(shelves.first(), epoch, after, &[]).await? {
+                Applied::Done => {}
+                other => return Ok(other),
+            }
+        }
+        for shelf in shelves.all().iter().skip(1) {
+            match self.apply_rest(shelf, epoch, after, changes).await? {
+                Applied::Done => {}
+                other => return Ok(other),
+            }
+        }
+        self.apply_at(shelves.first(), epoch, after, changes).await
+    }
+
+    /// Tells a shelf of those changes that it was not told by another relay, or one that died.
+    async fn apply_rest(
+        &self,
+        shelf: &Shelf,
+        epoch: u64,
+        after: u64,
+        changes: &[Change],
+    ) -> Result<Applied> {
+        let last = changes.last().map_or(after, |change| change.number);
+        let mut at = after;
+        loop {
+            let told = changes.partition_point(|change| change.number <= at);
+            let applied = self.apply_at(shelf, epoch, at, &changes[told..]).await?;
+            match applied {
+                Applied::At(number) if number >= last => return Ok(Applied::Done),
+                Applied::At(number) if number > at => at = number,
+                applied => return Ok(applied),
+            }
+        }
+    }
+
+    async fn apply_at(
+        &self,
+        shelf: &Shelf,
+        epoch: u64,
+        after: u64,
+        changes: &[Change],
+    ) -> Result<Applied> {
+        let item = shelf.item.as_str();
+        let fold = Fold::of(item, shelf.place, after, changes)?;
         let mut arguments = vec![
             epoch.to_string(),
             after.to_string(),
@@ -84,142 +261,71 @@ impl RedisGate {
             fold.terms.map_or("", |_| "1").to_owned(),
         ];
         arguments.extend(fold.terms.map_or_else(Default::default, terms));
+        arguments.push(shelf.place.of.to_string());
         for (buyer, units) in &fold.buyers {
             arguments.extend([(*buyer).to_owned(), units.to_string()]);
         }
-        let keys = Keys::of(item);
-        let keys = [&keys.gate, &keys.buyers, &keys.answers];
+        let keys = [&shelf.keys.gate, &shelf.keys.buyers, &shelf.keys.answers];
         let reply = self.script(item, &script::APPLY, &keys, &arguments).await?;
         match words(&reply) {
             (Some("done"), _) => Ok(Applied::Done),
             (Some("stale"), _) => Ok(Applied::Stale),
             (Some("at"), Some(number)) => Ok(Applied::At(whole(item, number)?)),
-            _ => Err(not_understood(item, &reply)),
-        }
-    }
-
-    pub(super) async fn take(&self, item: &str, wanted: &Wanted) -> Result<Taken> {
-        let reference = reference(item, wanted)?;
-        let (units, buyer) = match wanted {
-            Wanted::Order { units, buyer, .. } | Wanted::Again { units, buyer, .. } => {
-                (*units, buyer.as_str())
+            (Some("spread"), Some(spread)) => {
+                self.spreads.learn(item, whole(item, spread)?);
+                Ok(Applied::Stale)
             }
-            Wanted::Withdrawal { units, .. } => (*units, ""),
-        };
-        let mut arguments = vec![reference.clone(), units.to_string(), buyer.to_owned()];
-        arguments.extend(entry::fields(wanted));
-        let keys = Keys::of(item);
-        let keys = [&keys.gate, &keys.buyers, &keys.answers, &keys.orders];
-        let reply = self.script(item, &script::TAKE, &keys, &arguments).await?;
-        let parts = words(&reply);
-        let order = |id: &Value| read_order(item, id);
-        match parts {
-            (Some("queued"), Some(id)) => Ok(Taken::Queued(order(id)?)),
-            (Some("replayed"), Some(id)) => Ok(Taken::Replayed(order(id)?)),
-            (Some("conflict"), Some(_)) => Err(super::other_units(item, &reference)),
-            (Some("sold out"), Some(left)) => Ok(Taken::SoldOut {
-                left: whole(item, left)?,
-            }),
-            (Some("limit"), _) => Ok(Taken::LimitReached),
-            (Some("busy"), _) => Ok(Taken::Busy),
-            (Some("no item"), _) => Ok(Taken::NoItem),
-            (Some("stale"), _) => Ok(Taken::StaleEpoch),
             _ => Err(not_understood(item, &reply)),
         }
     }
 
-    pub(super) async fn begin_load(&self, item: &str, epoch: u64, fence: Fence) -> Result<bool> {
-        let keys = Keys::of(item);
-        let keys = [&keys.gate, &keys.buyers, &keys.answers, &keys.orders];
-        let arguments = [epoch.to_string(), fence.to_string()];
-        let reply = self
-            .script(item, &script::BEGIN_LOAD, &keys, &arguments)
-            .await?;
-        match words(&reply) {
-            (Some("begun"), _) => Ok(true),
-            (Some("refused"), _) => Ok(false),
-            (Some("foreign"), Some(id)) => Err(super::foreign_id(item, epoch, id)),
+    /// The shelves of an item; one if the gate does not know it.
+    async fn shelves(&self, item: &str) -> Result<Shelves> {
+        if let Some(known) = self.spreads.known(item) {
+            return Ok(known);
+        }
+        let one = self.spreads.known_or_one(item);
+        let gate = &one.first().keys.gate;
+        let asking = Command::new("HMGET").arg(gate).arg("epoch").arg("spread");
+        let reply = self.redis.run(asking).await;
+        let reply = reply.map_err(|error| failed(item, error))?;
+        match reply.as_array().unwrap_or_default() {
+            [epoch, _] if epoch.is_nil() => Ok(one),
+            [_, spread] if spread.is_nil() => Ok(self.spreads.learn(item, 1)),
+            [_, spread] => Ok(self.spreads.learn(item, whole(item, spread)?)),
             _ => Err(not_understood(item, &reply)),
         }
     }
 
-    pub(super) async fn load_buyers(
+    /// Asks all shelves at once, and returns what they said in their order.
+    async fn on_each<T, Calling>(
         &self,
-        item: &str,
-        epoch: u64,
-        fence: Fence,
-        buyers: &[(String, u64)],
-        answers: &[Remembered],
-    ) -> Result<bool> {
-        for buyers in buyers.chunks(LOADED_AT_ONCE) {
-            if !self.load_some(item, epoch, fence, buyers, &[]).await? {
-                return Ok(false);
-            }
+        shelves: &Shelves,
+        call: impl Fn(Self, Arc<Shelf>) -> Calling,
+    ) -> Result<Vec<T>>
+    where
+        T: Send + 'static,
+        Calling: Future<Output = Result<T>> + Send + 'static,
+    {
+        if let [only] = shelves.all() {
+            return Ok(vec![call(self.clone(), Arc::clone(only)).await?]);
         }
-        for answers in answers.chunks(LOADED_AT_ONCE) {
-            if !self.load_some(item, epoch, fence, &[], answers).await? {
-                return Ok(false);
-            }
+        let mut calls = JoinSet::new();
+        for shelf in shelves.all() {
+            let (nth, call) = (shelf.place.nth, call(self.clone(), Arc::clone(shelf)));
+            calls.spawn(async move { (nth, call.await) });
         }
-        Ok(true)
-    }
-
-    async fn load_some(
-        &self,
-        item: &str,
-        epoch: u64,
-        fence: Fence,
-        buyers: &[(String, u64)],
-        answers: &[Remembered],
-    ) -> Result<bool> {
-        let head = [
-            epoch.to_string(),
-            fence.to_string(),
-            buyers.len().to_string(),
-        ];
-        let mut arguments: Vec<Vec<u8>> = head.map(String::into_bytes).into();
-        for (buyer, units) in buyers {
-            arguments.extend([buyer.clone().into(), units.to_string().into()]);
+        let mut said = Vec::with_capacity(calls.len());
+        while let Some(ended) = calls.join_next().await {
+            let item = &shelves.first().item;
+            let (nth, answer) = ended.map_err(|_| {
+                let message = format!("the gate of `{item}` was not asked: the runtime is ending");
+                Error::new(ErrorKind::Store, message)
+            })?;
+            said.push((nth, answer?));
         }
-        for known in answers {
-            arguments.push(answer_field(&known.buyer, &known.request));
-            arguments.push(answer(&known.order, known.units).into());
-        }
-        let keys = Keys::of(item);
-        let keys = [&keys.gate, &keys.buyers, &keys.answers];
-        self.yes(item, &script::LOAD_BUYERS, &keys, &arguments)
-            .await
-    }
-
-    pub(super) async fn finish_load(&self, item: &str, load: &Load) -> Result<bool> {
-        let mut arguments = vec![
-            load.epoch.to_string(),
-            load.fence.to_string(),
-            load.state.word().to_owned(),
-            optional(load.left),
-            load.change.to_string(),
-        ];
-        arguments.extend(terms(&load.terms));
-        let keys = Keys::of(item);
-        let keys = [&keys.gate, &keys.buyers, &keys.answers];
-        self.yes(item, &script::FINISH_LOAD, &keys, &arguments)
-            .await
-    }
-
-    pub(super) async fn forget(&self, item: &str) -> Result<bool> {
-        let Keys {
-            gate,
-            buyers,
-            answers,
-            orders,
-            dead,
-        } = &Keys::of(item);
-        let keys = [gate, buyers, answers, orders, dead];
-        let forgotten = self.yes(item, &script::FORGET, &keys, NONE).await?;
-        if forgotten {
-            self.readers.forget(item);
-        }
-        Ok(forgotten)
+        said.sort_unstable_by_key(|(nth, _)| *nth);
+        Ok(said.into_iter().map(|(_, answer)| answer).collect())
     }
 
     async fn script(
@@ -247,76 +353,6 @@ impl RedisGate {
             _ => Err(not_understood(item, &reply)),
         }
     }
-}
-
-/// How requests that travel together reach the server.
-#[derive(Clone, Debug)]
-pub(super) struct Asking(Client);
-
-impl Call for Asking {
-    async fn call(&self, item: &str, requests: &[Request]) -> Result<Vec<Answer>> {
-        let keys = Keys::of(item);
-        let keys = [&keys.gate, &keys.buyers, &keys.answers, &keys.orders];
-        let mut arguments = Vec::with_capacity(4 * requests.len());
-        for request in requests {
-            push_request(&mut arguments, request);
-        }
-        let reply = self.0.script(&script::ASK, &keys, &arguments).await;
-        let reply = reply.map_err(|error| unanswered(item, error))?;
-        let parts = reply.as_array().unwrap_or_default();
-        if parts.len() != 3 * requests.len() {
-            return Err(not_understood(item, &reply));
-        }
-        let answers = parts.chunks_exact(3).map(|parts| read_answer(item, parts));
-        answers
-            .collect::<Option<_>>()
-            .ok_or_else(|| not_understood(item, &reply))
-    }
-}
-
-fn read_answer(item: &str, parts: &[Value]) -> Option<Answer> {
-    let order = || order_id(item, parts[1].as_str()?);
-    let outcome = match parts[0].as_str()? {
-        "accepted" => Outcome::Accepted(order()?),
-        "replayed" => Outcome::Replayed(order()?),
-        "conflict" => Outcome::Conflict(order()?),
-        "no item" => Outcome::NoItem,
-        "stale" => Outcome::StaleEpoch,
-        "not started" => Outcome::NotStarted,
-        "ended" => Outcome::Ended,
-        "paused" => Outcome::Paused,
-        "limit" => Outcome::LimitReached,
-        "busy" => Outcome::Busy,
-        "sold out" => Outcome::SoldOut,
-        _ => return None,
-    };
-    let left = match parts[2].as_str()? {
-        "" => None,
-        left => Some(left.parse().ok()?),
-    };
-    Some(Answer { outcome, left })
-}
-
-fn standing(parts: &[Value]) -> Option<Standing> {
-    let [current, state, epoch, left, change, queued, pending, dead] = parts else {
-        return None;
-    };
-    let number = |value: &Value| u64::try_from(value.as_int()?).ok();
-    let left = match left.as_str()? {
-        "" => None,
-        left => Some(left.parse().ok()?),
-    };
-    Some(Standing {
-        current: current.as_int()? == 1,
-        state: ItemState::of_word(state.as_str()?),
-        epoch: number(epoch)?,
-        left,
-        change: number(change).unwrap_or_default(),
-        queued: number(queued)?,
-        queued_units: None,
-        pending: number(pending)?,
-        dead: number(dead)?,
-    })
 }
 
 /// Terms as the scripts want them, in this order.

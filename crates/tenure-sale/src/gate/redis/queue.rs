@@ -1,12 +1,13 @@
-//! The queue of an item: a stream, read by the group of the ledger's consumers.
+//! The queue of an item: a stream on each shelf, read by the group of the ledger's consumers.
 
 use std::error::Error as _;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tenure::redis::{Command, Value};
 
-use super::keys::{GROUP, Keys, entry_id};
+use super::keys::GROUP;
 use super::readers::Reader;
+use super::shelves::{Shelf, Shelves};
 use super::{RedisGate, entry, failed, not_understood, script};
 use crate::entry::{Entry, Wanted};
 use crate::error::Result;
@@ -19,10 +20,13 @@ const AT_ONCE: usize = 500;
 const SLACK: Duration = Duration::from_secs(5);
 /// How often to look for a queue that does not exist yet.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often to look at the queues of several shelves.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How often one reader makes the group again that somebody destroys.
 const CREATED_MAX: u32 = 10;
 
 impl RedisGate {
+    /// Of all shelves. Who waits for long waits better for each of them.
     pub(in crate::gate) async fn read(
         &self,
         item: &str,
@@ -31,13 +35,89 @@ impl RedisGate {
         patience: Duration,
     ) -> Result<Vec<Entry>> {
         let until = Instant::now() + patience;
+        loop {
+            let shelves = self.shelves(item).await?;
+            let left = until.saturating_duration_since(Instant::now());
+            if !shelves.is_spread() {
+                // If nobody has loaded it yet, it may turn out to be spread.
+                let known = self.spreads.known(item).is_some();
+                let patience = if known { left } else { left.min(LOOK_EVERY) };
+                let read = self.read_at(shelves.first(), consumer, count, patience);
+                let read = read.await?;
+                if known || !read.is_empty() || left.is_zero() {
+                    return Ok(read);
+                }
+                continue;
+            }
+            let mut read = self.read_now(&shelves, consumer, count).await?;
+            if !read.is_empty() || left.is_zero() {
+                read.sort_by_key(age);
+                return Ok(read);
+            }
+            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+        }
+    }
+
+    /// What there is on any shelf.
+    async fn read_now(
+        &self,
+        shelves: &Shelves,
+        consumer: &str,
+        count: usize,
+    ) -> Result<Vec<Entry>> {
+        let mut read = Vec::new();
+        for shelf in shelves.all() {
+            let more = count.saturating_sub(read.len());
+            if more == 0 {
+                break;
+            }
+            let reading = self.read_at(shelf, consumer, more, Duration::ZERO);
+            match reading.await {
+                Ok(entries) => read.extend(entries),
+                Err(error) => {
+                    // What ended one connection mostly ended the others: do not try one after the other.
+                    for shelf in shelves.all() {
+                        self.readers.forget(&shelf.keys.orders);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    /// Of one shelf.
+    pub(in crate::gate) async fn read_shelf(
+        &self,
+        item: &str,
+        shelf: u64,
+        consumer: &str,
+        count: usize,
+        patience: Duration,
+    ) -> Result<Vec<Entry>> {
+        if let Some(shelf) = self.shelves(item).await?.nth(shelf) {
+            return self.read_at(shelf, consumer, count, patience).await;
+        }
+        // Nobody has loaded it yet, or not with so many.
+        tokio::time::sleep(patience.min(LOOK_EVERY)).await;
+        Ok(Vec::new())
+    }
+
+    async fn read_at(
+        &self,
+        shelf: &Shelf,
+        consumer: &str,
+        count: usize,
+        patience: Duration,
+    ) -> Result<Vec<Entry>> {
+        let until = Instant::now() + patience;
         let mut created = 0;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match self.read_once(item, consumer, count, left).await {
-                Ok(reply) => return read_entries(item, &reply),
+            match self.read_once(shelf, consumer, count, left).await {
+                Ok(reply) => return read_entries(shelf, &reply),
                 Err(error) if says(&error, "NOGROUP") && created < CREATED_MAX => {
-                    if self.create_group(item).await? {
+                    if self.create_group(shelf).await? {
                         created += 1;
                     } else if left.is_zero() {
                         return Ok(Vec::new());
@@ -46,67 +126,67 @@ impl RedisGate {
                         tokio::time::sleep(left.min(LOOK_EVERY)).await;
                     }
                 }
-                Err(error) => return Err(failed(item, error)),
+                Err(error) => return Err(failed(&shelf.item, error)),
             }
         }
     }
 
     async fn read_once(
         &self,
-        item: &str,
+        shelf: &Shelf,
         consumer: &str,
         count: usize,
         patience: Duration,
     ) -> Result<Value, tenure::Error> {
-        let keys = Keys::of(item);
         let mut command = Command::new("XREADGROUP").arg("GROUP").arg(GROUP);
         command = command.arg(consumer).arg("COUNT").arg(count.max(1));
         // To block for 0 ms would mean for ever.
         if millis(patience) > 0 {
             command = command.arg("BLOCK").arg(millis(patience));
         }
-        let command = command.arg("STREAMS").arg(&keys.orders).arg(">");
-        self.run_apart(item, command, patience + SLACK).await
+        let command = command.arg("STREAMS").arg(&shelf.keys.orders).arg(">");
+        self.run_apart(shelf, command, patience + SLACK).await
     }
 
     /// Runs a command that blocks, or whose key is not its first argument, on a connection of its own.
     async fn run_apart(
         &self,
-        item: &str,
+        shelf: &Shelf,
         command: Command,
         limit: Duration,
     ) -> Result<Value, tenure::Error> {
-        let reader = match self.readers.take(item) {
+        let queue = &shelf.keys.orders;
+        let reader = match self.readers.take(queue) {
             Some(reader) => reader,
-            None => self.reader(item).await?,
+            None => self.reader(queue).await?,
         };
         // Not kept after an error, nor if this future is dropped: it may still be waiting then.
         let reply = reader.connection.run(command, limit).await?;
-        self.readers.keep(item, reader);
+        self.readers.keep(queue, reader);
         Ok(reply)
     }
 
-    async fn reader(&self, item: &str) -> Result<Reader, tenure::Error> {
-        let orders = Keys::of(item).orders;
+    async fn reader(&self, queue: &str) -> Result<Reader, tenure::Error> {
         // An ordinary command first: it finds out where the item is now.
-        self.redis.run(Command::new("EXISTS").arg(&orders)).await?;
-        let connection = self.redis.dedicated_to(&orders).await?;
+        self.redis.run(Command::new("EXISTS").arg(queue)).await?;
+        let connection = self.redis.dedicated_to(queue).await?;
         Ok(Reader::new(connection))
     }
 
     /// Makes the group that was lost with its stream, or deleted; it begins at the oldest entry.
     /// `false`: there is no stream.
-    async fn create_group(&self, item: &str) -> Result<bool> {
+    async fn create_group(&self, shelf: &Shelf) -> Result<bool> {
         let command = Command::new("XGROUP").arg("CREATE");
-        let command = command.arg(Keys::of(item).orders).arg(GROUP).arg(0);
-        match self.run_apart(item, command, SLACK).await {
+        let command = command.arg(&shelf.keys.orders).arg(GROUP).arg(0);
+        match self.run_apart(shelf, command, SLACK).await {
             Ok(_) => Ok(true),
             Err(error) if says(&error, "BUSYGROUP") => Ok(true),
             Err(error) if says(&error, "requires the key to exist") => Ok(false),
-            Err(error) => Err(failed(item, error)),
+            Err(error) => Err(failed(&shelf.item, error)),
         }
     }
 
+    /// Of all shelves.
     pub(in crate::gate) async fn claim(
         &self,
         item: &str,
@@ -114,7 +194,38 @@ impl RedisGate {
         idle: Duration,
         count: usize,
     ) -> Result<Vec<Entry>> {
-        let keys = Keys::of(item);
+        let mut claimed = Vec::new();
+        for shelf in self.shelves(item).await?.all() {
+            let more = count.saturating_sub(claimed.len());
+            claimed.extend(self.claim_at(shelf, consumer, idle, more).await?);
+        }
+        claimed.sort_by_key(age);
+        Ok(claimed)
+    }
+
+    /// Of one shelf.
+    pub(in crate::gate) async fn claim_shelf(
+        &self,
+        item: &str,
+        shelf: u64,
+        consumer: &str,
+        idle: Duration,
+        count: usize,
+    ) -> Result<Vec<Entry>> {
+        match self.shelves(item).await?.nth(shelf) {
+            Some(shelf) => self.claim_at(shelf, consumer, idle, count).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn claim_at(
+        &self,
+        shelf: &Shelf,
+        consumer: &str,
+        idle: Duration,
+        count: usize,
+    ) -> Result<Vec<Entry>> {
+        let item = shelf.item.as_str();
         let mut claimed = Vec::new();
         let mut from = "0-0".to_owned();
         loop {
@@ -129,9 +240,9 @@ impl RedisGate {
                 wanted.to_string(),
             ];
             let reply = self
-                .script(item, &script::CLAIM, &[&keys.orders], &arguments)
+                .script(item, &script::CLAIM, &[&shelf.keys.orders], &arguments)
                 .await?;
-            from = read_claimed(item, &reply, &mut claimed)
+            from = read_claimed(shelf, &reply, &mut claimed)
                 .ok_or_else(|| not_understood(item, &reply))?;
             if from == "0-0" {
                 return Ok(claimed);
@@ -140,11 +251,14 @@ impl RedisGate {
     }
 
     pub(in crate::gate) async fn acknowledge(&self, item: &str, entries: &[OrderId]) -> Result<()> {
-        let keys = Keys::of(item);
-        let ids: Vec<String> = entries.iter().map(entry_id).collect();
-        for ids in ids.chunks(AT_ONCE) {
-            self.script(item, &script::ACKNOWLEDGE, &[&keys.orders], ids)
-                .await?;
+        let shelves = self.shelves(item).await?;
+        for shelf in shelves.all() {
+            let here = entries.iter().filter(|id| shelves.of_order(id) == shelf);
+            let ids: Vec<String> = here.map(|id| shelf.entry_of(id)).collect();
+            for ids in ids.chunks(AT_ONCE) {
+                self.script(item, &script::ACKNOWLEDGE, &[&shelf.keys.orders], ids)
+                    .await?;
+            }
         }
         Ok(())
     }
@@ -155,9 +269,10 @@ impl RedisGate {
         entry: &OrderId,
         reason: &str,
     ) -> Result<()> {
-        let keys = Keys::of(item);
-        let keys = [&keys.orders, &keys.dead];
-        let arguments = [entry_id(entry), reason.to_owned()];
+        let shelves = self.shelves(item).await?;
+        let shelf = shelves.of_order(entry);
+        let keys = [&shelf.keys.orders, &shelf.keys.dead];
+        let arguments = [shelf.entry_of(entry), reason.to_owned()];
         self.yes(item, &script::BURY, &keys, &arguments).await?;
         Ok(())
     }
@@ -167,15 +282,25 @@ impl RedisGate {
         item: &str,
         count: usize,
     ) -> Result<Vec<(Entry, String)>> {
-        let command = Command::new("XRANGE").arg(Keys::of(item).dead);
+        let mut dead = Vec::new();
+        for shelf in self.shelves(item).await?.all() {
+            dead.extend(self.dead_at(shelf, count).await?);
+        }
+        dead.sort_by_key(|buried| buried.at);
+        let dead = dead.into_iter().map(|buried| buried.letter);
+        Ok(dead.take(count).collect())
+    }
+
+    async fn dead_at(&self, shelf: &Shelf, count: usize) -> Result<Vec<Buried>> {
+        let item = shelf.item.as_str();
+        let command = Command::new("XRANGE").arg(&shelf.keys.dead);
         let command = command.arg("-").arg("+").arg("COUNT").arg(count);
         let reply = self.redis.run(command).await;
         let reply = reply.map_err(|error| failed(item, error))?;
         let mut dead = Vec::new();
         for found in reply.as_array().unwrap_or_default() {
-            let fields = found.as_array().and_then(|parts| parts.get(1));
-            if let Some(entry) = fields.and_then(|fields| entry::dead_entry(item, fields)) {
-                dead.push(entry);
+            if let Some(buried) = read_buried(shelf, found) {
+                dead.push(buried);
             } else {
                 tracing::warn!(target: "tenure", item, "gate.unreadable_dead: {found}");
             }
@@ -184,30 +309,30 @@ impl RedisGate {
     }
 
     pub(in crate::gate) async fn unbury(&self, item: &str, entry: &OrderId) -> Result<bool> {
-        let keys = Keys::of(item);
-        self.yes(item, &script::UNBURY, &[&keys.dead], &[entry_id(entry)])
+        let shelves = self.shelves(item).await?;
+        let shelf = shelves.of_order(entry);
+        let keys = [&shelf.keys.dead];
+        self.yes(item, &script::UNBURY, &keys, &[shelf.entry_of(entry)])
             .await
     }
 
     pub(in crate::gate) async fn find(&self, order: &OrderId) -> Result<Option<Entry>> {
-        let (item, keys) = (order.item(), Keys::of(order.item()));
-        let id = entry_id(order);
+        let item = order.item();
+        let shelves = self.shelves(item).await?;
+        let shelf = shelves.of_order(order);
+        let keys = [&shelf.keys.orders, &shelf.keys.dead];
+        let id = shelf.entry_of(order);
         let reply = self
-            .script(
-                item,
-                &script::FIND,
-                &[&keys.orders, &keys.dead],
-                std::slice::from_ref(&id),
-            )
+            .script(item, &script::FIND, &keys, std::slice::from_ref(&id))
             .await?;
         let found = match reply.as_array().unwrap_or_default() {
             [] => return Ok(None),
             [word, fields, deliveries] if word.as_str() == Some("queued") => {
                 let id = Value::Bytes(id.into_bytes());
                 let deliveries = deliveries.as_int().and_then(|times| times.try_into().ok());
-                deliveries.and_then(|times| entry::entry(item, &id, fields, times))
+                deliveries.and_then(|times| entry::entry(shelf, &id, fields, times))
             }
-            [_, fields] => entry::dead_entry(item, fields).map(|(entry, _)| entry),
+            [_, fields] => entry::dead_entry(shelf, fields).map(|(entry, _)| entry),
             _ => None,
         };
         let found = found.ok_or_else(|| not_understood(item, &reply))?;
@@ -215,18 +340,26 @@ impl RedisGate {
     }
 
     pub(in crate::gate) async fn queued_units(&self, item: &str) -> Result<u64> {
-        let orders = Keys::of(item).orders;
+        let shelves = self.shelves(item).await?;
+        let units = self.on_each(&shelves, |gate, shelf| async move {
+            gate.queued_units_at(&shelf).await
+        });
+        Ok(units.await?.into_iter().fold(0, u64::saturating_add))
+    }
+
+    async fn queued_units_at(&self, shelf: &Shelf) -> Result<u64> {
+        let item = shelf.item.as_str();
         let (mut units, mut from) = (0_u64, "-".to_owned());
         loop {
-            let command = Command::new("XRANGE").arg(&orders).arg(&from);
+            let command = Command::new("XRANGE").arg(&shelf.keys.orders).arg(&from);
             let command = command.arg("+").arg("COUNT").arg(AT_ONCE);
             let reply = self.redis.run(command).await;
             let reply = reply.map_err(|error| failed(item, error))?;
             let page = reply.as_array().unwrap_or_default();
             for found in page {
-                let found = in_pair(item, found, 0).ok_or_else(|| not_understood(item, found))?;
+                let found = in_pair(shelf, found, 0).ok_or_else(|| not_understood(item, found))?;
                 units = units.saturating_add(found.what.as_ref().map_or(0, Wanted::units));
-                from = format!("({}", entry_id(&found.id));
+                from = format!("({}", shelf.entry_of(&found.id));
             }
             if page.len() < AT_ONCE {
                 return Ok(units);
@@ -235,8 +368,31 @@ impl RedisGate {
     }
 }
 
+/// Entries of several shelves, from the oldest on.
+fn age(entry: &Entry) -> (u64, SystemTime) {
+    (entry.id.epoch(), entry.accepted_at)
+}
+
+/// A dead entry, with its reason.
+struct Buried {
+    /// Its id among the dead: the time of its burial, and a number.
+    at: (u64, u64),
+    letter: (Entry, String),
+}
+
+fn read_buried(shelf: &Shelf, found: &Value) -> Option<Buried> {
+    let [id, fields] = found.as_array()? else {
+        return None;
+    };
+    let (time, number) = id.as_str()?.split_once('-')?;
+    Some(Buried {
+        at: (time.parse().ok()?, number.parse().ok()?),
+        letter: entry::dead_entry(shelf, fields)?,
+    })
+}
+
 /// What `XREADGROUP` says: nothing, or the one stream with its entries, which come for the first time.
-fn read_entries(item: &str, reply: &Value) -> Result<Vec<Entry>> {
+fn read_entries(shelf: &Shelf, reply: &Value) -> Result<Vec<Entry>> {
     // In RESP3 a map of streams, which comes flat; in RESP2 an array of pairs.
     let entries = match reply.as_array() {
         None | Some([]) => return Ok(Vec::new()),
@@ -245,20 +401,20 @@ fn read_entries(item: &str, reply: &Value) -> Result<Vec<Entry>> {
         Some(_) => None,
     };
     let entries = entries.and_then(Value::as_array).unwrap_or_default();
-    let read = entries.iter().map(|found| in_pair(item, found, 1));
+    let read = entries.iter().map(|found| in_pair(shelf, found, 1));
     read.collect::<Option<_>>()
-        .ok_or_else(|| not_understood(item, reply))
+        .ok_or_else(|| not_understood(&shelf.item, reply))
 }
 
-fn in_pair(item: &str, found: &Value, deliveries: u64) -> Option<Entry> {
+fn in_pair(shelf: &Shelf, found: &Value, deliveries: u64) -> Option<Entry> {
     let [id, fields] = found.as_array()? else {
         return None;
     };
-    entry::entry(item, id, fields, deliveries)
+    entry::entry(shelf, id, fields, deliveries)
 }
 
 /// Adds what was claimed, and says where to go on.
-fn read_claimed(item: &str, reply: &Value, claimed: &mut Vec<Entry>) -> Option<String> {
+fn read_claimed(shelf: &Shelf, reply: &Value, claimed: &mut Vec<Entry>) -> Option<String> {
     let [next, entries, gone] = reply.as_array()? else {
         return None;
     };
@@ -267,11 +423,11 @@ fn read_claimed(item: &str, reply: &Value, claimed: &mut Vec<Entry>) -> Option<S
             return None;
         };
         let deliveries = u64::try_from(deliveries.as_int()?).ok()?;
-        claimed.push(entry::entry(item, id, fields, deliveries)?);
+        claimed.push(entry::entry(shelf, id, fields, deliveries)?);
     }
     for id in gone.as_array()? {
         tracing::warn!(
-            target: "tenure", item, entry = %id,
+            target: "tenure", item = shelf.item, entry = %id,
             "gate.entry_gone: an entry was deleted from the queue before it was acknowledged"
         );
     }

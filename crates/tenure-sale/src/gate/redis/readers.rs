@@ -1,5 +1,5 @@
 //! Connections on which somebody waits for entries of a queue. A waiting connection can do nothing
-//! else, so each reader has one to itself; afterwards the next reader of the same item gets it.
+//! else, so each reader has one to itself; afterwards the next reader of the same queue gets it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,23 +38,23 @@ impl Reader {
 
 impl Readers {
     /// A connection that was used before, if there is one.
-    pub(super) fn take(&self, item: &str) -> Option<Reader> {
-        let reader = self.idle().get_mut(item)?.pop()?;
+    pub(super) fn take(&self, queue: &str) -> Option<Reader> {
+        let reader = self.idle().get_mut(queue)?.pop()?;
         (!reader.is_old()).then_some(reader)
     }
 
     /// Keeps a connection for the next reader. Only one that waits for nothing any more.
-    pub(super) fn keep(&self, item: &str, reader: Reader) {
+    pub(super) fn keep(&self, queue: &str, reader: Reader) {
         let mut idle = self.idle();
-        idle.entry(item.to_owned()).or_default().push(reader);
+        idle.entry(queue.to_owned()).or_default().push(reader);
         idle.retain(|_, readers| {
             readers.retain(|reader| !reader.is_old());
             !readers.is_empty()
         });
     }
 
-    pub(super) fn forget(&self, item: &str) {
-        self.idle().remove(item);
+    pub(super) fn forget(&self, queue: &str) {
+        self.idle().remove(queue);
     }
 
     fn idle(&self) -> MutexGuard<'_, HashMap<String, Vec<Reader>>> {

@@ -31,6 +31,9 @@ scripts! {
     UNBURY = "unbury.lua";
     FIND = "find.lua";
     FORGET = "forget.lua";
+    GIVE = "give.lua";
+    RECEIVE = "receive.lua";
+    CONCLUDE = "conclude.lua";
 }
 
 macro_rules! parts {
@@ -40,7 +43,13 @@ macro_rules! parts {
     };
 }
 
-parts!["whole.lua", "server.lua", "now.lua", "dead_of.lua"];
+parts![
+    "whole.lua",
+    "server.lua",
+    "now.lua",
+    "order_of.lua",
+    "dead_of.lua"
+];
 
 /// Puts the shared parts where a script asks for them. Redis wants the `#!lua` line first, so they
 /// cannot simply be put in front.

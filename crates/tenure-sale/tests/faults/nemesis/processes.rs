@@ -16,6 +16,8 @@ use crate::fleet::{Fleet, Slot};
 /// The named steps of the engine, with the role that comes by there.
 pub const FAILPOINTS: &[(&str, Role)] = &[
     ("gate.after_script", Role::Instance),
+    ("move.after_give", Role::Instance),
+    ("move.after_receive", Role::Instance),
     ("consumer.after_read", Role::Consumer),
     ("consumer.before_commit", Role::Consumer),
     ("consumer.after_commit", Role::Consumer),
@@ -63,10 +65,10 @@ impl Lane<'_> {
             return;
         }
         running.process.kill();
-        let times = if step.starts_with("rebuild") {
-            1
-        } else {
-            rng.random_range(1..20)
+        let times = match step.split('.').next() {
+            Some("rebuild") => 1,
+            Some("move") => rng.random_range(1..4),
+            _ => rng.random_range(1..20),
         };
         let failpoint = format!("{step}@{times}");
         self.fleet.replace(slot, &mut running, Some(failpoint));

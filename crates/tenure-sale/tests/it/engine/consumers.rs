@@ -9,14 +9,14 @@ use super::stage::{
     Stage, agrees, ask, buy, consume, drained, on_sale, quick, settled, sold, until,
 };
 
-on! { [redis_sqlite, redis_postgres]:
+on! { [redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
     what_a_dead_consumer_left_another_takes_over,
     several_consumers_share_the_work,
     a_clean_stop_leaves_nothing_behind,
     dropping_a_consumer_does_no_harm,
 }
 
-on! { [redis_sqlite]:
+on! { [redis_sqlite, spread_sqlite]:
     a_new_item_is_noticed,
     a_closed_item_is_consumed_to_its_end,
 }

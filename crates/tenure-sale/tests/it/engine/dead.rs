@@ -8,11 +8,11 @@ use super::stage::{
     until,
 };
 
-on! { [redis_sqlite, redis_postgres]:
+on! { [redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
     an_entry_that_contradicts_the_ledger_is_buried,
 }
 
-on! { [redis_sqlite]:
+on! { [redis_sqlite, spread_sqlite]:
     an_entry_that_fails_alone_is_buried_and_requeued,
     an_entry_that_fails_alone_is_buried_and_discarded,
     an_entry_that_nobody_can_read_is_buried_and_discarded,

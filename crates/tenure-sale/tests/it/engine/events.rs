@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::stage::{SOON, Stage, buy, drained, on_sale, reserve};
 
-on! { [memory_sqlite, redis_sqlite]:
+on! { [memory_sqlite, redis_sqlite, spread_sqlite]:
     watchers_are_told_what_happens,
     who_resumes_misses_nothing,
     a_slow_watcher_misses_nothing,

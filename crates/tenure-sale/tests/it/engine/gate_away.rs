@@ -11,12 +11,12 @@ use super::stage::{
     request, reserve, settled, sold, until,
 };
 
-on! { [redis_sqlite, redis_postgres]:
+on! { [redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
     a_server_that_comes_back_is_rebuilt_and_nothing_is_lost,
     a_server_that_comes_back_empty_sells_nothing_twice,
 }
 
-on! { [redis_sqlite]:
+on! { [redis_sqlite, spread_sqlite]:
     a_gate_that_is_away_is_told_and_nothing_is_lost,
     without_a_consumer_the_buyer_rebuilds,
     lost_orders_are_found_though_nobody_asks,

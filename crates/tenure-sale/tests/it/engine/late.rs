@@ -6,7 +6,7 @@ use tenure_sale::{OrderState, Terms};
 
 use super::stage::{Stage, agrees, becomes, buy, left_becomes, on_sale_with, reserve, sold};
 
-on! { [memory_sqlite, redis_sqlite, redis_postgres]:
+on! { [memory_sqlite, redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
     late_money_buys_the_units_again,
     late_money_for_what_is_sold_is_to_be_refunded,
 }

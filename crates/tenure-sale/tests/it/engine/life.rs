@@ -11,7 +11,7 @@ use super::stage::{
     on_sale_with, request, reserve, settled, sold,
 };
 
-on! { [memory_sqlite, redis_sqlite, redis_postgres]:
+on! { [memory_sqlite, redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
     an_order_is_accepted_reserved_and_paid_for,
     the_same_request_is_the_same_order,
     a_cancelled_order_gives_its_unit_to_the_next,
@@ -29,7 +29,7 @@ on! { [memory_sqlite]:
     opening_again_changes_nothing,
 }
 
-on! { [redis_sqlite]:
+on! { [redis_sqlite, spread_sqlite]:
     an_order_cancelled_in_the_queue_arrives_cancelled,
     an_order_paid_for_in_the_queue_is_paid,
     without_a_consumer_orders_wait,

@@ -14,6 +14,8 @@ mod events;
 mod failover;
 /// The gate's server restarts, with and without what it knew.
 mod gate_away;
+/// Items spread over the nodes of a cluster.
+mod hot;
 /// Payments that come late.
 mod late;
 /// The ledger is away.

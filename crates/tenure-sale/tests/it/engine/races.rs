@@ -6,7 +6,7 @@ use tenure_sale::{OrderState, Terms};
 
 use super::stage::{Stage, agrees, buy, on_sale_with, sold};
 
-on! { [memory_sqlite, redis_sqlite, redis_postgres]:
+on! { [memory_sqlite, redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
     one_of_cancel_pay_and_expiry_wins,
 }
 

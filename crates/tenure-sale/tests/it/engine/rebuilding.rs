@@ -8,12 +8,12 @@ use tenure_sale::{ErrorKind, NewItem, OrderState, Outcome};
 
 use super::stage::{Stage, agrees, ask, buy, drained, fails, on_sale, settled, sold};
 
-on! { [memory_sqlite, redis_sqlite, redis_postgres]:
+on! { [memory_sqlite, redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
     a_rebuild_in_the_middle_of_a_rush_loses_nothing,
     two_rebuilds_at_once_do_no_harm,
 }
 
-on! { [redis_sqlite]:
+on! { [redis_sqlite, spread_sqlite]:
     a_rebuild_drains_without_a_consumer,
     a_draft_is_not_loaded,
     a_gate_of_another_ledger_is_not_overwritten,

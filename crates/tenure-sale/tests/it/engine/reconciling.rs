@@ -4,15 +4,15 @@ use tenure_sale::{ErrorKind, Mode, Sale};
 
 use super::stage::{Stage, agrees, buy, drained, left, on_sale, reserve};
 
-on! { [redis_sqlite, redis_postgres]:
+on! { [redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
     drift_is_found_and_repaired,
 }
 
-on! { [memory_sqlite, redis_sqlite]:
+on! { [memory_sqlite, redis_sqlite, spread_sqlite]:
     a_report_is_a_table,
 }
 
-on! { [memory_sqlite, redis_sqlite, redis_postgres]:
+on! { [memory_sqlite, redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
     an_undisturbed_sale_is_verified,
 }
 
@@ -29,6 +29,11 @@ async fn drift_is_found_and_repaired(stage: Stage) {
     assert_eq!(report.drift(), Some(-5), "{report}");
     assert!(!report.is_clean() && !report.repaired, "{report}");
     assert!(report.to_string().contains("disagree"), "{report}");
+    let drifting: Vec<u64> = report.drifting().map(|shelf| shelf.nth).collect();
+    assert_eq!(drifting, if stage.spread > 1 { vec![0] } else { vec![] });
+    let broken = sale.verify("i").await.unwrap().broken().join("\n");
+    let named = broken.contains("shelf 0 has 5 units more");
+    assert_eq!(named, stage.spread > 1, "{broken}");
     assert_eq!(left(&sale).await, 14);
 
     let report = reconcile(&sale, Mode::Repair).await;

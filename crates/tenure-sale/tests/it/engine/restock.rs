@@ -6,7 +6,7 @@ use super::stage::{
     Stage, agrees, ask, fails, left, left_becomes, on_sale, reserve, settled, sold,
 };
 
-on! { [memory_sqlite, redis_sqlite, redis_postgres]:
+on! { [memory_sqlite, redis_sqlite, redis_postgres, spread_sqlite, spread_postgres]:
     stock_is_raised_once_per_reference,
     stock_is_lowered_to_what_is_sold_and_no_further,
     stock_is_set_only_as_expected,

@@ -22,13 +22,22 @@ macro_rules! on {
         mod $case {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $stage() {
-                super::$case($crate::engine::stage::Stage::$stage()).await;
+                let stage = $crate::engine::stage::Stage::$stage();
+                let spread = stage.spread;
+                let case = super::$case(stage);
+                $crate::engine::stage::SPREAD.scope(spread, case).await;
             })+
         }
     };
 }
 
+tokio::task_local! {
+    /// Over how many shelves items are spread in a case.
+    pub(super) static SPREAD: u64;
+}
+
 pub(super) struct Stage {
+    pub(super) spread: u64,
     pub(super) redis: Option<RedisServer>,
     /// A PostgreSQL of its own, which may be killed.
     pub(super) postgres: Option<PostgresServer>,
@@ -39,6 +48,7 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn memory_sqlite() -> Self {
         Self {
+            spread: 1,
             redis: None,
             postgres: None,
             ledger_url: None,
@@ -51,6 +61,22 @@ impl Stage {
         Self {
             redis: Some(redis),
             ..Self::memory_sqlite()
+        }
+    }
+
+    /// With items that are spread.
+    pub(super) fn spread_sqlite() -> Self {
+        Self {
+            spread: 4,
+            ..Self::redis_sqlite()
+        }
+    }
+
+    /// With items that are spread.
+    pub(super) fn spread_postgres() -> Self {
+        Self {
+            spread: 3,
+            ..Self::redis_postgres()
         }
     }
 
@@ -129,7 +155,9 @@ pub(super) async fn on_sale(sale: &Sale, units: u64) -> Item {
 }
 
 pub(super) async fn on_sale_with(sale: &Sale, units: u64, terms: Terms) -> Item {
-    let item = NewItem::new("i", units).unwrap().terms(terms);
+    let spread = SPREAD.try_with(|spread| *spread).unwrap_or(1);
+    let item = NewItem::new("i", units).unwrap();
+    let item = item.terms(terms).spread(spread);
     sale.create(&item).await.unwrap();
     sale.open_item("i").await.unwrap()
 }

@@ -67,7 +67,7 @@ async fn an_item_is_removed_in_any_state(stage: Stage) {
     }
     let gate = tenure_sale::gate::Gate::connect(&url).await.unwrap();
     let (fence, item) = (tenure::Fence::new(1), Way::Script.word());
-    assert!(gate.begin_load(item, 1, fence).await.unwrap());
+    assert!(gate.begin_load(item, 1, fence, 1).await.unwrap());
     let counter = Counter::by_script(gate, item).unwrap();
     counter.remove().await.unwrap();
     leaves_nothing(&stage);

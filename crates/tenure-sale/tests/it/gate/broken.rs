@@ -368,7 +368,7 @@ async fn a_queue_with_the_id_of_a_later_epoch_cannot_be_loaded() {
     for epoch in [2, 7] {
         let beginning = stage
             .gate
-            .begin_load(&stage.item, epoch, tenure::Fence::new(2));
+            .begin_load(&stage.item, epoch, tenure::Fence::new(2), 1);
         let error = beginning.await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert!(error.to_string().contains("`7-0`"), "{error}");

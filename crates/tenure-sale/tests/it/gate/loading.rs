@@ -59,10 +59,17 @@ async fn two_loads_at_once_end_as_one(kind: Kind) {
     let gates = [stage.gate.clone(), stage.again().await];
     let loading = (1..=8).map(|n| {
         let (gate, item) = (gates[n % 2].clone(), stage.item.clone());
+        let spread = stage.spread;
         tokio::spawn(async move {
             let number = n as u64;
-            let load = load(number, Some(number), Terms::default());
-            let begun = gate.begin_load(&item, number, load.fence).await.unwrap();
+            let load = Load {
+                spread,
+                ..load(number, Some(number), Terms::default())
+            };
+            let begun = gate
+                .begin_load(&item, number, load.fence, spread)
+                .await
+                .unwrap();
             (
                 number,
                 begun && gate.finish_load(&item, &load).await.unwrap(),
@@ -101,8 +108,7 @@ async fn buyers_and_answers_are_remembered(kind: Kind) {
         .gate
         .load_buyers(&stage.item, 3, fence, &buyers, &answers);
     assert!(loading.await.unwrap());
-    let load = load(3, Some(9), terms);
-    assert!(stage.gate.finish_load(&stage.item, &load).await.unwrap());
+    assert!(stage.finish(load(3, Some(9), terms)).await.unwrap());
     for n in [0, 499, 500, 1199] {
         let buyer = format!("b{n}");
         let replayed = stage.answer(&buyer, "old", 2).await.outcome;
@@ -111,7 +117,8 @@ async fn buyers_and_answers_are_remembered(kind: Kind) {
         let other = stage.answer(&buyer, "old", 1).await.outcome;
         assert_eq!(other, Outcome::Conflict(remembered(n).order));
     }
-    assert_eq!(stage.order("b1200", "new").await.number(), 0);
+    let order = stage.order("b1200", "new").await;
+    assert_eq!(stage.nth(&order), 0);
 }
 
 async fn a_load_that_was_overtaken_can_do_nothing(kind: Kind) {
@@ -162,17 +169,18 @@ async fn numbers_start_again_with_every_epoch(kind: Kind) {
     let stage = Stage::of(kind, 5).await;
     stage.order("ann", "r1").await;
     let order = stage.order("ann", "r2").await;
-    assert_eq!((order.epoch(), order.number()), (1, 1));
+    assert_eq!((order.epoch(), stage.nth(&order)), (1, 1));
     stage.load(load(9, Some(4), Terms::default())).await;
     let order = stage.order("bob", "r1").await;
-    assert_eq!((order.epoch(), order.number()), (9, 0));
-    assert_eq!(stage.order("bob", "r2").await.number(), 1);
+    assert_eq!((order.epoch(), stage.nth(&order)), (9, 0));
+    let order = stage.order("bob", "r2").await;
+    assert_eq!(stage.nth(&order), 1);
 }
 
 async fn limits_of_what_can_be_loaded(kind: Kind) {
     let stage = Stage::empty(kind).await;
     for (epoch, fence) in [(0, 1), (u64::MAX, 1), (1, u64::MAX)] {
-        let beginning = stage.gate.begin_load(&stage.item, epoch, Fence::new(fence));
+        let beginning = stage.begin(epoch, Fence::new(fence));
         assert_eq!(
             beginning.await.unwrap_err().kind(),
             ErrorKind::InvalidSetting
@@ -181,8 +189,7 @@ async fn limits_of_what_can_be_loaded(kind: Kind) {
 }
 
 async fn begin(stage: &Stage, epoch: u64, fence: u64) -> bool {
-    let beginning = stage.gate.begin_load(&stage.item, epoch, Fence::new(fence));
-    beginning.await.unwrap()
+    stage.begin(epoch, Fence::new(fence)).await.unwrap()
 }
 
 async fn finish(stage: &Stage, epoch: u64, fence: u64) -> bool {
@@ -190,5 +197,5 @@ async fn finish(stage: &Stage, epoch: u64, fence: u64) -> bool {
         fence: Fence::new(fence),
         ..load(epoch, Some(5), Terms::default())
     };
-    stage.gate.finish_load(&stage.item, &load).await.unwrap()
+    stage.finish(load).await.unwrap()
 }

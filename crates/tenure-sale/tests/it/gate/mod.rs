@@ -14,6 +14,8 @@ mod model;
 mod queue;
 /// What an order costs the server.
 mod room;
+/// Units that lie on several shelves.
+mod spread;
 /// Where the contract runs.
 mod stage;
 /// Servers that were restarted or replaced.
@@ -28,6 +30,9 @@ macro_rules! on_every_gate {
         on_every_gate!(@ redis Redis: $($test)*);
         on_every_gate!(@ sentinel Sentinel: $($test)*);
         on_every_gate!(@ cluster Cluster: $($test)*);
+        on_every_gate!(@ memory_spread MemorySpread: $($test)*);
+        on_every_gate!(@ redis_spread RedisSpread: $($test)*);
+        on_every_gate!(@ cluster_spread ClusterSpread: $($test)*);
     };
     (@ $module:ident $kind:ident: $($test:ident)*) => {
         mod $module {

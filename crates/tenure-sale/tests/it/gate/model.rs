@@ -226,7 +226,7 @@ async fn load(stage: &Stage, course: &mut Course, step: &Step) -> String {
         Step::Begin { epoch_ahead, fence } => {
             (course.epoch, course.fence) = (course.epoch + epoch_ahead, *fence);
             let epoch = course.epoch.max(1);
-            told(gate.begin_load(item, epoch, Fence::new(*fence)).await)
+            told(gate.begin_load(item, epoch, Fence::new(*fence), 1).await)
         }
         Step::LoadBuyers { buyer, units } => {
             let buyer = format!("b{buyer}");
@@ -250,6 +250,7 @@ async fn load(stage: &Stage, course: &mut Course, step: &Step) -> String {
                 state: *state,
                 left: *left,
                 change: 3,
+                spread: 1,
                 terms: terms.clone(),
             };
             told(gate.finish_load(item, &load).await)

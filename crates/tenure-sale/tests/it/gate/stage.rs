@@ -8,7 +8,7 @@ use tenure::Fence;
 use tenure_sale::gate::{Applied, Entry, Gate, Load};
 use tenure_sale::ledger::{Change, What};
 use tenure_sale::{Answer, ItemState, OrderId, Outcome, Request, Terms};
-use tenure_testkit::{Cluster, RedisServer, Sentinels};
+use tenure_testkit::{Cluster, RedisServer, RespClient, Sentinels};
 
 static SINGLE: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
 static SENTINELS: LazyLock<Sentinels> = LazyLock::new(Sentinels::start);
@@ -21,12 +21,29 @@ pub(crate) enum Kind {
     Redis,
     Sentinel,
     Cluster,
+    /// The same with items that are spread over [`SPREAD`] shelves.
+    MemorySpread,
+    RedisSpread,
+    ClusterSpread,
+}
+
+/// Over how many shelves an item is spread where it is.
+pub(crate) const SPREAD: u64 = 4;
+
+impl Kind {
+    fn spread(self) -> u64 {
+        match self {
+            Self::Memory | Self::Redis | Self::Sentinel | Self::Cluster => 1,
+            Self::MemorySpread | Self::RedisSpread | Self::ClusterSpread => SPREAD,
+        }
+    }
 }
 
 /// An item at a gate.
 pub(crate) struct Stage {
     pub(crate) gate: Gate,
     pub(crate) item: String,
+    pub(crate) spread: u64,
     url: String,
 }
 
@@ -35,18 +52,22 @@ impl Stage {
     pub(crate) async fn empty(kind: Kind) -> Self {
         let unique = rand::random::<u64>();
         let url = match kind {
-            Kind::Memory => format!("memory://gate-{unique:016x}"),
-            Kind::Redis => SINGLE.url(),
+            Kind::Memory | Kind::MemorySpread => format!("memory://gate-{unique:016x}"),
+            Kind::Redis | Kind::RedisSpread => SINGLE.url(),
             Kind::Sentinel => SENTINELS.url(),
-            Kind::Cluster => CLUSTER.url(),
+            Kind::Cluster | Kind::ClusterSpread => CLUSTER.url(),
         };
-        Self::at(url).await
+        Self {
+            spread: kind.spread(),
+            ..Self::at(url).await
+        }
     }
 
     pub(crate) async fn at(url: String) -> Self {
         Self {
             gate: Gate::connect(&url).await.unwrap(),
             item: format!("sku-{:016x}", rand::random::<u64>()),
+            spread: 1,
             url,
         }
     }
@@ -70,9 +91,38 @@ impl Stage {
 
     /// Loads the item; fences are as great as epochs.
     pub(crate) async fn load(&self, load: Load) {
-        let (gate, item) = (&self.gate, &self.item);
-        assert!(gate.begin_load(item, load.epoch, load.fence).await.unwrap());
-        assert!(gate.finish_load(item, &load).await.unwrap());
+        assert!(self.begin(load.epoch, load.fence).await.unwrap());
+        assert!(self.finish(load).await.unwrap());
+    }
+
+    pub(crate) async fn begin(&self, epoch: u64, fence: Fence) -> tenure_sale::Result<bool> {
+        let (gate, spread) = (&self.gate, self.spread);
+        gate.begin_load(&self.item, epoch, fence, spread).await
+    }
+
+    pub(crate) async fn finish(&self, load: Load) -> tenure_sale::Result<bool> {
+        let spread = self.spread;
+        let load = Load { spread, ..load };
+        self.gate.finish_load(&self.item, &load).await
+    }
+
+    /// Whether the item really lies on several shelves: in memory there is only one place.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.spread > 1 && !self.gate.is_memory()
+    }
+
+    /// The number of an order among those of its shelf.
+    pub(crate) fn nth(&self, order: &OrderId) -> u64 {
+        if self.is_spread() {
+            order.number() / self.spread
+        } else {
+            order.number()
+        }
+    }
+
+    /// What an answer says is left; of one shelf of several nothing is said.
+    pub(crate) fn said(&self, left: u64) -> Option<u64> {
+        (!self.is_spread()).then_some(left)
     }
 
     pub(crate) fn request(&self, buyer: &str, id: &str) -> Request {
@@ -120,6 +170,49 @@ impl Stage {
         self.url.clone()
     }
 
+    /// The servers of an item that is spread: what one writes to them, the gate does not know of.
+    fn server_of(&self, key: &str) -> &'static RedisServer {
+        if self.url == SINGLE.url() {
+            &SINGLE
+        } else {
+            CLUSTER.master_of_key(key)
+        }
+    }
+
+    /// A command behind the gate's back; its first argument is a key.
+    pub(crate) fn redis(&self, command: &[&str]) {
+        self.client_of(command[1]).command(command);
+    }
+
+    /// A connection to the server that has a key.
+    pub(crate) fn client_of(&self, key: &str) -> RespClient {
+        self.server_of(key).client()
+    }
+
+    /// The port of the server that has a key.
+    pub(crate) fn port_of(&self, key: &str) -> u16 {
+        self.server_of(key).port()
+    }
+
+    /// The key of the gate on a shelf.
+    pub(crate) fn shelf(&self, nth: u64) -> String {
+        if nth == 0 {
+            return self.key("gate");
+        }
+        let pattern = format!("tenure:sale:{{{}#{nth}/*}}:shelf:gate", self.item);
+        let servers: Vec<&RedisServer> = if self.url == SINGLE.url() {
+            vec![&*SINGLE]
+        } else {
+            CLUSTER.servers().iter().collect()
+        };
+        let mut found = servers.into_iter().flat_map(|server| {
+            let keys = server.client().command(&["KEYS", &pattern]);
+            let keys = keys.array().iter().map(|key| key.text().to_owned());
+            keys.collect::<Vec<_>>()
+        });
+        found.next().unwrap()
+    }
+
     pub(crate) fn key(&self, what: &str) -> String {
         format!("tenure:sale:{{{}}}:{what}", self.item)
     }
@@ -132,6 +225,7 @@ pub(crate) fn load(epoch: u64, left: Option<u64>, terms: Terms) -> Load {
         state: ItemState::Open,
         left,
         change: 0,
+        spread: 1,
         terms,
     }
 }

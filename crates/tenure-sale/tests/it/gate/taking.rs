@@ -58,15 +58,12 @@ async fn more_than_is_left_cannot_be_taken(kind: Kind) {
     };
     stage.load(load(1, Some(3), terms)).await;
     assert_eq!(take(4).await, Taken::SoldOut { left: 3 });
-    stage.order("ann", "r1").await;
+    // Each shelf has a queue of its own: that of the first is filled by a withdrawal.
+    let first = withdrawal("first", 1);
+    let taken = stage.gate.take(&stage.item, &first).await.unwrap();
+    assert!(matches!(taken, Taken::Queued(_)));
     assert_eq!(take(1).await, Taken::Busy);
-    assert!(
-        stage
-            .gate
-            .begin_load(&stage.item, 2, tenure::Fence::new(2))
-            .await
-            .unwrap()
-    );
+    assert!(stage.begin(2, tenure::Fence::new(2)).await.unwrap());
     assert_eq!(take(1).await, Taken::StaleEpoch);
 }
 

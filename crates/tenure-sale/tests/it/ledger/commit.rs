@@ -20,6 +20,7 @@ on_every_ledger!(
     a_request_that_is_an_order_already_is_rejected,
     a_rejected_request_may_become_an_order_later,
     a_wish_to_cancel_meets_its_order,
+    a_wish_to_cancel_makes_no_second_order_of_a_request,
     entries_of_an_older_epoch_are_lost,
     entries_of_a_newer_epoch_are_refused,
     a_withdrawal_is_done_once,
@@ -35,6 +36,7 @@ on_every_ledger!(
 
 const RESERVED: Fate = Fate::Settled(OrderState::Reserved);
 const REJECTED: Fate = Fate::Settled(OrderState::Rejected);
+const CANCELLED: Fate = Fate::Settled(OrderState::Cancelled);
 
 async fn a_batch_is_reserved_in_one_change(setup: Setup) {
     setup.selling(10).await;
@@ -210,6 +212,26 @@ async fn a_rejected_request_may_become_an_order_later(setup: Setup) {
     assert_eq!(of_request.unwrap().id, id(1, 3));
 }
 
+/// Whichever of the two is cancelled, and whether they come at once or one after the other.
+async fn a_wish_to_cancel_makes_no_second_order_of_a_request(setup: Setup) {
+    setup.selling(10).await;
+    let rounds = [(1, true), (2, true), (1, false), (2, false)];
+    for (round, (cancelled, at_once)) in (1_u64..).zip(rounds) {
+        let request = format!("r{round}");
+        let twin = |number| id(1, 10 * round + number);
+        let wished = setup.ledger.cancel(&twin(cancelled)).await.unwrap();
+        assert_eq!(wished, Moved::Unknown);
+        let twins = [1, 2].map(|number| order_as(twin(number), "bob", &request, 1));
+        let mut fates = Vec::new();
+        for batch in twins.chunks(if at_once { 2 } else { 1 }) {
+            fates.extend(setup.ledger.commit(batch).await.unwrap());
+        }
+        let first = if cancelled == 1 { CANCELLED } else { RESERVED };
+        assert_eq!(fates, [first, REJECTED], "{request}");
+    }
+    assert_eq!(setup.item().await.sold, 2);
+}
+
 async fn a_wish_to_cancel_meets_its_order(setup: Setup) {
     setup.selling(10).await;
     for _ in 0..2 {
@@ -218,7 +240,7 @@ async fn a_wish_to_cancel_meets_its_order(setup: Setup) {
     }
     let batch = [order(1, "bob", 3), order(2, "bob", 1)];
     let fates = setup.ledger.commit(&batch).await.unwrap();
-    assert_eq!(fates, [Fate::Settled(OrderState::Cancelled), RESERVED]);
+    assert_eq!(fates, [CANCELLED, RESERVED]);
     assert_eq!(setup.item().await.sold, 1);
     let released = What::Released {
         order: id(1, 1),

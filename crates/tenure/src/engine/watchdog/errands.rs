@@ -127,6 +127,8 @@ fn renew_at(core: &Core, belief: &Arc<Belief>, result: Result<Renewed, Failure>)
     match result {
         Ok(Renewed::Until { sent_at }) => {
             core.stats.renewed();
+            let left = belief.deadline().saturating_since(now);
+            core.stats.timings.renewed(left);
             belief.extend(sent_at, now);
             Some(sent_at + belief.held.ttl / 3)
         }

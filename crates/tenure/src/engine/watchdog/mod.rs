@@ -198,9 +198,9 @@ pub(crate) async fn run(core: Arc<Core>) {
         let sooner = core.watchdog.sooner.notified();
         let (due, next) = {
             let mut roster = core.watchdog.roster();
-            let due = roster.due(core.clock.now());
-            roster.asleep_until = roster.next();
-            (due, roster.asleep_until)
+            let now = core.clock.now();
+            let due = roster.due(now);
+            (due, roster.fall_asleep(now))
         };
         errands::perform(&core, due.tasks);
         drop(due.answered);
@@ -221,6 +221,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 mod tests {
     use std::time::Duration;
 
+    use super::care::WATCH_AFTER;
     use super::*;
     use crate::belief::Grant;
     use crate::lease::{ClientId, Fence, LeaseId};
@@ -232,12 +233,16 @@ mod tests {
     const START: Moment = Moment::from_nanos(1_000);
 
     fn belief() -> Arc<Belief> {
+        belief_of(TTL)
+    }
+
+    fn belief_of(ttl: Duration) -> Arc<Belief> {
         Arc::new(Belief::new(Grant {
             number: 1,
             held: Held {
                 name: LockName::new("n").unwrap(),
-                id: LeaseId::fresh(crate::layout::Layout::Native, &ClientId::fresh(), 1, TTL),
-                ttl: TTL,
+                id: LeaseId::fresh(crate::layout::Layout::Native, &ClientId::fresh(), 1, ttl),
+                ttl,
                 has_meta: false,
                 replicas: 0,
             },
@@ -258,9 +263,7 @@ mod tests {
 
     /// What the watchdog's task does before it sleeps.
     fn falls_asleep(watchdog: &Watchdog) -> Option<Moment> {
-        let mut roster = watchdog.roster();
-        roster.asleep_until = roster.next();
-        roster.asleep_until
+        watchdog.roster().fall_asleep(START)
     }
 
     #[test]
@@ -283,7 +286,7 @@ mod tests {
         let second = next_turn(&first);
         assert!(first.end());
         watchdog.change(vec![1], |_| {});
-        assert_eq!(falls_asleep(&watchdog), None);
+        assert_eq!(falls_asleep(&watchdog), Some(START + WATCH_AFTER));
         assert!(is_woken(&watchdog), "by the change");
         assert!(watchdog.hand_over(&first, &second));
         assert!(
@@ -291,6 +294,28 @@ mod tests {
             "it sleeps, and nobody renews the lease"
         );
         assert_eq!(falls_asleep(&watchdog), Some(START + TTL / 3));
+    }
+
+    #[test]
+    fn leases_that_go_as_soon_as_they_come_wake_it_once_in_a_while() {
+        let watchdog = Watchdog::default();
+        let come_and_go = || {
+            watchdog.look_after(&belief_of(Duration::from_secs(30)));
+            watchdog.forget(1);
+        };
+        come_and_go();
+        assert!(is_woken(&watchdog), "it sleeps without an alarm");
+        let alarm = watchdog.roster().fall_asleep(START);
+        assert_eq!(alarm, Some(START + WATCH_AFTER));
+        come_and_go();
+        assert!(!is_woken(&watchdog), "it looks soon enough");
+        watchdog.look_after(&belief());
+        assert!(is_woken(&watchdog), "this one needs it before");
+        watchdog.forget(1);
+        let alarm = watchdog.roster().fall_asleep(START);
+        assert_eq!(alarm, Some(START + WATCH_AFTER));
+        let alarm = watchdog.roster().fall_asleep(START + WATCH_AFTER);
+        assert_eq!(alarm, None, "nobody came any more");
     }
 
     /// Whether somebody has woken the watchdog since.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tokio::sync::oneshot;
 
-use super::care::{Care, Task};
+use super::care::{Care, Task, WATCH_AFTER};
 use crate::moment::Moment;
 use crate::name::LockName;
 
@@ -20,6 +20,8 @@ pub(super) struct Roster {
     /// When the watchdog will look next, whatever happens. It need not be woken for what is due
     /// later: most leases are gone by then.
     pub(super) asleep_until: Option<Moment>,
+    /// Whether a lease came since the watchdog looked last.
+    has_come: bool,
 }
 
 /// What is to be done once the roster is no longer locked.
@@ -36,6 +38,15 @@ impl Roster {
         self.schedule.first().map(|(at, _)| *at)
     }
 
+    /// Takes note of when the watchdog will look again. While leases come and go at once, that is
+    /// soon though there are none: without an alarm, each that comes would wake it.
+    pub(super) fn fall_asleep(&mut self, now: Moment) -> Option<Moment> {
+        let has_come = std::mem::take(&mut self.has_come);
+        let soon = has_come.then(|| now + WATCH_AFTER);
+        self.asleep_until = self.next().or(soon);
+        self.asleep_until
+    }
+
     /// What is to be done by now, the earliest first.
     pub(super) fn due(&mut self, now: Moment) -> Due {
         let mut due = Due::default();
@@ -50,6 +61,7 @@ impl Roster {
 
     pub(super) fn enter(&mut self, mut care: Care) {
         let number = care.belief.number;
+        self.has_come = true;
         care.scheduled = care.next();
         self.schedule.extend(care.scheduled.map(|at| (at, number)));
         let name = care.belief.held.name.clone();

@@ -41,7 +41,7 @@ pub(crate) struct Server {
     found: Found,
     /// The master there that may give new locks.
     pub(super) settled: Settled,
-    stats: Arc<Stats>,
+    pub(super) stats: Arc<Stats>,
     warned_of_eviction: AtomicBool,
 }
 

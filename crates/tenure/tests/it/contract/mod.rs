@@ -7,6 +7,7 @@ mod hand_off;
 mod lifecycle;
 mod owners;
 mod records;
+mod timings;
 pub mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};

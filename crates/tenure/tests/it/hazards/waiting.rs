@@ -289,7 +289,7 @@ async fn h34_without_its_channel_waiting_becomes_looking() {
         waiting.await.unwrap();
     }
     check_within(released, ms(5_000));
-    assert!(tenure.stats().woken_by_timer > 0, "{:?}", tenure.stats());
+    assert!(tenure.stats().woken_by_poll > 0, "{:?}", tenure.stats());
     check_nothing_left(&server, "n");
 }
 

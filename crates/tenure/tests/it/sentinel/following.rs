@@ -193,7 +193,7 @@ async fn a_master_that_is_a_replica_is_not_connected_to() {
     let port = new.port().to_string();
     old.client().command(&["REPLICAOF", "127.0.0.1", &port]);
     let connected = builder(&sentinels)
-        .unreachable_after(ms(300))
+        .unreachable_after(ms(1_000))
         .connect()
         .await;
     let parts = [

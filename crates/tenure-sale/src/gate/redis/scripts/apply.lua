@@ -6,9 +6,11 @@
 -- ARGV  1 epoch   2 number of the last change before   3 number of the last change after
 --       4 units that come back   5 new state, or ''   6 '1' if there are new terms, or ''
 --       7 starts   8 ends   9 limit   10 order_max   11 backlog_max   12 answers_kept; '' where none
---       from 13 on: buyer, units that it gives back
+--       13 over how many shelves the item is spread
+--       from 14 on: buyer, units that it gives back
 -- Reply {'done'}         the gate is at the new number
 --       {'at', number}   the gate is at another number, nothing was changed
+--       {'spread', number}   the item is spread over another number of shelves
 --       {'stale'}        another epoch or server, or what buyers have must be known anew
 
 --@include whole.lua
@@ -16,9 +18,12 @@
 --@include now.lua
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'change', 'unlimited', 'left',
-  'limit', 'answers_kept', 'forgets')
+  'limit', 'answers_kept', 'forgets', 'spread', 'came')
 if gate[1] ~= ARGV[1] or gate[2] == 'loading' or gate[3] ~= server() then
   return {'stale'}
+end
+if (gate[10] or '1') ~= ARGV[13] then
+  return {'spread', gate[10] or '1'}
 end
 if gate[4] ~= ARGV[2] then
   return {'at', gate[4]}
@@ -37,11 +42,12 @@ if ARGV[6] == '1' then
 end
 local left = unlimited and 0 or whole(gate[6])
 local sum = left and whole(plain(left + whole(ARGV[4])))
-if not (kept and sum) then
+local came = whole(gate[11] or '0')
+if not (kept and sum and came) then
   return redis.error_reply('ERR tenure: the units in `' .. KEYS[1] .. '` are no number, or too many')
 end
 local quota = {}
-for n = 13, limit and #ARGV or 0, 2 do
+for n = 14, limit and #ARGV or 0, 2 do
   local has = whole(redis.call('HGET', KEYS[2], ARGV[n]) or '0')
   if not has then
     return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` holds what are no units')
@@ -52,6 +58,9 @@ end
 redis.call('HSET', KEYS[1], 'change', ARGV[3])
 if not unlimited then
   redis.call('HSET', KEYS[1], 'left', plain(sum))
+  if gate[11] then
+    redis.call('HSET', KEYS[1], 'came', plain(came + whole(ARGV[4])))
+  end
 end
 for buyer, has in pairs(quota) do
   if has > 0 then

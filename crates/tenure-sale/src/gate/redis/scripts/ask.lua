@@ -2,11 +2,13 @@
 -- ask.lua: requests of concurrent buyers of one item, one after the other. One atomic step.
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders
--- ARGV  for each request: what its answer is remembered by, buyer, its id, units
+-- ARGV  1 over how many shelves the item is spread   2 which one this is
+--       from 3 on, for each request: what its answer is remembered by, buyer, its id, units
 -- Reply for each request: word, order, units left; the last two are '' where there are none
 --       accepted      the order is queued and its units are set aside
 --       replayed      the same request was accepted before, as this order
 --       conflict      the same id was accepted before, for other units, as this order
+--       spread        the item is spread over another number of shelves, told instead of the units
 --       no item, stale, not started, ended, paused, limit, busy, sold out: nothing was changed
 --
 -- Scripts do not roll back. So everything is read and checked before the first write, and each order
@@ -16,35 +18,39 @@
 --@include whole.lua
 --@include server.lua
 --@include now.lua
+--@include order_of.lua
 
-local requests = #ARGV / 4
+local requests, spread, shelf = (#ARGV - 2) / 4, whole(ARGV[1]), whole(ARGV[2])
 
-local function all(word)
+local function all(word, number)
   local reply = {}
   for at = 1, 3 * requests, 3 do
-    reply[at], reply[at + 1], reply[at + 2] = word, '', ''
+    reply[at], reply[at + 1], reply[at + 2] = word, '', number or ''
   end
   return reply
 end
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'unlimited', 'left', 'starts',
-  'ends', 'limit', 'order_max', 'backlog_max')
+  'ends', 'limit', 'order_max', 'backlog_max', 'spread', 'gone')
 local epoch, state, run, unlimited = whole(gate[1]), gate[2], gate[3], gate[4] == '1'
 if not gate[1] then
   return all('no item')
+end
+if (gate[11] or '1') ~= ARGV[1] then
+  return all('spread', gate[11] or '1')
 end
 if state == 'loading' or run ~= server() then
   return all('stale')
 end
 local left, limit = whole(gate[5]), whole(gate[8])
-local order_max, backlog_max = whole(gate[9]), whole(gate[10])
-if not (epoch and (unlimited or left) and order_max and backlog_max) or (gate[8] and not limit) then
+local order_max, backlog_max, gone = whole(gate[9]), whole(gate[10]), whole(gate[12] or '0')
+if not (epoch and (unlimited or left) and order_max and backlog_max and gone) or (gate[8] and not limit) then
   return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no gate')
 end
 
 local names, buyers = {}, {}
 for n = 1, requests do
-  names[n], buyers[n] = ARGV[4 * n - 3], ARGV[4 * n - 2]
+  names[n], buyers[n] = ARGV[4 * n - 1], ARGV[4 * n]
 end
 local remembered = {}
 for n, answer in ipairs(redis.call('HMGET', KEYS[3], unpack(names))) do
@@ -98,10 +104,16 @@ local function accept(buyer, request, units, name)
     shut = 'stale'
     return nil
   end
+  order = order_of(order, spread, shelf)
   backlog = backlog + 1
   if not unlimited then
     left = left - units
-    redis.call('HSET', KEYS[1], 'left', plain(left))
+    if spread == 1 then
+      redis.call('HSET', KEYS[1], 'left', plain(left))
+    else
+      gone = gone + units
+      redis.call('HSET', KEYS[1], 'left', plain(left), 'gone', plain(gone))
+    end
   end
   if limit then
     has[buyer] = has[buyer] + units
@@ -114,7 +126,7 @@ end
 
 local reply = {}
 for n = 1, requests do
-  local buyer, request, units = buyers[n], ARGV[4 * n - 1], whole(ARGV[4 * n])
+  local buyer, request, units = buyers[n], ARGV[4 * n + 1], whole(ARGV[4 * n + 2])
   local word, order = nil, ''
   local before = remembered[names[n]]
   if before then
@@ -122,7 +134,7 @@ for n = 1, requests do
   else
     word = refusal(buyer, units)
     if not word then
-      order = accept(buyer, request, ARGV[4 * n], names[n])
+      order = accept(buyer, request, ARGV[4 * n + 2], names[n])
       word, order = order and 'accepted' or shut, order or ''
     end
   end

@@ -2,7 +2,7 @@
 -- begin_load.lua: stop selling and begin to load the item anew. One atomic step.
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders
--- ARGV  1 epoch   2 fence
+-- ARGV  1 epoch   2 fence   3 over how many shelves the item is spread
 -- Reply {'begun'}          nothing is sold until the load is finished
 --       {'refused'}        a load with a greater fence, or with this epoch, was here before
 --       {'foreign', id}    the queue holds an id of this epoch or a later one: nobody could queue
@@ -42,5 +42,5 @@ end
 redis.call('UNLINK', KEYS[2], KEYS[3])
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'state', 'loading', 'epoch', plain(epoch), 'fence', plain(fence),
-  'run', server())
+  'run', server(), 'spread', ARGV[3])
 return {'begun'}

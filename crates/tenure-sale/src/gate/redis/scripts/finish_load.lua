@@ -12,7 +12,7 @@
 --@include server.lua
 --@include now.lua
 
-local gate = redis.call('HMGET', KEYS[1], 'epoch', 'fence', 'state', 'run')
+local gate = redis.call('HMGET', KEYS[1], 'epoch', 'fence', 'state', 'run', 'spread')
 if gate[1] ~= ARGV[1] or gate[2] ~= ARGV[2] or gate[4] ~= server() then
   return 0
 end
@@ -25,6 +25,10 @@ for n, field in ipairs(fields) do
   if field and ARGV[3 + n] ~= '' then
     redis.call('HSET', KEYS[1], field, ARGV[3 + n])
   end
+end
+-- A shelf keeps books of what came and went, so that it can be told from others if units are missing.
+if gate[5] ~= '1' and ARGV[4] ~= '' then
+  redis.call('HSET', KEYS[1], 'came', ARGV[4], 'gone', 0)
 end
 if ARGV[8] == '' then
   redis.call('UNLINK', KEYS[2])

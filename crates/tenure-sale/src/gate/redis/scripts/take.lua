@@ -5,29 +5,36 @@
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders
 -- ARGV  1 what it is remembered by   2 units   3 buyer whose units they become, or ''
---       from 4 on: fields and values of the entry
+--       4 over how many shelves the item is spread   5 which one this is
+--       from 6 on: fields and values of the entry
 -- Reply {'queued', order}     the units are set aside
 --       {'replayed', order}   it was done before
 --       {'conflict', order}   it was done before, for other units
 --       {'sold out', left}    fewer are left
 --       {'limit'}             the buyer would have more than one may have
+--       {'spread', number}    the item is spread over another number of shelves
 --       {'busy'}, {'no item'}, {'stale'}: nothing was changed
 
 --@include whole.lua
 --@include server.lua
 --@include now.lua
+--@include order_of.lua
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'unlimited', 'left', 'limit',
-  'backlog_max', 'answers_kept')
+  'backlog_max', 'answers_kept', 'spread', 'gone')
 local epoch, state, unlimited = whole(gate[1]), gate[2], gate[4] == '1'
 if not gate[1] then
   return {'no item'}
+end
+if (gate[9] or '1') ~= ARGV[4] then
+  return {'spread', gate[9] or '1'}
 end
 if state == 'loading' or gate[3] ~= server() then
   return {'stale'}
 end
 local left, backlog_max, kept = whole(gate[5]), whole(gate[7]), whole(gate[8])
-if not (epoch and (unlimited or left) and backlog_max and kept) then
+local spread, gone = whole(ARGV[4]), whole(gate[10] or '0')
+if not (epoch and (unlimited or left) and backlog_max and kept and gone) then
   return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no gate')
 end
 local units, buyer = whole(ARGV[2]), ARGV[3]
@@ -58,8 +65,8 @@ if not unlimited and left < units then
 end
 
 local entry = {}
-for n = 4, #ARGV do
-  entry[n - 3] = ARGV[n]
+for n = 6, #ARGV do
+  entry[n - 5] = ARGV[n]
 end
 entry[#entry + 1] = 'at'
 entry[#entry + 1] = plain(clock())
@@ -67,8 +74,12 @@ local order = redis.call('XADD', KEYS[4], 'NOMKSTREAM', plain(epoch) .. '-*', un
 if not order then
   return {'stale'}
 end
+order = order_of(order, spread, whole(ARGV[5]))
 if not unlimited then
   redis.call('HSET', KEYS[1], 'left', plain(left - units))
+  if spread > 1 then
+    redis.call('HSET', KEYS[1], 'gone', plain(gone + units))
+  end
 end
 if has then
   redis.call('HSET', KEYS[2], buyer, plain(has + units))

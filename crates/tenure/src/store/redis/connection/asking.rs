@@ -7,6 +7,7 @@ use ::redis::aio::ConnectionLike;
 use ::redis::{Cmd, Pipeline, RedisError};
 
 use super::Connection;
+use super::measuring::{call_of, call_of_all};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::redis::refusal;
@@ -22,9 +23,11 @@ impl Connection {
         limit: Moment,
         latest_us: u64,
     ) -> Result<Value, Failure> {
-        let mut inner = self.inner.clone();
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
         let answer = self.answer(inner.req_packed_command(command), limit, latest_us);
-        self.checked(answer.await?)
+        let answer = answer.await.and_then(|value| self.checked(value));
+        self.measure(&begun, || call_of(command), &answer);
+        answer
     }
 
     /// Sends a command, perhaps about keys whose slot is only on its way to this node. `ASKING` says
@@ -41,10 +44,13 @@ impl Connection {
         }
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command.clone());
-        let mut inner = self.inner.clone();
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
         let answer = inner.req_packed_commands(&pipeline, 0, 2);
-        let mut values = self.answer(answer, limit, latest_us).await?;
-        self.checked(values.pop().unwrap_or(::redis::Value::Nil))
+        let answer = self.answer(answer, limit, latest_us).await;
+        let answer =
+            answer.and_then(|mut values| self.checked(values.pop().unwrap_or(::redis::Value::Nil)));
+        self.measure(&begun, || call_of(command), &answer);
+        answer
     }
 
     /// Sends several commands in one piece and waits for all answers.
@@ -53,10 +59,11 @@ impl Connection {
         pipeline: &Pipeline,
         limit: Moment,
     ) -> Result<Vec<Value>, Failure> {
-        let mut inner = self.inner.clone();
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
         let answer = inner.req_packed_commands(pipeline, 0, pipeline.len());
-        let values = self.answer(answer, limit, 0).await?;
-        Ok(values.into_iter().map(Value::of).collect())
+        let answer = self.answer(answer, limit, 0).await;
+        self.measure(&begun, || call_of_all(pipeline), &answer);
+        Ok(answer?.into_iter().map(Value::of).collect())
     }
 
     /// Runs a script by its hash, with its text if the server does not know it.

@@ -5,11 +5,13 @@ use ::redis::{Cmd, Pipeline, RedisError};
 
 use super::Connection;
 use super::asking::{eval, is_unknown_script};
+use super::measuring::call_of;
 use crate::error::ErrorKind;
 use crate::store::redis::refusal;
 use crate::store::redis::script::Script;
 use crate::store::redis::value::Value;
 use crate::store::{Failure, Landing};
+use crate::timings::Call;
 
 impl Connection {
     /// Runs a script as [`script`](Connection::script) does, but from any executor: instead of a
@@ -37,9 +39,12 @@ impl Connection {
         transaction: &Pipeline,
         landing: Landing,
     ) -> Result<Vec<Value>, Failure> {
-        let mut inner = self.inner.clone();
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
         let asking = inner.req_packed_commands(transaction, 0, transaction.len());
-        let mut answers = self.answer_here(asking, landing).await?.into_iter();
+        let answer = self.answer_here(asking, landing).await;
+        // There is only one that takes locks.
+        self.measure(&begun, || Call::Acquire, &answer);
+        let mut answers = answer?.into_iter();
         if let Some(Err(error)) = answers.next().map(::redis::Value::extract_error) {
             // Without a transaction, its commands were carried out one by one.
             return Err(self.refused(&error, Some(landing)));
@@ -67,10 +72,12 @@ impl Connection {
     }
 
     async fn run_here(&self, command: &Cmd, latest_us: u64) -> Result<Value, Failure> {
-        let mut inner = self.inner.clone();
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
         let asking = inner.req_packed_command(command);
-        let value = self.answer_here(asking, self.landing(latest_us)).await?;
-        self.checked(value)
+        let answer = self.answer_here(asking, self.landing(latest_us)).await;
+        let answer = answer.and_then(|value| self.checked(value));
+        self.measure(&begun, || call_of(command), &answer);
+        answer
     }
 
     /// Waits for an answer without a timer.

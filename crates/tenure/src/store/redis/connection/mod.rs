@@ -23,11 +23,13 @@ use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
 use crate::store::{Failure, Landing};
+use crate::timings::NodeTimings;
 use crate::url::RedisTarget;
 
 mod asking;
 mod here;
 mod introduction;
+mod measuring;
 mod server_clock;
 mod subscribing;
 
@@ -43,6 +45,7 @@ pub(crate) struct Connection {
     silence: Silence,
     known: Known,
     reign: Reign,
+    timings: Arc<NodeTimings>,
     /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
     owes_since: AtomicU64,
     /// The server's clock less ours, in microseconds.
@@ -62,6 +65,7 @@ impl Connection {
             silence: Silence::default(),
             known: Known::default(),
             reign: Reign::default(),
+            timings: server.stats.timings.node(&place.target.address.to_string()),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
             made_us: AtomicU64::new(0),

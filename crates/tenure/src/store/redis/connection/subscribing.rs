@@ -7,16 +7,21 @@ use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::Failure;
 use crate::store::redis::value::Value;
+use crate::timings::Call;
 
 impl Connection {
     pub(crate) async fn subscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
-        let mut inner = self.inner.clone();
-        self.answer(inner.subscribe(channel), limit, 0).await
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
+        let answer = self.answer(inner.subscribe(channel), limit, 0).await;
+        self.measure(&begun, || Call::Listen, &answer);
+        answer
     }
 
     pub(crate) async fn unsubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
-        let mut inner = self.inner.clone();
-        self.answer(inner.unsubscribe(channel), limit, 0).await
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
+        let answer = self.answer(inner.unsubscribe(channel), limit, 0).await;
+        self.measure(&begun, || Call::Listen, &answer);
+        answer
     }
 
     /// Hears what is said in the shard of this node.
@@ -40,10 +45,12 @@ impl Connection {
     /// that loses a slot says so unasked, and the client crate takes that for the answer to whatever
     /// was asked: then all that follow are off by one, and the connection is of no use any more.
     async fn confirmed(&self, word: &str, channel: &str, limit: Moment) -> Result<(), Failure> {
-        let mut inner = self.inner.clone();
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
         let command = ::redis::cmd(word).arg(channel).clone();
         let answer = self.answer(inner.req_packed_command(&command), limit, 0);
-        let value = answer.await?;
+        let answer = answer.await;
+        self.measure(&begun, || Call::Listen, &answer);
+        let value = answer?;
         if let ::redis::Value::Push { kind, data } = &value {
             let same_word = kind.to_string().eq_ignore_ascii_case(word);
             let about = data.first().cloned().map(Value::of);

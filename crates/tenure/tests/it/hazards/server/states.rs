@@ -145,7 +145,7 @@ async fn h30_a_master_that_lacks_its_replicas_is_unavailable() {
     let server = RedisServer::builder()
         .config("min-replicas-to-write", "1")
         .start();
-    let builder = Tenure::builder(server.url()).unreachable_after(ms(300));
+    let builder = Tenure::builder(server.url()).unreachable_after(ms(1_000));
     let tenure = builder.connect().await.unwrap();
     let refused = tenure.lock("n").try_acquire().await;
     check_refused(refused, ErrorKind::Unavailable, &["NOREPLICAS"]);

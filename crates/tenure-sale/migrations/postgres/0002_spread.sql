@@ -1,0 +1,2 @@
+-- Over how many shelves the stock of an item is spread at the gate.
+ALTER TABLE sale_items ADD COLUMN spread BIGINT NOT NULL DEFAULT 1 CHECK (spread >= 1);

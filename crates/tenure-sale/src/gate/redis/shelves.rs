@@ -1,0 +1,135 @@
+//! The shelves of an item: one, or as many as it is spread over, each in a slot of its own.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::keys::Keys;
+use crate::gate::spread::{Place, home};
+use crate::item::SPREAD_MAX;
+use crate::order::OrderId;
+
+/// One shelf. What the streams there call an entry is not quite what others call the order: the
+/// number of an order also says its shelf.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    pub(super) item: String,
+    pub(super) place: Place,
+    pub(super) keys: Keys,
+}
+
+impl Shelf {
+    /// The order that is this entry of the queue.
+    pub(super) fn order_of(&self, entry: &str) -> Option<OrderId> {
+        let (epoch, number) = entry.split_once('-')?;
+        let number = number.parse::<u64>().ok()?.checked_mul(self.place.of)?;
+        let number = number.checked_add(self.place.nth)?;
+        Some(OrderId::new(&self.item, epoch.parse().ok()?, number))
+    }
+
+    /// The entry of the queue that an order is.
+    pub(super) fn entry_of(&self, order: &OrderId) -> String {
+        format!("{}-{}", order.epoch(), order.number() / self.place.of)
+    }
+}
+
+/// By its place too: the first shelf has the same keys whatever is known of others.
+impl PartialEq for Shelf {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place && self.keys.gate == other.keys.gate
+    }
+}
+
+impl Eq for Shelf {}
+
+impl Hash for Shelf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.keys.gate.hash(state);
+    }
+}
+
+/// All shelves of an item.
+#[derive(Clone, Debug)]
+pub(super) struct Shelves(Arc<[Arc<Shelf>]>);
+
+impl Shelves {
+    fn new(item: &str, spread: u64) -> Self {
+        let shelf = |nth| {
+            let place = Place { nth, of: spread };
+            Arc::new(Shelf {
+                item: item.to_owned(),
+                place,
+                keys: Keys::of(item, place),
+            })
+        };
+        Self((0..spread).map(shelf).collect())
+    }
+
+    pub(super) fn spread(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    pub(super) fn is_spread(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    pub(super) fn all(&self) -> &[Arc<Shelf>] {
+        &self.0
+    }
+
+    /// The one that is told last, and has what belongs to no buyer.
+    pub(super) fn first(&self) -> &Arc<Shelf> {
+        &self.0[0]
+    }
+
+    pub(super) fn nth(&self, nth: u64) -> Option<&Arc<Shelf>> {
+        self.0.get(usize::try_from(nth).ok()?)
+    }
+
+    pub(super) fn home(&self, buyer: &str) -> &Arc<Shelf> {
+        self.nth(home(buyer, self.spread()))
+            .unwrap_or_else(|| self.first())
+    }
+
+    /// Where the entry of an order is, if it is anywhere.
+    pub(super) fn of_order(&self, order: &OrderId) -> &Arc<Shelf> {
+        self.nth(order.number() % self.spread())
+            .unwrap_or_else(|| self.first())
+    }
+}
+
+/// Over how many shelves items are spread, as far as it is known. It does not change while an item
+/// exists; if this is wrong, the scripts say so.
+#[derive(Debug, Default)]
+pub(super) struct Spreads {
+    // A std mutex, not an async one: nobody waits while it is held.
+    known: Mutex<HashMap<String, Shelves>>,
+}
+
+impl Spreads {
+    pub(super) fn known(&self, item: &str) -> Option<Shelves> {
+        self.all().get(item).cloned()
+    }
+
+    /// What is known, or else that it lies on one.
+    pub(super) fn known_or_one(&self, item: &str) -> Shelves {
+        self.known(item).unwrap_or_else(|| Shelves::new(item, 1))
+    }
+
+    pub(super) fn learn(&self, item: &str, spread: u64) -> Shelves {
+        if let Some(known) = self.known(item).filter(|known| known.spread() == spread) {
+            return known;
+        }
+        let shelves = Shelves::new(item, spread.clamp(1, SPREAD_MAX));
+        self.all().insert(item.to_owned(), shelves.clone());
+        shelves
+    }
+
+    pub(super) fn forget(&self, item: &str) {
+        self.all().remove(item);
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Shelves>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,177 @@
+//! What the gate knows of an item, added up over its shelves.
+
+use tenure::redis::Value;
+
+use super::shelves::{Shelf, Shelves};
+use super::{NONE, RedisGate, not_understood, script};
+use crate::error::Result;
+use crate::gate::{ShelfStanding, Standing};
+use crate::item::ItemState;
+
+/// One look at a shelf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) shelf: ShelfStanding,
+    /// Over how many shelves it says that the item is spread.
+    spread: u64,
+    /// How often units came to it from another one.
+    pub(super) arrivals: u64,
+    /// What it gave another one, if that was not concluded.
+    pub(super) given: Option<Given>,
+}
+
+/// A move that is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) number: u64,
+    pub(super) to: u64,
+    pub(super) units: u64,
+}
+
+impl RedisGate {
+    pub(in crate::gate) async fn standing(&self, item: &str) -> Result<Option<Standing>> {
+        let mut shelves = self.spreads.known_or_one(item);
+        let mut looks = self.look(&shelves).await?;
+        if let Some(Some(first)) = looks.first()
+            && first.spread != shelves.spread()
+        {
+            shelves = self.spreads.learn(item, first.spread);
+            looks = self.look(&shelves).await?;
+        }
+        if looks.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        if !shelves.is_spread() {
+            let shelf = looks.into_iter().flatten().next().map(|look| look.shelf);
+            return Ok(shelf.map(|shelf| plain(&shelf)));
+        }
+        let known = looks.into_iter().flatten().map(|look| look.shelf).collect();
+        Ok(Some(together(known, shelves.spread())))
+    }
+
+    /// Looks at all shelves; `None` for those that do not know the item.
+    pub(super) async fn look(&self, shelves: &Shelves) -> Result<Vec<Option<Look>>> {
+        self.on_each(
+            shelves,
+            |gate, shelf| async move { gate.look_at(&shelf).await },
+        )
+        .await
+    }
+
+    async fn look_at(&self, shelf: &Shelf) -> Result<Option<Look>> {
+        let keys = [&shelf.keys.gate, &shelf.keys.orders, &shelf.keys.dead];
+        let item = shelf.item.as_str();
+        let reply = self.script(item, &script::STANDING, &keys, NONE).await?;
+        if reply.is_nil() {
+            return Ok(None);
+        }
+        let look = read(shelf, reply.as_array().unwrap_or_default());
+        let look = look.ok_or_else(|| not_understood(item, &reply))?;
+        Ok(Some(look))
+    }
+}
+
+/// The standing of an item that lies on one shelf.
+fn plain(shelf: &ShelfStanding) -> Standing {
+    Standing {
+        current: shelf.current,
+        state: shelf.state,
+        epoch: shelf.epoch,
+        left: shelf.left,
+        moving: 0,
+        change: shelf.change,
+        queued: shelf.queued,
+        queued_units: None,
+        pending: shelf.pending,
+        dead: shelf.dead,
+        shelves: Vec::new(),
+    }
+}
+
+/// The standing of an item of which these shelves know something.
+fn together(shelves: Vec<ShelfStanding>, spread: u64) -> Standing {
+    let all = shelves.len() as u64 == spread;
+    let sum = |of: fn(&ShelfStanding) -> u64| shelves.iter().map(of).fold(0, u64::saturating_add);
+    let epoch = shelves.iter().map(|shelf| shelf.epoch).max();
+    let epoch = epoch.unwrap_or_default();
+    let is_current = |shelf: &ShelfStanding| shelf.current && shelf.epoch == epoch;
+    // The first is told last: its state is what all have reached.
+    let is_loaded = all && shelves.iter().all(|shelf| shelf.state.is_some());
+    let state = shelves.first().and_then(|shelf| shelf.state);
+    let left: Option<u64> = shelves.iter().map(|shelf| shelf.left).sum();
+    Standing {
+        current: all && shelves.iter().all(is_current),
+        state: state.filter(|_| is_loaded),
+        epoch,
+        left: left.filter(|_| is_loaded),
+        moving: sum(|shelf| shelf.moving),
+        change: shelves.first().map_or(0, |shelf| shelf.change),
+        queued: sum(|shelf| shelf.queued),
+        queued_units: None,
+        pending: sum(|shelf| shelf.pending),
+        dead: sum(|shelf| shelf.dead),
+        shelves,
+    }
+}
+
+fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
+    let [
+        current,
+        state,
+        epoch,
+        left,
+        change,
+        queued,
+        pending,
+        dead,
+        rest @ ..,
+    ] = parts
+    else {
+        return None;
+    };
+    let [spread, came, gone, arrivals, given] = rest else {
+        return None;
+    };
+    let number = |value: &Value| u64::try_from(value.as_int()?).ok();
+    // Nothing, or a number.
+    let maybe = |value: &Value| match value.as_str()? {
+        "" => Some(None),
+        number => Some(Some(number.parse::<u64>().ok()?)),
+    };
+    let given = match given.as_str()? {
+        "" => None,
+        given => Some(read_given(given)?),
+    };
+    let left = maybe(left)?;
+    let books = left.zip(maybe(came)?).zip(maybe(gone)?);
+    let drift =
+        books.map(|((left, came), gone)| i128::from(came) - i128::from(gone) - i128::from(left));
+    Some(Look {
+        shelf: ShelfStanding {
+            nth: shelf.place.nth,
+            current: current.as_int()? == 1,
+            state: ItemState::of_word(state.as_str()?),
+            epoch: number(epoch)?,
+            left,
+            moving: given.map_or(0, |given| given.units),
+            drift: drift.unwrap_or_default(),
+            change: number(change).unwrap_or_default(),
+            queued: number(queued)?,
+            pending: number(pending)?,
+            dead: number(dead)?,
+        },
+        spread: number(spread)?,
+        arrivals: number(arrivals)?,
+        given,
+    })
+}
+
+fn read_given(text: &str) -> Option<Given> {
+    let mut parts = text.split(':').map(|part| part.parse().ok());
+    let given = Given {
+        number: parts.next()??,
+        to: parts.next()??,
+        units: parts.next()??,
+    };
+    parts.next().is_none().then_some(given)
+}
