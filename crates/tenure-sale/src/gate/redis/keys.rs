@@ -5,8 +5,9 @@ use crate::order::{OrderId, Request};
 
 /// The slots of a cluster.
 const SLOTS: u64 = 16_384;
-/// How far a shelf may lie from where it should: it takes about so many tries fewer to find a name.
-const ASIDE_MAX: u64 = 64;
+/// How far a shelf may lie from where it should: near the border of two nodes it would be on the other
+/// one. To be nearer takes more tries to find a name, once for each item and process.
+const ASIDE_MAX: u64 = 8;
 
 /// The group that reads the queue.
 pub(super) const GROUP: &str = "ledger";
@@ -46,8 +47,8 @@ fn tag(item: &str, place: Place) -> String {
     let wanted = (slot(item) + place.nth * SLOTS / place.of) % SLOTS;
     let named = |salt: u64| format!("{item}#{}/{}.{salt}", place.nth, place.of);
     let near = |tag: &String| (slot(tag) + SLOTS - wanted) % SLOTS < ASIDE_MAX;
-    // One in 256 does; if none of so many did, any would be as good.
-    let found = (0..SLOTS).map(named).find(near);
+    // One in 2048 does; if none of so many did, any would be as good.
+    let found = (0..8 * SLOTS).map(named).find(near);
     found.unwrap_or_else(|| named(0))
 }
 
