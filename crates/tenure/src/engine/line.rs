@@ -21,6 +21,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
+use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
@@ -425,6 +426,10 @@ impl Line {
         let limit = self.attempt_limit(first);
         let looking = async move { core.store.outlook(&name, &place, limit).await };
         let outlook = self.while_minding(looking).await.ok().flatten();
+        if self.news.ask {
+            // There is news that is newer than the answer.
+            return false;
+        }
         let now = self.now();
         if let (Some(obstacle), Some(outlook)) = (&mut self.obstacle, &outlook) {
             obstacle.lasts(outlook.remaining, now);
@@ -517,7 +522,9 @@ impl Line {
                     self.news.ask = true;
                 } else {
                     self.queue.waiting().moves_up();
-                    self.news.offered_to_other = Some(offer_to(&to));
+                    let offer = offer_to(&to);
+                    self.news.offered_to_other = Some(offer);
+                    self.stand_behind(to, offer);
                 }
             }
             Message::Opened(None) => {
@@ -530,7 +537,6 @@ impl Line {
             Message::Opened(Some(next)) => {
                 let ours = self.queue.waiting().place.as_ref() == Some(&next);
                 self.note_idle(ours);
-                self.queue.waiting().moves_up();
                 let rest = if ours { HEAD_START } else { offer_to(&next) };
                 self.news.offered_to_other = Some(rest);
             }
@@ -540,6 +546,16 @@ impl Line {
                 self.serve_owner(&owner);
             }
         }
+    }
+
+    /// Takes note whose the lock is about to be. Whoever stands far behind is told by nobody else.
+    fn stand_behind(&mut self, holder: LeaseId, offer: Duration) {
+        let now = self.now();
+        let busy = Busy {
+            holder,
+            remaining: Some(offer),
+        };
+        Obstacle::update(&mut self.obstacle, busy, now);
     }
 
     /// Takes note that the lock was released: to be ours next, or somebody else's. Only measured.

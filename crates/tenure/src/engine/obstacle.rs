@@ -10,6 +10,8 @@ use crate::store::Busy;
 
 /// How often to look at a lock whose holder is not Tenure's, and so may release it in silence.
 const LOOK_AT_FOREIGN: Duration = Duration::from_secs(1);
+/// How long those who stand far behind sleep at most, if those before them look no more rarely.
+const BEHIND_MAX: Duration = Duration::from_secs(30);
 /// A holder is looked up in the clients' records once it has been in the way for this long. Before
 /// that its record does not list it.
 const LOOK_UP_AFTER: Duration = Duration::from_millis(700);
@@ -93,12 +95,15 @@ impl Obstacle {
         end.map_or(fallback, |end| end.min(fallback))
     }
 
-    /// The same where others look after the lock: until the lease ends.
+    /// The same where others look after the lock: until the lease ends. But not if that may be in
+    /// silence: those others may have left, and nobody would tell.
     pub(super) fn patience_behind(&self) -> Duration {
         let patience = self.patience();
-        self.busy
-            .remaining
-            .map_or(patience, |left| left.max(patience))
+        let left = self.busy.remaining.unwrap_or(patience);
+        match self.busy.holder.ttl() {
+            Some(_) => left.min(BEHIND_MAX).max(patience),
+            None => patience,
+        }
     }
 
     /// When to look up who it is, if that is still to be done and can be: in time for a waiter

@@ -54,7 +54,8 @@ pub(crate) async fn run(core: Arc<Core>) {
         let now = core.clock.now();
         let fields = describe(&core, now);
         let is_due = now.saturating_since(written_at) >= Pace::of(&written).refresh;
-        if fields == written && (fields.is_empty() || !is_due) {
+        // What failed may have been written all the same.
+        if !failed && fields == written && (fields.is_empty() || !is_due) {
             continue;
         }
         failed = write(&core, &me, &written, &fields, now).await.is_err();

@@ -83,6 +83,29 @@ async fn we_wait_behind_them() {
     check_within(released, ms(3_000));
 }
 
+/// Theirs is released in silence, and all who look after the lock for us have gone: in the wire's
+/// words, dead ones stand before us.
+#[tokio::test]
+async fn far_behind_we_see_that_they_let_go() {
+    let (server, tenure, mut theirs) = stage().await;
+    assert!(theirs.try_acquire("n", 60_000));
+    let mut redis = server.client();
+    for place in 1..=5 {
+        let (score, waiter) = (place.to_string(), format!("dead{place}:1:1000"));
+        redis.command(&["ZADD", "tenure:queue:{n}", &score, &waiter]);
+    }
+    let waiting = tokio::spawn({
+        let tenure = tenure.clone();
+        async move { tenure.lock("n").acquire().await }
+    });
+    // It knows by then how many stand before it.
+    assert!(soon(async || tenure.stats().woken_by_timer > 0).await);
+    let released = Instant::now();
+    assert!(theirs.release("n"));
+    drop(waiting.await.unwrap().unwrap());
+    check_within(released, ms(20_000));
+}
+
 #[tokio::test]
 async fn we_wait_for_the_end_of_their_lease() {
     let (_server, tenure, mut theirs) = stage().await;

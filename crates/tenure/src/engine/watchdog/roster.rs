@@ -39,11 +39,11 @@ impl Roster {
     }
 
     /// Takes note of when the watchdog will look again. While leases come and go at once, that is
-    /// soon though there are none: without an alarm, each that comes would wake it.
+    /// soon: with a late alarm, or none, each that comes would wake it.
     pub(super) fn fall_asleep(&mut self, now: Moment) -> Option<Moment> {
         let has_come = std::mem::take(&mut self.has_come);
         let soon = has_come.then(|| now + WATCH_AFTER);
-        self.asleep_until = self.next().or(soon);
+        self.asleep_until = self.next().into_iter().chain(soon).min();
         self.asleep_until
     }
 

@@ -58,7 +58,7 @@ pub(super) fn call_of(command: &Cmd) -> Call {
             call.copied().unwrap_or(Call::Other)
         }
         Some(b"WAIT") => Call::Confirm,
-        Some(b"GET" | b"HGET" | b"HEXISTS") => Call::Look,
+        Some(b"GET" | b"HGET" | b"HEXISTS" | b"PTTL" | b"ZRANK") => Call::Look,
         Some(b"HGETALL") => Call::Clients,
         _ => Call::Other,
     }
