@@ -129,7 +129,8 @@ async fn h04_a_stopped_server_is_given_up_in_time_and_grants_nothing_later() {
     let error = a.lock("n").acquire_within(ms(300)).await.unwrap_err();
     let waited = begun.elapsed();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(waited >= ms(1_000) && waited < ms(10_000), "{waited:?}");
+    // A question that was sent is given a second; one that could not be, no more than the limit.
+    assert!(waited >= ms(300) && waited < ms(10_000), "{waited:?}");
     wire.server.resume();
     assert_is_and_stays_free(&wire, "n");
 }
