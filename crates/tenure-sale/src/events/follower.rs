@@ -302,3 +302,32 @@ fn ends(core: &Core, follower: &Follower) -> bool {
     running.remove(&follower.item);
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_queue_has_its_oldest_audited() {
+        let follower = Follower {
+            item: "sku".to_owned(),
+            live: broadcast::Sender::new(1),
+            state: Mutex::default(),
+        };
+        // Those of shelf 0 came long before the others.
+        let numbers = (1..500).map(|n| n * 2).chain([2001, 2003]);
+        let awaited = numbers.map(|number| (2, number)).chain([(1, 7)]);
+        follower.state().awaited.extend(awaited);
+        let (over, oldest) = follower.to_audit(2, 2);
+        assert_eq!(over, [OrderId::new("sku", 1, 7)]);
+        let (first, second): (Vec<_>, Vec<_>) = oldest
+            .iter()
+            .map(OrderId::number)
+            .partition(|number| number % 2 == 0);
+        assert_eq!(first.len(), AUDIT_MAX / 2);
+        assert_eq!(second, [2001, 2003]);
+        // In one queue the oldest are the oldest.
+        let (_, oldest) = follower.to_audit(2, 1);
+        assert_eq!(oldest.len(), AUDIT_MAX);
+    }
+}

@@ -379,3 +379,30 @@ async fn workers_of_one_item_take_one_connection() {
     agrees(&sale).await;
     consumer.stop().await;
 }
+
+/// Who is told *sold out* shares the looks with all others of the process, wherever their homes are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sold_out_item_is_looked_at_once_for_all_homes() {
+    let stage = Stage::redis_sqlite();
+    let sale = stage.open().await;
+    SPREAD.scope(SPREAD_MAX, on_sale(&sale, 1)).await;
+    buy(&sale, "first").await;
+    let looks = || {
+        let mut client = stage.redis().client();
+        let stats = client.command(&["INFO", "commandstats"]);
+        let stats = stats.text().split_once("cmdstat_xpending:calls=");
+        let calls = stats.and_then(|(_, rest)| rest.split(',').next().map(str::to_owned));
+        calls.unwrap().parse::<u64>().unwrap()
+    };
+    let before = looks();
+    let asking = (0..128).map(|n| {
+        let sale = sale.clone();
+        tokio::spawn(async move { ask(&sale, &format!("buyer-{n}"), "r").await })
+    });
+    for outcome in asking.collect::<Vec<_>>() {
+        assert_eq!(outcome.await.unwrap(), Outcome::SoldOut);
+    }
+    // Twice all shelves for each of their homes would be about 7000; shared they are some hundreds.
+    let calls = looks() - before;
+    assert!(calls < 32 * 2 * SPREAD_MAX, "{calls} looks");
+}
