@@ -1,6 +1,7 @@
 //! The consumer: brings orders from the queues into the ledger, and looks after the gates.
 
 mod backoff;
+mod commits;
 mod keeper;
 mod options;
 pub(crate) mod settle;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+pub(crate) use self::commits::Commits;
 use self::keeper::Keeper;
 pub use self::options::ConsumerOptions;
 pub(crate) use self::settle::settle;

@@ -94,6 +94,9 @@ impl NewItem {
     ///
     /// Each shelf costs every change of the stock a call, and the last units are moved between
     /// them. Worth it only for an item that one node cannot serve.
+    ///
+    /// Stop all processes of versions that know of no spread before: they would take one shelf for
+    /// the whole item.
     #[must_use]
     pub fn spread(mut self, shelves: u64) -> Self {
         self.spread = shelves;

@@ -203,6 +203,7 @@ impl Keeper {
             let told = standing.map_or(item.change, |standing| standing.change);
             if item.state == ItemState::Closed && self.is_long_over(item, now).await? {
                 let forgotten = self.core.gate.forget(&item.name).await?;
+                self.core.commits.forget(&item.name);
                 debug!(item = item.name, forgotten, "a closed item is long over");
             }
             if let Some(before) = before {

@@ -5,6 +5,7 @@
 //! | settled, known, stale | acknowledge |
 //! | refused | bury |
 //! | an error for the batch | entry by entry |
+//! | an error because others kept it waiting | all stays in the queue: no entry is to blame |
 //! | an error for one entry, and it answers else | leave it in the queue; after some deliveries, bury it |
 //! | an error, and it answers nothing | all stays in the queue: no entry is to blame |
 
@@ -16,7 +17,7 @@ use tracing::{debug, error, warn};
 use crate::entry::{Entry, Wanted};
 use crate::error::{Error, Result};
 use crate::failpoint::{bug, failpoint};
-use crate::ledger::Fate;
+use crate::ledger::{Fate, was_kept_waiting};
 use crate::order::{OrderId, OrderState};
 use crate::sale::Core;
 
@@ -47,14 +48,21 @@ pub(crate) async fn settle(
         core.gate.acknowledge(item, &ids).await?;
     }
     failpoint("consumer.before_commit");
-    match core.ledger.commit(entries).await {
+    match commit(core, item, entries).await {
         Ok(fates) => conclude(core, item, entries, fates).await,
+        Err(cause) if was_kept_waiting(&cause) => Err(cause),
         Err(cause) => {
             core.counters.batches_failed.one();
             debug!(item, entries = entries.len(), %cause, "the ledger did not take a batch");
             one_by_one(core, item, entries, deliveries_max, cause).await
         }
     }
+}
+
+async fn commit(core: &Core, item: &str, entries: &[Entry]) -> Result<Vec<Fate>> {
+    let turn = core.commits.turn(item);
+    let _turn = turn.lock().await;
+    core.ledger.commit(entries).await
 }
 
 async fn one_by_one(
@@ -68,8 +76,9 @@ async fn one_by_one(
     let mut all = is_there(core, item, cause).await?;
     for entry in entries {
         let single = std::slice::from_ref(entry);
-        let settled = match core.ledger.commit(single).await {
+        let settled = match commit(core, item, single).await {
             Ok(fates) => conclude(core, item, single, fates).await?,
+            Err(cause) if was_kept_waiting(&cause) => return Err(cause),
             Err(cause) => set_aside(core, item, entry, deliveries_max, cause).await?,
         };
         all.released |= settled.released;
@@ -93,8 +102,9 @@ async fn set_aside(
     let single = std::slice::from_ref(entry);
     for _ in 0..LAST_TRIES {
         sleep(LAST_PAUSE).await;
-        match core.ledger.commit(single).await {
+        match commit(core, item, single).await {
             Ok(fates) => return conclude(core, item, single, fates).await,
+            Err(again) if was_kept_waiting(&again) => return Err(again),
             Err(again) => cause = again,
         }
     }

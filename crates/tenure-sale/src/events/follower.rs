@@ -32,7 +32,7 @@ const LEFT_EVERY: Duration = Duration::from_millis(100);
 /// How often to look for awaited orders that are lost, or that were passed over.
 const AUDIT_EVERY: Duration = Duration::from_secs(1);
 /// Awaited orders asked for in one audit, which only matters if changes were passed over. After some
-/// that the ledger does not have either, the others mostly stand behind them in the queue.
+/// that the ledger does not have either, the others mostly stand behind them in the same queue.
 const AUDIT_MAX: usize = 50;
 const AUDIT_MISSES_MAX: usize = 5;
 /// A follower that nobody needs for so long ends.
@@ -183,8 +183,9 @@ impl Follower {
         if self.state().awaited.is_empty() {
             return Ok(());
         }
-        let epoch = core.item(&self.item).await?.epoch;
-        let (over, oldest) = self.to_audit(epoch);
+        let item = core.item(&self.item).await?;
+        let shelves = core.gate.shelves_of(&item).max(1);
+        let (over, oldest) = self.to_audit(item.epoch, shelves);
         for order in over {
             match core.ledger.order(&order).await? {
                 Some(known) => core.hub.tell([(&order, known.state)]),
@@ -192,28 +193,37 @@ impl Follower {
             }
             self.forget([&order]);
         }
-        let mut misses = 0;
+        let mut misses: HashMap<u64, usize> = HashMap::new();
         for order in oldest {
+            let misses = misses.entry(order.number() % shelves).or_default();
+            if *misses == AUDIT_MISSES_MAX {
+                continue;
+            }
             if let Some(known) = core.ledger.order(&order).await? {
                 core.hub.tell([(&order, known.state)]);
                 self.forget([&order]);
-                continue;
-            }
-            misses += 1;
-            if misses == AUDIT_MISSES_MAX {
-                break;
+            } else {
+                *misses += 1;
             }
         }
         Ok(())
     }
 
-    /// Awaited orders of epochs that are over, and the oldest of this one.
-    fn to_audit(&self, epoch: u64) -> (Vec<OrderId>, Vec<OrderId>) {
+    /// Awaited orders of epochs that are over, and the oldest of this one in each of so many queues.
+    fn to_audit(&self, epoch: u64, shelves: u64) -> (Vec<OrderId>, Vec<OrderId>) {
         let state = self.state();
         let order = |(epoch, number): &(u64, u64)| OrderId::new(&*self.item, *epoch, *number);
         let over = state.awaited.range(..(epoch, 0)).map(order).collect();
-        let this = state.awaited.range((epoch, 0)..).map(order);
-        (over, this.take(AUDIT_MAX).collect())
+        let most = usize::try_from(shelves).map_or(0, |shelves| AUDIT_MAX / shelves);
+        let most = most.max(AUDIT_MISSES_MAX);
+        let mut taken: HashMap<u64, usize> = HashMap::new();
+        let of_this = state.awaited.range((epoch, 0)..);
+        let oldest = of_this.filter(|(_, number)| {
+            let taken = taken.entry(number % shelves).or_default();
+            *taken += 1;
+            *taken <= most
+        });
+        (over, oldest.map(order).collect())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -291,4 +301,33 @@ fn ends(core: &Core, follower: &Follower) -> bool {
     }
     running.remove(&follower.item);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_queue_has_its_oldest_audited() {
+        let follower = Follower {
+            item: "sku".to_owned(),
+            live: broadcast::Sender::new(1),
+            state: Mutex::default(),
+        };
+        // Those of shelf 0 came long before the others.
+        let numbers = (1..500).map(|n| n * 2).chain([2001, 2003]);
+        let awaited = numbers.map(|number| (2, number)).chain([(1, 7)]);
+        follower.state().awaited.extend(awaited);
+        let (over, oldest) = follower.to_audit(2, 2);
+        assert_eq!(over, [OrderId::new("sku", 1, 7)]);
+        let (first, second): (Vec<_>, Vec<_>) = oldest
+            .iter()
+            .map(OrderId::number)
+            .partition(|number| number % 2 == 0);
+        assert_eq!(first.len(), AUDIT_MAX / 2);
+        assert_eq!(second, [2001, 2003]);
+        // In one queue the oldest are the oldest.
+        let (_, oldest) = follower.to_audit(2, 1);
+        assert_eq!(oldest.len(), AUDIT_MAX);
+    }
 }

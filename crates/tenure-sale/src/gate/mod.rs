@@ -244,6 +244,12 @@ impl Gate {
         each!(self, item, standing(item))
     }
 
+    /// Whether the gate sells the item of an order now, under the epoch of that order. Of an item that
+    /// is spread, only the shelf of the order is asked: no other could have it.
+    pub(crate) async fn sells(&self, order: &OrderId) -> Result<bool> {
+        each!(self, order.item(), sells(order))
+    }
+
     /// The units that all entries in the queue have set aside. Reads the whole queue, page by page,
     /// while it may change: exact only if nothing is sold and nothing is consumed meanwhile.
     pub async fn queued_units(&self, item: &str) -> Result<u64> {

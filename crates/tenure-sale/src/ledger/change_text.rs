@@ -21,10 +21,12 @@ pub(super) fn kind(what: &What) -> &'static str {
     }
 }
 
-/// The rest of it, without the item, which stands beside it.
-pub(super) fn payload(what: &What) -> String {
+/// The rest of it, without the item, which stands beside it and is spread over so many shelves.
+pub(super) fn payload(what: &What, spread: u64) -> String {
     let value = match what {
-        What::Committed { orders, state } => json!({"state": state.word(), "runs": runs(orders)}),
+        What::Committed { orders, state } => {
+            json!({"state": state.word(), "runs": runs(orders, spread)})
+        }
         What::Moved { order, state } => {
             json!({"order": [order.epoch(), order.number()], "state": state.word()})
         }
@@ -91,25 +93,65 @@ pub(super) fn what(item: &str, kind: &str, payload: &str) -> Option<What> {
     })
 }
 
-/// `[epoch, first, last]` for orders that follow each other: mostly a batch is one run.
-fn runs(orders: &[OrderId]) -> Vec<[u64; 3]> {
-    let mut runs: Vec<[u64; 3]> = Vec::new();
+/// `[epoch, first, last]` for orders that follow each other: mostly a batch is one run. Those of one
+/// shelf are as far apart as there are shelves: `[epoch, first, last, step]`.
+fn runs(orders: &[OrderId], spread: u64) -> Vec<Value> {
+    let mut runs: Vec<Run> = Vec::new();
     for order in orders {
-        match runs.last_mut() {
-            Some([epoch, _, last]) if *epoch == order.epoch() && *last + 1 == order.number() => {
-                *last = order.number();
-            }
-            _ => runs.push([order.epoch(), order.number(), order.number()]),
+        if !runs.last_mut().is_some_and(|run| run.takes(order, spread)) {
+            runs.push(Run {
+                epoch: order.epoch(),
+                first: order.number(),
+                last: order.number(),
+                step: None,
+            });
         }
     }
-    runs
+    runs.iter().map(Run::value).collect()
+}
+
+struct Run {
+    epoch: u64,
+    first: u64,
+    last: u64,
+    /// Between two of them, if there are two.
+    step: Option<u64>,
+}
+
+impl Run {
+    /// Whether an order is the next of this run; if so it is in it now.
+    fn takes(&mut self, order: &OrderId, spread: u64) -> bool {
+        let step = order.number().checked_sub(self.last);
+        let fits = match self.step {
+            Some(_) => step == self.step,
+            None => step == Some(1) || step == Some(spread),
+        };
+        if !fits || order.epoch() != self.epoch {
+            return false;
+        }
+        (self.last, self.step) = (order.number(), step);
+        true
+    }
+
+    fn value(&self) -> Value {
+        let (epoch, first, last) = (self.epoch, self.first, self.last);
+        match self.step {
+            Some(step) if step != 1 => json!([epoch, first, last, step]),
+            _ => json!([epoch, first, last]),
+        }
+    }
 }
 
 fn orders_of(item: &str, runs: &Value) -> Option<Vec<OrderId>> {
     let mut orders = Vec::new();
     for run in runs.as_array()? {
         let (epoch, first, last) = (run[0].as_u64()?, run[1].as_u64()?, run[2].as_u64()?);
-        orders.extend((first..=last).map(|number| OrderId::new(item, epoch, number)));
+        let step = match &run[3] {
+            Value::Null => 1,
+            step => usize::try_from(step.as_u64().filter(|step| *step > 0)?).ok()?,
+        };
+        let numbers = (first..=last).step_by(step);
+        orders.extend(numbers.map(|number| OrderId::new(item, epoch, number)));
     }
     Some(orders)
 }
@@ -186,8 +228,34 @@ mod tests {
             What::State(ItemState::Paused),
             What::Terms(Box::new(terms)),
         ] {
-            let read = what("sku.7", kind(&written), &payload(&written));
-            assert_eq!(read, Some(written));
+            for spread in [1, 3] {
+                let read = what("sku.7", kind(&written), &payload(&written, spread));
+                assert_eq!(read.as_ref(), Some(&written));
+            }
+        }
+    }
+
+    /// The numbers of one shelf are as far apart as there are shelves.
+    #[test]
+    fn orders_of_one_shelf_are_one_run() {
+        let runs = |numbers: &[(u64, u64)], spread| {
+            let orders = ids(numbers);
+            let runs = Value::from(runs(&orders, spread));
+            assert_eq!(orders_of("sku.7", &runs), Some(orders));
+            runs
+        };
+        let of_shelf = [(1, 4), (1, 7), (1, 10), (1, 16), (2, 19), (2, 22)];
+        let expected = json!([[1, 4, 10, 3], [1, 16, 16], [2, 19, 22, 3]]);
+        assert_eq!(runs(&of_shelf, 3), expected);
+        // On one shelf a gap is a gap, also for those who know of no step.
+        let plain = [(1, 1), (1, 3), (1, 5), (1, 6)];
+        assert_eq!(runs(&plain, 1), json!([[1, 1, 1], [1, 3, 3], [1, 5, 6]]));
+        // A gate in memory has one place, whatever the spread.
+        assert_eq!(runs(&[(1, 1), (1, 2), (1, 3)], 3), json!([[1, 1, 3]]));
+        // Where several shelves are mixed, nothing is lost.
+        runs(&[(1, 4), (1, 5), (1, 7), (1, 3), (1, 3)], 3);
+        for damaged in [json!([[1, 1, 3, 0]]), json!([[1, 1, 3, "x"]])] {
+            assert_eq!(orders_of("sku.7", &damaged), None);
         }
     }
 

@@ -49,8 +49,8 @@ pub(super) async fn record(
     if session.run(UPDATE_ITEM, &params).await? != 1 {
         return Err(foreign(format!("item `{}` changed under its lock", item.name)).into());
     }
-    let payloads: Vec<String> = changes.iter().map(payload).collect();
-    let columns = change_columns(before, changes, &payloads);
+    let texts = payloads(changes, item.spread);
+    let columns = change_columns(before, changes, &texts);
     let params = [
         Param::Text(&item.name),
         Param::Int(now),
@@ -58,6 +58,12 @@ pub(super) async fn record(
     ];
     session.run(INSERT, &params).await?;
     Ok(())
+}
+
+/// The texts of changes of an item that is spread over so many shelves.
+pub(super) fn payloads(changes: &[What], spread: u64) -> Vec<String> {
+    let texts = changes.iter().map(|change| payload(change, spread));
+    texts.collect()
 }
 
 /// Number, kind and text of changes that follow the number `before`.

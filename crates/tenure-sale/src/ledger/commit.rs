@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use crate::entry::{Entry, Wanted};
 use crate::ledger::Fate;
 use crate::ledger::books::{Session, Work};
-use crate::ledger::change_text::payload;
-use crate::ledger::changes::{change_columns, record};
+use crate::ledger::changes::{change_columns, payloads, record};
 use crate::ledger::decision::{Decision, Facts, KnownOrder, Landing, NewRow, decide, key};
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock};
@@ -298,8 +297,8 @@ async fn write_orders(
     locked.item.change += decision.changes.len() as u64;
     let item = &locked.item;
     let orders = order_columns(&decision.rows);
-    let payloads: Vec<String> = decision.changes.iter().map(payload).collect();
-    let changes = change_columns(before, &decision.changes, &payloads);
+    let texts = payloads(&decision.changes, item.spread);
+    let changes = change_columns(before, &decision.changes, &texts);
     let params = [
         Param::Text(&item.name),
         Param::Int(locked.now),

@@ -82,6 +82,17 @@ pub(super) fn told(doing: &str, error: sqlx::Error) -> Error {
     Error::new(kind, format!("cannot {doing}: {cause}")).with_source(error)
 }
 
+/// Whether others were in the way: nothing was done, and nothing is wrong with what was to be done.
+pub(crate) fn was_kept_waiting(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    match source.and_then(|source| source.downcast_ref::<sqlx::Error>()) {
+        Some(sqlx::Error::PoolTimedOut) => true,
+        // lock_not_available.
+        Some(error) => code(error).as_deref() == Some("55P03"),
+        None => false,
+    }
+}
+
 /// Nobody answered.
 pub(super) fn silence(doing: &str, waited: Duration) -> Error {
     let message = format!(

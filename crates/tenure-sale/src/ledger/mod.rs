@@ -26,6 +26,7 @@ use std::time::{Duration, SystemTime};
 use tenure::Fence;
 
 pub use self::audit::Audit;
+pub(crate) use self::fault::was_kept_waiting;
 pub use crate::change::{Change, What};
 use crate::entry::{Entry, Wanted};
 use crate::error::Result;

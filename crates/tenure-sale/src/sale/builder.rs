@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::core::Limits;
 use super::{Core, Sale, Shared};
-use crate::consumer::{Consumer, ConsumerOptions};
+use crate::consumer::{Commits, Consumer, ConsumerOptions};
 use crate::error::{Error, Result};
 use crate::events::Followers;
 use crate::gate::Gate;
@@ -71,8 +71,8 @@ impl SaleBuilder {
     ///
     /// As for [`Sale::open`].
     pub async fn open(self) -> Result<Sale> {
-        let locks = locks(&self.gate_url).await?;
         let gate = Gate::connect(&self.gate_url).await?;
+        let locks = locks(&self.gate_url).await?;
         let gate = gate.with_locks(locks.clone());
         let ledger = Ledger::open(&self.ledger_url).await?;
         let is_memory = gate.is_memory();
@@ -93,6 +93,7 @@ impl SaleBuilder {
             counters: Counters::default(),
             flights: Flights::default(),
             relays: Relays::default(),
+            commits: Commits::default(),
             followers: Followers::default(),
             opened: Notify::new(),
             gone: CancellationToken::new(),

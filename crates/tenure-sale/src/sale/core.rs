@@ -6,6 +6,7 @@ use tenure::Tenure;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::consumer::Commits;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Followers;
 use crate::gate::Gate;
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) flights: Flights,
     pub(crate) relays: Relays,
+    pub(crate) commits: Commits,
     pub(crate) followers: Followers,
     /// Wakes consumers of this process when an item was opened.
     pub(crate) opened: Notify,

@@ -103,7 +103,11 @@ impl Sale {
     /// any more, and buyers who repeat an old request are told *ended*. `false` if it is not closed or
     /// entries are left. Consumers do it by themselves when the answers' time is over.
     pub async fn forget(&self, name: &str) -> Result<bool> {
-        self.core().gate.forget(name).await
+        let forgotten = self.core().gate.forget(name).await?;
+        if forgotten {
+            self.core().commits.forget(name);
+        }
+        Ok(forgotten)
     }
 
     async fn change_state(&self, name: &str, from: &[ItemState], to: ItemState) -> Result<Item> {

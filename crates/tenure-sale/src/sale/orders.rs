@@ -28,9 +28,13 @@ impl Sale {
         if let Some(order) = core.ledger.order(id).await? {
             return Ok(order);
         }
+        // Mostly it is there, and nothing need be proven.
+        if let Some(entry) = core.gate.find(id).await? {
+            return Ok(queued(entry));
+        }
         // Before and after: only a gate that sold all the time can say that it never had an order. One
         // that was replaced between the questions has forgotten some.
-        let sold_before = self.sells(id).await?;
+        let sold_before = core.gate.sells(id).await?;
         if let Some(entry) = core.gate.find(id).await? {
             return Ok(queued(entry));
         }
@@ -38,7 +42,7 @@ impl Sale {
         if let Some(order) = core.ledger.order(id).await? {
             return Ok(order);
         }
-        let sells = sold_before && self.sells(id).await?;
+        let sells = sold_before && core.gate.sells(id).await?;
         let item = core.item(id.item()).await?;
         if id.epoch() < item.epoch {
             announce_lost(core, id).await?;
@@ -53,14 +57,6 @@ impl Sale {
             return Err(Error::new(ErrorKind::Stale, message));
         }
         Err(no_order(id))
-    }
-
-    /// Whether the gate sells the item of an order now, under the epoch of that order.
-    async fn sells(&self, id: &OrderId) -> Result<bool> {
-        let standing = self.core().gate.standing(id.item()).await?;
-        Ok(standing.is_some_and(|standing| {
-            standing.current && standing.state.is_some() && standing.epoch == id.epoch()
-        }))
     }
 
     /// Waits until an order is no longer queued, or until the time is over: then it is returned as it

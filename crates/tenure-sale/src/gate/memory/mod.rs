@@ -94,6 +94,13 @@ impl MemoryGate {
         Ok(standing)
     }
 
+    pub(super) fn sells(&self, order: &OrderId) -> Result<bool> {
+        let standing = self.standing(order.item())?;
+        let sells =
+            |standing: Standing| standing.state.is_some() && standing.epoch == order.epoch();
+        Ok(standing.is_some_and(sells))
+    }
+
     pub(super) fn queued_units(&self, item: &str) -> Result<u64> {
         let items = self.items();
         Ok(items.get(item).map_or(0, |known| known.queue.units()))

@@ -141,6 +141,7 @@ impl RedisGate {
             self.readers.forget(&shelf.keys.orders);
         }
         self.spreads.forget(item);
+        self.moves.forget(item);
         Ok(true)
     }
 

@@ -11,6 +11,7 @@ mod readers;
 mod script;
 mod shelves;
 mod standing;
+mod turn;
 
 use std::sync::Arc;
 
@@ -238,6 +239,8 @@ impl RedisGate {
             match applied {
                 Applied::At(number) if number >= last => return Ok(Applied::Done),
                 Applied::At(number) if number > at => at = number,
+                // Shelf 0 is told last: one that is behind it was not left so by us.
+                Applied::At(_) => return Ok(Applied::Stale),
                 applied => return Ok(applied),
             }
         }

@@ -11,8 +11,7 @@
 //! not take them from each other for ever.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure::{Guard, Tenure};
@@ -21,6 +20,7 @@ use tracing::debug;
 
 use super::shelves::{Shelf, Shelves};
 use super::standing::{Given, Look};
+use super::turn::Turn;
 use super::{RedisGate, not_understood, script, whole, words};
 use crate::error::{Error, Result};
 use crate::failpoint::{bug, failpoint};
@@ -47,11 +47,23 @@ pub(super) enum Brought {
     Busy,
 }
 
-/// The same, for those who share it.
+/// What a look at all shelves found, for all who wait for one.
+#[derive(Clone, Debug)]
+enum Seen {
+    /// What each of them has, from the first on. It is enough for who looked.
+    Some(Arc<[u64]>),
+    /// There was a moment since they asked in which all together had so few.
+    SoldOut {
+        left: u64,
+    },
+    Stale,
+    Busy,
+}
+
+/// What came of fetching units to a shelf, for all who wait there.
 #[derive(Clone, Copy, Debug)]
-enum Found {
+enum Fetched {
     Here,
-    SoldOut { left: u64 },
     Stale,
     Busy,
 }
@@ -59,28 +71,15 @@ enum Found {
 /// Those who look for units in this process.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    // A std mutex, not an async one: nobody waits while it is held.
-    turns: Mutex<HashMap<Arc<Shelf>, Arc<Turn>>>,
+    // Std mutexes, not async ones: nobody waits while they are held.
+    /// Those who look, by item: *sold out* is the same wherever a buyer's home is.
+    looks: Mutex<HashMap<String, Arc<Turn<Seen>>>>,
+    /// Those who fetch units, by their home.
+    fetches: Mutex<HashMap<Arc<Shelf>, Arc<Turn<Fetched>>>>,
     /// Where the locks are, if they are not there yet.
     url: Option<String>,
     /// Without locks units are moved too, but those who want the last ones may go on for long.
     locks: OnceCell<Tenure>,
-}
-
-/// Those who look for units for one shelf: who comes while one looks shares the next look.
-#[derive(Debug, Default)]
-struct Turn {
-    /// How many have asked so far.
-    asked: AtomicU64,
-    state: tokio::sync::Mutex<TurnState>,
-}
-
-#[derive(Debug, Default)]
-struct TurnState {
-    /// So many of them are served by a look that began after they asked.
-    served: u64,
-    /// What it found.
-    found: Option<Result<Found>>,
 }
 
 impl Moves {
@@ -98,12 +97,26 @@ impl Moves {
         }
     }
 
-    fn turn(&self, home: &Arc<Shelf>) -> Arc<Turn> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = turns.get(home) {
+    /// Nobody will look for units of this item, or those who do begin anew.
+    pub(super) fn forget(&self, item: &str) {
+        held(&self.looks).remove(item);
+        held(&self.fetches).retain(|home, _| home.item != item);
+    }
+
+    fn looking(&self, item: &str) -> Arc<Turn<Seen>> {
+        let mut looks = held(&self.looks);
+        if let Some(turn) = looks.get(item) {
             return Arc::clone(turn);
         }
-        Arc::clone(turns.entry(Arc::clone(home)).or_default())
+        Arc::clone(looks.entry(item.to_owned()).or_default())
+    }
+
+    fn fetching(&self, home: &Arc<Shelf>) -> Arc<Turn<Fetched>> {
+        let mut fetches = held(&self.fetches);
+        if let Some(turn) = fetches.get(home) {
+            return Arc::clone(turn);
+        }
+        Arc::clone(fetches.entry(Arc::clone(home)).or_default())
     }
 
     async fn lock(&self, item: &str) -> Result<Locked> {
@@ -128,6 +141,10 @@ impl Moves {
     }
 }
 
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 enum Locked {
     Ours(Guard),
     /// Nobody locks here.
@@ -143,32 +160,34 @@ impl RedisGate {
         home: &Arc<Shelf>,
         units: u64,
     ) -> Result<Brought> {
-        let turn = self.moves.turn(home);
-        let ticket = turn.asked.fetch_add(1, Ordering::SeqCst) + 1;
-        let mut state = turn.state.lock().await;
-        if state.served >= ticket
-            && let Some(found) = &state.found
-        {
-            return match found {
-                // That was too few for somebody else.
-                Ok(Found::SoldOut { left }) if units <= *left => Ok(Brought::Here(None)),
-                Ok(found) => Ok(found.brought(None)),
-                Err(error) => Err(error.shared()),
-            };
+        if bug("sold-out-at-home") {
+            return Ok(Brought::SoldOut { left: 0 });
         }
-        let served = turn.asked.load(Ordering::SeqCst);
-        let found = self.search(shelves, home, units).await;
-        state.served = served;
-        match found {
-            Ok((found, guard)) => {
-                state.found = Some(Ok(found));
-                Ok(found.brought(guard))
+        let looking = self.moves.looking(&home.item);
+        let (seen, _) = looking.share(self.search(shelves, units)).await?;
+        match seen {
+            Seen::Some(each) => {
+                let nth = usize::try_from(home.place.nth).ok();
+                let here = nth.and_then(|nth| each.get(nth));
+                let is_here = here.is_some_and(|here| *here >= units);
+                // Ask again; also if it was enough for somebody else only.
+                if is_here || sum(each.iter().copied()) < units {
+                    return Ok(Brought::Here(None));
+                }
             }
-            Err(error) => {
-                state.found = Some(Err(error.shared()));
-                Err(error)
-            }
+            Seen::SoldOut { left } if units > left => return Ok(Brought::SoldOut { left }),
+            // That was too few for somebody else.
+            Seen::SoldOut { .. } => {}
+            Seen::Stale => return Ok(Brought::Stale),
+            Seen::Busy => return Ok(Brought::Busy),
         }
+        let fetching = self.moves.fetching(home);
+        let fetched = fetching.share(self.fetch(shelves, home, units)).await?;
+        Ok(match fetched {
+            (Fetched::Here, guard) => Brought::Here(guard),
+            (Fetched::Stale, _) => Brought::Stale,
+            (Fetched::Busy, _) => Brought::Busy,
+        })
     }
 
     /// Finishes what somebody began who is gone.
@@ -183,43 +202,31 @@ impl RedisGate {
         Ok(())
     }
 
-    async fn search(
-        &self,
-        shelves: &Shelves,
-        home: &Shelf,
-        units: u64,
-    ) -> Result<(Found, Option<Guard>)> {
-        if bug("sold-out-at-home") {
-            return Ok((Found::SoldOut { left: 0 }, None));
-        }
+    /// Looks whether all shelves together have so many.
+    async fn search(&self, shelves: &Shelves, units: u64) -> Result<(Seen, Option<Guard>)> {
         for _ in 0..LOOKS_MAX {
             let Some(first) = all_current(self.look(shelves).await?) else {
-                return Ok((Found::Stale, None));
+                return Ok((Seen::Stale, None));
             };
             if self.finish(shelves, &first).await? {
                 continue;
             }
-            let here = |look: &&Look| look.shelf.nth == home.place.nth;
-            let here = first.iter().find(here).and_then(|look| look.shelf.left);
-            if here.is_some_and(|left| left >= units) {
-                return Ok((Found::Here, None));
-            }
-            let left = first.iter().filter_map(|look| look.shelf.left);
-            let left = left.fold(0, u64::saturating_add);
+            let each = first.iter().map(|look| look.shelf.left.unwrap_or_default());
+            let left = sum(each.clone());
             if left >= units {
-                return self.fetch(shelves, home, units).await;
+                return Ok((Seen::Some(each.collect()), None));
             }
             let Some(second) = all_current(self.look(shelves).await?) else {
-                return Ok((Found::Stale, None));
+                return Ok((Seen::Stale, None));
             };
-            // Stock grows only by what these count: if none has grown, all had no more than they had
-            // at first, at the moment between the looks.
-            let grown = |look: &Look| (look.shelf.epoch, look.shelf.change, look.arrivals);
+            // Stock grows only by what came: if none has grown, all had no more than they had at
+            // first, at the moment between the looks.
+            let grown = |look: &Look| (look.shelf.epoch, look.came);
             if first.iter().map(grown).eq(second.iter().map(grown)) {
-                return Ok((Found::SoldOut { left }, None));
+                return Ok((Seen::SoldOut { left }, None));
             }
         }
-        Ok((Found::Busy, None))
+        Ok((Seen::Busy, None))
     }
 
     /// Brings units from other shelves, under the lock.
@@ -228,18 +235,18 @@ impl RedisGate {
         shelves: &Shelves,
         home: &Shelf,
         units: u64,
-    ) -> Result<(Found, Option<Guard>)> {
+    ) -> Result<(Fetched, Option<Guard>)> {
         let guard = match self.moves.lock(&home.item).await? {
             Locked::Ours(guard) => Some(guard),
             Locked::Free => None,
-            Locked::Busy => return Ok((Found::Busy, None)),
+            Locked::Busy => return Ok((Fetched::Busy, None)),
         };
         // Whoever had the lock before may have changed everything.
         let Some(looks) = all_current(self.look(shelves).await?) else {
-            return Ok((Found::Stale, None));
+            return Ok((Fetched::Stale, None));
         };
         if self.finish(shelves, &looks).await? {
-            return Ok((Found::Here, guard));
+            return Ok((Fetched::Here, guard));
         }
         let mut has = 0;
         let mut others = Vec::new();
@@ -258,11 +265,11 @@ impl RedisGate {
                 break;
             }
             let Some(more) = self.move_from(giver, home, epoch, units - has).await? else {
-                return Ok((Found::Stale, None));
+                return Ok((Fetched::Stale, None));
             };
             has = has.saturating_add(more);
         }
-        Ok((Found::Here, guard))
+        Ok((Fetched::Here, guard))
     }
 
     /// Moves what is wanted, or half of what is there; returns how much. `None` if a shelf is stale.
@@ -344,15 +351,8 @@ impl RedisGate {
     }
 }
 
-impl Found {
-    fn brought(self, guard: Option<Guard>) -> Brought {
-        match self {
-            Self::Here => Brought::Here(guard),
-            Self::SoldOut { left } => Brought::SoldOut { left },
-            Self::Stale => Brought::Stale,
-            Self::Busy => Brought::Busy,
-        }
-    }
+fn sum(units: impl Iterator<Item = u64>) -> u64 {
+    units.fold(0, u64::saturating_add)
 }
 
 /// The shelves if all of them sell, under one epoch.

@@ -195,11 +195,15 @@ impl RedisGate {
         count: usize,
     ) -> Result<Vec<Entry>> {
         let mut claimed = Vec::new();
-        for shelf in self.shelves(item).await?.all() {
+        let shelves = self.shelves(item).await?;
+        for shelf in shelves.all() {
             let more = count.saturating_sub(claimed.len());
             claimed.extend(self.claim_at(shelf, consumer, idle, more).await?);
         }
-        claimed.sort_by_key(age);
+        // One queue is in order by itself.
+        if shelves.is_spread() {
+            claimed.sort_by_key(age);
+        }
         Ok(claimed)
     }
 

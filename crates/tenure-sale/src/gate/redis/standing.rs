@@ -7,6 +7,7 @@ use super::{NONE, RedisGate, not_understood, script};
 use crate::error::Result;
 use crate::gate::{ShelfStanding, Standing};
 use crate::item::ItemState;
+use crate::order::OrderId;
 
 /// One look at a shelf.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +15,8 @@ pub(super) struct Look {
     pub(super) shelf: ShelfStanding,
     /// Over how many shelves it says that the item is spread.
     spread: u64,
-    /// How often units came to it from another one.
-    pub(super) arrivals: u64,
+    /// The units that came to it since it was loaded: its stock grows by nothing else.
+    pub(super) came: Option<u64>,
     /// What it gave another one, if that was not concluded.
     pub(super) given: Option<Given>,
 }
@@ -47,6 +48,20 @@ impl RedisGate {
         }
         let known = looks.into_iter().flatten().map(|look| look.shelf).collect();
         Ok(Some(together(known, shelves.spread())))
+    }
+
+    pub(in crate::gate) async fn sells(&self, order: &OrderId) -> Result<bool> {
+        let shelves = self.shelves(order.item()).await?;
+        let Some(look) = self.look_at(shelves.of_order(order)).await? else {
+            return Ok(false);
+        };
+        if look.spread != shelves.spread() {
+            // It was another shelf.
+            self.spreads.learn(order.item(), look.spread);
+            return Ok(false);
+        }
+        let shelf = look.shelf;
+        Ok(shelf.current && shelf.state.is_some() && shelf.epoch == order.epoch())
     }
 
     /// Looks at all shelves; `None` for those that do not know the item.
@@ -129,7 +144,7 @@ fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
     else {
         return None;
     };
-    let [spread, came, gone, arrivals, given] = rest else {
+    let [spread, came, gone, given] = rest else {
         return None;
     };
     let number = |value: &Value| u64::try_from(value.as_int()?).ok();
@@ -142,8 +157,8 @@ fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
         "" => None,
         given => Some(read_given(given)?),
     };
-    let left = maybe(left)?;
-    let books = left.zip(maybe(came)?).zip(maybe(gone)?);
+    let (left, came) = (maybe(left)?, maybe(came)?);
+    let books = left.zip(came).zip(maybe(gone)?);
     let drift =
         books.map(|((left, came), gone)| i128::from(came) - i128::from(gone) - i128::from(left));
     Some(Look {
@@ -161,7 +176,7 @@ fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
             dead: number(dead)?,
         },
         spread: number(spread)?,
-        arrivals: number(arrivals)?,
+        came,
         given,
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_sale::gate::{Entry, Wanted};
 use tenure_sale::ledger::Fate;
-use tenure_sale::{ErrorKind, OrderState, Outcome, Terms};
+use tenure_sale::{ErrorKind, OrderState, Outcome, Sale, Terms};
 
 use super::stage::{
     SOON, Stage, agrees, ask, becomes, buy, consume, drained, fails, left, on_sale, on_sale_with,
@@ -222,4 +222,12 @@ async fn limits_outlive_the_server(stage: Stage) {
     drained(&sale).await;
     assert_eq!(sale.stats().rejected, 0);
     agrees(&sale).await;
+}
+
+#[tokio::test]
+async fn a_gate_that_cannot_be_reached_is_named() {
+    let stage = Stage::memory_sqlite();
+    let opening = Sale::open("redis://127.0.0.1:1", stage.ledger_url());
+    let error = fails(opening.await, ErrorKind::Store);
+    assert_eq!(error, "cannot reach the gate");
 }

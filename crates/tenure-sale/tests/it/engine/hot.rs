@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 #[cfg(feature = "failpoints")]
 use std::process::Command;
+use std::str::FromStr as _;
 use std::time::Duration;
 
+use sqlx::Connection as _;
 use tenure_sale::{
     ErrorKind, Mode, NewItem, OrderId, OrderState, Outcome, Request, SPREAD_MAX, Sale, Terms,
 };
@@ -12,7 +14,9 @@ use tenure_sale::{
 use tenure_testkit::ClientProcess;
 use tenure_testkit::{Cluster, FailoverKind};
 
-use super::stage::{Stage, agrees, ask, consume, fails, quick, settled, sold, until};
+use super::stage::{
+    SPREAD, Stage, agrees, ask, buy, consume, fails, on_sale, quick, settled, sold, until,
+};
 
 /// One for each node.
 const SHELVES: u64 = 3;
@@ -305,4 +309,100 @@ async fn a_spread_that_makes_no_sense_is_refused() {
     assert_eq!((orders.len(), refused), (2, 3));
     assert_eq!(ask(&sale, "zoe", "r").await, Outcome::SoldOut);
     agrees(&sale).await;
+}
+
+/// A shelf that answers nothing sensible stands for one whose node is away: it fails at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_is_looked_for_on_its_own_shelf() {
+    let stage = Stage::spread_sqlite();
+    let sale = stage.open().await;
+    let orders = SPREAD.scope(stage.spread, async {
+        on_sale(&sale, 400).await;
+        let mut orders = Vec::new();
+        for n in 0..40 {
+            orders.push(buy(&sale, &format!("buyer-{n}")).await);
+        }
+        orders
+    });
+    let orders = orders.await;
+    stage
+        .redis()
+        .client()
+        .command(&["SET", "tenure:sale:{i}:gate", "no shelf"]);
+    for order in &orders {
+        let found = sale.order(order).await.unwrap();
+        assert_eq!(found.state, OrderState::Queued);
+    }
+    // That one never was is said by the shelf where it would be.
+    let never = |number| OrderId::from_str(&format!("i.{}.{number}", orders[0].epoch())).unwrap();
+    fails(sale.order(&never(4_001)).await, ErrorKind::NoOrder);
+    fails(sale.order(&never(4_000)).await, ErrorKind::Store);
+}
+
+/// The workers of all shelves want the same row: one of them waits for it, and the others for that one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_of_one_item_take_one_connection() {
+    let mut stage = Stage::redis_own_postgres();
+    stage.spread = 4;
+    let sale = stage.open().await;
+    let mut other = sqlx::PgConnection::connect(&stage.ledger_url())
+        .await
+        .unwrap();
+    let orders = SPREAD.scope(stage.spread, async {
+        on_sale(&sale, 400).await;
+        let lock = "BEGIN; SELECT 1 FROM sale_items FOR UPDATE";
+        sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
+        let mut orders = Vec::new();
+        for n in 0..40 {
+            orders.push(buy(&sale, &format!("buyer-{n}")).await);
+        }
+        orders
+    });
+    let orders = orders.await;
+    let consumer = consume(&sale);
+    // For longer than the server lets anybody wait for a row.
+    let end = tokio::time::Instant::now() + Duration::from_secs(5);
+    let mut most = 0;
+    while tokio::time::Instant::now() < end {
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        let waiting = stage.postgres.as_ref().unwrap().run_sql(waiting);
+        most = most.max(waiting.parse::<u32>().unwrap());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(most, 1);
+    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+    for order in &orders {
+        assert_eq!(settled(&sale, order).await.state, OrderState::Reserved);
+    }
+    // Nobody took a batch apart because it had to wait.
+    assert_eq!(sale.stats().batches_failed, 0);
+    agrees(&sale).await;
+    consumer.stop().await;
+}
+
+/// Who is told *sold out* shares the looks with all others of the process, wherever their homes are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sold_out_item_is_looked_at_once_for_all_homes() {
+    let stage = Stage::redis_sqlite();
+    let sale = stage.open().await;
+    SPREAD.scope(SPREAD_MAX, on_sale(&sale, 1)).await;
+    buy(&sale, "first").await;
+    let looks = || {
+        let mut client = stage.redis().client();
+        let stats = client.command(&["INFO", "commandstats"]);
+        let stats = stats.text().split_once("cmdstat_xpending:calls=");
+        let calls = stats.and_then(|(_, rest)| rest.split(',').next().map(str::to_owned));
+        calls.unwrap().parse::<u64>().unwrap()
+    };
+    let before = looks();
+    let asking = (0..128).map(|n| {
+        let sale = sale.clone();
+        tokio::spawn(async move { ask(&sale, &format!("buyer-{n}"), "r").await })
+    });
+    for outcome in asking.collect::<Vec<_>>() {
+        assert_eq!(outcome.await.unwrap(), Outcome::SoldOut);
+    }
+    // Twice all shelves for each of their homes would be about 7000; shared they are some hundreds.
+    let calls = looks() - before;
+    assert!(calls < 32 * 2 * SPREAD_MAX, "{calls} looks");
 }

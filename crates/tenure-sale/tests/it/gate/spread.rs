@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tenure_sale::gate::{Applied, Standing, Taken, Wanted};
 use tenure_sale::ledger::What;
-use tenure_sale::{Outcome, Terms};
+use tenure_sale::{ItemState, Outcome, Terms};
 
 use super::stage::{Kind, SPREAD, Stage, change, load, ms};
 
@@ -146,7 +146,7 @@ async fn a_move_that_was_interrupted_is_finished_once() {
             stage.redis(&["HSET", &giver, "gave", "1", "out", note]);
             if received {
                 let home = stage.shelf(0);
-                stage.redis(&["HSET", &home, "from:1", "1", "arrivals", "1"]);
+                stage.redis(&["HSET", &home, "from:1", "1"]);
             }
             let standing = stage.gate.standing(&stage.item).await.unwrap().unwrap();
             assert_eq!(standing.moving, 3);
@@ -188,7 +188,7 @@ async fn units_that_arrive_between_looks_are_seen() {
         tokio::spawn(async move { gate.ask(&request).await.unwrap() })
     };
     tokio::time::sleep(ms(500)).await;
-    let arrived = ["left", "1", "came", "1", "arrivals", "1", "from:1", "1"];
+    let arrived = ["left", "1", "came", "1", "from:1", "1"];
     receiver.command(&[&["HSET", &home], &arrived[..]].concat());
     let answer = asking.await.unwrap();
     assert!(answer.outcome.order().is_some(), "{answer:?}");
@@ -210,6 +210,37 @@ async fn a_relay_that_died_half_way_is_finished_once() {
     for shelf in &standing.shelves {
         assert_eq!((shelf.change, shelf.left), (2, Some(3)));
     }
+}
+
+/// Somebody put a shelf back: what it was not told is not known, so it is loaded anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shelf_that_is_behind_the_first_is_stale() {
+    let stage = Stage::of(Kind::RedisSpread, 0).await;
+    stage.tell(1, added(8)).await;
+    stage.redis(&["HSET", &stage.shelf(2), "change", "0"]);
+    let changes = [change(2, added(4))];
+    let applying = stage.gate.apply(&stage.item, 1, 1, &changes);
+    assert_eq!(applying.await.unwrap(), Applied::Stale);
+}
+
+/// Orders are committed and paid for long after the last unit is sold: that is no reason to look again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_that_bring_no_units_do_not_hide_that_it_is_sold_out() {
+    let stage = Stage::of(Kind::RedisSpread, 0).await;
+    let (gate, item) = (stage.again().await, stage.item.clone());
+    let telling = tokio::spawn(async move {
+        for number in 1.. {
+            let changes = [change(number, What::State(ItemState::Open))];
+            let applying = gate.apply(&item, 1, number - 1, &changes);
+            assert_eq!(applying.await.unwrap(), Applied::Done);
+        }
+    });
+    for n in 0..200 {
+        let outcome = stage.ask(&format!("buyer-{n}"), "r").await;
+        assert_eq!(outcome, Outcome::SoldOut, "buyer-{n}");
+    }
+    assert!(!telling.is_finished());
+    telling.abort();
 }
 
 /// What is still on its way when the item is loaded anew belongs to an epoch that is over.

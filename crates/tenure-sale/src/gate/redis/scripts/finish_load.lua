@@ -26,7 +26,8 @@ for n, field in ipairs(fields) do
     redis.call('HSET', KEYS[1], field, ARGV[3 + n])
   end
 end
--- A shelf keeps books of what came and went, so that it can be told from others if units are missing.
+-- A shelf keeps books of what came and went, so that it can be told from others if units are
+-- missing, and whether any came between two looks.
 if gate[5] ~= '1' and ARGV[4] ~= '' then
   redis.call('HSET', KEYS[1], 'came', ARGV[4], 'gone', 0)
 end

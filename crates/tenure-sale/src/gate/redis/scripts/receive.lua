@@ -12,18 +12,18 @@
 --@include server.lua
 
 local from = 'from:' .. ARGV[2]
-local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'left', 'came', 'arrivals', from)
+local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'left', 'came', from)
 if gate[1] ~= ARGV[1] or gate[2] == 'loading' or gate[3] ~= server() then
   return {'stale'}
 end
-local left, came, arrivals = whole(gate[4]), whole(gate[5]), whole(gate[6] or '0')
-local last, number, units = whole(gate[7] or '0'), whole(ARGV[3]), whole(ARGV[4])
-if not (left and came and arrivals and last and number and units) then
+local left, came, last = whole(gate[4]), whole(gate[5]), whole(gate[6] or '0')
+local number, units = whole(ARGV[3]), whole(ARGV[4])
+if not (left and came and last and number and units) then
   return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no shelf')
 end
 if number <= last then
   return {'before'}
 end
-redis.call('HSET', KEYS[1], 'left', plain(left + units), 'came', plain(came + units), 'arrivals',
-  plain(arrivals + 1), from, ARGV[3])
+redis.call('HSET', KEYS[1], 'left', plain(left + units), 'came', plain(came + units), from,
+  ARGV[3])
 return {'received'}

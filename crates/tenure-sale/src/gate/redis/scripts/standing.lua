@@ -6,12 +6,12 @@
 --       {1 if the server is the one that was loaded, else 0; state; epoch; units left or '';
 --        number of the last change or ''; entries queued; entries pending; entries dead;
 --        over how many shelves it is spread; units that came or ''; units that went or '';
---        how often units came from another shelf; the move under way as number:to:units or ''}
+--        the move under way as number:to:units or ''}
 
 --@include server.lua
 
 local gate = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'left', 'change', 'run', 'spread', 'came',
-  'gone', 'arrivals', 'out')
+  'gone', 'out')
 if not gate[2] then
   return false
 end
@@ -19,5 +19,5 @@ local pending = redis.pcall('XPENDING', KEYS[2], 'ledger')
 return {
   gate[5] == server() and 1 or 0, gate[1], gate[2], gate[3] or '', gate[4] or '',
   redis.call('XLEN', KEYS[2]), pending.err and 0 or pending[1], redis.call('XLEN', KEYS[3]),
-  gate[6] or '1', gate[7] or '', gate[8] or '', gate[9] or '0', gate[10] or '',
+  gate[6] or '1', gate[7] or '', gate[8] or '', gate[9] or '',
 }
