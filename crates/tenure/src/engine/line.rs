@@ -162,6 +162,8 @@ impl Line {
         if waiting.len() == 0 {
             // Nobody's time is lost from now on.
             waiting.idle_since = None;
+            // And whoever comes must say so: nobody will look.
+            waiting.looks_at = None;
         }
         let first = waiting.first().map(|(number, waiter)| {
             let first = First {

@@ -518,7 +518,9 @@ async fn a_shutdown_inside_a_chain_leaves_nothing(stage: Stage) {
         let held = if round % 2 == 0 { 10 } else { 3 };
         assert!(soon(async || a.stats().handed_off >= held).await);
         assert_eq!(a.shutdown(ms(5_000)).await, vec![]);
-        assert!(stage.is_clean("n").await, "after the shutdown");
+        // A Redlock does not wait for the last word of a node that is slow.
+        let clean = soon(async || stage.is_clean("n").await).await;
+        assert!(clean, "after the shutdown");
         for holder in holders {
             holder.await.unwrap();
         }
