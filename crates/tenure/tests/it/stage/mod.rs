@@ -194,8 +194,10 @@ impl Stage {
             return !self.client().await.lock(name).is_locked().await.unwrap();
         }
         let name = LockName::new(name).unwrap();
+        let tagged = format!("{{{name}}}");
+        // What clients say of themselves is not of this name, and ends by itself.
         let is_left = |key: &str| {
-            key.contains(name.as_str())
+            (key == name.as_str() || key.contains(&tagged))
                 && !key.starts_with("tenure:fence:")
                 && !key.starts_with("redisson_lock_token:")
         };
