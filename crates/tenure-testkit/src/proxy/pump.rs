@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::connection::Connection;
+use super::frames::{Frames, is_reply};
 use super::modes::Flow;
 use super::{Direction, Shared};
 use crate::mutex::lock;
@@ -29,6 +30,10 @@ pub(super) struct Pump {
     /// The socket's timeout at the moment.
     read_limit: Option<Duration>,
     source_ended: bool,
+    /// The replies so far, where they must be counted.
+    replies: Frames,
+    /// How often the connection had been moved when the last read began.
+    moves: u64,
 }
 
 struct Parcel {
@@ -62,6 +67,8 @@ impl Pump {
             cut_left: None,
             read_limit: None,
             source_ended: false,
+            replies: Frames::default(),
+            moves: 0,
         }
     }
 
@@ -142,12 +149,23 @@ impl Pump {
         }
         match self.read(buffer, limit) {
             Ok(None) => {}
+            // The old server's end; the new one is read from now on.
+            Ok(Some(0)) | Err(_) if self.was_moved() => {}
             Ok(Some(0)) | Err(_) => self.source_ended = true,
             Ok(Some(count)) => self.take(&mut buffer[..count]),
         }
     }
 
+    /// Whether the server was replaced since the last read began.
+    fn was_moved(&self) -> bool {
+        self.direction == Direction::Replies && self.connection.moves() > self.moves
+    }
+
     fn read(&mut self, buffer: &mut [u8], limit: Option<Duration>) -> io::Result<Option<usize>> {
+        if self.was_moved() {
+            self.moves = self.connection.moves();
+            self.read_limit = None;
+        }
         // Saves a system call for each chunk of a proxy without faults.
         if self.read_limit != limit {
             self.connection.set_read_limit(self.direction, limit)?;
@@ -158,6 +176,7 @@ impl Pump {
 
     fn take(&mut self, mut chunk: &mut [u8]) {
         self.shared.count(self.direction, chunk.len());
+        self.count_replies(chunk);
         if self.is_swallowed(chunk) {
             return;
         }
@@ -174,6 +193,15 @@ impl Pump {
             sent: 0,
             arrived: Instant::now(),
         });
+    }
+
+    fn count_replies(&mut self, chunk: &[u8]) {
+        if self.direction == Direction::Replies && self.connection.is_movable() {
+            let mut count = 0;
+            self.replies
+                .feed(chunk, |value| count += i64::from(is_reply(value)));
+            self.connection.note_replies(count);
+        }
     }
 
     /// Applies what is decided once per chunk; whether the chunk ends here.
@@ -203,7 +231,8 @@ impl Pump {
 
     fn flow(&self) -> Flow {
         let mut flow = self.shared.flow(self.direction);
-        flow.held |= self.direction == Direction::Requests && self.connection.is_stranded();
+        let kept = self.connection.is_stranded() || self.connection.is_draining();
+        flow.held |= self.direction == Direction::Requests && kept;
         flow
     }
 }
