@@ -35,7 +35,7 @@ const NOTICE_TOLERANCE: Duration = Duration::from_secs(5);
 const LET_GO_LIMIT: Duration = Duration::from_secs(2);
 
 /// How far the fences of one lease may lie apart: as often as it may be handed on.
-const HAND_OFF_TURNS: u64 = 256;
+const HAND_OFF_TURNS: u64 = 10_000;
 
 /// What one checker found.
 pub struct Verdict {
@@ -178,18 +178,17 @@ pub struct Evidence<'a> {
 
 impl Evidence<'_> {
     /// What each checker found, and whether that was allowed in a phase of this class.
-    pub fn verdicts(self, deployment: Deployment, class: Class) -> Vec<Verdict> {
+    pub fn verdicts(self, plain: Footing, class: Class) -> Vec<Verdict> {
         let journal = FencedRegister::open(self.dir).journal();
         let crashes = as_violations("crash", &self.finished.crashes);
         let complaints = as_violations("complaint", &self.finished.complaints);
-        let plain = Footing::Plain(deployment);
         let mut found = self.of_locks(plain, |name| !name.starts_with(SAFE));
         found.extend([
             (plain, Check::ResourceWhole, check::resource(&journal)),
             (plain, Check::ClientsUnharmed, crashes),
             (plain, Check::CallsInTime, complaints),
         ]);
-        if matches!(deployment, Deployment::Sentinel | Deployment::Cluster) {
+        if let Footing::Plain(deployment @ (Deployment::Sentinel | Deployment::Cluster)) = plain {
             let replicated = Footing::Replicated(deployment);
             found.extend(self.of_locks(replicated, |name| name.starts_with(SAFE)));
         }

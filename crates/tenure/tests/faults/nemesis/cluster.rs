@@ -92,3 +92,16 @@ fn kill_master(cluster: &Cluster, key: &str, rng: &mut StdRng) -> bool {
     old.restart();
     cluster.wait_until_ok(SETTLE_LIMIT) && was_used && is_used_now
 }
+
+/// Has the replica of a lock's master take its place without asking anybody, and without what it has
+/// not heard of for a moment.
+pub(super) fn depose(cluster: &Cluster, key: &str, rng: &mut StdRng) -> bool {
+    let master = cluster.master_of_key(key);
+    let replica = replica_of(cluster, master);
+    let Some(_cut) = Cut::between(replica, master) else {
+        cluster.wait_until_ok(SETTLE_LIMIT);
+        return false;
+    };
+    thread::sleep(Duration::from_millis(rng.random_range(LAG_MS)));
+    promote(cluster, master, FailoverKind::Takeover)
+}
