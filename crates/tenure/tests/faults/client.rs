@@ -39,7 +39,7 @@ const CROWD_TASKS: usize = 5;
 /// How long each of them waits at most: longer than any queue should need.
 const CROWD_LIMIT: Duration = Duration::from_secs(30);
 /// Their lease.
-pub const CROWD_TTL: Duration = Duration::from_millis(500);
+pub const CROWD_TTL: Duration = Duration::from_secs(2);
 /// How often a client that rests looks whether it shall go on.
 const REST_TICK: Duration = Duration::from_millis(2);
 /// By default, and as few and as many turns as there can be.

@@ -161,7 +161,12 @@ async fn take(lock: Lock, name: String, recorder: Arc<Recorder>) {
             call.end(Outcome::Released);
         }
         Err(error) if error.kind() == ErrorKind::Busy => call.end(Outcome::Busy),
-        Err(_) => call.end(Outcome::Failed),
+        Err(error) => {
+            if name == HOT || name == BRISK {
+                eprintln!("after healing, `{name}`: {error}");
+            }
+            call.end(Outcome::Failed);
+        }
     }
 }
 

@@ -251,12 +251,12 @@ pub const OF_CLUSTER: &[Kind] = &[
     KillSubscribers,
 ];
 pub const OF_SHARDS: &[Kind] = &[
+    StallThenPromote,
     ForcedFailover,
     CutThenForce,
     KillMaster,
     Takeover,
     MigrateSlot,
-    StallThenPromote,
     HideNewMaster,
     HideOldMaster,
 ];

@@ -93,11 +93,13 @@ impl Phase {
         let start = Instant::now();
         let stage = Stage::start(share.deployment, self.servers, &clocks);
         let fleet = Fleet::start(&stage, share.layout, self.clients, &dir, seed);
-        let access = fleet.access(&[]);
         self.break_things(seed, share, &fleet, &clocks, &dir, start + time);
+        let access = fleet.access(&[]);
         let finished = fleet.finish();
         // Not earlier: to set a clock forward while locks are held would be another fault.
         clocks.iter().for_each(Clock::catch_up);
+        // A master that has just begun to reign gives no locks yet.
+        thread::sleep(self.clients.after_failover.unwrap_or_default());
         let mut leftovers = judge::leftovers(&stage, share.layout, &finished);
         let healed_ns = judge::take_every_lock(&access, &dir);
         leftovers.extend(judge::immortals(&stage));

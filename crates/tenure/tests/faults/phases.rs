@@ -113,7 +113,7 @@ static OF_SINGLE: [Phase; 6] = [
     Phase {
         name: "swapped",
         percent: 12,
-        class: Class::Lost,
+        class: Class::FailedOver,
         servers: PAIR,
         clients: Clients {
             longest_ttls: SHORT_TTLS,

@@ -12,11 +12,11 @@ use crate::judge::Verdict;
 use crate::nemesis::Kind;
 
 /// After the end of the lease that a dead holder left: a second by the promise, and what ten processes
-/// on two cores may need besides.
-const SERVED_WITHIN: Duration = Duration::from_millis(3_500);
+/// on two cores may need besides. It is less than a turn of each dead waiter would take.
+const SERVED_WITHIN: Duration = Duration::from_secs(4);
 
-/// Looks at the faults that left a line without its first waiters: each lasted until somebody else
-/// had the lock.
+/// Looks at the faults that left a line without its first waiters: each lasted until others had had
+/// the lock several times.
 pub fn next_served(history: &History, footing: Footing, class: Class) -> Verdict {
     let gone = [Kind::KillFirstWaiters, Kind::PauseFirstWaiters].map(Kind::name);
     let faults = history.faults.iter();

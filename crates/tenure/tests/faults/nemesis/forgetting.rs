@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use tenure_testkit::Proxy;
+use tenure_testkit::{ClientKind, Proxy};
 
-use super::{Kind, Lane, short_time};
+use super::{Kind, Lane};
 use crate::stage::FORGETFUL;
 
 /// By so much a clock is wrong until somebody sets it right.
@@ -19,7 +19,9 @@ const LEFT_MIN: Duration = Duration::from_secs(40);
 /// Those that are restarted again and again. With the third the others are a majority, so that
 /// locks can be had all the time.
 const MOSTLY: &[usize] = &[FORGETFUL[0], FORGETFUL[1]];
-const CORRECTED_MS: std::ops::Range<u64> = 200..900;
+const CORRECTED_MS: std::ops::Range<u64> = 20..600;
+/// For so long leases are granted by a bare majority.
+const BARE_MS: std::ops::Range<u64> = 1_200..2_200;
 
 impl Lane<'_> {
     pub(super) fn forget(&self, kind: Kind, rng: &mut StdRng) -> bool {
@@ -45,7 +47,7 @@ impl Lane<'_> {
             others.map(|(_, proxy)| proxy)
         };
         others().for_each(Proxy::black_hole);
-        thread::sleep(Duration::from_millis(700) + short_time(rng));
+        thread::sleep(Duration::from_millis(rng.random_range(BARE_MS)));
         self.restart_with(MOSTLY, rng, || others().for_each(Proxy::heal));
     }
 
@@ -86,5 +88,9 @@ impl Lane<'_> {
         meanwhile();
         thread::sleep(Duration::from_millis(rng.random_range(CORRECTED_MS)));
         clocks().for_each(|(_, clock)| clock.set_right());
+        // Whoever connects from now on hears of an age that is wrong by as much.
+        for index in nodes {
+            keepers[*index].kill_clients(ClientKind::Normal);
+        }
     }
 }

@@ -14,10 +14,10 @@ use crate::stage::Stage;
 
 /// One of so many clients is idle while masters come and go.
 const IDLE_EVERY: usize = 3;
-/// Until a client that was told to rest has let go of everything: its longest hold.
-const UNTIL_IDLE: Duration = Duration::from_millis(1_800);
+/// Until a client that was told to rest has let go of nearly everything.
+const UNTIL_IDLE: Duration = Duration::from_millis(900);
 /// Each answer to a client that connects comes so much later: it greets in two steps.
-const STALL_MS: std::ops::Range<u64> = 150..900;
+const STALL_MS: std::ops::Range<u64> = 200..900;
 const NOTICE_LIMIT: Duration = Duration::from_secs(2);
 
 impl Lane<'_> {

@@ -1,5 +1,6 @@
 //! Those who wait for a lock: the first of them die or are paused.
 
+use std::collections::HashSet;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -15,7 +16,9 @@ use crate::layout;
 /// Longer than the next one may take to get the lock.
 const GIVE_UP: Duration = Duration::from_secs(15);
 /// How many of the first ones are gone at once.
-const GONE: std::ops::RangeInclusive<usize> = 3..=8;
+const GONE: std::ops::RangeInclusive<usize> = 5..=8;
+/// So many others must get the lock: each release may meet another one that is gone.
+const SERVED: usize = 6;
 
 impl Lane<'_> {
     /// Takes the first waiters away, and ends when somebody else has got the lock.
@@ -38,8 +41,7 @@ impl Lane<'_> {
             }
         }
         let fault = self.log.begin(kind.name());
-        let before = layout::holder(&mut server.client(), self.fleet.layout, HOT);
-        self.next_is_served(server, &gone, before.as_deref());
+        self.others_are_served(server, &gone);
         fault.end(true);
         for (slot, running) in &mut first {
             if kind == Kind::KillFirstWaiters {
@@ -78,14 +80,18 @@ impl Lane<'_> {
         in_line
     }
 
-    fn next_is_served(&self, server: &RedisServer, gone: &[String], before: Option<&str>) -> bool {
+    /// Waits until others have got the lock several times, not counting the one who has it now.
+    fn others_are_served(&self, server: &RedisServer, gone: &[String]) -> bool {
         let mut redis = server.client();
+        let mut holder = || layout::holder(&mut redis, self.fleet.layout, HOT);
+        let mut seen: HashSet<String> = holder().into_iter().collect();
+        let enough = seen.len() + SERVED;
         eventually(GIVE_UP, || {
-            let holder = layout::holder(&mut redis, self.fleet.layout, HOT);
-            let Some(holder) = holder.filter(|holder| Some(&**holder) != before) else {
-                return false;
-            };
-            layout::client_of(&holder).is_some_and(|client| !gone.contains(&client))
+            let holder = holder().filter(|holder| {
+                layout::client_of(holder).is_some_and(|client| !gone.contains(&client))
+            });
+            seen.extend(holder);
+            seen.len() >= enough
         })
     }
 }
