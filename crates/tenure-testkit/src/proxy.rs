@@ -122,7 +122,7 @@ impl Proxy {
                 .iter()
                 .map(|connection| scope.spawn(|| connection.move_to(connect, MOVE_LIMIT)))
                 .collect();
-            let moved = moving.into_iter().map(|moving| moving.join());
+            let moved = moving.into_iter().map(thread::ScopedJoinHandle::join);
             moved.filter(|moved| matches!(moved, Ok(true))).count()
         })
     }

@@ -112,7 +112,10 @@ mod tests {
             assert_eq!(found, values);
             assert!(is_between);
         }
-        assert_eq!(cut(b"+OK\r\n*2\r\n:1\r\n", 4), (vec!["+OK\r\n".into()], false));
+        assert_eq!(
+            cut(b"+OK\r\n*2\r\n:1\r\n", 4),
+            (vec!["+OK\r\n".into()], false)
+        );
     }
 
     #[test]

@@ -377,7 +377,11 @@ fn a_connection_is_moved_between_two_commands() {
             .collect();
         for round in 0..6 {
             thread::sleep(Duration::from_millis(5));
-            proxy.swap_target(if round % 2 == 0 { two.addr() } else { one.addr() });
+            proxy.swap_target(if round % 2 == 0 {
+                two.addr()
+            } else {
+                one.addr()
+            });
         }
         workers.into_iter().all(|worker| worker.join().is_ok())
     });
@@ -386,7 +390,11 @@ fn a_connection_is_moved_between_two_commands() {
         let key = format!("n{number}");
         let count = |server: &RedisServer| {
             let reply = server.client().command(&["GET", &key]);
-            if reply.is_nil() { 0 } else { reply.text().parse::<u64>().unwrap() }
+            if reply.is_nil() {
+                0
+            } else {
+                reply.text().parse::<u64>().unwrap()
+            }
         };
         assert_eq!(count(&one) + count(&two), 300);
     }
@@ -411,7 +419,9 @@ fn whoever_listens_or_is_in_the_middle_is_reset_when_the_server_is_swapped() {
 #[test]
 fn translations_stay_when_faults_are_healed() {
     let setup = Setup::new();
-    setup.proxy.translate_replies(b"redis_version:7", b"redis_version:5");
+    setup
+        .proxy
+        .translate_replies(b"redis_version:7", b"redis_version:5");
     setup.proxy.heal();
     let info = setup.client().command(&["INFO", "server"]);
     assert!(info.text().contains("redis_version:5"));

@@ -160,7 +160,10 @@ fn in_markdown() -> String {
         let footings: Vec<String> = row.footings.iter().map(ToString::to_string).collect();
         let (footings, counted) = (footings.join("; "), counted.join(", "));
         let (class, said, why) = (row.class, row.said, row.why);
-        let _ = writeln!(text, "| {footings} | {class} | {counted} | {why} | {said} |");
+        let _ = writeln!(
+            text,
+            "| {footings} | {class} | {counted} | {why} | {said} |"
+        );
     }
     text
 }

@@ -14,10 +14,10 @@ mod forgetting;
 mod nodes;
 /// Two servers that change places under their clients.
 mod pair;
-/// The link between a replica and its master.
-mod replication;
 /// One master after the other, whatever chooses it.
 mod reigns;
+/// The link between a replica and its master.
+mod replication;
 /// A master that is chosen.
 mod sentinel;
 /// One server, or one of several.
@@ -110,6 +110,7 @@ kinds! {
     StallThenPromote = "stall-then-promote",
     HideNewMaster = "hide-new-master",
     HideOldMaster = "hide-old-master",
+    PromoteUnknown = "promote-unknown",
     ClockRate = "clock-rate",
     RestartWrong = "restart-with-wrong-clock",
     ForgetBareMajority = "forget-bare-majority",
@@ -126,8 +127,8 @@ use Kind::{
     KillConnections, KillFirstWaiters, KillForLong, KillMaster, KillReplica, KillSentinel,
     KillServer, KillSubscribers, KillTwo, MigrateSlot, OrderlyFailover, OutOfMemory, PauseClient,
     PauseFirstWaiters, PauseReplica, PauseSentinel, PauseServer, PlannedFailover, PromoteLagging,
-    Refuse, Reset, ResetAfterRequest, RestartEmpty, RestartWrong, RollBackFence, ScriptFlush,
-    StallThenPromote, SwapServer, Takeover, ThereAndBack,
+    PromoteUnknown, Refuse, Reset, ResetAfterRequest, RestartEmpty, RestartWrong, RollBackFence,
+    ScriptFlush, StallThenPromote, SwapServer, Takeover, ThereAndBack,
 };
 
 pub const OF_SERVER: &[Kind] = &[
@@ -205,8 +206,12 @@ pub const OF_NODE_DATA: &[Kind] = &[
 pub const OF_NODE_CLOCK: &[Kind] = &[ClockForward, ClockBack, KillServer, PauseServer, CutServer];
 /// Some nodes have no append-only file: one that is killed has forgotten everything, and only its
 /// silence keeps locks from being granted twice.
-pub const OF_FORGETFUL_NODES: &[Kind] =
-    &[ForgetBareMajority, ForgetBareMajority, RestartWrong, ForgetMost];
+pub const OF_FORGETFUL_NODES: &[Kind] = &[
+    ForgetBareMajority,
+    ForgetBareMajority,
+    RestartWrong,
+    ForgetMost,
+];
 
 /// Nobody is promoted for these, if the machine is not too crowded.
 pub const OF_SENTINELS: &[Kind] = &[
@@ -262,6 +267,7 @@ pub const OF_SHARDS: &[Kind] = &[
 ];
 pub const OF_PATIENT_SHARDS: &[Kind] = &[
     ThereAndBack,
+    PromoteUnknown,
     StallThenPromote,
     HideNewMaster,
     HideOldMaster,

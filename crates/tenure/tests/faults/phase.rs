@@ -46,6 +46,8 @@ pub struct Servers {
     pub clocks: Clocks,
     /// Whether one server is really two that change places.
     pub pair: bool,
+    /// Whether a cluster gets a replica later that no client was told of.
+    pub latecomer: bool,
 }
 
 /// Which servers keep what they grant, by an append-only file.

@@ -51,6 +51,7 @@ const PERSISTENT: Servers = Servers {
     aof: Aof::All,
     clocks: Clocks::None,
     pair: false,
+    latecomer: false,
 };
 const ONE_CLOCK: Servers = Servers {
     clocks: Clocks::OfOne,
@@ -260,7 +261,10 @@ static OF_CLUSTER: [Phase; 3] = [
         percent: 35,
         least: Duration::from_secs(3),
         class: Class::FailedOver,
-        servers: ONE_CLOCK,
+        servers: Servers {
+            latecomer: true,
+            ..ONE_CLOCK
+        },
         clients: PATIENT,
         lanes: &[
             (nemesis::OF_PATIENT_SHARDS, LONG_PAUSE),

@@ -16,6 +16,8 @@ const NODES: usize = 5;
 pub const NODE_WITH_CLOCK: usize = 0;
 /// The nodes of a Redlock that keep nothing, where some do: most of them.
 pub const FORGETFUL: [usize; 3] = [2, 3, 4];
+/// Nodes of a cluster that clients are told of. There may be one more.
+const CLUSTER_NODES: usize = 6;
 /// Sentinels stand before the servers in the order of [`Stage::fronts`].
 const SENTINELS: usize = 3;
 
@@ -35,7 +37,7 @@ impl Stage {
             Deployment::Single => Self::single(clocks.first()),
             Deployment::Redlock => Self::redlock(servers, clocks),
             Deployment::Sentinel => Self::sentinel(clocks.first()),
-            Deployment::Cluster => Self::cluster(clocks.first()),
+            Deployment::Cluster => Self::cluster(servers, clocks.first()),
         }
     }
 
@@ -49,13 +51,16 @@ impl Stage {
         Self::Sentinel((0..3).fold(builder, on).start())
     }
 
-    fn cluster(clock: Option<&Clock>) -> Self {
-        let builder = Cluster::builder().aof(Fsync::Always);
+    fn cluster(servers: Servers, clock: Option<&Clock>) -> Self {
+        let mut builder = Cluster::builder().aof(Fsync::Always);
+        if servers.latecomer {
+            builder = builder.latecomer();
+        }
         let on = |builder, index| match clock {
             Some(clock) => tenure_testkit::ClusterBuilder::clock(builder, index, clock.shim()),
             None => builder,
         };
-        Self::Cluster((0..6).fold(builder, on).start())
+        Self::Cluster((0..=CLUSTER_NODES).fold(builder, on).start())
     }
 
     fn pair(clock: Option<&Clock>) -> Self {
@@ -81,9 +86,9 @@ impl Stage {
         let builder = RedlockNodes::builder().nodes(NODES);
         let mut builder = builder.config("busy-reply-threshold", "50");
         if servers.aof == Aof::Mixed {
-            builder = FORGETFUL.iter().fold(builder, |builder, index| {
-                builder.without_aof_at(*index)
-            });
+            builder = FORGETFUL
+                .iter()
+                .fold(builder, |builder, index| builder.without_aof_at(*index));
         }
         let with_clocks: &[usize] = match servers.clocks {
             Clocks::OfTheForgetful => &FORGETFUL,
@@ -169,7 +174,8 @@ impl Stage {
                 vec![format!("redis-sentinel://{watchers}/{name}")]
             }
             Self::Cluster(_) if !proxies.is_empty() => {
-                vec![format!("redis-cluster://{}", joined(proxies))]
+                let told = &proxies[..CLUSTER_NODES];
+                vec![format!("redis-cluster://{}", joined(told))]
             }
             _ if !proxies.is_empty() => proxies.iter().map(Proxy::url).collect(),
             Self::Single(server) => vec![server.url()],
@@ -227,8 +233,9 @@ impl Stage {
     }
 }
 
-fn masters(cluster: &Cluster) -> Vec<&RedisServer> {
-    let is_master = |server: &&RedisServer| server.info("role") == "master";
+/// All masters of a cluster that run.
+pub fn masters(cluster: &Cluster) -> Vec<&RedisServer> {
+    let is_master = |server: &&RedisServer| server.is_running() && server.info("role") == "master";
     cluster.servers().iter().filter(is_master).collect()
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use tenure_testkit::History;
 use tenure_testkit::check::Violation;
 use tenure_testkit::history::Fault;
-use tenure_testkit::History;
 
 use crate::allowance::{self, Check, Class, Footing};
 use crate::client::CROWD_TTL;

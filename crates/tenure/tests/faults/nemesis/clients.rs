@@ -51,7 +51,10 @@ pub(super) fn some_connections<'a>(fleet: &'a Fleet<'_>, rng: &mut StdRng) -> Ve
     for slot in slots {
         if matches!(fleet.stage, Stage::Sentinel(_) | Stage::Cluster(_)) && rng.random_bool(0.7) {
             // Others have little to say.
-            let busiest = slot.proxies.iter().max_by_key(|it| it.counts().open_connections);
+            let busiest = slot
+                .proxies
+                .iter()
+                .max_by_key(|it| it.counts().open_connections);
             proxies.extend(busiest);
             continue;
         }

@@ -38,9 +38,11 @@ impl Clock {
         self.shim.set_rate(rate);
     }
 
-    /// Sets the clock right, as an administrator does who has noticed.
+    /// Sets the clock right, as an administrator does who has noticed. Where it has been is forgotten:
+    /// no lease can have begun there.
     pub fn set_right(&self) {
         self.shim.reset();
+        self.furthest_ns.store(0, Ordering::Relaxed);
     }
 
     /// Brings the clock to the latest time it has ever shown: only then do leases end that began

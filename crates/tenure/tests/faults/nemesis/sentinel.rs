@@ -153,7 +153,10 @@ fn promote_lagging(sentinels: &Sentinels, rng: &mut StdRng) -> bool {
 /// before the last time comes again.
 pub(super) fn depose(sentinels: &Sentinels, rng: &mut StdRng) -> bool {
     let master = sentinels.master();
-    let lagging = *sentinels.replicas().first().expect("there are two replicas");
+    let lagging = *sentinels
+        .replicas()
+        .first()
+        .expect("there are two replicas");
     let at = sentinels.index_of(lagging);
     sentinels.set_priority(at, PRIORITY_BEST);
     let took_effect = match Cut::between(lagging, master) {
