@@ -26,7 +26,8 @@ pub fn client_of(lease: &str) -> Option<String> {
 
 /// The leases that wait for a lock, the next one first.
 pub fn waiters(redis: &mut RespClient, lock: &str) -> Vec<String> {
-    let waiters = redis.command(&["ZRANGE", &format!("tenure:queue:{{{lock}}}"), "0", "-1"]);
+    let queue = format!("tenure:queue:{{{lock}}}");
+    let waiters = redis.command(&["ZRANGE", &queue, "0", "-1"]);
     let waiters = waiters.array().iter();
     waiters.map(|waiter| waiter.text().to_owned()).collect()
 }

@@ -1,6 +1,7 @@
 //! The servers of a phase, however they stand together.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tenure::Layout;
 use tenure_testkit::{Cluster, Fsync, Pair, Proxy, RedisServer, RedlockNodes, Sentinels};
@@ -16,6 +17,8 @@ const NODES: usize = 5;
 pub const NODE_WITH_CLOCK: usize = 0;
 /// The nodes of a Redlock that keep nothing, where some do: most of them.
 pub const FORGETFUL: [usize; 3] = [2, 3, 4];
+/// By so much a clock is wrong until it is set right.
+pub const WRONG_BY: Duration = Duration::from_secs(3600);
 /// Nodes of a cluster that clients are told of. There may be one more.
 const CLUSTER_NODES: usize = 6;
 /// Sentinels stand before the servers in the order of [`Stage::fronts`].
@@ -97,7 +100,14 @@ impl Stage {
         for (index, clock) in with_clocks.iter().zip(clocks) {
             builder = builder.clock(*index, clock.shim());
         }
-        Self::Redlock(builder.start())
+        if servers.clocks != Clocks::OfTheForgetful {
+            return Self::Redlock(builder.start());
+        }
+        // They shall vote from the beginning, and so must seem to have run for long.
+        clocks.iter().for_each(|clock| clock.step_back(WRONG_BY));
+        let nodes = builder.start();
+        clocks.iter().for_each(Clock::set_right);
+        Self::Redlock(nodes)
     }
 
     /// The servers that each client reaches through a proxy of its own, sentinels first.

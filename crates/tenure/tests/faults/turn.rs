@@ -11,17 +11,23 @@ use crate::client::CROWD_TTL;
 use crate::judge::Verdict;
 use crate::nemesis::Kind;
 
-/// After the end of the lease that a dead holder left: a second by the promise, and what ten processes
-/// on two cores may need besides. It is less than a turn of each dead waiter would take.
-const SERVED_WITHIN: Duration = Duration::from_secs(4);
+/// How long it may take until several others have had the lock, when six or more before them are dead:
+/// the lease of the holder, half a second for each whom nobody hears any more, and as much again for
+/// ten processes on two cores. A turn of two seconds for each of them would be much more.
+const BEHIND_THE_DEAD: Duration = Duration::from_secs(8);
+/// Who is paused counts as living for six seconds, and may have been offered the lock just then.
+const BEHIND_THE_PAUSED: Duration = Duration::from_millis(11_500);
 
 /// Looks at the faults that left a line without its first waiters: each lasted until others had had
 /// the lock several times.
 pub fn next_served(history: &History, footing: Footing, class: Class) -> Verdict {
-    let gone = [Kind::KillFirstWaiters, Kind::PauseFirstWaiters].map(Kind::name);
+    let limit = |fault: &Fault| match &*fault.kind {
+        kind if kind == Kind::KillFirstWaiters.name() => Some(BEHIND_THE_DEAD),
+        kind if kind == Kind::PauseFirstWaiters.name() => Some(BEHIND_THE_PAUSED),
+        _ => None,
+    };
     let faults = history.faults.iter();
-    let faults = faults.filter(|fault| fault.took_effect && gone.contains(&&*fault.kind));
-    let late = faults.filter(|fault| took(fault) > CROWD_TTL + SERVED_WITHIN);
+    let late = faults.filter(|fault| limit(fault).is_some_and(|limit| took(fault) > limit));
     let check = Check::NextServed;
     Verdict {
         check,

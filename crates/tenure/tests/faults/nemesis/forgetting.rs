@@ -8,10 +8,8 @@ use rand::rngs::StdRng;
 use tenure_testkit::{ClientKind, Proxy};
 
 use super::{Kind, Lane};
-use crate::stage::FORGETFUL;
+use crate::stage::{FORGETFUL, WRONG_BY};
 
-/// By so much a clock is wrong until somebody sets it right.
-const WRONG_BY: Duration = Duration::from_secs(3600);
 /// So long a node that may have forgotten something has no vote, and a little more.
 const REST: Duration = Duration::from_secs(33);
 /// What is left when a majority has forgotten must be enough for its rest and for some work.
@@ -52,17 +50,18 @@ impl Lane<'_> {
     }
 
     /// All that keep nothing forget at once, if there is time for their rest. Nothing but exclusion
-    /// can be looked at meanwhile: nobody gets a lock.
+    /// can be looked at until it is over: nobody gets a lock.
     pub(super) fn forget_most(&self, rng: &mut StdRng) -> bool {
         if self.left() < LEFT_MIN {
             return false;
         }
-        let begun = Instant::now();
-        let took_effect = self.logged(Kind::ForgetMost, || {
-            self.while_clients_send(FORGETFUL[0], || self.restart_wrong(&FORGETFUL, rng))
-        });
-        thread::sleep(REST.saturating_sub(begun.elapsed()));
-        took_effect
+        self.logged(Kind::ForgetMost, || {
+            let begun = Instant::now();
+            self.while_clients_send(FORGETFUL[0], || {
+                self.restart_wrong(&FORGETFUL, rng);
+                thread::sleep(REST.saturating_sub(begun.elapsed()));
+            })
+        })
     }
 
     fn restart_wrong(&self, nodes: &[usize], rng: &mut StdRng) {

@@ -14,11 +14,11 @@ use crate::fleet::{Running, Slot};
 use crate::layout;
 
 /// Longer than the next one may take to get the lock.
-const GIVE_UP: Duration = Duration::from_secs(15);
+const GIVE_UP: Duration = Duration::from_secs(20);
 /// How many of the first ones are gone at once.
-const GONE: std::ops::RangeInclusive<usize> = 5..=8;
+const GONE: std::ops::RangeInclusive<usize> = 6..=8;
 /// So many others must get the lock: each release may meet another one that is gone.
-const SERVED: usize = 6;
+const SERVED: usize = 8;
 
 impl Lane<'_> {
     /// Takes the first waiters away, and ends when somebody else has got the lock.
