@@ -178,7 +178,17 @@ impl Proxy {
 
     /// Delivers each request this much later; zero ends it. The order stays, pipelining too.
     pub fn delay_requests(&self, by: Duration) {
-        self.modes().requests.delay = by;
+        let mut modes = self.modes();
+        modes.requests.delay = by;
+        modes.requests.delay_spares_first = false;
+    }
+
+    /// As [`delay_requests`](Self::delay_requests), but what comes first on each connection goes on at
+    /// once: a client that connects in two steps gets through the first.
+    pub fn delay_later_requests(&self, by: Duration) {
+        let mut modes = self.modes();
+        modes.requests.delay = by;
+        modes.requests.delay_spares_first = true;
     }
 
     /// Delivers each reply this much later; zero ends it. The order stays, pipelining too.

@@ -26,6 +26,8 @@ pub(super) struct Flow {
     pub(super) held: bool,
     pub(super) dropped: bool,
     pub(super) delay: Duration,
+    /// What comes first on a connection is not delayed.
+    pub(super) delay_spares_first: bool,
     pub(super) dribble: Duration,
 }
 

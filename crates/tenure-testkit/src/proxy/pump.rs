@@ -30,6 +30,7 @@ pub(super) struct Pump {
     /// The socket's timeout at the moment.
     read_limit: Option<Duration>,
     source_ended: bool,
+    has_received: bool,
     /// The replies so far, where they must be counted.
     replies: Frames,
     /// How often the connection had been moved when the last read began.
@@ -40,6 +41,8 @@ struct Parcel {
     bytes: Vec<u8>,
     sent: usize,
     arrived: Instant,
+    /// Whether nothing came before it on this connection.
+    is_first: bool,
 }
 
 /// What to do next about the kept parcels.
@@ -67,6 +70,7 @@ impl Pump {
             cut_left: None,
             read_limit: None,
             source_ended: false,
+            has_received: false,
             replies: Frames::default(),
             moves: 0,
         }
@@ -93,7 +97,12 @@ impl Pump {
         if flow.held {
             return Next::Wait(TICK);
         }
-        let due = self.next_byte.max(parcel.arrived + flow.delay);
+        let delay = if flow.delay_spares_first && parcel.is_first {
+            Duration::ZERO
+        } else {
+            flow.delay
+        };
+        let due = self.next_byte.max(parcel.arrived + delay);
         let left = due.saturating_duration_since(Instant::now());
         if !left.is_zero() {
             Next::Wait(left)
@@ -192,7 +201,9 @@ impl Pump {
             bytes: chunk.to_vec(),
             sent: 0,
             arrived: Instant::now(),
+            is_first: !self.has_received,
         });
+        self.has_received = true;
     }
 
     fn count_replies(&mut self, chunk: &[u8]) {

@@ -179,6 +179,19 @@ fn delays_add_up_and_do_not_slow_pipelines() {
 }
 
 #[test]
+fn later_requests_are_delayed_and_the_first_is_not() {
+    let setup = Setup::new();
+    setup.proxy.delay_later_requests(A_WHILE);
+    let mut client = RespClient::connect(setup.proxy.addr());
+    client.set_timeout(A_WHILE / 2);
+    client.command(&["PING"]);
+    client.set_timeout(SOON);
+    let begun = Instant::now();
+    client.command(&["PING"]);
+    assert!(begun.elapsed() >= A_WHILE);
+}
+
+#[test]
 fn dribbles_byte_by_byte() {
     let setup = Setup::new();
     let mut client = setup.client();

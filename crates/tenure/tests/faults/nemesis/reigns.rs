@@ -16,9 +16,11 @@ use crate::stage::Stage;
 const IDLE_EVERY: usize = 3;
 /// Until a client that was told to rest has let go of nearly everything.
 const UNTIL_IDLE: Duration = Duration::from_millis(900);
-/// Each answer to a client that connects comes so much later: it greets in two steps.
-const STALL_MS: std::ops::Range<u64> = 200..900;
+/// What a client asks, once it has been greeted, reaches the server so much later: in time, but hardly.
+const STALL_MS: std::ops::Range<u64> = 200..1_800;
 const NOTICE_LIMIT: Duration = Duration::from_secs(2);
+/// How long a process may take to start and to connect.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 impl Lane<'_> {
     pub(super) fn on_reign(&self, kind: Kind, rng: &mut StdRng) -> bool {
@@ -56,8 +58,8 @@ impl Lane<'_> {
         there && back
     }
 
-    /// A client that connects while every answer takes long must not think that the server's clock
-    /// is ahead: its fences would be, and those of the next master lower.
+    /// A client whose questions reach the server late while it connects must not think that the
+    /// server's clock is ahead: its fences would be, and those of the next master lower.
     fn stall_then_promote(&self, rng: &mut StdRng) -> bool {
         let slot = &self.fleet.slots[rng.random_range(0..self.fleet.slots.len())];
         let fronts = self.fleet.stage.data_fronts();
@@ -68,15 +70,32 @@ impl Lane<'_> {
             running.process.kill();
             fault.end(true);
             let proxies = &slot.proxies[fronts];
-            proxies.iter().for_each(|proxy| proxy.delay_replies(by));
+            let requests = || {
+                let counts = proxies.iter().map(Proxy::counts);
+                counts.map(|counts| counts.request_chunks).sum::<u64>()
+            };
+            let before = requests();
+            let stall = |proxy: &Proxy| proxy.delay_later_requests(by);
+            proxies.iter().for_each(stall);
             self.fleet.replace(slot, &mut running);
-            thread::sleep(by * 2 + short_time(rng));
+            // The greeting went on at once; what is delayed is there.
+            eventually(CONNECT_LIMIT, || requests() >= before + 2);
+            thread::sleep(by * self.steps_to_connect() + short_time(rng));
             proxies.iter().for_each(Proxy::heal);
             // Soon: what it thinks of the clock must not have been made good by anything.
             let works = || self.fleet.operations_of(&mut running) > 0;
             eventually(NOTICE_LIMIT, works);
         }
         self.promote_lagging(rng)
+    }
+
+    /// How often a client waits for an answer until it has connected: in a cluster it meets one node,
+    /// asks it for the map, and meets the others.
+    fn steps_to_connect(&self) -> u32 {
+        match self.fleet.stage {
+            Stage::Cluster(_) => 3,
+            _ => 1,
+        }
     }
 
     /// Some clients cannot reach some servers while a master is replaced: only the old one, or only
