@@ -117,13 +117,6 @@ impl<'a> Fleet<'a> {
         self.faults.load(Ordering::Relaxed)
     }
 
-    /// Tells some clients to rest or to work, as far as they live.
-    pub fn tell(&self, slots: &[&Slot], word: &str) {
-        for slot in slots {
-            slot.running().process.send_line(word);
-        }
-    }
-
     /// How many operations clients have told of so far.
     pub fn operations(&self) -> u64 {
         let mut operations = 0;
@@ -264,6 +257,11 @@ impl<'a> Fleet<'a> {
 }
 
 impl Slot {
+    /// Tells its client to rest or to work.
+    pub fn tell(&self, word: &str) {
+        self.running().process.send_line(word);
+    }
+
     pub fn running(&self) -> MutexGuard<'_, Running> {
         lock(&self.running)
     }

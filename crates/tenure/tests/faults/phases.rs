@@ -140,7 +140,6 @@ static OF_SINGLE: [Phase; 6] = [
             (nemesis::OF_PROCESSES, LONG_PAUSE),
             (nemesis::OF_RATE, MINUTES),
         ],
-        ..KEPT
     },
     Phase {
         name: "crowd",
@@ -234,7 +233,6 @@ static OF_SENTINEL: [Phase; 3] = [
             (nemesis::OF_PROCESSES, LONG_PAUSE),
             (nemesis::OF_RATE, MINUTES),
         ],
-        ..KEPT
     },
 ];
 
@@ -271,6 +269,5 @@ static OF_CLUSTER: [Phase; 3] = [
             (nemesis::OF_PROCESSES, LONG_PAUSE),
             (nemesis::OF_RATE, MINUTES),
         ],
-        ..KEPT
     },
 ];

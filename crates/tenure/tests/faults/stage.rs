@@ -26,7 +26,7 @@ const SENTINELS: usize = 3;
 
 pub enum Stage {
     Single(RedisServer),
-    Pair(Pair),
+    Pair(Box<Pair>),
     Redlock(RedlockNodes),
     Sentinel(Sentinels),
     Cluster(Cluster),
@@ -71,7 +71,7 @@ impl Stage {
         if let Some(clock) = clock {
             builder = builder.clock(clock.shim());
         }
-        Self::Pair(Pair::start(&builder))
+        Self::Pair(Box::new(Pair::start(&builder)))
     }
 
     fn single(clock: Option<&Clock>) -> Self {
@@ -104,7 +104,9 @@ impl Stage {
             return Self::Redlock(builder.start());
         }
         // They shall vote from the beginning, and so must seem to have run for long.
-        clocks.iter().for_each(|clock| clock.step_back(WRONG_BY));
+        for clock in clocks {
+            clock.step_back(WRONG_BY);
+        }
         let nodes = builder.start();
         clocks.iter().for_each(Clock::set_right);
         Self::Redlock(nodes)

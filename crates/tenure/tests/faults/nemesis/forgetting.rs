@@ -75,7 +75,9 @@ impl Lane<'_> {
         let behind = rng.random_bool(0.7);
         let clocks: Vec<_> = FORGETFUL.iter().zip(self.clocks).collect();
         let clocks = || clocks.iter().filter(|(index, _)| nodes.contains(index));
-        nodes.iter().for_each(|index| keepers[*index].kill());
+        for index in nodes {
+            keepers[*index].kill();
+        }
         for (_, clock) in clocks() {
             if behind {
                 clock.step_back(WRONG_BY);
@@ -83,7 +85,9 @@ impl Lane<'_> {
                 clock.step_forward(WRONG_BY);
             }
         }
-        nodes.iter().for_each(|index| keepers[*index].restart());
+        for index in nodes {
+            keepers[*index].restart();
+        }
         meanwhile();
         thread::sleep(Duration::from_millis(rng.random_range(CORRECTED_MS)));
         clocks().for_each(|(_, clock)| clock.set_right());

@@ -48,13 +48,17 @@ impl Lane<'_> {
     /// and ask it again just then, when others still hold what its successor gave them.
     fn there_and_back(&self, rng: &mut StdRng) -> bool {
         let idle: Vec<&Slot> = self.fleet.slots.iter().step_by(IDLE_EVERY).collect();
-        self.fleet.tell(&idle, "rest");
+        for slot in &idle {
+            slot.tell("rest");
+        }
         thread::sleep(UNTIL_IDLE);
         let there = self.promote_lagging(rng);
         let wait = self.fleet.clients.after_failover.unwrap_or_default();
         thread::sleep(wait + Duration::from_millis(500) + short_time(rng));
         let back = self.promote_lagging(rng);
-        self.fleet.tell(&idle, "work");
+        for slot in &idle {
+            slot.tell("work");
+        }
         there && back
     }
 
@@ -115,9 +119,13 @@ impl Lane<'_> {
         let links: Vec<&Proxy> = slots
             .flat_map(|slot| hidden.iter().map(|front| &slot.proxies[*front]))
             .collect();
-        links.iter().for_each(|link| link.black_hole());
+        for link in &links {
+            link.black_hole();
+        }
         let took_effect = self.promote_lagging(rng);
-        links.iter().for_each(|link| link.heal());
+        for link in &links {
+            link.heal();
+        }
         took_effect
     }
 }

@@ -50,7 +50,9 @@ impl Lane<'_> {
                 running.process.resume();
             }
         }
-        pauses.into_iter().for_each(|pause| pause.end(true));
+        for pause in pauses {
+            pause.end(true);
+        }
         true
     }
 
