@@ -52,7 +52,7 @@ doc: ## Documentation, warnings denied
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 .PHONY: faults
-faults: redis-server ## Break servers, connections and clients at random: make faults SECONDS=600 SEED=42 LAYOUT=redisson DEPLOYMENT=single|redlock|sentinel|cluster
+faults: redis-server ## Break servers, connections and clients at random: make faults SECONDS=3600 SEED=42 LAYOUT=redisson DEPLOYMENT=single|redlock|sentinel|cluster
 	SECONDS=$(SECONDS) $(if $(SEED),SEED=$(SEED)) $(if $(LAYOUT),LAYOUT=$(LAYOUT)) $(if $(DEPLOYMENT),DEPLOYMENT=$(DEPLOYMENT)) cargo test --release -p tenure --test faults
 
 .PHONY: faults-sale

@@ -11,7 +11,7 @@ use crate::phases;
 use crate::report::Outcome;
 
 /// Long enough for each deployment to do something on two cores; what CI has time for.
-const SECONDS_DEFAULT: u64 = 100;
+const SECONDS_DEFAULT: u64 = 90;
 /// A longer run goes through all phases several times, each for about so long.
 const ROUND_SECONDS: u64 = 1_200;
 
@@ -28,7 +28,7 @@ pub struct Plan {
 pub struct Share {
     pub deployment: Deployment,
     pub layout: Layout,
-    /// In seconds of a run of the default length.
+    /// In hundredths of a run.
     weight: u64,
 }
 

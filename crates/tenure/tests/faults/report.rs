@@ -196,9 +196,9 @@ struct Least {
 
 fn least(deployment: Deployment) -> Least {
     let (seconds, operations, handed_off, faults, kinds) = match deployment {
-        Deployment::Single => (46, 45_000, 450, 50, 14),
-        Deployment::Redlock => (16, 5_000, 50, 20, 12),
-        Deployment::Sentinel | Deployment::Cluster => (19, 4_000, 100, 10, 8),
+        Deployment::Single => (41, 35_000, 350, 50, 14),
+        Deployment::Redlock => (14, 5_000, 50, 20, 12),
+        Deployment::Sentinel | Deployment::Cluster => (17, 4_000, 100, 8, 6),
     };
     Least {
         seconds,
