@@ -178,14 +178,15 @@ impl Bench {
         let release = self.load(&release);
         Some(batch(
             |batch, name| {
-                let fence = format!("tenure:fence:{{{name}}}");
+                let fences = format!("tenure:fences:{{{name}}}");
                 batch.push(&["MULTI"], "+OK");
                 let set = ["SET", name, LEASE, "NX", "GET", "PXAT", END_MS];
                 batch.push(&set, "+QUEUED");
-                batch.push(&["INCR", &fence], "+QUEUED");
+                let words = [&fences, "NOMKSTREAM", "MAXLEN", "0", "*", "f", ""];
+                batch.push(&[&["XADD"], &words[..]].concat(), "+QUEUED");
                 batch.push(&["TIME"], "+QUEUED");
                 batch.push(&["EXEC"], "*3");
-                for line in ["$-1", ":", "*2", "$", "", "$", ""] {
+                for line in ["$-1", "$", "", "*2", "$", "", "$", ""] {
                     batch.expect(line);
                 }
             },
@@ -203,7 +204,7 @@ impl Bench {
         let release = scripts::read(dirs, "release.lua")?;
         let (acquire, release) = (self.load(&acquire), self.load(&release));
         let (lease, counter) = match layout {
-            Layout::Native => (LEASE, "tenure:fence:"),
+            Layout::Native => (LEASE, "tenure:fences:"),
             Layout::Redisson => (REDISSON_LEASE, "redisson_lock_token:"),
         };
         let ttl = ttl_ms();
@@ -211,7 +212,7 @@ impl Bench {
             |batch, name| {
                 let fence = format!("{counter}{{{name}}}");
                 let keys = ["EVALSHA", &acquire, "2", name, &fence];
-                let arguments = [lease, &ttl, LATEST_US, FENCES, CONNECTED_US];
+                let arguments = [lease, &ttl, LATEST_US, FENCES];
                 batch.push(&[&keys[..], &arguments].concat(), ":");
             },
             |batch, name| {

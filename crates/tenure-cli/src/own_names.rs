@@ -20,9 +20,10 @@ pub async fn sweep(client: &Client, names: &[String]) {
 }
 
 /// All keys that a lock with a hash tag in its name can have.
-fn keys_of(name: &str) -> [String; 5] {
+fn keys_of(name: &str) -> [String; 6] {
     [
         name.to_owned(),
+        format!("tenure:fences:{name}"),
         format!("tenure:fence:{name}"),
         format!("tenure:queue:{name}"),
         format!("tenure:meta:{name}"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::guard::{LostReason, Standing};
-use crate::lease::{Fence, Lease, believed_until};
+use crate::lease::{DRIFT_DIVISOR, Fence, Lease, believed_until};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::settings::HandOff;
@@ -49,9 +49,10 @@ pub(crate) struct Belief {
 pub(crate) struct Grant {
     pub(crate) number: u64,
     pub(crate) held: Held,
-    /// The first of the fences that were reserved, and how many they are.
+    /// The first of the fences that it may use, how many they are, and when its answer came.
     pub(crate) fence: Fence,
     pub(crate) fences: u32,
+    pub(crate) answered_at: Moment,
     pub(crate) sent_at: Moment,
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -64,6 +65,20 @@ pub(crate) struct Grant {
 struct Turns {
     since: Moment,
     left: u32,
+    /// The fence that the store minted, and a moment at which its clock had reached it.
+    minted: Fence,
+    minted_at: Moment,
+}
+
+impl Turns {
+    /// Whether the store's clock has certainly reached this fence. What its clock has not reached the
+    /// store could mint for another holder, should it lose its data.
+    fn covers(&self, fence: Fence, now: Moment) -> bool {
+        let passed = now.saturating_since(self.minted_at);
+        let passed = passed.saturating_sub(passed / DRIFT_DIVISOR);
+        let used = fence.get().saturating_sub(self.minted.get());
+        u128::from(used) <= passed.as_micros()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +93,13 @@ enum State {
 impl Belief {
     pub(crate) fn new(grant: Grant) -> Self {
         let deadline = believed_until(grant.sent_at, grant.held.ttl);
+        let last_fence = (grant.fences > 1).then_some(grant.fence);
         Self {
             number: grant.number,
-            held: grant.held,
+            held: Held {
+                last_fence,
+                ..grant.held
+            },
             fence: grant.fence,
             acquired_at: grant.sent_at,
             renewed: grant.renewed,
@@ -90,6 +109,8 @@ impl Belief {
             turns: Turns {
                 since: grant.sent_at,
                 left: grant.fences - 1,
+                minted: grant.fence,
+                minted_at: grant.answered_at,
             },
             deadline: Arc::new(AtomicU64::new(deadline.as_nanos())),
             state: Mutex::new(State::Held),
@@ -98,12 +119,18 @@ impl Belief {
     }
 
     /// The same lease, granted anew by the store with further fences.
-    pub(crate) fn again(&self, fence: Fence, fences: u32, sent_at: Moment) -> Self {
+    pub(crate) fn again(
+        &self,
+        fence: Fence,
+        fences: u32,
+        (sent_at, answered_at): (Moment, Moment),
+    ) -> Self {
         Self::new(Grant {
             number: self.number,
             held: self.held.clone(),
             fence,
             fences,
+            answered_at,
             sent_at,
             renewed: self.renewed,
             max_hold: self.max_hold,
@@ -113,7 +140,8 @@ impl Belief {
     }
 
     /// The belief of the next holder, who is handed this lease at this moment. None if it may not
-    /// be handed off: its fences or its time among us are used up, or too little of it is left.
+    /// be handed off: its fences or its time among us are used up, the store's clock has not reached
+    /// the next fence, or too little of it is left.
     pub(crate) fn next_turn(&self, bounds: &HandOff, now: Moment) -> Option<Self> {
         let unbounded = bug(Bug::HandOffUnbounded);
         let left = self.turns.left.checked_sub(1);
@@ -121,14 +149,19 @@ impl Belief {
         let ample = self.deadline().saturating_since(now) >= self.held.ttl / 2;
         let ample = ample || bug(Bug::HandOffLate);
         let in_time = now < self.turns.since + bounds.time || unbounded;
-        if !self.renewed || !ample || !in_time {
+        let step = u64::from(!bug(Bug::HandOffSameFence));
+        let fence = Fence::new(self.fence.get() + step);
+        let covered = self.turns.covers(fence, now) || bug(Bug::HandOffAheadOfClock);
+        if !self.renewed || !ample || !in_time || !covered {
             return None;
         }
-        let step = u64::from(!bug(Bug::HandOffSameFence));
         Some(Self {
             number: self.number,
-            held: self.held.clone(),
-            fence: Fence::new(self.fence.get() + step),
+            held: Held {
+                last_fence: Some(fence),
+                ..self.held.clone()
+            },
+            fence,
             acquired_at: now,
             renewed: self.renewed,
             max_hold: self.max_hold,
@@ -271,12 +304,14 @@ mod tests {
             ttl: TTL,
             has_meta: false,
             replicas: 0,
+            last_fence: None,
         };
         Belief::new(Grant {
             number: 1,
             held,
             fence: Fence::new(1),
             fences: 3,
+            answered_at: sent_at,
             sent_at,
             renewed: true,
             max_hold: None,
@@ -300,14 +335,29 @@ mod tests {
         let start = Moment::from_nanos(1_000);
         let bounds = HandOff::default();
         let first = belief(start);
-        let second = first.next_turn(&bounds, start).unwrap();
-        let third = second.next_turn(&bounds, start).unwrap();
+        let now = start + Duration::from_micros(100);
+        let second = first.next_turn(&bounds, now).unwrap();
+        let third = second.next_turn(&bounds, now).unwrap();
         assert_eq!((second.fence, third.fence), (Fence::new(2), Fence::new(3)));
-        assert!(third.next_turn(&bounds, start).is_none(), "no fence left");
+        assert_eq!(third.held.last_fence, Some(Fence::new(3)));
+        assert!(third.next_turn(&bounds, now).is_none(), "no fence left");
         // What is renewed is the lease: all its holders share the deadline.
         third.extend(start + TTL / 3, start);
         assert_eq!(third.deadline(), first.deadline());
         assert_eq!(third.deadline(), believed_until(start + TTL / 3, TTL));
+    }
+
+    #[test]
+    fn no_fence_is_handed_on_before_the_stores_clock_has_reached_it() {
+        let start = Moment::from_nanos(1_000);
+        let first = belief(start);
+        let bounds = HandOff::default();
+        let after = |micros| start + Duration::from_micros(micros);
+        assert!(first.next_turn(&bounds, start).is_none());
+        assert!(first.next_turn(&bounds, after(1)).is_none(), "less drift");
+        let second = first.next_turn(&bounds, after(2)).unwrap();
+        assert!(second.next_turn(&bounds, after(2)).is_none());
+        assert!(second.next_turn(&bounds, after(3)).is_some());
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::belief::Belief;
-use crate::engine::attempt::Wish;
 use crate::engine::cleaner::{self, Parted, Parting};
 use crate::engine::given::Given;
 use crate::engine::lines::Lines;
@@ -168,10 +167,14 @@ impl Core {
         rand::random()
     }
 
-    /// How many fences to reserve for what is wished for.
-    pub(crate) fn fences_for(&self, wish: &Wish) -> u32 {
-        let hand_off = self.settings.hand_off;
-        if wish.renewed { hand_off.fences() } else { 1 }
+    /// How many fences a lease may use: only one that is renewed is handed off.
+    pub(crate) fn fences_for(&self, renewed: bool) -> u32 {
+        let fences = if renewed {
+            self.settings.hand_off.fences()
+        } else {
+            1
+        };
+        fences.min(self.store.fences_at_once())
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -77,6 +77,10 @@ bugs! {
     FenceRestarts = "fence-restarts",
     /// a promoted replica counts on from its older copy of a fence
     FenceFromOldCopy = "fence-from-old-copy",
+    /// fences follow the client's idea of the server's clock, which may be ahead of it
+    FenceAheadOfClock = "fence-ahead-of-clock",
+    /// a fence counter ends though the clock has not passed its last fence
+    CounterEndsEarly = "counter-ends-early",
     /// a nested acquire raises the fence
     FenceBumpedOnReentry = "fence-bumped-on-reentry",
     /// a nested acquire does not know that its owner holds the lock
@@ -101,6 +105,8 @@ bugs! {
     HandOffLate = "hand-off-late",
     /// a lock is handed on with the fence of its last holder
     HandOffSameFence = "hand-off-same-fence",
+    /// a lock is handed on with a fence that the server's clock has not reached
+    HandOffAheadOfClock = "hand-off-ahead-of-clock",
     /// a lost lease is handed on
     HandOffLost = "hand-off-lost",
     /// a lock is handed on for as long as somebody waits
@@ -129,6 +135,8 @@ bugs! {
     WaitOneIsEnough = "wait-one-is-enough",
     /// a master that has just begun to reign gives new locks
     ReignIgnored = "reign-ignored",
+    /// a grant does not compare which master gives it
+    MasterNotCompared = "master-not-compared",
     /// errors quote the password
     PasswordInError = "password-in-error",
     /// a majority of the nodes that could be asked decides, not of all
@@ -209,19 +217,44 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
     (
         Bug::FenceNotIncremented,
         "native/acquire.lua",
-        "redis.pcall('INCRBY', KEYS[2], fences)",
-        "redis.pcall('INCRBY', KEYS[2], 0)",
+        "local fence = ms * 1000 + sequence",
+        "local fence = math.floor(ms / 60000) * 60000000",
     ),
     (
         Bug::OfferWithoutFence,
         "native/acquire.lua",
-        "redis.pcall('INCRBY', KEYS[2], fences)",
-        "redis.pcall('INCRBY', KEYS[2], was_free and fences or 0)",
+        "local fence = ms * 1000 + sequence",
+        "local fence = was_free and ms * 1000 + sequence or math.floor(ms / 60000) * 60000000",
     ),
     (
         Bug::FenceRestarts,
         "native/acquire.lua",
-        "if last - fences < connected then",
+        "'MAXLEN', '0', by_clock, 'f', '')",
+        "'MAXLEN', '0', '0-*', 'f', '')",
+    ),
+    (
+        Bug::FenceFromOldCopy,
+        "native/acquire.lua",
+        "'MAXLEN', '0', by_clock, 'f', '')",
+        "'MAXLEN', '0', redis.call('EXISTS', KEYS[2]) == 1 and \
+         string.match(redis.call('XINFO', 'STREAM', KEYS[2])[8], '^%d+') .. '-*' or by_clock, 'f', '')",
+    ),
+    (
+        Bug::FenceAheadOfClock,
+        "native/acquire.lua",
+        "'MAXLEN', '0', by_clock, 'f', '')",
+        "'MAXLEN', '0', string.format('%.0f-*', math.floor(latest / 1000)), 'f', '')",
+    ),
+    (
+        Bug::CounterEndsEarly,
+        "native/acquire.lua",
+        "string.format('%.0f', ms + 86400000)",
+        "string.format('%.0f', math.floor(now / 1000) + 2000)",
+    ),
+    (
+        Bug::MasterNotCompared,
+        "native/acquire.lua",
+        "if found ~= ARGV[6] then",
         "if false then",
     ),
     (

@@ -32,6 +32,7 @@ pub(crate) async fn adopt(
         // Not known here; touching metadata that does not exist changes nothing.
         has_meta: true,
         replicas: core.settings.replicas,
+        last_fence: None,
     };
     let mut landing = None;
     match pursue(core, &lease, &held, number, &mut landing).await {
@@ -79,6 +80,7 @@ async fn pursue(
                     held,
                     fence: lease.fence,
                     fences: 1,
+                    answered_at: sent_at,
                     sent_at,
                     renewed: true,
                     max_hold: None,

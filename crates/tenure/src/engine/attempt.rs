@@ -86,7 +86,7 @@ impl Acquisition {
         limit: Moment,
     ) -> Result<Outcome, Failure> {
         self.queued |= queue;
-        let attempt = self.question(core.fences_for(&self.wish), queue);
+        let attempt = self.question(core.fences_for(self.wish.renewed), queue);
         let answer = core.store.acquire(&attempt, limit).await;
         self.settle(core, attempt, answer)
     }
@@ -115,7 +115,8 @@ impl Acquisition {
             }
             Ok(Attempted::NotYet(not_yet)) => Ok(Outcome::NotYet(not_yet)),
             Ok(Attempted::Granted { fence, sent_at }) => {
-                let ended = core.clock.now() >= believed_until(sent_at, self.wish.ttl);
+                let answered_at = core.clock.now();
+                let ended = answered_at >= believed_until(sent_at, self.wish.ttl);
                 if ended && !bug(Bug::EndedGrantTakenUp) {
                     return Err(self.came_too_late());
                 }
@@ -126,6 +127,7 @@ impl Acquisition {
                     held: attempt.held,
                     fence,
                     fences: attempt.fences,
+                    answered_at,
                     sent_at,
                     renewed: self.wish.renewed,
                     max_hold: self.wish.max_hold,
@@ -177,6 +179,7 @@ impl Acquisition {
             ttl: self.wish.ttl,
             has_meta: !self.wish.meta.is_empty(),
             replicas: self.wish.replicas,
+            last_fence: None,
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) async fn renew(core: &Core, lease: Lease, ttl: Duration) -> Result<Mo
         // Not known here; touching metadata that does not exist changes nothing.
         has_meta: true,
         replicas: core.settings.replicas,
+        last_fence: None,
     };
     let until = extend(core, &held).await?;
     core.given.renewed(&lease, ttl, until, core.clock.now());

@@ -33,9 +33,10 @@ pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) fn offer_to(waiter: &LeaseId) -> Duration {
     waiter.ttl().map_or(OFFER, |ttl| ttl.min(OFFER))
 }
-/// How long a fence counter is kept after it was set by the clock. Fences go on growing by the clock
-/// when it is gone; this bounds how many unused names pile up.
-pub(crate) const FENCE_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How long a fence counter is kept after the clock has passed its last fence. Fences go on growing
+/// by the clock when it is gone; this bounds how many unused names pile up.
+pub(crate) const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -86,6 +87,12 @@ pub(crate) trait Store: Send + Sync + 'static {
         watched: bool,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>>;
+
+    /// How many fences one lease may use at most. Where they are reserved, more than it can use up in
+    /// its turn would make fences run ahead of the clock.
+    fn fences_at_once(&self) -> u32 {
+        u32::MAX
+    }
 
     /// Where a lock is. What is asked in one piece should be about locks at one place, so that one
     /// that does not answer delays nobody else.
@@ -205,8 +212,8 @@ pub(crate) trait Store: Send + Sync + 'static {
 pub(crate) struct Attempt {
     pub(crate) held: Held,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
-    /// How many fences to reserve: one for the holder, and one for each to whom it may be handed
-    /// off.
+    /// How many fences the lease may use: one for the holder, and one for each to whom it may be
+    /// handed off. A store whose fences other clients take without a look at the clock reserves them.
     pub(crate) fences: u32,
     /// Whether to stand in the store's queue if the lock is busy.
     pub(crate) queue: bool,
@@ -230,11 +237,14 @@ pub(crate) struct Held {
     pub(crate) has_meta: bool,
     /// How many replicas must confirm each grant and renewal.
     pub(crate) replicas: u32,
+    /// The last fence that was used under this lease, if it may have been handed on: the store learns
+    /// of it when the lease ends.
+    pub(crate) last_fence: Option<Fence>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Attempted {
-    /// With the first of the fences that were reserved.
+    /// With the first of the fences that it may use.
     Granted {
         fence: Fence,
         sent_at: Moment,
@@ -271,7 +281,7 @@ pub(crate) enum Release {
 /// Whose turn it is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Ours again, with the first of the fences that were reserved.
+    /// Ours again, with the first of the fences that it may use.
     Again { fence: Fence, sent_at: Moment },
     /// Somebody else's, or the lease was gone.
     Passed(Release),

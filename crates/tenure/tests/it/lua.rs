@@ -47,6 +47,8 @@ pub fn eval(
         ("whole.lua", script!("whole.lua")),
         ("native/lease_at.lua", script!("native/lease_at.lua")),
         ("native/fence.lua", script!("native/fence.lua")),
+        ("native/handed_on.lua", script!("native/handed_on.lua")),
+        ("master.lua", script!("master.lua")),
         ("native/offer.lua", script!("native/offer.lua")),
         ("native/lock.lua", script!("native/lock.lua")),
         (
@@ -56,6 +58,8 @@ pub fn eval(
         ("redisson/lock.lua", script!("redisson/lock.lua")),
         ("redisson/lease_at.lua", script!("redisson/lease_at.lua")),
         ("redisson/holder_at.lua", script!("redisson/holder_at.lua")),
+        ("redisson/fence.lua", script!("redisson/fence.lua")),
+        ("redisson/handed_on.lua", script!("redisson/handed_on.lua")),
     ];
     let mut code = code.to_owned();
     for (file, part) in parts {

@@ -26,6 +26,8 @@ mod drops;
 mod examples;
 /// Executors that futures run on.
 mod executors;
+/// Fences where data goes back, greetings are slow, and many are handed on.
+mod fences;
 /// Locks of other libraries, and keys that are none.
 mod foreign;
 /// Handing off, where a real server counts, stops, or is out of reach.

@@ -45,6 +45,14 @@ impl Layout {
     }
 
     /// The key of a lock's fence counter.
+    pub(super) fn counter_key(self, name: &LockName) -> String {
+        match self {
+            Self::Native => name.neighbour("fences"),
+            Self::Redisson => redisson_key("redisson_lock_token", name),
+        }
+    }
+
+    /// The key of the fence that a node of a Redlock stores.
     pub(super) fn fence_key(self, name: &LockName) -> String {
         match self {
             Self::Native => name.neighbour("fence"),
@@ -69,8 +77,24 @@ impl Layout {
             arguments.push(redisson_channel(&lease.name));
             arguments.push(if foreign { "foreign" } else { "" }.to_owned());
         }
-        arguments.extend(leaving.map(|leaving| leaving.as_str().to_owned()));
+        if leaving.is_some() || lease.last_fence.is_some() {
+            arguments.push(leaving.map_or("", LeaseId::as_str).to_owned());
+            arguments.extend(lease.last_fence.map(|fence| fence.get().to_string()));
+        }
         arguments
+    }
+
+    /// The keys that release.lua touches, all in one slot. Most releases need two of them.
+    pub(super) fn release_keys(self, lease: &Held) -> Vec<String> {
+        let name = &lease.name;
+        let mut keys = vec![name.as_str().to_owned(), name.neighbour("queue")];
+        if lease.has_meta || lease.last_fence.is_some() {
+            keys.push(self.counter_key(name));
+        }
+        if lease.has_meta {
+            keys.push(name.neighbour("meta"));
+        }
+        keys
     }
 
     /// What turn.lua must know beside what is the same in all layouts.
@@ -87,7 +111,7 @@ impl Layout {
             }
             Self::Redisson => {
                 pipeline.cmd("HGET").arg(name).arg(lease.id.as_str());
-                pipeline.cmd("HRANDFIELD").arg(name);
+                pipeline.cmd("HKEYS").arg(name);
             }
         }
     }
@@ -103,7 +127,14 @@ impl Layout {
         }
         let (is_held, holder) = match self {
             Self::Native => (first.lossy().as_deref() == Some(lease.id.as_str()), first),
-            Self::Redisson => (first.lossy().is_some(), answers.get(1).unwrap_or(first)),
+            Self::Redisson => {
+                let fields = answers.get(1).and_then(Value::as_array).unwrap_or_default();
+                let others = |field: &&Value| field.as_str() != Some(lease.id.as_str());
+                // A read-write lock beside ours has a field `mode`, which holds nothing itself.
+                let other = fields.iter().rfind(others);
+                let is_held = first.lossy().is_some() && other.is_none();
+                (is_held, other.unwrap_or(&Value::Nil))
+            }
         };
         Ok(if is_held {
             Watched::Held
@@ -169,6 +200,7 @@ mod tests {
         ] {
             let name = LockName::new(name).unwrap();
             assert_eq!(Layout::Redisson.fence_key(&name), key);
+            assert_eq!(Layout::Redisson.counter_key(&name), key);
         }
     }
 

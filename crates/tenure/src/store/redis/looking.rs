@@ -132,11 +132,12 @@ impl RedisStore {
         connection.run_all(&pipeline, limit).await
     }
 
-    fn look_keys(&self, name: &LockName) -> [String; 3] {
+    fn look_keys(&self, name: &LockName) -> [String; 4] {
         [
             name.as_str().to_owned(),
-            self.layout.fence_key(name),
+            self.layout.counter_key(name),
             name.neighbour("meta"),
+            self.layout.fence_key(name),
         ]
     }
 }

@@ -158,8 +158,11 @@ macro_rules! parts {
 
 parts! {
     "whole.lua",
+    "master.lua",
     "native/lease_at.lua",
     "native/fence.lua",
+    "native/last_fence.lua",
+    "native/handed_on.lua",
     "native/offer.lua",
     "native/lock.lua",
     "redlock/stored_fence.lua",
@@ -167,6 +170,8 @@ parts! {
     "redisson/lock.lua",
     "redisson/lease_at.lua",
     "redisson/holder_at.lua",
+    "redisson/fence.lua",
+    "redisson/handed_on.lua",
 }
 
 /// Puts the shared parts where a script asks for them. Redis wants the `#!lua` line first, so they

@@ -215,8 +215,6 @@ pub(crate) struct ServerInfo {
     /// `master` or `slave`.
     pub(super) role: Option<String>,
     /// Changes with each promotion; what it was before.
-    pub(super) replication_id: Option<String>,
-    pub(super) predecessor_id: Option<String>,
     eviction_policy: Option<String>,
     memory_max: u64,
     /// How old it is at least.
@@ -234,8 +232,6 @@ impl ServerInfo {
                 "redis_version" => info.version = Some(value.to_owned()),
                 "run_id" => info.run_id = Some(value.to_owned()),
                 "role" => info.role = Some(value.to_owned()),
-                "master_replid" => info.replication_id = Some(value.to_owned()),
-                "master_replid2" => info.predecessor_id = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
                 "uptime_in_seconds" => {
                     // Two readings of a clock that shows whole seconds, one less the other: it may

@@ -162,6 +162,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             has_meta: false,
             replicas: 0,
+            last_fence: None,
         };
         let at = |ms: u64| Moment::from_nanos(1) + Duration::from_millis(ms);
         let kept = held(0);

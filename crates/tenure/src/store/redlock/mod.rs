@@ -50,6 +50,9 @@ mod voter;
 const FAREWELL: Duration = Duration::from_millis(200);
 /// How long the rest of the nodes is waited for when a majority has been reached.
 const GRACE_MIN: Duration = Duration::from_millis(200);
+/// How many fences a block has at most: no more than there are microseconds in a round of votes, or
+/// fences would run ahead of the clocks.
+const FENCES_MAX: u32 = 256;
 
 pub(crate) struct RedlockStore {
     shared: Arc<Shared>,
@@ -392,6 +395,10 @@ impl Store for RedlockStore {
     }
 
     /// There is no queue over several nodes: if anybody else listens, whoever is first may take it.
+    fn fences_at_once(&self) -> u32 {
+        FENCES_MAX
+    }
+
     fn turn<'a>(
         &'a self,
         lease: &'a Held,

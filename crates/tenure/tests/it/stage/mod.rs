@@ -175,9 +175,10 @@ impl Stage {
 
     /// The key of the fence counter of the lock `n`.
     pub fn fence_key(&self) -> &'static str {
-        match self.layout() {
-            Layout::Redisson => "redisson_lock_token:{n}",
-            _ => "tenure:fence:{n}",
+        match (self, self.layout()) {
+            (_, Layout::Redisson) => "redisson_lock_token:{n}",
+            (Self::Redlock { .. }, _) => "tenure:fence:{n}",
+            _ => "tenure:fences:{n}",
         }
     }
 
@@ -198,7 +199,7 @@ impl Stage {
         // What clients say of themselves is not of this name, and ends by itself.
         let is_left = |key: &str| {
             (key == name.as_str() || key.contains(&tagged))
-                && !key.starts_with("tenure:fence:")
+                && !key.starts_with("tenure:fence")
                 && !key.starts_with("redisson_lock_token:")
         };
         let is_clean = |server: &&RedisServer| {

@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
 -- release.lua: end a lease if it is still this one, and offer the lock to the next waiter.
 --
--- KEYS  1 lock   2 queue of waiters   [3 metadata]
--- ARGV  1 lease id   [2 lease id of a waiter who leaves the queue as well]
+-- KEYS  1 lock   2 queue of waiters   [3 fence counter]   [4 metadata]
+-- ARGV  1 lease id   [2 lease id of a waiter who leaves the queue as well, or ``]
+--       [3 the last fence that was handed on under this lease, or ``]
 -- Reply 1               it was held and is free now
 --       {1, lease id}   it was held and is offered to this waiter
 --       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up
 --
 -- Written for speed: most locks are released while nobody waits.
 
-if ARGV[2] then
+if ARGV[2] and ARGV[2] ~= '' then
   redis.pcall('ZREM', KEYS[2], ARGV[2])
 end
 local found = redis.pcall('GET', KEYS[1])
@@ -24,8 +25,13 @@ if found ~= ARGV[1] then
   return {0, found}
 end
 
-if KEYS[3] then
-  redis.call('DEL', KEYS[3])
+if ARGV[3] and ARGV[3] ~= '' then
+--@include whole.lua
+--@include native/handed_on.lua
+  handed_on(KEYS[3], ARGV[3])
+end
+if KEYS[4] then
+  redis.call('DEL', KEYS[4])
 end
 -- By pcall: a key there that is no queue must not keep the lock from being released.
 local waiter, queue = redis.pcall('ZPOPMIN', KEYS[2])[1], KEYS[2]

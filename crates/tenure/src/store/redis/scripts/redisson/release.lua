@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- release.lua: end a lease if it is still this one, and see to it that the next gets the lock.
 --
--- KEYS  1 lock   2 queue of waiters   [3 metadata]
+-- KEYS  1 lock   2 queue of waiters   [3 fence counter]   [4 metadata]
 -- ARGV  1 lease id   2 Redisson's channel of this lock
 --       [3 `foreign` if the lease is not Tenure's, or ``]
---       [4 lease id of a waiter who leaves the queue as well]
+--       [4 lease id of a waiter who leaves the queue as well, or ``]
+--       [5 the last fence that was used under this lease, or ``]
 -- Reply 1               it was held and is free now
 --       {1, lease id}   it was held and is offered to this waiter
 --       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up
@@ -19,8 +20,9 @@
 --                            a lease id tell the first in the queue to hold back for a moment, and `0`
 --                            right behind it tells Redisson's waiters. Otherwise as above
 
+--@include redisson/handed_on.lua
 local lock, queue, lease, reply, waiter = KEYS[1], KEYS[2], ARGV[1], 1, nil
-if ARGV[4] then
+if ARGV[4] and ARGV[4] ~= '' then
   redis.pcall('ZREM', queue, ARGV[4])
 end
 if ARGV[3] == 'foreign' and redis.pcall('HEXISTS', lock, 'mode') == 1 then
@@ -28,8 +30,9 @@ if ARGV[3] == 'foreign' and redis.pcall('HEXISTS', lock, 'mode') == 1 then
 end
 local was_held = redis.pcall('HDEL', lock, lease)
 if was_held == 1 then
-  if KEYS[3] then
-    redis.call('DEL', KEYS[3])
+  handed_on(KEYS[3], ARGV[5])
+  if KEYS[4] then
+    redis.call('DEL', KEYS[4])
   end
   -- By pcall: a key there that is no queue must not keep the lock from being released. Nor must one
   -- that has just become empty in a slot on its way to another node, which nothing can be asked of.
@@ -41,7 +44,10 @@ if was_held == 1 then
     local wake = 'tenure:wake' .. string.sub(queue, 13)
     local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[2])
     local alone = not listeners.err and listeners[4] <= listeners[2]
-    if alone or redis.call('TIME')[2] % 4 ~= 0 then
+    -- Redisson grants a read-write lock over a plain one. A key that still has its fields is not ours
+    -- to offer, and its end not ours to set.
+    local is_free = redis.pcall('EXISTS', lock) == 0
+    if is_free and (alone or redis.call('TIME')[2] % 4 ~= 0) then
       local ttl = tonumber(string.sub(waiter, -8)) or 2000 -- the last eight digits of its id
       -- By pcall: the lock is gone by now, and cannot be made again where its slot is on the way.
       if redis.pcall('HSET', lock, waiter, '1') == 1 then
