@@ -52,8 +52,6 @@ const LEASE: &str = "tenure:0123456789abcdef0123456789abcdef:1:30000";
 const REDISSON_LEASE: &str = "01234567-89ab-cdef-0123-456789abcdef:100030000";
 /// Later than any clock shows, in microseconds: an attempt is never late here.
 const LATEST_US: &str = "9000000000000000";
-/// Earlier than any counter says, in microseconds: the counter is never a lost one.
-const CONNECTED_US: &str = "1000000000000000";
 /// Later than any clock shows, in milliseconds: where a transaction says when its lease ends.
 const END_MS: &str = "9000000000000";
 /// Fences that one acquire reserves.
@@ -182,7 +180,7 @@ impl Bench {
                 batch.push(&["MULTI"], "+OK");
                 let set = ["SET", name, LEASE, "NX", "GET", "PXAT", END_MS];
                 batch.push(&set, "+QUEUED");
-                let words = [&fences, "NOMKSTREAM", "MAXLEN", "0", "*", "f", ""];
+                let words = [&fences, "MAXLEN", "0", "*", "f", ""];
                 batch.push(&[&["XADD"], &words[..]].concat(), "+QUEUED");
                 batch.push(&["TIME"], "+QUEUED");
                 batch.push(&["EXEC"], "*3");

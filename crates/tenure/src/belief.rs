@@ -12,7 +12,7 @@ use crate::lease::{DRIFT_DIVISOR, Fence, Lease, believed_until};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::settings::HandOff;
-use crate::store::{Held, Landing};
+use crate::store::{Held, Landing, Used};
 
 /// The belief in one lease: shared by the guards of a chain and the watchdog. When the lease is
 /// handed off, the next holder gets a belief of its own in the same lease.
@@ -93,13 +93,14 @@ enum State {
 impl Belief {
     pub(crate) fn new(grant: Grant) -> Self {
         let deadline = believed_until(grant.sent_at, grant.held.ttl);
-        let last_fence = (grant.fences > 1).then_some(grant.fence);
+        let used = if grant.fences > 1 {
+            Used::First(grant.fence)
+        } else {
+            Used::One
+        };
         Self {
             number: grant.number,
-            held: Held {
-                last_fence,
-                ..grant.held
-            },
+            held: Held { used, ..grant.held },
             fence: grant.fence,
             acquired_at: grant.sent_at,
             renewed: grant.renewed,
@@ -158,7 +159,7 @@ impl Belief {
         Some(Self {
             number: self.number,
             held: Held {
-                last_fence: Some(fence),
+                used: Used::UpTo(fence),
                 ..self.held.clone()
             },
             fence,
@@ -304,7 +305,7 @@ mod tests {
             ttl: TTL,
             has_meta: false,
             replicas: 0,
-            last_fence: None,
+            used: Used::One,
         };
         Belief::new(Grant {
             number: 1,
@@ -339,7 +340,7 @@ mod tests {
         let second = first.next_turn(&bounds, now).unwrap();
         let third = second.next_turn(&bounds, now).unwrap();
         assert_eq!((second.fence, third.fence), (Fence::new(2), Fence::new(3)));
-        assert_eq!(third.held.last_fence, Some(Fence::new(3)));
+        assert_eq!(third.held.used, Used::UpTo(Fence::new(3)));
         assert!(third.next_turn(&bounds, now).is_none(), "no fence left");
         // What is renewed is the lease: all its holders share the deadline.
         third.extend(start + TTL / 3, start);

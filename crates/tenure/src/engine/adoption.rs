@@ -11,7 +11,7 @@ use crate::hold::Hold;
 use crate::lease::{Lease, LeaseId, believed_until};
 use crate::owner::Holds;
 use crate::pending::PendingOne;
-use crate::store::{Held, Landing, Renewed};
+use crate::store::{Held, Landing, Renewed, Used};
 
 /// How long to wait before asking again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ pub(crate) async fn adopt(
         // Not known here; touching metadata that does not exist changes nothing.
         has_meta: true,
         replicas: core.settings.replicas,
-        last_fence: None,
+        used: Used::One,
     };
     let mut landing = None;
     match pursue(core, &lease, &held, number, &mut landing).await {
@@ -66,6 +66,8 @@ async fn pursue(
     landing: &mut Option<Landing>,
 ) -> Result<Arc<Belief>> {
     let limit = core.clock.now() + core.settings.unreachable_after;
+    // What the store said says more than its silence afterwards.
+    let mut said = None;
     loop {
         let trouble = match core.store.adopt(&lease.id, held, limit).await {
             Ok(Renewed::NotHeld(not_held)) => {
@@ -96,6 +98,9 @@ async fn pursue(
                 if !failure.transient {
                     return Err(failure.error);
                 }
+                if failure.landing.is_none() {
+                    said = Some(failure.error.share());
+                }
                 failure.error
             }
         };
@@ -103,7 +108,7 @@ async fn pursue(
             return Err(Error::closed());
         }
         if core.clock.now() + PAUSE >= limit {
-            return Err(trouble);
+            return Err(said.unwrap_or(trouble));
         }
         core.clock.sleep_until(core.clock.now() + PAUSE).await;
     }

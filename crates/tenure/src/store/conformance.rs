@@ -301,7 +301,7 @@ impl Both {
             // Asking to clean up what is not there does no harm.
             has_meta: true,
             replicas: 0,
-            last_fence: None,
+            used: crate::store::Used::One,
         }
     }
 }

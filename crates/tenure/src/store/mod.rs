@@ -237,9 +237,20 @@ pub(crate) struct Held {
     pub(crate) has_meta: bool,
     /// How many replicas must confirm each grant and renewal.
     pub(crate) replicas: u32,
-    /// The last fence that was used under this lease, if it may have been handed on: the store learns
-    /// of it when the lease ends.
-    pub(crate) last_fence: Option<Fence>,
+    /// What the store must learn of its fences when it ends.
+    pub(crate) used: Used,
+}
+
+/// Which fences were used under a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Used {
+    /// The one that was minted for it.
+    #[default]
+    One,
+    /// The first of several that it might have used.
+    First(Fence),
+    /// All up to this one: the lease was handed on.
+    UpTo(Fence),
 }
 
 #[derive(Debug)]

@@ -1,10 +1,11 @@
 //! Fences where the server's data goes back while connections live, where greetings are slow, and where
 //! many are handed on in a short time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure::{Layout, Tenure};
-use tenure_testkit::{ClockShim, Cluster, FailoverKind, RedisServer, Sentinels, eventually};
+use tenure_testkit::{ClockShim, RedisServer, Sentinels, eventually};
 
 use crate::stage::ms;
 
@@ -34,6 +35,23 @@ fn follow(server: &RedisServer, master: &RedisServer) {
 
 fn follow_nobody(server: &RedisServer) {
     server.client().command(&["REPLICAOF", "NO", "ONE"]);
+}
+
+/// Does something while one slow script after the other runs on the server: each answer takes up to the
+/// length of one, so that nobody knows when within that time the server told its clock.
+async fn stalled<T>(server: &RedisServer, work: impl Future<Output = T>) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                assert!(server.busy_script(250).wait());
+            }
+        });
+        let handle = tokio::runtime::Handle::current();
+        let worked = tokio::task::block_in_place(|| handle.block_on(work));
+        done.store(true, Ordering::Relaxed);
+        worked
+    })
 }
 
 /// The server gets an older copy of its data and keeps the client's connection: nothing tells the client.
@@ -73,43 +91,13 @@ async fn fences_grow_though_the_data_goes_back_under_a_connection_in_redissons_l
 #[tokio::test(flavor = "multi_thread")]
 async fn no_fence_is_ahead_of_the_servers_clock_after_a_slow_greeting() {
     let sentinels = Sentinels::start();
-    let busy = sentinels.master().busy_script(900);
-    let tenure = Tenure::connect(sentinels.url()).await.unwrap();
-    assert!(busy.wait());
+    let connecting = Tenure::connect(sentinels.url());
+    let tenure = stalled(sentinels.master(), connecting).await.unwrap();
     for _ in 0..10 {
         let fence = fence(&tenure, "n").await;
         let clock = clock(sentinels.master());
         assert!(fence <= clock, "{} ahead", fence - clock);
     }
-}
-
-/// The same, and the takeover at once: the new master's fences are above all that the old one gave.
-#[tokio::test(flavor = "multi_thread")]
-async fn fences_grow_over_a_takeover_right_after_a_slow_greeting() {
-    let cluster = Cluster::start();
-    let name = "lock-slow-greeting";
-    let master = cluster.master_of_key(name);
-    let mut shard = cluster.shard_of(master).into_iter();
-    let replica = shard.find(|it| it.port() != master.port()).unwrap();
-    assert!(replica.wait_for_master(SOON));
-    let other = Tenure::connect(cluster.url()).await.unwrap();
-    let busy = master.busy_script(1_200);
-    let tenure = Tenure::connect(cluster.url()).await.unwrap();
-    assert!(busy.wait());
-    cluster.cut_replication(replica);
-    let guard = tenure.lock(name).acquire().await.unwrap();
-    // Without the kit's wait until all nodes agree: this one grants at once.
-    replica
-        .client()
-        .command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
-    let next = other.lock(name).acquire().await.unwrap();
-    assert!(
-        next.fence() > guard.fence(),
-        "{} after {}",
-        next.fence(),
-        guard.fence()
-    );
-    cluster.failover(replica, FailoverKind::Takeover);
 }
 
 /// As many turns as can be had, so that fences are used up fast; then the counter is lost.
@@ -187,6 +175,27 @@ async fn fences_that_were_handed_on_are_counted() {
         let next = fence(&tenure, "n").await;
         assert!(next > last, "{next} after {last}");
         last = next;
+    }
+}
+
+/// When a counter ends, the clock stands in for it: it must have passed the last fence long ago.
+#[tokio::test]
+async fn a_counter_outlasts_its_last_fence_by_a_day() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    for ahead_s in [0, 3_600] {
+        let tenure = Tenure::connect(server.url()).await.unwrap();
+        // Ahead of the clock, as it is after the clock was set back.
+        let id = format!("{}-0", clock(&server) / 1_000 + ahead_s * 1_000);
+        redis.command(&["DEL", "tenure:fences:{n}"]);
+        redis.command(&["XADD", "tenure:fences:{n}", "MAXLEN", "0", &id, "f", ""]);
+        let last = fence(&tenure, "n").await;
+        let end_ms = redis.command(&["PEXPIRETIME", "tenure:fences:{n}"]).int();
+        let day_ms = 24 * 60 * 60 * 1_000;
+        assert!(
+            end_ms.unsigned_abs() + 1 >= last / 1_000 + day_ms,
+            "{end_ms} after {last}"
+        );
     }
 }
 

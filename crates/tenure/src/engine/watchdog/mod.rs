@@ -226,7 +226,7 @@ mod tests {
     use crate::belief::Grant;
     use crate::lease::{ClientId, Fence, LeaseId};
     use crate::settings::HandOff;
-    use crate::store::Held;
+    use crate::store::{Held, Used};
 
     /// So short that its renewal comes before anybody looks at it.
     const TTL: Duration = Duration::from_secs(2);
@@ -245,7 +245,7 @@ mod tests {
                 ttl,
                 has_meta: false,
                 replicas: 0,
-                last_fence: None,
+                used: Used::One,
             },
             fence: Fence::new(1),
             fences: 3,
@@ -259,7 +259,7 @@ mod tests {
     }
 
     fn next_turn(belief: &Belief) -> Arc<Belief> {
-        let next = belief.next_turn(&HandOff::default(), START);
+        let next = belief.next_turn(&HandOff::default(), START + Duration::from_millis(1));
         Arc::new(next.unwrap())
     }
 

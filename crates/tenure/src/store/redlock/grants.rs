@@ -151,6 +151,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::store::Used;
 
     /// Leases that were given away are never released here.
     #[test]
@@ -162,7 +163,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             has_meta: false,
             replicas: 0,
-            last_fence: None,
+            used: Used::One,
         };
         let at = |ms: u64| Moment::from_nanos(1) + Duration::from_millis(ms);
         let kept = held(0);

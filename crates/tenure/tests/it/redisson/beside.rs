@@ -30,7 +30,12 @@ fn check_untouched(server: &RedisServer) {
 /// A waiter of this client, the last of so many clients in the queue.
 fn wait(server: &RedisServer, tenure: Tenure, queued: i64) -> JoinHandle<tenure::Result<Guard>> {
     let waiting = tokio::spawn(async move { tenure.lock("n").acquire_within(ms(60_000)).await });
-    let count = || server.client().command(&["ZCARD", "tenure:queue:{n}"]).int();
+    let count = || {
+        server
+            .client()
+            .command(&["ZCARD", "tenure:queue:{n}"])
+            .int()
+    };
     assert!(eventually(ms(20_000), || count() == queued));
     waiting
 }
@@ -78,7 +83,9 @@ async fn a_renewal_leaves_a_writer_of_redissons_its_time_and_the_holder_is_told(
     let tenure = ours(&server).await;
     let guard = tenure.lock("n").ttl(ms(3_000)).acquire().await.unwrap();
     java_writes(&server);
-    tokio::time::timeout(ms(30_000), guard.lost()).await.unwrap();
+    tokio::time::timeout(ms(30_000), guard.lost())
+        .await
+        .unwrap();
     check_untouched(&server);
     assert_ne!(guard.release().await.unwrap(), Released::WasHeld);
     check_untouched(&server);

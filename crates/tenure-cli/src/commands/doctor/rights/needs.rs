@@ -99,7 +99,11 @@ fn beside_the_lock(scope: &Scope) -> Vec<Need> {
         vital("xadd", &["XADD", &fences, "*", "f", ""]),
         vital("xsetid", &["XSETID", &fences, "1-0"]),
         vital("pexpireat", &["PEXPIREAT", &fences, "1"]),
-        Need::new("xinfo|stream", Weight::Helpful, &["XINFO", "STREAM", &fences]),
+        Need::new(
+            "xinfo|stream",
+            Weight::Helpful,
+            &["XINFO", "STREAM", &fences],
+        ),
         vital("get", &["GET", &fence]),
         vital("zadd", &["ZADD", &queue, "1", "x"]),
         vital("zrem", &["ZREM", &queue, "x"]),
