@@ -60,7 +60,7 @@ async fn fences_grow_though_the_slot_moves_to_where_it_is_earlier() {
     let Some(clock) = ClockShim::compile() else {
         return;
     };
-    let nodes = Cluster::builder().masters(2).replicas(0);
+    let nodes = Cluster::builder().masters(2).replicas(0).steady();
     let cluster = nodes.clock(1, clock.clone()).start();
     clock.step_back(Duration::from_secs(3_600));
     let name = fresh_name();

@@ -12,8 +12,8 @@ use tenure_testkit::{Cluster, RedisServer, RedlockNodes, Sentinels};
 use self::builder::StageBuilder;
 use self::pool::{Deployment, Lent, Nodes, Pool};
 
-static SENTINELS: Pool<Sentinels> = Pool::new(Sentinels::start);
-static CLUSTERS: Pool<Cluster> = Pool::new(Cluster::start);
+static SENTINELS: Pool<Sentinels> = Pool::new(|| Sentinels::builder().steady().start());
+static CLUSTERS: Pool<Cluster> = Pool::new(|| Cluster::builder().steady().start());
 static REDLOCKS_OF_3: Pool<Nodes> = Pool::new(|| redlock(3, |_| 3));
 static REDLOCKS_OF_5: Pool<Nodes> = Pool::new(|| redlock(5, |_| 5));
 static REDLOCKS_ONE_DEAD: Pool<Nodes> = Pool::new(|| {
