@@ -280,8 +280,51 @@ async fn h16_the_clients_wall_clock_changes_nothing_on_memory() {
 
 // H17: the machine was suspended, and no timer ran.
 
+/// While the machine sleeps the server's clock goes on, and so does `CLOCK_BOOTTIME`. No timer runs, and
+/// `CLOCK_MONOTONIC`, by which timers go, stands still.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h17_after_a_suspend_the_guard_is_invalid_at_once() {
+    let (Some(of_client), Some(of_server)) = (ClockShim::compile(), ClockShim::compile()) else {
+        return;
+    };
+    let wire = Wire::to(RedisServer::builder().clock(of_server.clone()));
+    let b = wire.bystander().await;
+    let a = Program::start_by(&of_client, &wire.server.url());
+    let first = granted(&a.ask("acquire n 30000"));
+    assert_eq!(a.ask("check"), "Held");
+    // Stopped, so that nothing is asked before the machine is awake again.
+    a.process.pause();
+    of_client.sleep_through(ms(31_000));
+    of_server.step_forward(ms(31_000));
+    let successor = b.lock("n").try_acquire().await.unwrap();
+    let successor = successor.expect("the lease ended while the machine slept");
+    assert!(successor.fence().get() > first);
+    a.process.send_line("check");
+    a.process.resume();
+    assert_eq!(a.answer(), "Lost");
+    assert_eq!(a.ask("release"), "AlreadyGone");
+    assert!(successor.is_valid());
+}
+
+/// The same where no server could tell: nothing but the clock ends the belief.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h17_after_a_suspend_the_guard_is_invalid_though_no_server_answers() {
+    let Some(clock) = ClockShim::compile() else {
+        return;
+    };
+    let wire = Wire::start();
+    let a = Program::start_by(&clock, &wire.proxy.url());
+    granted(&a.ask("acquire n 600000"));
+    wire.proxy.black_hole();
+    clock.sleep_through(ms(540_000));
+    assert_ne!(a.ask("check"), "Lost");
+    clock.sleep_through(ms(60_000));
+    assert_eq!(a.ask("check"), "Lost");
+    assert_eq!(a.ask("lost"), "Expired");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manual_clock_ends_a_lease_without_a_timer() {
     let clock = ManualClock::new();
     let builder = Tenure::builder("memory://").clock(&clock);
     let a = builder.connect().await.unwrap();
