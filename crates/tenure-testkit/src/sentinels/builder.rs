@@ -28,7 +28,7 @@ const FAILOVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// After this time a sentinel leads a replica that follows a strange address back to its master.
 /// A proxy is such an address, so this must not come while a test runs.
 const FAILOVER_TIMEOUT_PROXIED: Duration = Duration::from_secs(3600);
-const STEADY_TIMEOUT: Duration = Duration::from_mins(1);
+const STEADY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Settings of a deployment to be started; see [`Sentinels::builder`].
 #[derive(Debug, Clone)]
