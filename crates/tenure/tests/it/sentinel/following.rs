@@ -230,7 +230,7 @@ async fn waiters_hear_the_new_master_at_once() {
         "the waiter hears the new master {:?} after all sentinels named it",
         begun.elapsed()
     );
-    check_within(begun, ms(700));
+    check_within(begun, ms(3_000));
     drop(guard);
     drop(waiting.await.unwrap().unwrap());
 }
@@ -269,7 +269,7 @@ async fn a_dead_sentinel_costs_little() {
     let tenure = client(&sentinels).await;
     let taken = begun.elapsed();
     eprintln!("connected in {taken:?} with one sentinel dead and one stopped");
-    assert!(taken < ms(1_000), "{taken:?}");
+    assert!(taken < ms(3_000), "{taken:?}");
     check_usable(&tenure, "n").await;
     sentinels.sentinels()[1].resume();
 }

@@ -215,9 +215,10 @@ fn redlock(nodes: usize, prepare: fn(&RedlockNodes) -> usize) -> Nodes {
     Nodes { nodes, answering }
 }
 
-/// Waits until something is so, for things that happen soon but not at once.
+/// Waits until something is so, for things that happen soon but not at once. Longer than a crowded
+/// machine needs, and half as long as a waiter that nobody wakes takes to look by itself.
 pub async fn soon(mut condition: impl AsyncFnMut() -> bool) -> bool {
-    for _ in 0..400 {
+    for _ in 0..1_000 {
         if condition().await {
             return true;
         }
