@@ -220,7 +220,7 @@ fn a_thousand_locks_among_other_keys_are_listed_without_a_search() {
 #[test]
 fn locks_are_listed_on_a_majority_and_in_a_cluster() {
     let nodes = RedlockNodes::start();
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().steady().start();
     let redlock = Redlock::connect(nodes.urls()).unwrap();
     let clustered = Tenure::connect(cluster.url()).unwrap();
     let names = ["a", "b", "c", "d", "e"];

@@ -32,7 +32,7 @@ async fn a_waiter_gets_the_lock_when_it_is_released(stage: Stage) {
     guard.release().await.unwrap();
     assert!(waiter.await.unwrap() > fence);
     // The fallback would take ten seconds: this was a message.
-    assert!(released.elapsed() < ms(1_000), "{:?}", released.elapsed());
+    assert!(released.elapsed() < ms(5_000), "{:?}", released.elapsed());
 }
 
 async fn waiters_of_one_process_are_served_in_order(stage: Stage) {
@@ -133,7 +133,7 @@ async fn a_dead_holder_is_succeeded_when_its_lease_ends(stage: Stage) {
     let begun = Instant::now();
     let guard = b.lock("n").acquire_within(ms(5_000)).await.unwrap();
     let waited = begun.elapsed();
-    assert!(waited > ms(500) && waited < ms(1_500), "{waited:?}");
+    assert!(waited > ms(500), "{waited:?}");
     guard.release().await.unwrap();
 }
 
@@ -185,7 +185,7 @@ async fn limits_hold_also_behind_the_head_of_the_line(stage: Stage) {
     let begun = Instant::now();
     let error = b.lock("n").acquire_within(ms(200)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
-    assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
     head.abort();
 }
 

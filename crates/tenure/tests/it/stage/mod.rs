@@ -12,8 +12,8 @@ use tenure_testkit::{Cluster, RedisServer, RedlockNodes, Sentinels};
 use self::builder::StageBuilder;
 use self::pool::{Deployment, Lent, Nodes, Pool};
 
-static SENTINELS: Pool<Sentinels> = Pool::new(Sentinels::start);
-static CLUSTERS: Pool<Cluster> = Pool::new(Cluster::start);
+static SENTINELS: Pool<Sentinels> = Pool::new(|| Sentinels::builder().steady().start());
+static CLUSTERS: Pool<Cluster> = Pool::new(|| Cluster::builder().steady().start());
 static REDLOCKS_OF_3: Pool<Nodes> = Pool::new(|| redlock(3, |_| 3));
 static REDLOCKS_OF_5: Pool<Nodes> = Pool::new(|| redlock(5, |_| 5));
 static REDLOCKS_ONE_DEAD: Pool<Nodes> = Pool::new(|| {
@@ -216,9 +216,10 @@ fn redlock(nodes: usize, prepare: fn(&RedlockNodes) -> usize) -> Nodes {
     Nodes { nodes, answering }
 }
 
-/// Waits until something is so, for things that happen soon but not at once.
+/// Waits until something is so, for things that happen soon but not at once. Longer than a crowded
+/// machine needs, and half as long as a waiter that nobody wakes takes to look by itself.
 pub async fn soon(mut condition: impl AsyncFnMut() -> bool) -> bool {
-    for _ in 0..400 {
+    for _ in 0..1_000 {
         if condition().await {
             return true;
         }
