@@ -163,7 +163,11 @@ impl RedisStore {
 
 fn release_keys(lease: &Held) -> Vec<String> {
     let name = &lease.name;
-    let mut keys = vec![name.as_str().to_owned(), name.neighbour("queue")];
+    let mut keys = vec![
+        name.as_str().to_owned(),
+        name.neighbour("queue"),
+        name.neighbour("alive"),
+    ];
     if lease.has_meta {
         keys.push(name.neighbour("meta"));
     }

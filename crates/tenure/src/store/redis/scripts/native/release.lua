@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- release.lua: end a lease if it is still this one, and offer the lock to the next waiter.
+-- release.lua: end a lease if it is still this one, and offer the lock to the next living waiter.
 --
--- KEYS  1 lock   2 queue of waiters   [3 metadata]
+-- KEYS  1 lock   2 queue of waiters   3 until when they count as living   [4 metadata]
 -- ARGV  1 lease id   [2 lease id of a waiter who leaves the queue as well]
 -- Reply 1               it was held and is free now
 --       {1, lease id}   it was held and is offered to this waiter
@@ -11,6 +11,7 @@
 
 if ARGV[2] then
   redis.pcall('ZREM', KEYS[2], ARGV[2])
+  redis.pcall('ZREM', KEYS[3], ARGV[2])
 end
 local found = redis.pcall('GET', KEYS[1])
 if found ~= ARGV[1] then
@@ -21,14 +22,19 @@ if found ~= ARGV[1] then
     found = false
   end
   redis.pcall('ZREM', KEYS[2], ARGV[1])
+  redis.pcall('ZREM', KEYS[3], ARGV[1])
   return {0, found}
 end
 
-if KEYS[3] then
-  redis.call('DEL', KEYS[3])
+if KEYS[4] then
+  redis.call('DEL', KEYS[4])
 end
 -- By pcall: a key there that is no queue must not keep the lock from being released.
-local waiter, queue = redis.pcall('ZPOPMIN', KEYS[2])[1], KEYS[2]
+local queue, alive = KEYS[2], KEYS[3]
+local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+if waiter then
+--@include living.lua
+end
 if not waiter then
   redis.call('DEL', KEYS[1])
   return 1
