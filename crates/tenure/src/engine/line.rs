@@ -366,7 +366,11 @@ impl Line {
         loop {
             if let Some(offer) = self.news.offered_to_other.take() {
                 // Should that one have died, nobody else will tell us.
-                look_at = look_at.min(self.now() + offer + jitter(offer / 10));
+                let mut ends = offer + jitter(offer / 10);
+                if self.queue.waiting().is_far() {
+                    ends += BEHIND_MIN + jitter(BEHIND_SPREAD);
+                }
+                look_at = look_at.min(self.now() + ends);
             }
             let now = self.now();
             let too_late = first.limit.is_some_and(|limit| now >= limit);

@@ -12,6 +12,8 @@ pub const ACQUIRE: &str = script!("native/acquire.lua");
 pub const RELEASE: &str = script!("native/release.lua");
 pub const RENEW: &str = script!("native/renew.lua");
 pub const ADOPT: &str = script!("native/adopt.lua");
+pub const STAY: &str = script!("stay.lua");
+pub const WAITERS: &str = script!("waiters.lua");
 pub const RECORD: &str = script!("record.lua");
 pub const REIGN: &str = script!("reign.lua");
 
@@ -48,6 +50,8 @@ pub fn eval(
         ("native/lease_at.lua", script!("native/lease_at.lua")),
         ("native/fence.lua", script!("native/fence.lua")),
         ("native/offer.lua", script!("native/offer.lua")),
+        ("living.lua", script!("living.lua")),
+        ("heard.lua", script!("heard.lua")),
         ("native/lock.lua", script!("native/lock.lua")),
         (
             "redlock/stored_fence.lua",

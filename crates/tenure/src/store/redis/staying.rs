@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use ::redis::Pipeline;
 
+use super::RedisStore;
 use super::node::Node;
 use super::question::Question;
 use super::script::{STAY, Script, WAITERS};
 use super::value::Value;
-use super::RedisStore;
 use crate::error::ErrorKind;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
@@ -68,7 +68,13 @@ impl RedisStore {
             waiters.push(match answer {
                 Ok(reply) => {
                     let reply = reply.into_array("waiters.lua").map_err(Failure::refused)?;
-                    Some(reply.iter().filter_map(Value::lossy).map(LeaseId::new).collect())
+                    Some(
+                        reply
+                            .iter()
+                            .filter_map(Value::lossy)
+                            .map(LeaseId::new)
+                            .collect(),
+                    )
                 }
                 // Who may not see this one may see the others.
                 Err(failure) if failure.error.kind() == ErrorKind::Denied => None,
@@ -94,7 +100,9 @@ impl RedisStore {
             script,
             keys,
         };
-        let answer = self.ask(&question, |_, _| arguments.to_vec(), limit).await?;
+        let answer = self
+            .ask(&question, |_, _| arguments.to_vec(), limit)
+            .await?;
         Ok(answer.reply)
     }
 
@@ -121,7 +129,8 @@ impl RedisStore {
             pipeline
         };
         let replies = connection.run_all(&by(false), limit).await?;
-        let unknown = |reply: &Value| matches!(reply, Value::Error(it) if it.starts_with("NOSCRIPT"));
+        let unknown =
+            |reply: &Value| matches!(reply, Value::Error(it) if it.starts_with("NOSCRIPT"));
         if replies.iter().any(unknown) {
             return connection.run_all(&by(true), limit).await;
         }

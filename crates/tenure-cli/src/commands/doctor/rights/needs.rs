@@ -91,7 +91,7 @@ fn on_the_lock(scope: &Scope) -> Vec<Need> {
 
 fn beside_the_lock(scope: &Scope) -> Vec<Need> {
     let key = |kind: &str| format!("tenure:{kind}:{}", scope.name);
-    let (fence, queue, meta) = (key("fence"), key("queue"), key("meta"));
+    let (fence, queue, alive, meta) = (key("fence"), key("queue"), key("alive"), key("meta"));
     let vital = |command, words: &[&str]| Need::new(command, Weight::Vital, words);
     vec![
         vital("incr", &["INCR", &fence]),
@@ -100,8 +100,13 @@ fn beside_the_lock(scope: &Scope) -> Vec<Need> {
         vital("get", &["GET", &fence]),
         vital("zadd", &["ZADD", &queue, "1", "x"]),
         vital("zrem", &["ZREM", &queue, "x"]),
-        vital("zpopmin", &["ZPOPMIN", &queue]),
+        vital("zcard", &["ZCARD", &queue]),
+        vital("zscore", &["ZSCORE", &queue, "x"]),
         vital("zrange", &["ZRANGE", &queue, "0", "0"]),
+        vital("zadd", &["ZADD", &alive, "1", "x"]),
+        vital("zrem", &["ZREM", &alive, "x"]),
+        vital("zscore", &["ZSCORE", &alive, "x"]),
+        vital("zrangebyscore", &["ZRANGEBYSCORE", &alive, "0", "0"]),
         Need::new("zrank", Weight::Helpful, &["ZRANK", &queue, "x"]),
         vital("hset", &["HSET", &meta, "a", "b"]),
         vital("hget", &["HGET", &meta, "a"]),

@@ -7,10 +7,11 @@ use crate::lua::{ACQUIRE, ADOPT, RECORD, RELEASE, RENEW, check_bad_numbers, eval
 use crate::stage::ms;
 use crate::verdict::{check_nothing_left, check_refused, check_usable, refused};
 
-const LOCK_KEYS: [&str; 4] = [
+const LOCK_KEYS: [&str; 5] = [
     "n",
     "tenure:fence:{n}",
     "tenure:queue:{n}",
+    "tenure:alive:{n}",
     "tenure:meta:{n}",
 ];
 /// The last fence that Lua and JSON can tell from its neighbours is below 2^53.
@@ -88,8 +89,13 @@ fn h22_every_key_of_a_granted_lock_has_an_end() {
     let mut other = ACQUIRE_ARGS;
     other[0] = "other";
     eval(&mut redis, ACQUIRE, &LOCK_KEYS, &other).unwrap();
-    check_ends(&mut redis, 4);
-    let keys = ["n", "tenure:queue:{n}", "tenure:meta:{n}"];
+    check_ends(&mut redis, 5);
+    let keys = [
+        "n",
+        "tenure:queue:{n}",
+        "tenure:alive:{n}",
+        "tenure:meta:{n}",
+    ];
     eval(&mut redis, RELEASE, &keys, &["me"]).unwrap();
     assert_eq!(redis.command(&["GET", "n"]).text(), "other");
     check_ends(&mut redis, 2);
