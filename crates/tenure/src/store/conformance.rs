@@ -23,6 +23,8 @@ use crate::url::Target;
 /// Long enough that nothing ends by itself: the machine's time and the server's are not the same.
 const TTL: Duration = Duration::from_secs(600);
 
+const LEASES: usize = 4;
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire {
@@ -86,6 +88,11 @@ fn redissons_layout_does_what_the_machine_does() {
 
 fn check_histories(layout: Layout) {
     let server = RedisServer::start();
+    // As many hear whose turn it is as can wait: otherwise the server would take some of them for dead,
+    // and cut offers short.
+    let channels = ["tenure:wake:{plain}", "tenure:wake:{tag}ged"];
+    let mut ears: Vec<_> = (0..LEASES).map(|_| server.client()).collect();
+    ears.iter_mut().for_each(|ear| ear.subscribe(&channels));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -108,7 +115,7 @@ fn check_histories(layout: Layout) {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let (name, lease) = (0..2_usize, 0..4_usize);
+    let (name, lease) = (0..2_usize, 0..LEASES);
     prop_oneof![
         4 => (name.clone(), lease.clone(), any::<bool>())
             .prop_map(|(name, lease, queue)| Step::Acquire { name, lease, queue }),
@@ -175,7 +182,7 @@ impl Both {
         Self {
             machine: Machine::default(),
             store,
-            leases: (0..4)
+            leases: (0..LEASES as u64)
                 .map(|n| LeaseId::fresh(layout, &client, n, TTL))
                 .collect(),
             fences: vec![[0; 2]; names.len()],
