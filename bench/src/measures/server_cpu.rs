@@ -190,7 +190,9 @@ impl Bench {
             },
             |batch, name| {
                 let queue = format!("tenure:queue:{{{name}}}");
-                batch.push(&["EVALSHA", &release, "2", name, &queue, LEASE], ":1");
+                let alive = format!("tenure:alive:{{{name}}}");
+                let keys = ["EVALSHA", &release, "3", name, &queue, &alive];
+                batch.push(&[&keys[..], &[LEASE]].concat(), ":1");
             },
         ))
     }
@@ -216,7 +218,9 @@ impl Bench {
             |batch, name| {
                 let queue = format!("tenure:queue:{{{name}}}");
                 let channel = format!("redisson_lock__channel:{{{name}}}");
-                let words = ["EVALSHA", &release, "2", name, &queue, lease, &channel, ""];
+                let alive = format!("tenure:alive:{{{name}}}");
+                let keys = ["EVALSHA", &release, "3", name, &queue, &alive];
+                let words = [&keys[..], &[lease, &channel, ""]].concat();
                 // Only the redisson layout is told the channel: it has to wake Java's waiters.
                 let told = words.len() - if layout == Layout::Native { 2 } else { 0 };
                 batch.push(&words[..told], ":1");

@@ -26,6 +26,7 @@ fn keys_of(name: &str) -> [String; 6] {
         format!("tenure:fences:{name}"),
         format!("tenure:fence:{name}"),
         format!("tenure:queue:{name}"),
+        format!("tenure:alive:{name}"),
         format!("tenure:meta:{name}"),
         format!("redisson_lock_token:{name}"),
     ]

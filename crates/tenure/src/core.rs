@@ -12,7 +12,7 @@ use crate::engine::cleaner::{self, Parted, Parting};
 use crate::engine::given::Given;
 use crate::engine::lines::Lines;
 use crate::engine::watchdog::{self, Watchdog};
-use crate::engine::{Engine, here, record};
+use crate::engine::{Engine, here, record, staying};
 use crate::error::{Error, Result};
 use crate::guard::{LostReason, Released};
 use crate::lease::{ClientId, Lease, LeaseId};
@@ -80,6 +80,7 @@ impl Client {
         tokio::spawn(pass_on(Arc::clone(&core), happened));
         tokio::spawn(watchdog::run(Arc::clone(&core)));
         tokio::spawn(record::run(Arc::clone(&core)));
+        tokio::spawn(staying::run(Arc::clone(&core)));
         let farewell = Arc::clone(&core);
         engine.on_stop(async move {
             let last_words = async {
@@ -311,6 +312,7 @@ async fn pass_on(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
         match event {
             Event::Wake { name, offered_to } => core.lines.wake(&name, offered_to),
+            Event::Brief { name, lasts } => core.lines.brief(&name, lasts),
             Event::Opened { name, next } => core.lines.opened(&name, next),
             Event::Freed { name, .. } => core.lines.opened(&name, None),
             Event::Changed { name } => core.watchdog.changed(&name),

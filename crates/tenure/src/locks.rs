@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::core::{Client, Core};
 use crate::engine::cleaner::{self, Parting};
-use crate::engine::{adoption, listing, patience, record, renewal};
+use crate::engine::{adoption, listing, patience, renewal};
 use crate::error::Result;
 use crate::guard::{Guard, Released};
 use crate::holder::{ClientRecord, Listing};
@@ -255,7 +255,7 @@ impl Locks {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let reading = async move {
-            let read = |limit| record::read(&core, None, limit);
+            let read = |limit| listing::clients(&core, limit);
             patience::look(&core, read).await
         };
         self.client.engine.run(reading).await?

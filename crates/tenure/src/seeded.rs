@@ -65,6 +65,12 @@ bugs! {
     ReleaseTellsNobody = "release-tells-nobody",
     /// the last in the queue is offered the lock first
     LastServedFirst = "last-served-first",
+    /// a waiter that has died is offered the lock as if it lived
+    DeadWaitersOffered = "dead-waiters-offered",
+    /// a waiter does not say that it lives
+    WaitersSilent = "waiters-silent",
+    /// a waiter that has lost its place does not ask for another
+    LostPlaceIgnored = "lost-place-ignored",
     /// an offer lasts for ever
     OfferUnbounded = "offer-unbounded",
     /// a shutdown leaves its waiters waiting
@@ -197,16 +203,28 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "waiter)",
     ),
     (
+        Bug::OfferUnbounded,
+        "native/release.lua",
+        "redis.call('PEXPIRE', KEYS[1], 500, 'LT')",
+        "",
+    ),
+    (
+        Bug::DeadWaitersOffered,
+        "native/release.lua",
+        "if tonumber(lives_until) < now_ms then",
+        "if false then",
+    ),
+    (
         Bug::ReleaseTellsNobody,
         "native/release.lua",
-        "redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(queue, 13), waiter)",
-        "",
+        "redis.pcall('PUBLISH', wake, waiter)",
+        "nil",
     ),
     (
         Bug::LastServedFirst,
         "native/release.lua",
-        "ZPOPMIN",
-        "ZPOPMAX",
+        "local waiter = redis.pcall('ZRANGE', queue, 0, 0)",
+        "local waiter = redis.pcall('ZRANGE', queue, -1, -1)",
     ),
     (
         Bug::AdoptWithoutCompare,

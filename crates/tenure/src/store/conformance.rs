@@ -101,6 +101,11 @@ fn redissons_layout_does_what_the_machine_does() {
 
 fn check_histories(layout: Layout) {
     let server = RedisServer::start();
+    // As many hear whose turn it is as can wait: otherwise the server would take some of them for dead,
+    // and cut offers short.
+    let channels = ["tenure:wake:{plain}", "tenure:wake:{tag}ged"];
+    let mut ears: Vec<_> = (0..LEASES).map(|_| server.client()).collect();
+    ears.iter_mut().for_each(|ear| ear.subscribe(&channels));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -180,6 +180,25 @@ pub(crate) trait Store: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// Says that the waiters at these places live, so that they keep them, in one piece. Answers of each
+    /// whether it still stands in the queue; `None` if nothing is known of it.
+    fn stay<'a>(
+        &'a self,
+        places: &'a [Standing],
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<bool>>, Failure>> {
+        Box::pin(std::future::ready(Ok(vec![None; places.len()])))
+    }
+
+    /// The waiters of each of these locks that live; `None` where the store does not know.
+    fn waiters<'a>(
+        &'a self,
+        names: &'a [LockName],
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<Vec<LeaseId>>>, Failure>> {
+        Box::pin(std::future::ready(Ok(vec![None; names.len()])))
+    }
+
     /// Asks for [`Event::Wake`] and [`Event::Opened`] of this name; answered when no later message can be missed.
     fn listen<'a>(
         &'a self,
@@ -217,6 +236,13 @@ pub(crate) struct Attempt {
     pub(crate) fences: u32,
     /// Whether to stand in the store's queue if the lock is busy.
     pub(crate) queue: bool,
+}
+
+/// A place in the queue of a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) name: LockName,
+    pub(crate) id: LeaseId,
 }
 
 /// What a waiter sees of a lock that is held.
@@ -375,6 +401,8 @@ pub(crate) enum Event {
         name: LockName,
         next: Option<LeaseId>,
     },
+    /// The lock is kept for the waiter whose turn it is for so long only: perhaps that one has died.
+    Brief { name: LockName, lasts: Duration },
     /// One node of several no longer has this lease, and so many processes hear it there.
     Freed {
         name: LockName,

@@ -9,9 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure::{Guard, Tenure, blocking};
-use tenure_testkit::{ClientProcess, RedisServer, eventually};
+use tenure_testkit::{ClientProcess, Proxy, RedisServer, eventually};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::contract::waiting::begun;
 use crate::stage::{Stage, ms};
 
 /// A drop that takes longer has waited for something.
@@ -438,4 +439,26 @@ fn multi_thread() -> Runtime {
 
 fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A renewal is under way, for which giving the lease away has to wait. The caller goes away meanwhile.
+#[tokio::test]
+async fn a_lease_is_given_away_though_its_caller_goes_away() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.addr());
+    let tenure = Tenure::connect(proxy.url()).await.unwrap();
+    let guard = tenure.lock("n").ttl(ms(5_000)).acquire().await.unwrap();
+    let id = guard.lease_id().as_str().to_owned();
+    tokio::time::sleep(ms(300)).await;
+    proxy.hold_requests();
+    let before = proxy.counts().request_chunks;
+    drop(begun(guard.ensure(ms(4_800))));
+    let sent = proxy.wait_for(ms(5_000), |counts| counts.request_chunks > before);
+    assert!(sent, "nothing was sent");
+    drop(begun(guard.detach_for(ms(600_000))));
+    proxy.release_requests();
+    let mut redis = server.client();
+    let is_kept = || redis.command(&["PTTL", "n"]).int() > 5_000;
+    assert!(eventually(ms(10_000), is_kept), "it was not given away");
+    assert_eq!(redis.command(&["GET", "n"]).text(), id);
 }

@@ -12,6 +12,8 @@ pub const ACQUIRE: &str = script!("native/acquire.lua");
 pub const RELEASE: &str = script!("native/release.lua");
 pub const RENEW: &str = script!("native/renew.lua");
 pub const ADOPT: &str = script!("native/adopt.lua");
+pub const STAY: &str = script!("stay.lua");
+pub const WAITERS: &str = script!("waiters.lua");
 pub const RECORD: &str = script!("record.lua");
 pub const REIGN: &str = script!("reign.lua");
 
@@ -50,6 +52,8 @@ pub fn eval(
         ("native/handed_on.lua", script!("native/handed_on.lua")),
         ("master.lua", script!("master.lua")),
         ("native/offer.lua", script!("native/offer.lua")),
+        ("living.lua", script!("living.lua")),
+        ("heard.lua", script!("heard.lua")),
         ("native/lock.lua", script!("native/lock.lua")),
         (
             "redlock/stored_fence.lua",

@@ -18,6 +18,8 @@ mod verdict;
 mod cluster;
 /// How to connect: TLS, sockets, users, databases.
 mod connect;
+/// Waiters that are killed or stopped while they wait.
+mod dead_waiters;
 /// The first question, asked by the caller's own task.
 mod direct;
 /// Dropped guards and programs that end.

@@ -1,5 +1,7 @@
 //! The bytes of each layout: the keys and channels of a lock, and the scripts that know them.
 
+use std::time::Duration;
+
 use ::redis::Pipeline;
 
 use super::script::{self, LockScripts};
@@ -14,6 +16,9 @@ use crate::store::{Event, Held, NotHeld, Used, Watched};
 const FREE: &str = "free ";
 /// What begins a message for the one that holds back, before its lease id.
 const OPEN: &str = "open ";
+/// What begins a message that says for how many milliseconds a lock is kept for the waiter whose turn it
+/// is: shorter than usual, because that one may have died.
+const BRIEF: &str = "brief ";
 /// What Redisson says when a lock was released. It has other messages for other objects.
 const UNLOCKED: &str = "0";
 
@@ -94,10 +99,14 @@ impl Layout {
         }
     }
 
-    /// The keys that release.lua touches, all in one slot. Most releases need two of them.
+    /// The keys that release.lua touches, all in one slot. Most releases need three of them.
     pub(super) fn release_keys(self, lease: &Held) -> Vec<String> {
         let name = &lease.name;
-        let mut keys = vec![name.as_str().to_owned(), name.neighbour("queue")];
+        let mut keys = vec![
+            name.as_str().to_owned(),
+            name.neighbour("queue"),
+            name.neighbour("alive"),
+        ];
         if lease.has_meta || self.last_fence(lease).is_some() {
             keys.push(self.counter_key(name));
         }
@@ -167,6 +176,10 @@ impl Topic {
                 listeners: listeners.parse().ok()?,
             });
         }
+        if let (Self::Turn, Some(ms)) = (self, message.strip_prefix(BRIEF)) {
+            let lasts = Duration::from_millis(ms.parse().ok()?);
+            return Some(Event::Brief { name, lasts });
+        }
         match (self, message.strip_prefix(OPEN)) {
             (Self::Turn, Some(next)) => Some(Event::Opened {
                 name,
@@ -226,6 +239,18 @@ mod tests {
             let name = LockName::new(name).unwrap();
             assert_eq!(Layout::Redisson.splits(&name), split, "{name}");
             assert!(!Layout::Native.splits(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_brief_offer_says_how_long_it_lasts() {
+        let heard = |message| Topic::Turn.event(LockName::new("n").unwrap(), message);
+        let lasts = Duration::from_millis(500);
+        assert!(
+            matches!(heard("brief 500"), Some(Event::Brief { lasts: told, .. }) if told == lasts)
+        );
+        for other in ["brief ", "brief x", "brief -1", "brief 1.5"] {
+            assert!(heard(other).is_none(), "{other}");
         }
     }
 

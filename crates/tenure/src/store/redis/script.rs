@@ -42,6 +42,8 @@ macro_rules! script {
 pub(super) static RECORD: LazyLock<Script> = LazyLock::new(|| script!("record.lua"));
 pub(super) static REIGN: LazyLock<Script> = LazyLock::new(|| script!("reign.lua"));
 pub(super) static CLIENTS: LazyLock<Script> = LazyLock::new(|| script!("clients.lua"));
+pub(super) static STAY: LazyLock<Script> = LazyLock::new(|| script!("stay.lua"));
+pub(super) static WAITERS: LazyLock<Script> = LazyLock::new(|| script!("waiters.lua"));
 
 /// The scripts of a lock in one layout. Keys, arguments and replies are the same in all of them, but
 /// for what release.lua must know of other libraries' channels.
@@ -135,7 +137,7 @@ impl RedlockScripts {
 }
 
 /// All that a client with these scripts may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 9] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 11] {
     [
         ("acquire.lua", &scripts.acquire),
         ("release.lua", &scripts.release),
@@ -146,6 +148,8 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 9] {
         ("record.lua", &RECORD),
         ("clients.lua", &CLIENTS),
         ("reign.lua", &REIGN),
+        ("stay.lua", &STAY),
+        ("waiters.lua", &WAITERS),
     ]
 }
 
@@ -164,6 +168,9 @@ parts! {
     "native/last_fence.lua",
     "native/handed_on.lua",
     "native/offer.lua",
+    // After what includes them.
+    "living.lua",
+    "heard.lua",
     "native/lock.lua",
     "redlock/stored_fence.lua",
     // Before what it includes itself.

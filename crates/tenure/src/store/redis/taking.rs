@@ -119,7 +119,7 @@ fn acquire_keys(layout: Layout, attempt: &Attempt) -> Vec<String> {
     let name = &attempt.held.name;
     let mut keys = vec![name.as_str().to_owned(), layout.counter_key(name)];
     if attempt.queue || attempt.held.has_meta {
-        keys.push(name.neighbour("queue"));
+        keys.extend([name.neighbour("queue"), name.neighbour("alive")]);
     }
     if attempt.held.has_meta {
         keys.push(name.neighbour("meta"));

@@ -19,6 +19,7 @@ impl RedisStore {
             lease.name.as_str().to_owned(),
             self.layout.counter_key(&lease.name),
             lease.name.neighbour("queue"),
+            lease.name.neighbour("alive"),
         ];
         if lease.has_meta {
             keys.push(lease.name.neighbour("meta"));

@@ -77,10 +77,11 @@ impl Wire {
     pub fn is_clean_soon(&self, name: &str) -> bool {
         let name = LockName::new(name).unwrap();
         let queue = format!("tenure:queue:{{{name}}}");
+        let alive = format!("tenure:alive:{{{name}}}");
         let meta = format!("tenure:meta:{{{name}}}");
         let mut redis = self.server.client();
         eventually(SOON, || {
-            let left = redis.command(&["EXISTS", name.as_str(), &queue, &meta]);
+            let left = redis.command(&["EXISTS", name.as_str(), &queue, &alive, &meta]);
             left.int() == 0
         })
     }

@@ -10,10 +10,11 @@ use crate::verdict::{check_nothing_left, check_usable, refused};
 const ME: &str = "00000000-0000-8000-8000-000000000001:100030000";
 const OTHER: &str = "00000000-0000-8000-8000-000000000002:100030000";
 const CHANNEL: &str = "redisson_lock__channel:{n}";
-const LOCK_KEYS: [&str; 4] = [
+const LOCK_KEYS: [&str; 5] = [
     "n",
     "redisson_lock_token:{n}",
     "tenure:queue:{n}",
+    "tenure:alive:{n}",
     "tenure:meta:{n}",
 ];
 const ACQUIRE_ARGS: [&str; 8] = [
@@ -84,8 +85,14 @@ fn every_key_of_a_granted_lock_but_the_counter_has_an_end() {
     let mut other = ACQUIRE_ARGS;
     other[0] = OTHER;
     eval(&mut redis, redisson::ACQUIRE, &LOCK_KEYS, &other).unwrap();
-    check_ends(&mut redis, 4);
-    let keys = ["n", LOCK_KEYS[2], LOCK_KEYS[1], LOCK_KEYS[3]];
+    check_ends(&mut redis, 5);
+    let keys = [
+        "n",
+        "tenure:queue:{n}",
+        "tenure:alive:{n}",
+        LOCK_KEYS[1],
+        "tenure:meta:{n}",
+    ];
     eval(&mut redis, redisson::RELEASE, &keys, &[ME, CHANNEL]).unwrap();
     assert_eq!(redis.command(&["HGET", "n", OTHER]).text(), "1");
     check_ends(&mut redis, 2);

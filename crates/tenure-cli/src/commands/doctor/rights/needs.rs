@@ -91,7 +91,7 @@ fn on_the_lock(scope: &Scope) -> Vec<Need> {
 
 fn beside_the_lock(scope: &Scope) -> Vec<Need> {
     let key = |kind: &str| format!("tenure:{kind}:{}", scope.name);
-    let (fences, queue, meta) = (key("fences"), key("queue"), key("meta"));
+    let (fences, queue, alive, meta) = (key("fences"), key("queue"), key("alive"), key("meta"));
     // Of a Redlock's nodes.
     let fence = key("fence");
     let vital = |command, words: &[&str]| Need::new(command, Weight::Vital, words);
@@ -107,8 +107,13 @@ fn beside_the_lock(scope: &Scope) -> Vec<Need> {
         vital("get", &["GET", &fence]),
         vital("zadd", &["ZADD", &queue, "1", "x"]),
         vital("zrem", &["ZREM", &queue, "x"]),
-        vital("zpopmin", &["ZPOPMIN", &queue]),
+        vital("zcard", &["ZCARD", &queue]),
+        vital("zscore", &["ZSCORE", &queue, "x"]),
         vital("zrange", &["ZRANGE", &queue, "0", "0"]),
+        vital("zadd", &["ZADD", &alive, "1", "x"]),
+        vital("zrem", &["ZREM", &alive, "x"]),
+        vital("zscore", &["ZSCORE", &alive, "x"]),
+        vital("zrangebyscore", &["ZRANGEBYSCORE", &alive, "0", "0"]),
         Need::new("zrank", Weight::Helpful, &["ZRANK", &queue, "x"]),
         vital("hset", &["HSET", &meta, "a", "b"]),
         vital("hget", &["HGET", &meta, "a"]),

@@ -98,6 +98,8 @@ fn call_of_file(file: &str) -> Call {
         "record.lua" => Call::Record,
         "clients.lua" => Call::Clients,
         "reign.lua" => Call::Reign,
+        "stay.lua" => Call::Stay,
+        "waiters.lua" => Call::Waiters,
         "vote.lua" => Call::Vote,
         "repair.lua" => Call::Repair,
         _ => Call::Other,

@@ -3,14 +3,15 @@
 use tenure::{ErrorKind, Tenure};
 use tenure_testkit::{RedisServer, RespClient};
 
-use crate::lua::{ACQUIRE, ADOPT, RECORD, RELEASE, RENEW, check_bad_numbers, eval};
+use crate::lua::{ACQUIRE, ADOPT, RECORD, RELEASE, RENEW, STAY, WAITERS, check_bad_numbers, eval};
 use crate::stage::ms;
 use crate::verdict::{check_nothing_left, check_refused, check_usable, refused};
 
-const LOCK_KEYS: [&str; 4] = [
+const LOCK_KEYS: [&str; 5] = [
     "n",
     "tenure:fences:{n}",
     "tenure:queue:{n}",
+    "tenure:alive:{n}",
     "tenure:meta:{n}",
 ];
 const COUNTER: &str = LOCK_KEYS[1];
@@ -89,16 +90,57 @@ fn h22_every_key_of_a_granted_lock_has_an_end() {
     let mut other = ACQUIRE_ARGS;
     other[0] = "other";
     eval(&mut redis, ACQUIRE, &LOCK_KEYS, &other).unwrap();
-    check_ends(&mut redis, 4);
+    check_ends(&mut redis, 5);
     let keys = [
         "n",
         "tenure:queue:{n}",
+        "tenure:alive:{n}",
         "tenure:fences:{n}",
         "tenure:meta:{n}",
     ];
     eval(&mut redis, RELEASE, &keys, &["me"]).unwrap();
     assert_eq!(redis.command(&["GET", "n"]).text(), "other");
     check_ends(&mut redis, 2);
+}
+
+/// A waiter that says that it lives never gets a place by that which it has lost.
+#[test]
+fn h22_stay_never_makes_a_place() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let keys = ["tenure:queue:{n}", "tenure:alive:{n}"];
+    let reply = eval(&mut redis, STAY, &keys, &["me"]).unwrap();
+    assert_eq!(reply.int(), 0);
+    assert_eq!(redis.command(&["DBSIZE"]).int(), 0);
+    redis.command(&["ZADD", keys[0], "1", "me"]);
+    let reply = eval(&mut redis, STAY, &keys, &["me"]).unwrap();
+    assert_eq!(reply.int(), 1);
+    assert_eq!(redis.command(&["EXISTS", keys[1]]).int(), 0);
+}
+
+/// Its time is moved forward, and then it is no longer taken for dead.
+#[test]
+fn h22_stay_moves_forward_until_when_a_waiter_lives() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let keys = ["tenure:queue:{n}", "tenure:alive:{n}"];
+    for (place, waiter) in [("1", "silent"), ("2", "dead"), ("3", "living")] {
+        redis.command(&["ZADD", keys[0], place, waiter]);
+    }
+    redis.command(&["ZADD", keys[1], "1", "dead", "1", "living"]);
+    let waiters = |redis: &mut RespClient| {
+        let reply = eval(redis, WAITERS, &keys, &[]).unwrap();
+        let waiters = reply.array().iter();
+        waiters.map(|it| it.text().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(waiters(&mut redis), ["silent"]);
+    eval(&mut redis, STAY, &keys, &["living"]).unwrap();
+    assert_eq!(waiters(&mut redis), ["silent", "living"]);
+    let time = redis.command(&["TIME"]).array()[0].text().to_owned();
+    let now_ms = time.parse::<i64>().unwrap() * 1_000;
+    let until = redis.command(&["ZSCORE", keys[1], "living"]);
+    let left = until.text().parse::<i64>().unwrap() - now_ms;
+    assert!((1..=7_000).contains(&left), "{left}");
 }
 
 #[track_caller]

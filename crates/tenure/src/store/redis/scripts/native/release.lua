@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- release.lua: end a lease if it is still this one, and offer the lock to the next waiter.
+-- release.lua: end a lease if it is still this one, and offer the lock to the next living waiter.
 --
--- KEYS  1 lock   2 queue of waiters   [3 fence counter]   [4 metadata]
+-- KEYS  1 lock   2 queue of waiters   3 until when they count as living   [4 fence counter]
+--       [5 metadata]
 -- ARGV  1 lease id   [2 lease id of a waiter who leaves the queue as well, or ``]
 --       [3 the last fence that was handed on under this lease, or ``]
 -- Reply 1               it was held and is free now
@@ -12,6 +13,7 @@
 
 if ARGV[2] and ARGV[2] ~= '' then
   redis.pcall('ZREM', KEYS[2], ARGV[2])
+  redis.pcall('ZREM', KEYS[3], ARGV[2])
 end
 local found = redis.pcall('GET', KEYS[1])
 if found ~= ARGV[1] then
@@ -22,19 +24,24 @@ if found ~= ARGV[1] then
     found = false
   end
   redis.pcall('ZREM', KEYS[2], ARGV[1])
+  redis.pcall('ZREM', KEYS[3], ARGV[1])
   return {0, found}
 end
 
 if ARGV[3] and ARGV[3] ~= '' then
 --@include whole.lua
 --@include native/handed_on.lua
-  handed_on(KEYS[3], ARGV[3])
+  handed_on(KEYS[4], ARGV[3])
 end
-if KEYS[4] then
-  redis.call('DEL', KEYS[4])
+if KEYS[5] then
+  redis.call('DEL', KEYS[5])
 end
 -- By pcall: a key there that is no queue must not keep the lock from being released.
-local waiter, queue = redis.pcall('ZPOPMIN', KEYS[2])[1], KEYS[2]
+local queue, alive = KEYS[2], KEYS[3]
+local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+if waiter then
+--@include living.lua
+end
 if not waiter then
   redis.call('DEL', KEYS[1])
   return 1

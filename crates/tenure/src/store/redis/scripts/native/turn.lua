@@ -2,7 +2,8 @@
 -- turn.lua: whose turn is it after this lease? Another waiter's: then the lock is offered to it. Or
 -- that of the lease's own process again: then the lease goes on, with further fences.
 --
--- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
+-- KEYS  1 lock   2 fence counter   3 queue of waiters   4 until when they count as living
+--       [5 metadata]
 -- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
 --       3 ttl in ms   4 how many fences the lease may use: this layout need not reserve them
 --       5 the last fence that was handed on under this lease, or ``
@@ -27,13 +28,16 @@ end
 
 handed_on(KEYS[2], ARGV[5])
 -- By pcall: a key there that is no queue is none.
-local waiter, queue = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1], KEYS[3]
+local queue, alive = KEYS[3], KEYS[4]
+local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+if waiter then
+--@include living.lua
+end
 if waiter and waiter ~= ARGV[2] then
-  if KEYS[4] then
-    redis.call('DEL', KEYS[4])
+  if KEYS[5] then
+    redis.call('DEL', KEYS[5])
   end
-  redis.call('ZREM', KEYS[3], waiter)
-  --@include native/offer.lua
+--@include native/offer.lua
   return {1, waiter}
 end
 
@@ -44,7 +48,7 @@ if waiter then -- this was its turn: the next time it is last
   redis.call('ZADD', KEYS[3], 'XX', now, waiter)
 end
 redis.call('PEXPIRE', KEYS[1], ttl)
-if KEYS[4] then
-  redis.call('PEXPIRE', KEYS[4], ttl)
+if KEYS[5] then
+  redis.call('PEXPIRE', KEYS[5], ttl)
 end
 return fence

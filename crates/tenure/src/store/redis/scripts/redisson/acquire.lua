@@ -1,7 +1,8 @@
 #!lua
 -- acquire.lua: take a free lock, or say who holds it. One atomic step.
 --
--- KEYS  1 lock   2 fence counter   [3 queue of waiters]   [4 metadata]
+-- KEYS  1 lock   2 fence counter   [3 queue of waiters   4 until when they count as living]
+--       [5 metadata]
 -- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be granted
 --       4 how many fences to reserve
 --       [5 `queue` to stand in the queue if the lock is busy, or ``]
@@ -57,8 +58,13 @@ else
   end
   if found ~= lease then
     if ARGV[5] == 'queue' then
+      -- It lives from its first moment, in the same step. stay.lua moves that forward.
+      redis.call('ZADD', KEYS[4], math.floor(now / 1000) + 6000, lease)
       redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', now), lease)
-      redis.call('PEXPIRE', KEYS[3], 86400000) -- every waiter looks again sooner than in a day
+      -- Every waiter looks again sooner than in a day. Both end together: without its time a
+      -- waiter would count as living.
+      redis.call('PEXPIRE', KEYS[3], 86400000)
+      redis.call('PEXPIRE', KEYS[4], 86400000)
     end
     return {'busy', found, redis.call('PTTL', lock)}
   end
@@ -81,11 +87,13 @@ end
 
 if ARGV[5] == 'queue' then
   -- By pcall: the lock is taken already, and a key there that is no queue must not hide that.
-  redis.pcall('ZREM', KEYS[3], lease)
+  if redis.pcall('ZREM', KEYS[3], lease) == 1 then
+    redis.pcall('ZREM', KEYS[4], lease)
+  end
 end
-if KEYS[4] then
-  redis.call('DEL', KEYS[4])
-  redis.call('HSET', KEYS[4], 'lease', lease, unpack(ARGV, 7))
-  redis.call('PEXPIRE', KEYS[4], ARGV[2])
+if KEYS[5] then
+  redis.call('DEL', KEYS[5])
+  redis.call('HSET', KEYS[5], 'lease', lease, unpack(ARGV, 7))
+  redis.call('PEXPIRE', KEYS[5], ARGV[2])
 end
 return fence

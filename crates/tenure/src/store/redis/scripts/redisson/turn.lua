@@ -3,7 +3,8 @@
 -- that of the lease's own process again: then the lease goes on, with further fences. Where waiters of
 -- Redisson's wait too, it is theirs about every fourth time, as in release.lua.
 --
--- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
+-- KEYS  1 lock   2 fence counter   3 queue of waiters   4 until when they count as living
+--       [5 metadata]
 -- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
 --       3 ttl in ms   4 how many fences to reserve
 --       5 the last fence that was used under this lease, or ``   6 Redisson's channel of this lock
@@ -16,9 +17,10 @@
 --@include redisson/lease_at.lua
 --@include redisson/handed_on.lua
 
-local lock, counter, queue, lease = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local lock, counter, queue, alive, lease = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
 local ttl, fences = whole(ARGV[3]), whole(ARGV[4])
-if not (ttl and fences) or ARGV[5] ~= '' and not whole(ARGV[5]) or ttl < 1 or fences < 1 or fences > 1000000 then
+if not (ttl and fences) or ARGV[5] ~= '' and not whole(ARGV[5]) or ttl < 1
+  or fences < 1 or fences > 1000000 then
   return redis.error_reply('ERR tenure: turn got a number that is none')
 end
 local found, refusal = lease_at(lock, lease)
@@ -38,30 +40,44 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 -- By pcall: a key there that is no queue is none.
 local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+if waiter then
+--@include living.lua
+end
 -- Ours listen to both channels, Redisson's to one. If that may not be asked, there may be some.
 local wake = 'tenure:wake' .. string.sub(queue, 13)
 local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[6])
 local alone = not listeners.err and listeners[4] <= listeners[2]
 local open = not alone and clock[2] % 4 == 0
 if open or waiter and waiter ~= ARGV[2] then
-  if KEYS[4] then
-    redis.call('DEL', KEYS[4])
+  if KEYS[5] then
+    redis.call('DEL', KEYS[5])
   end
   if open then
     redis.call('HDEL', lock, lease)
+    local brief
     if waiter then
-      redis.pcall('PUBLISH', wake, 'open ' .. waiter)
+      local heard = redis.pcall('PUBLISH', wake, 'open ' .. waiter)
+--@include heard.lua
     end
     redis.pcall('PUBLISH', ARGV[6], '0')
+    if brief then
+      redis.pcall('PUBLISH', wake, 'brief 500')
+    end
     return {1}
   end
   local waiter_ttl = tonumber(string.sub(waiter, -8)) or 2000 -- the last eight digits of its id
-  redis.call('ZREM', queue, waiter)
   -- In this order: where its slot is on the way, a lock that is gone cannot be made again.
   redis.call('HSET', lock, waiter, '1')
   redis.call('HDEL', lock, lease)
   redis.call('PEXPIRE', lock, math.max(1, math.min(waiter_ttl, 2000)))
-  redis.pcall('PUBLISH', wake, waiter)
+  local heard, brief = redis.pcall('PUBLISH', wake, waiter)
+--@include heard.lua
+  if brief then
+    redis.call('PEXPIRE', KEYS[1], 500, 'LT')
+    redis.pcall('PUBLISH', wake, 'brief 500')
+  end
+  redis.call('ZREM', queue, waiter)
+  redis.pcall('ZREM', alive, waiter)
   return {1, waiter}
 end
 
@@ -74,7 +90,7 @@ if waiter then -- this was its turn: the next time it is last
   redis.call('ZADD', queue, 'XX', string.format('%.0f', now), waiter)
 end
 redis.call('PEXPIRE', lock, ttl)
-if KEYS[4] then
-  redis.call('PEXPIRE', KEYS[4], ttl)
+if KEYS[5] then
+  redis.call('PEXPIRE', KEYS[5], ttl)
 end
 return fence
