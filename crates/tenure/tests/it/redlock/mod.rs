@@ -4,6 +4,7 @@ mod clocks;
 mod crowd;
 mod majority;
 mod restarts;
+mod rests;
 mod rules;
 mod trouble;
 mod votes;
