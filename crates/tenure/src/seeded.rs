@@ -141,6 +141,8 @@ bugs! {
     RedlockSightingsIgnored = "redlock-sightings-ignored",
     /// a node rests for the client's own longest ttl, however short
     RedlockRestByOwnTtl = "redlock-rest-by-own-ttl",
+    /// a vote that was not heard is forgotten when its lease has ended
+    RedlockStrayVoteLeft = "redlock-stray-vote-left",
     /// a server is taken for as old as it says, which may be a second too much
     AgeRoundedUp = "age-rounded-up",
     /// what was got in vain stays on its nodes

@@ -26,6 +26,7 @@ use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::pending::Pending;
+use crate::seeded::{Bug, bug};
 use crate::store::redis::RedisStore;
 use crate::store::{
     AskedHere, Attempt, Attempted, Attention, BoxFuture, Event, Failure, Found, Held, Landing,
@@ -292,6 +293,9 @@ impl Shared {
     fn leave_unheard(&self, lease: &Held, grant: &grants::Grant, behind: bool) {
         for (node, sent) in &grant.sent {
             let follows = behind && !sent.connection.is_broken();
+            if bug(Bug::RedlockStrayVoteLeft) {
+                continue;
+            }
             if grant.unheard.contains(node) && !follows {
                 self.leave(lease, *node, Some(sent.landing));
             }

@@ -8,6 +8,7 @@ use super::leftovers::Leftover;
 use super::round::Round;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
 use crate::store::redis::{RedisStore, TakenBack};
 use crate::store::{BoxFuture, Failure, Held, Landing, Release, SILENCE_LIMIT};
 
@@ -119,7 +120,11 @@ fn behind_votes<'a>(shared: &'a Arc<Shared>, lease: &'a Held, grant: Grant) -> P
         } else {
             let taking = store.take_back(sent.connection, lease, None, true);
             let unheard = grant.unheard.contains(&node).then_some(sent.landing);
-            Box::pin(async move { taking.await.map_err(|failure| or_the_vote(failure, unheard)) })
+            Box::pin(async move {
+                taking
+                    .await
+                    .map_err(|failure| or_the_vote(failure, unheard))
+            })
         };
         questions.push((node, question));
     }
@@ -128,7 +133,8 @@ fn behind_votes<'a>(shared: &'a Arc<Shared>, lease: &'a Held, grant: Grant) -> P
 
 /// A release that got no answer: if the vote before it was not heard either, that may land alone.
 fn or_the_vote(failure: Failure, vote: Option<Landing>) -> Failure {
-    if !failure.transient && failure.landing.is_none() {
+    let is_known = !failure.transient && failure.landing.is_none();
+    if is_known || bug(Bug::RedlockStrayVoteLeft) {
         return failure;
     }
     Failure {

@@ -90,7 +90,10 @@ async fn nodes_rest_for_as_long_as_any_node_says_that_leases_are() {
             return;
         }
     }
-    assert!(!guard.is_valid(), "it does not rest for long enough: {text}");
+    assert!(
+        !guard.is_valid(),
+        "it does not rest for long enough: {text}"
+    );
 }
 
 /// In how many seconds a vote counts, by an error that lists the nodes.

@@ -88,7 +88,16 @@ fn a_vote_for_a_long_lease_keeps_its_ttl_and_its_metadata() {
     let latest = u64::pow(2, 52).to_string();
     let first = (now_ms(&mut redis) * 1_000).to_string();
     let mut ask = |lease: &str, ttl: &str, keys: &[&str], meta: &[&str]| {
-        let mut args = vec![lease, ttl, &latest, &first, "1", "15000000", "86400000000", ""];
+        let mut args = vec![
+            lease,
+            ttl,
+            &latest,
+            &first,
+            "1",
+            "15000000",
+            "86400000000",
+            "",
+        ];
         args.extend(meta);
         eval(&mut redis, &vote, keys, &args)
     };
