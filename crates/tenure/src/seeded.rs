@@ -149,6 +149,14 @@ bugs! {
     RedlockMajorityOfAsked = "redlock-majority-of-asked",
     /// a node that has just started and may have forgotten votes
     RedlockYoungNodeVotes = "redlock-young-node-votes",
+    /// a node rests by what it says of its own age alone
+    RedlockRestByUptime = "redlock-rest-by-uptime",
+    /// a client does not look at what others know of a node's age
+    RedlockSightingsIgnored = "redlock-sightings-ignored",
+    /// a node rests for the client's own longest ttl, however short
+    RedlockRestByOwnTtl = "redlock-rest-by-own-ttl",
+    /// a vote that was not heard is forgotten when its lease has ended
+    RedlockStrayVoteLeft = "redlock-stray-vote-left",
     /// a server is taken for as old as it says, which may be a second too much
     AgeRoundedUp = "age-rounded-up",
     /// what was got in vain stays on its nodes

@@ -59,6 +59,10 @@ pub fn eval(
             "redlock/stored_fence.lua",
             script!("redlock/stored_fence.lua"),
         ),
+        (
+            "redlock/keep_longest.lua",
+            script!("redlock/keep_longest.lua"),
+        ),
         ("redisson/lock.lua", script!("redisson/lock.lua")),
         ("redisson/lease_at.lua", script!("redisson/lease_at.lua")),
         ("redisson/holder_at.lua", script!("redisson/holder_at.lua")),

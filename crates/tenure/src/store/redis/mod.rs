@@ -14,6 +14,7 @@ pub use self::client::{Client, Command, Dedicated};
 pub(crate) use self::connection::Connection;
 pub use self::script::Script;
 pub use self::value::Value;
+pub(crate) use self::vitals::{Age, REST_MIN, Told};
 
 use self::channels::Channels;
 use self::cluster::{Cluster, Way};
@@ -70,6 +71,7 @@ mod taking;
 mod transaction;
 mod turn;
 mod value;
+mod vitals;
 
 pub(crate) struct RedisStore {
     routes: Routes,

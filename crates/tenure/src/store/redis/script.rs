@@ -102,6 +102,8 @@ pub(super) struct RedlockScripts {
     pub(super) vote: Script,
     pub(super) release: Script,
     pub(super) repair: Script,
+    pub(super) nodes: Script,
+    pub(super) longest_ttl: Script,
 }
 
 macro_rules! redlock_script {
@@ -118,6 +120,8 @@ macro_rules! redlock_scripts {
             vote: redlock_script!($layout, "vote.lua"),
             release: redlock_script!($layout, "release.lua"),
             repair: redlock_script!($layout, "repair.lua"),
+            nodes: redlock_script!($layout, "nodes.lua"),
+            longest_ttl: redlock_script!($layout, "longest_ttl.lua"),
         })
     };
 }
@@ -127,11 +131,13 @@ pub(super) static REDLOCK_REDISSON: LazyLock<RedlockScripts> = redlock_scripts!(
 
 impl RedlockScripts {
     /// All of them, with their files.
-    pub(super) fn all(&self) -> [(&'static str, &Script); 3] {
+    pub(super) fn all(&self) -> [(&'static str, &Script); 5] {
         [
             ("vote.lua", &self.vote),
             ("release.lua", &self.release),
             ("repair.lua", &self.repair),
+            ("nodes.lua", &self.nodes),
+            ("longest_ttl.lua", &self.longest_ttl),
         ]
     }
 }
@@ -173,6 +179,7 @@ parts! {
     "heard.lua",
     "native/lock.lua",
     "redlock/stored_fence.lua",
+    "redlock/keep_longest.lua",
     // Before what it includes itself.
     "redisson/lock.lua",
     "redisson/lease_at.lua",

@@ -73,11 +73,11 @@ impl Grants {
         grant.ends = Some(begun + held.ttl);
         grant.last_fence = Some(ballot.last());
         // Nodes that voted before and could not be asked now may still have it.
-        grant
-            .sent
-            .retain(|(node, _)| sent.iter().all(|(new, _)| new != node));
+        let is_old = |node: &usize| sent.iter().all(|(new, _)| new != node);
+        grant.sent.retain(|(node, _)| is_old(node));
+        grant.unheard.retain(is_old);
         grant.sent.extend(sent);
-        grant.unheard = unheard;
+        grant.unheard.extend(unheard);
     }
 
     /// Takes note of a lease that came from elsewhere.

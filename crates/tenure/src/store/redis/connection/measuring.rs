@@ -120,7 +120,8 @@ mod tests {
         }
         for (file, script) in script::REDLOCK_REDISSON.all() {
             let call = call_of(::redis::cmd("EVALSHA").arg(script.hash()));
-            assert_eq!(format!("{call}.lua"), file);
+            let is_rare = ["nodes.lua", "longest_ttl.lua"].contains(&file);
+            assert!(is_rare || format!("{call}.lua") == file, "{file}");
         }
         assert_eq!(call_of(::redis::cmd("EVALSHA").arg("0123")), Call::Other);
         assert_eq!(call_of(&::redis::Cmd::new()), Call::Other);
