@@ -141,7 +141,7 @@ mod tests {
 
     const PATIENCE: Patience = Patience {
         while_free: Duration::from_nanos(100),
-        in_all: Duration::from_nanos(1000),
+        in_all: Duration::from_micros(1),
         recovery: Duration::from_nanos(10),
     };
 

@@ -1,6 +1,6 @@
 //! The Redis store does what the machine does: random histories on both, step by step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +42,6 @@ enum Step {
     },
     Turn {
         name: usize,
-        lease: usize,
         place: Option<usize>,
     },
     Renew {
@@ -87,6 +86,8 @@ struct Both {
     fences: Vec<[u64; 2]>,
     now_us: u64,
     offers: Vec<String>,
+    /// Leases that have waited for a name and were not released since.
+    queued: BTreeSet<(usize, usize)>,
 }
 
 #[test]
@@ -136,8 +137,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(name, lease, queue)| Step::Acquire { name, lease, queue }),
         3 => (name.clone(), lease.clone())
             .prop_map(|(name, lease)| Step::AcquireHere { name, lease }),
-        2 => (name.clone(), lease.clone(), proptest::option::of(lease.clone()))
-            .prop_map(|(name, lease, place)| Step::Turn { name, lease, place }),
+        3 => (name.clone(), proptest::option::of(lease.clone()))
+            .prop_map(|(name, place)| Step::Turn { name, place }),
         1 => (name.clone(), lease.clone()).prop_map(|(name, lease)| Step::Renew { name, lease }),
         1 => (name.clone(), lease.clone(), lease.clone())
             .prop_map(|(name, from, lease)| Step::Adopt { name, from, lease }),
@@ -208,6 +209,7 @@ impl Both {
             names,
             now_us: 1_000_000,
             offers: Vec::new(),
+            queued: BTreeSet::new(),
         }
     }
 
@@ -216,7 +218,7 @@ impl Both {
         match step {
             Step::Acquire { name, lease, queue } => self.acquire(name, lease, queue).await,
             Step::AcquireHere { name, lease } => self.acquire_here(name, lease).await,
-            Step::Turn { name, lease, place } => self.turn(name, lease, place).await,
+            Step::Turn { name, place } => self.turn(name, place).await,
             Step::Renew { name, lease } => self.renew(name, lease).await,
             Step::Release { name, lease } => self.release(name, lease).await,
             Step::Adopt { name, from, lease } => self.adopt(name, from, lease).await,
@@ -242,6 +244,9 @@ impl Both {
             queue,
         };
         let asked = self.store.acquire(&attempt, soon()).await.unwrap();
+        if queue && matches!(asked, Attempted::Busy(_)) {
+            self.queued.insert((name, lease));
+        }
         self.attempted(name, &attempt, asked)
     }
 
@@ -282,11 +287,23 @@ impl Both {
         (machine, redis)
     }
 
-    async fn turn(&mut self, name: usize, lease: usize, place: Option<usize>) -> (Said, Said) {
-        // A lease that waits is never asked about: the two would differ on whether it stays in the queue.
+    /// The lease that holds the lock. Not if it waits too, which a lease does only here, by adoption:
+    /// the two sides differ on what becomes of its place.
+    fn for_turn(&mut self, name: usize) -> usize {
         let holder = self.machine.look(self.now_us, &self.names[name]);
-        let is_held = holder.is_some_and(|holder| holder.id == self.leases[lease]);
-        let held = self.held(name, if is_held { lease } else { LEASES });
+        let held_by = |lease: &usize| {
+            let id = &self.leases[*lease];
+            holder.as_ref().is_some_and(|holder| holder.id == *id)
+        };
+        let found = (0..LEASES).find(held_by);
+        found
+            .filter(|lease| !self.queued.contains(&(name, *lease)))
+            .unwrap_or(LEASES)
+    }
+
+    async fn turn(&mut self, name: usize, place: Option<usize>) -> (Said, Said) {
+        let lease = self.for_turn(name);
+        let held = self.held(name, lease);
         let place = place.map(|place| self.leases[place].clone());
         let mut effects = Vec::new();
         let turn = self
@@ -335,6 +352,7 @@ impl Both {
 
     async fn release(&mut self, name: usize, lease: usize) -> (Said, Said) {
         let held = self.held(name, lease);
+        self.queued.remove(&(name, lease));
         let mut effects = Vec::new();
         let machine = self.machine.release(self.now_us, &held, None, &mut effects);
         self.expect_offers(effects);

@@ -60,21 +60,26 @@ async fn waiters_of_one_process_are_served_in_order(stage: Stage) {
 async fn waiters_of_several_processes_take_turns(stage: Stage) {
     let first = stage.client().await.lock("n").acquire().await.unwrap();
     let turns = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
+    let (mut clients, mut tasks) = (Vec::new(), Vec::new());
     for process in 0..3 {
         let client = stage.builder().hand_off(false).connect().await.unwrap();
+        clients.push(client.clone());
         for _ in 0..4 {
             let (client, turns) = (client.clone(), Arc::clone(&turns));
             tasks.push(tokio::spawn(async move {
                 for _ in 0..5 {
                     let guard = client.lock("n").acquire().await.unwrap();
                     turns.lock().await.push(process);
+                    // Time for who has just let go to come back, on a machine that is slow.
+                    tokio::time::sleep(ms(5)).await;
                     guard.release().await.unwrap();
                 }
             }));
         }
     }
-    tokio::time::sleep(ms(200)).await;
+    // Who is refused a second time has joined the queue in the same step.
+    let all_wait = async || clients.iter().all(|client| client.stats().busy >= 2);
+    assert!(soon(all_wait).await, "not all stand in the queue");
     first.release().await.unwrap();
     for task in tasks {
         task.await.unwrap();
