@@ -20,7 +20,7 @@ pub async fn sweep(client: &Client, names: &[String]) {
 }
 
 /// All keys that a lock with a hash tag in its name can have.
-fn keys_of(name: &str) -> [String; 6] {
+fn keys_of(name: &str) -> [String; 7] {
     [
         name.to_owned(),
         format!("tenure:fences:{name}"),
