@@ -432,6 +432,8 @@ fn counts_that_cannot_be_are_no_reason_to_fail() {
         let most = u64::MAX.to_string();
         redis.command(&["HSET", &record, "host", "h", "wait:n", &most, "more", &most]);
         redis.command(&["ZADD", "tenure:clients", far, client]);
+        let place = format!("tenure:{client}:1:30000");
+        redis.command(&["ZADD", "tenure:queue:{n}", "1", &place]);
     }
     for arguments in [&["ls", "--json"] as &[&str], &["ls"], &["show", "n"]] {
         let ended = run_at(&server.url(), arguments);

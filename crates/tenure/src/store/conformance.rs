@@ -106,7 +106,9 @@ fn check_histories(layout: Layout) {
     // and cut offers short.
     let channels = ["tenure:wake:{plain}", "tenure:wake:{tag}ged"];
     let mut ears: Vec<_> = (0..LEASES).map(|_| server.client()).collect();
-    ears.iter_mut().for_each(|ear| ear.subscribe(&channels));
+    for ear in &mut ears {
+        ear.subscribe(&channels);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -84,7 +84,9 @@ async fn the_dead_are_passed_over_in_one_step(stage: Stage) {
     };
     let (a, b) = (stage.client().await, stage.client().await);
     let guard = a.lock("n").acquire().await.unwrap();
-    (1..=DEAD).for_each(|number| queue.join(number, -2_000));
+    for number in 1..=DEAD {
+        queue.join(number, -2_000);
+    }
     let waiting = wait(b);
     let living = stand(&queue, DEAD + 1).await.pop().unwrap();
     let mut ear = Ear::new(&stage);
@@ -100,7 +102,9 @@ async fn a_release_that_only_the_dead_wait_for_frees_the_lock(stage: Stage) {
     };
     let a = stage.client().await;
     let guard = a.lock("n").acquire().await.unwrap();
-    (1..=DEAD).for_each(|number| queue.join(number, -2_000));
+    for number in 1..=DEAD {
+        queue.join(number, -2_000);
+    }
     guard.release().await.unwrap();
     assert!(
         !a.lock("n").is_locked().await.unwrap(),
