@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tenure::{ErrorKind, Guard, Redlock};
-use tenure_testkit::{ClockShim, Fsync, Proxy, RedlockNodes, RedlockNodesBuilder, eventually};
+use tenure_testkit::{
+    ClockShim, Fsync, Proxy, RedisServer, RedlockNodes, RedlockNodesBuilder, eventually,
+};
 
 use super::{connect, count, keeping_until_they_restart};
 use crate::stage::{ms, soon};
@@ -18,7 +20,7 @@ fn start(builder: RedlockNodesBuilder) -> RedlockNodes {
 
 /// The nodes without their proxies: what cuts A off does not cut off the others.
 fn directly(nodes: &RedlockNodes) -> Vec<String> {
-    nodes.nodes().iter().map(|node| node.url()).collect()
+    nodes.nodes().iter().map(RedisServer::url).collect()
 }
 
 /// A takes the lock on all nodes, and is cut off: it can neither renew nor learn anything.
