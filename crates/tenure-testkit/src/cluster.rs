@@ -3,6 +3,7 @@
 mod builder;
 mod failover;
 mod forming;
+mod joining;
 mod migration;
 mod slot;
 mod view;
@@ -37,6 +38,8 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 pub struct Cluster {
     servers: Vec<RedisServer>,
     masters: usize,
+    /// Whether the last of the servers joins later.
+    has_latecomer: bool,
     /// One slot at a time gets its new master. Whoever gets one raises its own epoch: if that were the
     /// source of another, it would claim that one back before it is told, and its new master would
     /// drop the keys.
@@ -70,7 +73,8 @@ impl Cluster {
     /// password if there is one. With TLS `rediss-cluster://`, the ports for that, and `?ca=PATH`.
     pub fn url(&self) -> String {
         let credentials = self.servers[0].credentials();
-        let addrs = self.servers.iter().map(|one| one.peer_addr().to_string());
+        let addrs = self.founders().iter();
+        let addrs = addrs.map(|one| one.peer_addr().to_string());
         let addrs = addrs.collect::<Vec<_>>().join(",");
         if self.certificates.is_none() {
             return format!("redis-cluster://{credentials}{addrs}");

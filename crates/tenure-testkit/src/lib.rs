@@ -30,12 +30,14 @@
 //! - [`RedisServer`]: a `redis-server` on a free port, plain, with TLS, on a Unix socket, as a
 //!   replica; paused, killed, restarted with or without its data, out of memory, busy.
 //! - [`PostgresServer`]: a PostgreSQL of one's own; paused, killed, restarted.
+//! - [`Pair`]: a server and a copy that lags behind it; they change places as often as wanted.
 //! - [`Sentinels`]: a master, its replicas and three sentinels; masters killed and replaced,
 //!   replication cut or delayed, the lagging replica promoted, sentinels killed.
 //! - [`Cluster`]: masters that share the slots, and their replicas; slots moved key by key or left
 //!   uncovered, replicas promoted in every way.
 //! - [`RedlockNodes`]: independent servers, each with a proxy and a clock of its own if wanted.
-//! - [`Proxy`]: between client and server; holds, drops, delays, dribbles, cuts, resets, refuses.
+//! - [`Proxy`]: between client and server; holds, drops, delays, dribbles, cuts, resets, refuses,
+//!   and puts another server under open connections.
 //! - [`ClockShim`]: the wall clock of a process, set forward or back or made to run fast or slow.
 //! - [`ClientProcess`]: a client program that is paused and killed.
 //!
@@ -88,6 +90,7 @@ mod clock_shim;
 mod cluster;
 pub mod history;
 mod mutex;
+mod pair;
 mod postgres;
 mod process;
 mod proxy;
@@ -106,6 +109,7 @@ mod wait;
 pub use clock_shim::ClockShim;
 pub use cluster::{Cluster, ClusterBuilder, FailoverKind, Migration};
 pub use history::{History, Nemesis, Recorder};
+pub use pair::Pair;
 pub use postgres::PostgresServer;
 pub use process::ClientProcess;
 pub use proxy::{Counts, Proxy};

@@ -1,8 +1,10 @@
 //! A TCP proxy that breaks connections in exactly chosen ways.
 
 mod connection;
+mod frames;
 mod modes;
 mod pump;
+mod session;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -21,6 +23,8 @@ use crate::wait::eventually;
 const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 /// How long a server may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// How long a server may take to answer what it was asked before its connections are moved.
+const MOVE_LIMIT: Duration = Duration::from_millis(500);
 
 /// Stands between clients and a server and passes everything on, until it is told otherwise.
 ///
@@ -61,9 +65,19 @@ pub struct Counts {
 impl Proxy {
     /// Listens on a free port of `127.0.0.1` and passes on to `target`, which need not be up.
     pub fn start(target: SocketAddr) -> Self {
+        Self::start_with(target, false)
+    }
+
+    /// As [`start`](Self::start), and with [`swap_target`](Self::swap_target). Such a proxy reads
+    /// what it passes on.
+    pub fn start_swappable(target: SocketAddr) -> Self {
+        Self::start_with(target, true)
+    }
+
+    fn start_with(target: SocketAddr, movable: bool) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("failed to bind a port");
         let addr = listener.local_addr().expect("a listener has an address");
-        let shared = Arc::new(Shared::new(target));
+        let shared = Arc::new(Shared::new(target, movable));
         let acceptor = {
             let shared = Arc::clone(&shared);
             start_thread("proxy-accept", move || accept_loop(&listener, &shared))
@@ -88,6 +102,29 @@ impl Proxy {
     /// Where new connections are passed on to from now on.
     pub fn set_target(&self, target: SocketAddr) {
         *lock(&self.shared.target) = target;
+    }
+
+    /// Passes everything on to another server from now on, open connections included, whose clients
+    /// notice nothing: as a proxy does that speaks Redis, or an address that moves to another machine
+    /// with all its connections. Returns when all have been moved, and tells how many.
+    ///
+    /// No request gets the reply to another: a connection is moved when all its commands have been
+    /// answered. The new server is told who the client is and which protocol it speaks (`AUTH`,
+    /// `HELLO`, `SELECT`, `CLIENT SETNAME`), and nothing else. A connection that is subscribed or
+    /// tracks is reset, and one whose server does not answer in time. Only for a proxy that was
+    /// [started for it](Self::start_swappable); another resets all connections.
+    pub fn swap_target(&self, target: SocketAddr) -> usize {
+        self.set_target(target);
+        let connect = || upstream(target);
+        let connections = self.shared.open();
+        thread::scope(|scope| {
+            let moving: Vec<_> = connections
+                .iter()
+                .map(|connection| scope.spawn(|| connection.move_to(connect, MOVE_LIMIT)))
+                .collect();
+            let moved = moving.into_iter().map(thread::ScopedJoinHandle::join);
+            moved.filter(|moved| matches!(moved, Ok(true))).count()
+        })
     }
 
     /// Keeps requests until [`release_requests`](Self::release_requests).
@@ -141,7 +178,17 @@ impl Proxy {
 
     /// Delivers each request this much later; zero ends it. The order stays, pipelining too.
     pub fn delay_requests(&self, by: Duration) {
-        self.modes().requests.delay = by;
+        let mut modes = self.modes();
+        modes.requests.delay = by;
+        modes.requests.delay_spares_first = false;
+    }
+
+    /// As [`delay_requests`](Self::delay_requests), but what comes first on each connection goes on at
+    /// once: a client that connects in two steps gets through the first.
+    pub fn delay_later_requests(&self, by: Duration) {
+        let mut modes = self.modes();
+        modes.requests.delay = by;
+        modes.requests.delay_spares_first = true;
     }
 
     /// Delivers each reply this much later; zero ends it. The order stays, pipelining too.
@@ -220,10 +267,20 @@ impl Proxy {
         self.modes().rewrites.push((from.to_vec(), to.to_vec()));
     }
 
+    /// As [`rewrite_replies`](Self::rewrite_replies), but no fault: it stays when faults are
+    /// [healed](Self::heal). For servers that name each other, so that their clients find each of
+    /// them behind a proxy.
+    #[track_caller]
+    pub fn translate_replies(&self, from: &[u8], to: &[u8]) {
+        assert_eq!(from.len(), to.len(), "a translation must keep its length");
+        assert!(!from.is_empty(), "nothing to replace");
+        self.modes().translations.push((from.to_vec(), to.to_vec()));
+    }
+
     /// Ends all faults: delivers what was kept, resets connections of which bytes were swallowed,
     /// accepts again, forgets what was armed.
     pub fn heal(&self) {
-        *self.modes() = Modes::default();
+        self.modes().heal();
         self.land();
         self.reset_if(Connection::lost_bytes);
     }
@@ -284,6 +341,8 @@ impl Drop for Proxy {
 #[derive(Debug)]
 struct Shared {
     target: Mutex<SocketAddr>,
+    /// Whether connections may be moved to another server.
+    movable: bool,
     modes: Mutex<Modes>,
     connections: Mutex<Vec<Weak<Connection>>>,
     counters: Counters,
@@ -311,9 +370,10 @@ enum Direction {
 }
 
 impl Shared {
-    fn new(target: SocketAddr) -> Self {
+    fn new(target: SocketAddr, movable: bool) -> Self {
         Self {
             target: Mutex::new(target),
+            movable,
             modes: Mutex::default(),
             connections: Mutex::default(),
             counters: Counters::default(),
@@ -366,11 +426,13 @@ fn accept_loop(listener: &TcpListener, shared: &Arc<Shared>) {
 fn serve(client: TcpStream, shared: &Arc<Shared>) {
     let target = *lock(&shared.target);
     let connection = match connect(&client, target) {
-        Ok(server) => Arc::new(Connection::new(client, server)),
+        Ok(server) => Arc::new(Connection::new(client, server, shared.movable)),
         Err(_) => return connection::reset_when_closed(&client),
     };
     shared.add(&connection);
-    if shared.closing.load(Ordering::SeqCst) {
+    // Those that are there when the target is swapped are moved. This one may have come too late.
+    let is_stale = shared.movable && *lock(&shared.target) != target;
+    if is_stale || shared.closing.load(Ordering::SeqCst) {
         return connection.reset();
     }
     let replies = pump::Pump::new(&connection, shared, Direction::Replies);
@@ -380,6 +442,10 @@ fn serve(client: TcpStream, shared: &Arc<Shared>) {
 
 fn connect(client: &TcpStream, target: SocketAddr) -> io::Result<TcpStream> {
     client.set_nodelay(true)?;
+    upstream(target)
+}
+
+fn upstream(target: SocketAddr) -> io::Result<TcpStream> {
     let server = TcpStream::connect_timeout(&target, CONNECT_LIMIT)?;
     server.set_nodelay(true)?;
     Ok(server)

@@ -20,6 +20,7 @@ pub struct RedlockNodes {
 pub struct RedlockNodesBuilder {
     nodes: usize,
     fsync: Option<Fsync>,
+    forgetful: Vec<usize>,
     proxied: bool,
     directives: Vec<(String, String)>,
     clocks: Vec<(usize, ClockShim)>,
@@ -37,6 +38,7 @@ impl RedlockNodes {
         RedlockNodesBuilder {
             nodes: 3,
             fsync: Some(Fsync::Always),
+            forgetful: Vec::new(),
             proxied: false,
             directives: Vec::new(),
             clocks: Vec::new(),
@@ -95,6 +97,13 @@ impl RedlockNodesBuilder {
         self
     }
 
+    /// No persistence at one node, whatever the others have.
+    #[must_use]
+    pub fn without_aof_at(mut self, index: usize) -> Self {
+        self.forgetful.push(index);
+        self
+    }
+
     /// Puts a [`Proxy`] before each node, and its address into the URL.
     #[must_use]
     pub fn proxied(mut self) -> Self {
@@ -139,7 +148,7 @@ impl RedlockNodesBuilder {
 
     fn node(&self, index: usize) -> ServerBuilder {
         let mut setup = RedisServer::builder();
-        if let Some(fsync) = self.fsync {
+        if let Some(fsync) = self.fsync.filter(|_| !self.forgetful.contains(&index)) {
             setup = setup.aof(fsync);
         }
         for (directive, value) in &self.directives {

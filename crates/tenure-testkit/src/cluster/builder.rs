@@ -20,6 +20,7 @@ pub struct ClusterBuilder {
     node_timeout: Duration,
     server: ServerBuilder,
     with_tls: bool,
+    latecomer: bool,
     clocks: Vec<(usize, ClockShim)>,
 }
 
@@ -31,6 +32,7 @@ impl Default for ClusterBuilder {
             node_timeout: Duration::from_secs(1),
             server: RedisServer::builder(),
             with_tls: false,
+            latecomer: false,
             clocks: Vec::new(),
         }
     }
@@ -50,6 +52,14 @@ impl ClusterBuilder {
     #[must_use]
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
+        self
+    }
+
+    /// Has one more node ready, which is down until it [joins](Cluster::join_latecomer) the first
+    /// shard. It is the last of the servers, and the URL does not name it.
+    #[must_use]
+    pub fn latecomer(mut self) -> Self {
+        self.latecomer = true;
         self
     }
 
@@ -129,8 +139,9 @@ impl ClusterBuilder {
         }
         let nodes = self.masters * (1 + self.replicas);
         let servers = start_all((0..nodes).map(|index| self.node(index)).collect());
-        let cluster = Cluster {
+        let mut cluster = Cluster {
             servers,
+            has_latecomer: self.latecomer,
             masters: self.masters,
             ending_migration: Mutex::default(),
             migrating: Mutex::default(),
@@ -139,6 +150,11 @@ impl ClusterBuilder {
         cluster.set_node_timeout(self.node_timeout.min(FORMING_TIMEOUT));
         cluster.form();
         cluster.set_node_timeout(self.node_timeout);
+        if self.latecomer {
+            let late = self.node(nodes).start();
+            late.kill();
+            cluster.servers.push(late);
+        }
         cluster
     }
 

@@ -105,7 +105,7 @@ impl Cluster {
     }
 
     /// The one of this shard that has slots in the eyes of all nodes that run.
-    fn serving_in_shard_of(&self, server: &RedisServer) -> Result<&RedisServer, String> {
+    pub(super) fn serving_in_shard_of(&self, server: &RedisServer) -> Result<&RedisServer, String> {
         let views: Result<Vec<View>, String> = self.awake().map(View::of).collect();
         let views = views?;
         let serves = |view: &View, server: &RedisServer| {

@@ -2,21 +2,38 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::Direction;
+use super::session::Session;
+use crate::mutex::lock;
 
 /// How soon a write to a peer that does not read notices that the connection shall end.
 const WRITE_TICK: Duration = Duration::from_millis(50);
+/// How often it is looked whether all commands have been answered.
+const DRAIN_TICK: Duration = Duration::from_millis(1);
+/// How long another server may take to answer a greeting.
+const GREET_LIMIT: Duration = Duration::from_secs(2);
 
 /// Both sockets; they close when both pumps have let go of it.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: TcpStream,
-    server: TcpStream,
+    /// Another one, if the connection was moved.
+    server: Mutex<Arc<TcpStream>>,
+    /// How often it was moved.
+    moves: AtomicU64,
+    /// What its server was told, if it may be moved. Locked while requests are written.
+    session: Option<Mutex<Session>>,
+    /// Commands that were sent and not answered yet.
+    unanswered: AtomicI64,
+    /// About to be moved: requests are kept.
+    draining: AtomicBool,
     ending: AtomicBool,
     lost_bytes: AtomicBool,
     reset_at_reply: AtomicBool,
@@ -24,14 +41,18 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(client: TcpStream, server: TcpStream) -> Self {
+    pub(super) fn new(client: TcpStream, server: TcpStream, movable: bool) -> Self {
         for stream in [&client, &server] {
             // Without it a write could block for ever; if it cannot be set, it is only slower.
             let _ = stream.set_write_timeout(Some(WRITE_TICK));
         }
         Self {
             client,
-            server,
+            server: Mutex::new(Arc::new(server)),
+            moves: AtomicU64::new(0),
+            session: movable.then(Mutex::default),
+            unanswered: AtomicI64::new(0),
+            draining: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             lost_bytes: AtomicBool::new(false),
             reset_at_reply: AtomicBool::new(false),
@@ -41,19 +62,85 @@ impl Connection {
 
     /// Makes both pumps end, and both sockets send RST when they close.
     pub(super) fn reset(&self) {
+        let server = self.server();
         reset_when_closed(&self.client);
-        reset_when_closed(&self.server);
+        reset_when_closed(&server);
         self.ending.store(true, Ordering::SeqCst);
         // Says nothing to the peers but wakes the pumps that sleep in `read`.
         let _ = self.client.shutdown(Shutdown::Read);
-        let _ = self.server.shutdown(Shutdown::Read);
+        let _ = server.shutdown(Shutdown::Read);
     }
 
     /// Ends both sides in order.
     pub(super) fn end(&self) {
         self.ending.store(true, Ordering::SeqCst);
         let _ = self.client.shutdown(Shutdown::Both);
-        let _ = self.server.shutdown(Shutdown::Both);
+        let _ = self.server().shutdown(Shutdown::Both);
+    }
+
+    /// Moves the connection to another server, which its client does not notice: no request is lost
+    /// and no reply is another's. Requests wait until the old server has answered all before them;
+    /// the new one is greeted as the old one was. A client that listens is reset, and so is one
+    /// whose server does not answer within `limit`. Tells whether it was moved.
+    pub(super) fn move_to(
+        &self,
+        connect: impl Fn() -> io::Result<TcpStream>,
+        limit: Duration,
+    ) -> bool {
+        let Some(session) = &self.session else {
+            self.reset();
+            return false;
+        };
+        self.draining.store(true, Ordering::SeqCst);
+        let end = Instant::now() + limit;
+        let mut moved = false;
+        while !moved && !self.is_ending() {
+            // A pump that cannot write keeps it locked.
+            let quiet = session.try_lock().ok().filter(|session| {
+                let answered = self.unanswered.load(Ordering::SeqCst) <= 0;
+                answered && (session.is_between_commands() || session.listens())
+            });
+            match quiet {
+                Some(session) if !session.listens() => match greeted(&session, &connect) {
+                    Ok(server) => {
+                        self.replace_server(server);
+                        moved = true;
+                    }
+                    Err(_) => self.reset(),
+                },
+                Some(_) => self.reset(),
+                None if Instant::now() >= end => self.reset(),
+                None => thread::sleep(DRAIN_TICK),
+            }
+        }
+        self.draining.store(false, Ordering::SeqCst);
+        moved
+    }
+
+    fn replace_server(&self, server: TcpStream) {
+        let _ = server.set_write_timeout(Some(WRITE_TICK));
+        let old = std::mem::replace(&mut *lock(&self.server), Arc::new(server));
+        self.moves.fetch_add(1, Ordering::SeqCst);
+        // Wakes the pump that waits for its replies; there are none to come.
+        let _ = old.shutdown(Shutdown::Both);
+    }
+
+    /// How often the connection was moved so far.
+    pub(super) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn is_movable(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Takes note of replies that came from the server.
+    pub(super) fn note_replies(&self, count: i64) {
+        self.unanswered.fetch_sub(count, Ordering::SeqCst);
     }
 
     /// Ends the client's side only. What it had sent is kept until [`land`](Self::land).
@@ -73,7 +160,10 @@ impl Connection {
 
     /// Tells the receiving side that no more will come.
     pub(super) fn finish(&self, direction: Direction) {
-        let _ = self.target(direction).shutdown(Shutdown::Write);
+        let _ = match direction {
+            Direction::Requests => self.server().shutdown(Shutdown::Write),
+            Direction::Replies => self.client.shutdown(Shutdown::Write),
+        };
     }
 
     pub(super) fn is_ending(&self) -> bool {
@@ -103,7 +193,10 @@ impl Connection {
         direction: Direction,
         limit: Option<Duration>,
     ) -> io::Result<()> {
-        self.source(direction).set_read_timeout(limit)
+        match direction {
+            Direction::Requests => self.client.set_read_timeout(limit),
+            Direction::Replies => self.server().set_read_timeout(limit),
+        }
     }
 
     /// Reads what there is; `None` if nothing came in time.
@@ -112,7 +205,11 @@ impl Connection {
         direction: Direction,
         buffer: &mut [u8],
     ) -> io::Result<Option<usize>> {
-        match self.source(direction).read(buffer) {
+        let read = match direction {
+            Direction::Requests => (&self.client).read(buffer),
+            Direction::Replies => (&*self.server()).read(buffer),
+        };
+        match read {
             Ok(count) => Ok(Some(count)),
             Err(error) if is_pause(&error) => Ok(None),
             Err(error) => Err(error),
@@ -120,8 +217,19 @@ impl Connection {
     }
 
     /// Writes everything unless the connection ends meanwhile.
-    pub(super) fn write(&self, direction: Direction, mut bytes: &[u8]) -> io::Result<()> {
-        let mut target = self.target(direction);
+    pub(super) fn write(&self, direction: Direction, bytes: &[u8]) -> io::Result<()> {
+        if direction == Direction::Replies {
+            return self.write_all(&self.client, bytes);
+        }
+        let mut session = self.session.as_ref().map(lock);
+        if let Some(session) = &mut session {
+            let commands = i64::try_from(session.note(bytes)).unwrap_or(i64::MAX);
+            self.unanswered.fetch_add(commands, Ordering::SeqCst);
+        }
+        self.write_all(&self.server(), bytes)
+    }
+
+    fn write_all(&self, mut target: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() && !self.is_ending() {
             match target.write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
@@ -132,19 +240,21 @@ impl Connection {
         Ok(())
     }
 
-    fn source(&self, direction: Direction) -> &TcpStream {
-        match direction {
-            Direction::Requests => &self.client,
-            Direction::Replies => &self.server,
-        }
+    fn server(&self) -> Arc<TcpStream> {
+        Arc::clone(&lock(&self.server))
     }
+}
 
-    fn target(&self, direction: Direction) -> &TcpStream {
-        match direction {
-            Direction::Requests => &self.server,
-            Direction::Replies => &self.client,
-        }
-    }
+/// A connection to another server that has been told all that the first one was.
+fn greeted(
+    session: &Session,
+    connect: impl Fn() -> io::Result<TcpStream>,
+) -> io::Result<TcpStream> {
+    let server = connect()?;
+    server.set_read_timeout(Some(GREET_LIMIT))?;
+    session.greet(&server)?;
+    server.set_read_timeout(None)?;
+    Ok(server)
 }
 
 /// Lets a socket send RST instead of an orderly end when it is closed.

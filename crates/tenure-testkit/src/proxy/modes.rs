@@ -11,6 +11,8 @@ pub(super) struct Modes {
     pub(super) replies: Flow,
     /// Equal-length replacements in replies.
     pub(super) rewrites: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The same, but no fault: they stay when faults end.
+    pub(super) translations: Vec<(Vec<u8>, Vec<u8>)>,
     /// Armed: the connection that next sends these bytes is reset when the server answers.
     pub(super) reset_after: Option<Vec<u8>>,
     /// Armed: the connection that sends next is reset after so many bytes.
@@ -24,10 +26,20 @@ pub(super) struct Flow {
     pub(super) held: bool,
     pub(super) dropped: bool,
     pub(super) delay: Duration,
+    /// What comes first on a connection is not delayed.
+    pub(super) delay_spares_first: bool,
     pub(super) dribble: Duration,
 }
 
 impl Modes {
+    /// Ends all faults.
+    pub(super) fn heal(&mut self) {
+        *self = Self {
+            translations: std::mem::take(&mut self.translations),
+            ..Self::default()
+        };
+    }
+
     pub(super) fn flow(&self, direction: Direction) -> &Flow {
         match direction {
             Direction::Requests => &self.requests,
@@ -44,7 +56,7 @@ impl Modes {
     }
 
     pub(super) fn rewrite(&self, replies: &mut [u8]) {
-        for (from, to) in &self.rewrites {
+        for (from, to) in self.rewrites.iter().chain(&self.translations) {
             let mut start = 0;
             while let Some(at) = find(&replies[start..], from) {
                 replies[start + at..][..to.len()].copy_from_slice(to);

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::connection::Connection;
+use super::frames::{Frames, is_reply};
 use super::modes::Flow;
 use super::{Direction, Shared};
 use crate::mutex::lock;
@@ -29,12 +30,19 @@ pub(super) struct Pump {
     /// The socket's timeout at the moment.
     read_limit: Option<Duration>,
     source_ended: bool,
+    has_received: bool,
+    /// The replies so far, where they must be counted.
+    replies: Frames,
+    /// How often the connection had been moved when the last read began.
+    moves: u64,
 }
 
 struct Parcel {
     bytes: Vec<u8>,
     sent: usize,
     arrived: Instant,
+    /// Whether nothing came before it on this connection.
+    is_first: bool,
 }
 
 /// What to do next about the kept parcels.
@@ -62,6 +70,9 @@ impl Pump {
             cut_left: None,
             read_limit: None,
             source_ended: false,
+            has_received: false,
+            replies: Frames::default(),
+            moves: 0,
         }
     }
 
@@ -86,7 +97,12 @@ impl Pump {
         if flow.held {
             return Next::Wait(TICK);
         }
-        let due = self.next_byte.max(parcel.arrived + flow.delay);
+        let delay = if flow.delay_spares_first && parcel.is_first {
+            Duration::ZERO
+        } else {
+            flow.delay
+        };
+        let due = self.next_byte.max(parcel.arrived + delay);
         let left = due.saturating_duration_since(Instant::now());
         if !left.is_zero() {
             Next::Wait(left)
@@ -142,12 +158,23 @@ impl Pump {
         }
         match self.read(buffer, limit) {
             Ok(None) => {}
+            // The old server's end; the new one is read from now on.
+            Ok(Some(0)) | Err(_) if self.was_moved() => {}
             Ok(Some(0)) | Err(_) => self.source_ended = true,
             Ok(Some(count)) => self.take(&mut buffer[..count]),
         }
     }
 
+    /// Whether the server was replaced since the last read began.
+    fn was_moved(&self) -> bool {
+        self.direction == Direction::Replies && self.connection.moves() > self.moves
+    }
+
     fn read(&mut self, buffer: &mut [u8], limit: Option<Duration>) -> io::Result<Option<usize>> {
+        if self.was_moved() {
+            self.moves = self.connection.moves();
+            self.read_limit = None;
+        }
         // Saves a system call for each chunk of a proxy without faults.
         if self.read_limit != limit {
             self.connection.set_read_limit(self.direction, limit)?;
@@ -158,6 +185,7 @@ impl Pump {
 
     fn take(&mut self, mut chunk: &mut [u8]) {
         self.shared.count(self.direction, chunk.len());
+        self.count_replies(chunk);
         if self.is_swallowed(chunk) {
             return;
         }
@@ -173,7 +201,18 @@ impl Pump {
             bytes: chunk.to_vec(),
             sent: 0,
             arrived: Instant::now(),
+            is_first: !self.has_received,
         });
+        self.has_received = true;
+    }
+
+    fn count_replies(&mut self, chunk: &[u8]) {
+        if self.direction == Direction::Replies && self.connection.is_movable() {
+            let mut count = 0;
+            self.replies
+                .feed(chunk, |value| count += i64::from(is_reply(value)));
+            self.connection.note_replies(count);
+        }
     }
 
     /// Applies what is decided once per chunk; whether the chunk ends here.
@@ -203,7 +242,8 @@ impl Pump {
 
     fn flow(&self) -> Flow {
         let mut flow = self.shared.flow(self.direction);
-        flow.held |= self.direction == Direction::Requests && self.connection.is_stranded();
+        let kept = self.connection.is_stranded() || self.connection.is_draining();
+        flow.held |= self.direction == Direction::Requests && kept;
         flow
     }
 }

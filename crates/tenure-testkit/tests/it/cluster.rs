@@ -296,3 +296,22 @@ fn login(server: &RedisServer) -> RespClient {
     client.command(&["AUTH", "secret"]);
     client
 }
+
+#[test]
+fn a_latecomer_joins_takes_over_and_leaves() {
+    let cluster = Cluster::builder().latecomer().start();
+    let nodes = cluster.servers().len();
+    assert_eq!(nodes, 7);
+    assert_eq!(cluster.url().matches("127.0.0.1").count(), 6);
+    for _ in 0..2 {
+        let late = cluster.join_latecomer();
+        let master = &cluster.servers()[0];
+        cluster.failover(late, FailoverKind::Takeover);
+        assert_eq!(late.info("role"), "master");
+        cluster.failover(master, FailoverKind::Orderly);
+        assert_eq!(master.info("role"), "master");
+        cluster.dismiss_latecomer();
+        assert!(!late.is_running());
+        assert!(cluster.wait_until_ok(SOON));
+    }
+}

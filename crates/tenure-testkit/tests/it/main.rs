@@ -4,6 +4,7 @@
 mod clock_shim;
 mod cluster;
 mod history;
+mod pair;
 mod process;
 mod proxy;
 mod redlock_nodes;

@@ -179,6 +179,19 @@ fn delays_add_up_and_do_not_slow_pipelines() {
 }
 
 #[test]
+fn later_requests_are_delayed_and_the_first_is_not() {
+    let setup = Setup::new();
+    setup.proxy.delay_later_requests(A_WHILE);
+    let mut client = RespClient::connect(setup.proxy.addr());
+    client.set_timeout(A_WHILE / 2);
+    client.command(&["PING"]);
+    client.set_timeout(SOON);
+    let begun = Instant::now();
+    client.command(&["PING"]);
+    assert!(begun.elapsed() >= A_WHILE);
+}
+
+#[test]
 fn dribbles_byte_by_byte() {
     let setup = Setup::new();
     let mut client = setup.client();
@@ -331,4 +344,98 @@ fn a_stranded_request_arrives_after_those_of_a_later_connection() {
     assert_eq!(setup.value("k"), "early");
     setup.proxy.land();
     assert!(eventually(SOON, || setup.value("k") == "late"));
+}
+
+/// Another server takes the place of the first under an open connection, which keeps its name and
+/// its protocol, and gets each reply from where it asked.
+#[test]
+fn another_server_takes_the_place_of_the_first_under_an_open_connection() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    one.client().command(&["SET", "who", "one"]);
+    two.client().command(&["SET", "who", "two"]);
+    let proxy = Proxy::start_swappable(one.addr());
+    let mut client = RespClient::connect(proxy.addr());
+    client.command(&["CLIENT", "SETNAME", "kept"]);
+    assert_eq!(client.command(&["GET", "who"]).text(), "one");
+    for (server, who) in [(&two, "two"), (&one, "one"), (&two, "two")] {
+        assert_eq!(proxy.swap_target(server.addr()), 1);
+        assert_eq!(client.command(&["GET", "who"]).text(), who);
+        assert_eq!(client.command(&["CLIENT", "GETNAME"]).text(), "kept");
+    }
+    // The first one may die: nothing leads there any more.
+    one.kill();
+    assert_eq!(client.command(&["GET", "who"]).text(), "two");
+    assert_eq!(proxy.counts().connections, 1);
+    two.kill();
+    assert!(client.try_command(&["PING"]).is_err());
+}
+
+/// Nothing that is under way is lost or answered by the wrong server.
+#[test]
+fn a_connection_is_moved_between_two_commands() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let proxy = Proxy::start_swappable(one.addr());
+    let working = thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|number| {
+                let addr = proxy.addr();
+                scope.spawn(move || {
+                    let mut client = RespClient::connect(addr);
+                    let key = format!("n{number}");
+                    for _ in 0..300 {
+                        client.command(&["INCR", &key]);
+                    }
+                })
+            })
+            .collect();
+        for round in 0..6 {
+            thread::sleep(Duration::from_millis(5));
+            proxy.swap_target(if round % 2 == 0 {
+                two.addr()
+            } else {
+                one.addr()
+            });
+        }
+        workers.into_iter().all(|worker| worker.join().is_ok())
+    });
+    assert!(working, "a client noticed");
+    for number in 0..4 {
+        let key = format!("n{number}");
+        let count = |server: &RedisServer| {
+            let reply = server.client().command(&["GET", &key]);
+            if reply.is_nil() {
+                0
+            } else {
+                reply.text().parse::<u64>().unwrap()
+            }
+        };
+        assert_eq!(count(&one) + count(&two), 300);
+    }
+}
+
+#[test]
+fn whoever_listens_or_is_in_the_middle_is_reset_when_the_server_is_swapped() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let proxy = Proxy::start_swappable(one.addr());
+    let mut listener = RespClient::connect(proxy.addr());
+    listener.command(&["SUBSCRIBE", "news"]);
+    let mut buyer = RespClient::connect(proxy.addr());
+    buyer.command(&["MULTI"]);
+    let mut other = RespClient::connect(proxy.addr());
+    other.command(&["PING"]);
+    assert_eq!(proxy.swap_target(two.addr()), 1);
+    assert!(listener.try_command(&["PING"]).is_err());
+    assert!(buyer.try_command(&["EXEC"]).is_err());
+    other.command(&["PING"]);
+}
+
+#[test]
+fn translations_stay_when_faults_are_healed() {
+    let setup = Setup::new();
+    setup
+        .proxy
+        .translate_replies(b"redis_version:7", b"redis_version:5");
+    setup.proxy.heal();
+    let info = setup.client().command(&["INFO", "server"]);
+    assert!(info.text().contains("redis_version:5"));
 }

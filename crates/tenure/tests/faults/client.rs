@@ -14,6 +14,7 @@ mod track;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -33,6 +34,17 @@ pub const SAFE_HOT: &str = "safe:hot";
 pub const SAFE: &str = "safe:";
 /// So few that they are wanted at once, now and then.
 pub const SAFE_COUNT: u32 = 50;
+/// How many callers of a process wait for the hot lock where nobody does anything else.
+const CROWD_TASKS: usize = 5;
+/// How long each of them waits at most: longer than any queue should need.
+const CROWD_LIMIT: Duration = Duration::from_secs(30);
+/// Their lease.
+pub const CROWD_TTL: Duration = Duration::from_secs(2);
+/// How often a client that rests looks whether it shall go on.
+const REST_TICK: Duration = Duration::from_millis(2);
+/// By default, and as few and as many turns as there can be.
+const TURNS_DEFAULT: u32 = 256;
+const TURNS_MIXED: [u32; 3] = [0, TURNS_DEFAULT, 10_000];
 /// What the name of a cold lock begins with.
 pub const COLD: &str = "cold:";
 pub const COLD_COUNT: u32 = 1_000;
@@ -66,6 +78,18 @@ pub struct Order {
     pub dir: PathBuf,
     pub seed: u64,
     pub blocking: bool,
+    pub role: Role,
+    /// Whether its hand-offs differ from the default ones.
+    pub mixed_turns: bool,
+}
+
+/// What a client process does all day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A bit of everything.
+    Work,
+    /// Several callers wait for the hot lock, one after the other.
+    Crowd,
 }
 
 impl Order {
@@ -74,14 +98,22 @@ impl Order {
     /// The order for this process, if it is a client.
     pub fn from_env() -> Option<Self> {
         let text = std::env::var(Self::VARIABLE).ok()?;
-        let mut parts = text.splitn(7, ' ');
-        let mut part = || parts.next().expect("an order has seven parts");
+        let mut parts = text.splitn(10, ' ');
+        let mut part = || parts.next().expect("an order has ten parts");
+        let millis = |text: &str| Duration::from_millis(text.parse().unwrap());
         Some(Self {
             number: part().parse().unwrap(),
             seed: part().parse().unwrap(),
             blocking: part() == "blocking",
+            role: if part() == "crowd" {
+                Role::Crowd
+            } else {
+                Role::Work
+            },
+            mixed_turns: part() == "mixed",
             access: Access {
-                longest_ttl: Duration::from_millis(part().parse().unwrap()),
+                longest_ttl: millis(part()),
+                after_failover: Some(millis(part())).filter(|wait| !wait.is_zero()),
                 replicas: part().parse().unwrap(),
                 urls: part().split('|').map(str::to_owned).collect(),
             },
@@ -93,12 +125,20 @@ impl Order {
     pub fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let flavour = if self.blocking { "blocking" } else { "async" };
+        let role = match self.role {
+            Role::Work => "work",
+            Role::Crowd => "crowd",
+        };
+        let turns = if self.mixed_turns { "mixed" } else { "default" };
         let longest_ttl_ms = self.access.longest_ttl.as_millis();
+        let wait_ms = self.access.after_failover.map_or(0, |it| it.as_millis());
         let (urls, dir) = (self.access.urls.join("|"), self.dir.display());
         let (number, seed, replicas) = (self.number, self.seed, self.access.replicas);
         command.env(
             Self::VARIABLE,
-            format!("{number} {seed} {flavour} {longest_ttl_ms} {replicas} {urls} {dir}"),
+            format!(
+                "{number} {seed} {flavour} {role} {turns} {longest_ttl_ms} {wait_ms} {replicas} {urls} {dir}"
+            ),
         );
         command
     }
@@ -113,8 +153,18 @@ struct Context {
     tally: Tally,
     /// The end is near: begin nothing more, let go of everything.
     finish: CancellationToken,
+    /// Told to keep its connections and to ask for nothing.
+    rests: AtomicBool,
+    role: Role,
     access: Access,
     manner: Manner,
+}
+
+impl Context {
+    /// Whether to ask for nothing at the moment.
+    fn rests(&self) -> bool {
+        self.rests.load(Ordering::Relaxed) && !self.finish.is_cancelled()
+    }
 }
 
 pub fn run(order: &Order) {
@@ -127,20 +177,22 @@ pub fn run(order: &Order) {
         register: FencedRegister::open(&order.dir),
         tally: Tally::new(),
         finish: CancellationToken::new(),
+        rests: AtomicBool::new(false),
+        role: order.role,
         access: order.access.clone(),
         manner: Manner {
             name: format!("client-{}", order.number),
             unreachable_after: Duration::from_millis(unreachable_ms),
             hand_off_time: hand_off_time(&mut seed.rng()),
+            hand_off_turns: if order.mixed_turns {
+                TURNS_MIXED[usize::try_from(order.number).unwrap_or(0) % TURNS_MIXED.len()]
+            } else {
+                TURNS_DEFAULT
+            },
         },
     });
-    let finish = context.finish.clone();
-    thread::spawn(move || {
-        let mut line = String::new();
-        // A line, or the end of the test process: both say the same.
-        let _ = std::io::stdin().read_line(&mut line);
-        finish.cancel();
-    });
+    let told = Arc::clone(&context);
+    thread::spawn(move || obey(&told));
     let telling = Arc::clone(&context);
     thread::spawn(move || {
         loop {
@@ -154,6 +206,18 @@ pub fn run(order: &Order) {
         tasks::run(&context);
     }
     context.tally.tell();
+}
+
+/// Does what the test process says, until that ends or says that this one shall.
+fn obey(context: &Context) {
+    for line in std::io::stdin().lines() {
+        match line.as_deref() {
+            Ok("rest") => context.rests.store(true, Ordering::Relaxed),
+            Ok("work") => context.rests.store(false, Ordering::Relaxed),
+            _ => break,
+        }
+    }
+    context.finish.cancel();
 }
 
 /// By default a chain lasts too short a time to be hit by anything.
@@ -197,6 +261,7 @@ enum Eager {
     No,
     Hot,
     Brisk,
+    Crowd,
 }
 
 enum Way {
@@ -228,6 +293,7 @@ impl Wish {
             Eager::No => Self::random(rng, false),
             Eager::Hot => Self::random(rng, true),
             Eager::Brisk => Self::brisk(rng),
+            Eager::Crowd => Self::crowd(rng),
         }
     }
 
@@ -284,6 +350,21 @@ impl Wish {
             fixed: false,
             hold: BRISK_TTL.mul_f64(held * rng.random_range(0.0..1.0)),
             changes_register: false,
+            ..Self::random(rng, true)
+        }
+    }
+
+    /// One of many who wait in line for a moment with the lock.
+    fn crowd(rng: &mut StdRng) -> Self {
+        Self {
+            ttl: CROWD_TTL,
+            fixed: false,
+            way: Way::Within(CROWD_LIMIT),
+            hold: Duration::from_millis(rng.random_range(0..5)),
+            nested: 0,
+            detaches: false,
+            changes_register: false,
+            end: End::Release,
             ..Self::random(rng, true)
         }
     }

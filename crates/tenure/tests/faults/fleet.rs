@@ -10,9 +10,9 @@ use tenure::Layout;
 use tenure_testkit::{ClientProcess, Proxy, Seed};
 
 use crate::client::{Access, Order};
+use crate::phase::Clients;
 use crate::stage::Stage;
 
-const SLOTS: usize = 8;
 /// Every fourth process uses the blocking API.
 const BLOCKING_EVERY: usize = 4;
 /// How long a client may take to end: its longest call, and the return of what it holds.
@@ -21,7 +21,7 @@ const FINISH_LIMIT: Duration = Duration::from_secs(15);
 pub struct Fleet<'a> {
     pub stage: &'a Stage,
     pub layout: Layout,
-    longest_ttl: Duration,
+    pub clients: Clients,
     pub slots: Vec<Slot>,
     dir: PathBuf,
     seed: u64,
@@ -44,7 +44,7 @@ pub struct Running {
     /// The last counts it told.
     counts: BTreeMap<String, u64>,
     handed_off: u64,
-    id: Option<String>,
+    pub id: Option<String>,
 }
 
 /// What clients have said, those that were killed included.
@@ -74,14 +74,14 @@ impl<'a> Fleet<'a> {
     pub fn start(
         stage: &'a Stage,
         layout: Layout,
-        longest_ttl: Duration,
+        clients: Clients,
         dir: &Path,
         seed: Seed,
     ) -> Self {
         let mut fleet = Self {
             stage,
             layout,
-            longest_ttl,
+            clients,
             slots: Vec::new(),
             dir: dir.to_owned(),
             seed: seed.to_string().parse().unwrap(),
@@ -89,8 +89,8 @@ impl<'a> Fleet<'a> {
             faults: AtomicU64::new(0),
             said: Mutex::default(),
         };
-        for number in 0..SLOTS {
-            let proxies: Vec<Proxy> = stage.fronts().into_iter().map(Proxy::start).collect();
+        for number in 0..clients.processes {
+            let proxies = stage.proxies();
             let blocking = number % BLOCKING_EVERY == BLOCKING_EVERY - 1;
             let running = fleet.spawn(&proxies, blocking);
             fleet.slots.push(Slot {
@@ -171,9 +171,20 @@ impl<'a> Fleet<'a> {
     pub fn access(&self, proxies: &[Proxy]) -> Access {
         Access {
             urls: self.stage.urls(proxies, self.layout),
-            longest_ttl: self.longest_ttl,
-            replicas: self.stage.replicas(),
+            longest_ttl: self.clients.longest_ttls[0],
+            after_failover: self.clients.after_failover,
+            replicas: if self.clients.replicated {
+                self.stage.replicas()
+            } else {
+                0
+            },
         }
+    }
+
+    /// How many operations a client has told of so far.
+    pub fn operations_of(&self, running: &mut Running) -> u64 {
+        self.hear(running);
+        running.counts.values().sum()
     }
 
     /// How much a client has sent so far, or done where nobody stands between to count.
@@ -188,9 +199,17 @@ impl<'a> Fleet<'a> {
 
     fn spawn(&self, proxies: &[Proxy], blocking: bool) -> Running {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let ttls = self.clients.longest_ttls;
+        let at = usize::try_from(number).unwrap_or(0) % ttls.len();
+        let access = Access {
+            longest_ttl: ttls[at],
+            ..self.access(proxies)
+        };
         let order = Order {
             number,
-            access: self.access(proxies),
+            access,
+            role: self.clients.role,
+            mixed_turns: self.clients.mixed_turns,
             dir: self.dir.clone(),
             seed: self.seed,
             blocking,
@@ -205,7 +224,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Takes in what a process has said since.
-    fn hear(&self, running: &mut Running) {
+    pub fn hear(&self, running: &mut Running) {
         while let Some(line) = running.process.read_line(Duration::ZERO) {
             match line.split_once(' ') {
                 Some(("counts", counts)) => running.counts = parse_counts(counts),
@@ -238,6 +257,11 @@ impl<'a> Fleet<'a> {
 }
 
 impl Slot {
+    /// Tells its client to rest or to work.
+    pub fn tell(&self, word: &str) {
+        self.running().process.send_line(word);
+    }
+
     pub fn running(&self) -> MutexGuard<'_, Running> {
         lock(&self.running)
     }

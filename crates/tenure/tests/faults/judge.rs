@@ -203,17 +203,16 @@ pub struct Evidence<'a> {
 
 impl Evidence<'_> {
     /// What each checker found, and whether that was allowed in a phase of this class.
-    pub fn verdicts(self, deployment: Deployment, class: Class) -> Vec<Verdict> {
+    pub fn verdicts(self, plain: Footing, class: Class) -> Vec<Verdict> {
         let crashes = as_violations("crash", &self.finished.crashes);
         let complaints = as_violations("complaint", &self.finished.complaints);
-        let plain = Footing::Plain(deployment);
         let mut found = self.of_locks(plain, class, |name| !name.starts_with(SAFE));
         found.extend([
             (plain, Check::ResourceWhole, self.resource()),
             (plain, Check::ClientsUnharmed, crashes),
             (plain, Check::CallsInTime, complaints),
         ]);
-        if matches!(deployment, Deployment::Sentinel | Deployment::Cluster) {
+        if let Footing::Plain(deployment @ (Deployment::Sentinel | Deployment::Cluster)) = plain {
             let replicated = Footing::Replicated(deployment);
             found.extend(self.of_locks(replicated, class, |name| name.starts_with(SAFE)));
         }

@@ -3,8 +3,6 @@
 use tenure::Layout;
 use tenure_testkit::RespClient;
 
-use crate::client::HOT;
-
 /// The URL of a server for clients of this layout.
 pub fn url(server: &str, layout: Layout) -> String {
     format!("{server}?layout={layout}")
@@ -26,10 +24,22 @@ pub fn client_of(lease: &str) -> Option<String> {
     Some(client.replace('-', ""))
 }
 
-pub fn hot_fence_key(layout: Layout) -> String {
+/// The leases that wait for a lock, the next one first.
+pub fn waiters(redis: &mut RespClient, lock: &str) -> Vec<String> {
+    let queue = format!("tenure:queue:{{{lock}}}");
+    let waiters = redis.command(&["ZRANGE", &queue, "0", "-1"]);
+    let waiters = waiters.array().iter();
+    waiters.map(|waiter| waiter.text().to_owned()).collect()
+}
+
+/// Where the counter of a lock's fences may be: as a string, or as a stream.
+pub fn fence_keys(layout: Layout, lock: &str) -> Vec<String> {
     match layout {
-        Layout::Redisson => format!("redisson_lock_token:{{{HOT}}}"),
-        _ => format!("tenure:fence:{{{HOT}}}"),
+        Layout::Redisson => vec![format!("redisson_lock_token:{{{lock}}}")],
+        _ => vec![
+            format!("tenure:fence:{{{lock}}}"),
+            format!("tenure:fences:{{{lock}}}"),
+        ],
     }
 }
 

@@ -37,12 +37,16 @@ mod layout;
 mod nemesis;
 /// One phase.
 mod phase;
+/// What breaks in which phase.
+mod phases;
 /// What a run consists of, and how its time is shared out.
 mod plan;
 /// What is printed at the end.
 mod report;
 /// The servers of a phase, however they stand together.
 mod stage;
+/// Whether the next waiter was served in time.
+mod turn;
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -7,11 +7,13 @@ use tenure::Layout;
 use tenure_testkit::Seed;
 
 use crate::deployment::Deployment;
-use crate::phase;
+use crate::phases;
 use crate::report::Outcome;
 
 /// Long enough for each deployment to do something on two cores; what CI has time for.
-const SECONDS_DEFAULT: u64 = 80;
+const SECONDS_DEFAULT: u64 = 100;
+/// A longer run goes through all phases several times, each for about so long.
+const ROUND_SECONDS: u64 = 1_200;
 
 pub struct Plan {
     pub seed: Seed,
@@ -40,11 +42,11 @@ const fn share(deployment: Deployment, layout: Layout, weight: u64) -> Share {
 
 /// The layouts differ in their scripts, so both need their time where scripts decide alone.
 const SHARES: [Share; 5] = [
-    share(Deployment::Single, Layout::Native, 24),
-    share(Deployment::Single, Layout::Redisson, 14),
+    share(Deployment::Single, Layout::Native, 34),
+    share(Deployment::Single, Layout::Redisson, 12),
     share(Deployment::Redlock, Layout::Native, 16),
-    share(Deployment::Sentinel, Layout::Native, 13),
-    share(Deployment::Cluster, Layout::Native, 13),
+    share(Deployment::Sentinel, Layout::Native, 19),
+    share(Deployment::Cluster, Layout::Native, 19),
 ];
 
 impl Plan {
@@ -60,16 +62,35 @@ impl Plan {
         }
     }
 
-    /// All phases of each share, one after the other.
+    /// All phases of each share, one after the other, as often as there is time for. What came of a
+    /// phase comes to one outcome.
     pub fn run(&self) -> Vec<Outcome> {
-        let mut outcomes = Vec::new();
-        for share in &self.shares {
-            let time = self.time_of(share);
-            for phase in phase::all_of(share.deployment) {
-                outcomes.push(phase.run(self, *share, time * phase.percent / 100));
+        let rounds = self.rounds();
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        for round in 0..rounds {
+            let seed = match round {
+                0 => self.seed,
+                _ => self.seed.part(round),
+            };
+            let mut at = 0;
+            for share in &self.shares {
+                let time = self.time_of(share) / u32::try_from(rounds).unwrap_or(1);
+                for phase in phases::all_of(share.deployment) {
+                    let outcome = phase.run(self, *share, time * phase.percent / 100, seed);
+                    outcome.tell();
+                    match outcomes.get_mut(at) {
+                        Some(earlier) => earlier.add(outcome),
+                        None => outcomes.push(outcome),
+                    }
+                    at += 1;
+                }
             }
         }
         outcomes
+    }
+
+    fn rounds(&self) -> u64 {
+        (self.seconds / ROUND_SECONDS).max(1)
     }
 
     /// How long a deployment is broken in this run.
@@ -85,10 +106,15 @@ impl Plan {
     }
 
     /// A directory for the histories of a phase, and what deletes it if nobody wants to keep it.
-    pub fn dir(&self, share: Share, phase: &str) -> (PathBuf, Option<tempfile::TempDir>) {
+    pub fn dir(
+        &self,
+        share: Share,
+        phase: &str,
+        seed: Seed,
+    ) -> (PathBuf, Option<tempfile::TempDir>) {
         if let Some(keep) = &self.keep {
             let (deployment, layout) = (share.deployment, share.layout);
-            let dir = keep.join(format!("{}-{deployment}-{layout}-{phase}", self.seed));
+            let dir = keep.join(format!("{seed}-{deployment}-{layout}-{phase}"));
             std::fs::create_dir_all(&dir).unwrap();
             return (dir, None);
         }

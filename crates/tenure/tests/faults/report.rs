@@ -88,6 +88,49 @@ impl Outcome {
         }
     }
 
+    /// Adds what came of the same phase in a later round.
+    pub fn add(&mut self, later: Self) {
+        self.skipped = self.skipped.and(later.skipped);
+        self.took += later.took;
+        self.clients += later.clients;
+        self.handed_off += later.handed_off;
+        self.grants += later.grants;
+        self.losses += later.losses;
+        for (kind, count) in later.operations {
+            *self.operations.entry(kind).or_default() += count;
+        }
+        for (kind, (effective, all)) in later.faults {
+            let counts = self.faults.entry(kind).or_default();
+            counts.0 += effective;
+            counts.1 += all;
+        }
+        for verdict in later.verdicts {
+            // A server that was taken for dead may have changed what had to hold.
+            let same = |earlier: &&mut Verdict| {
+                (earlier.check, earlier.footing, earlier.must_hold)
+                    == (verdict.check, verdict.footing, verdict.must_hold)
+            };
+            match self.verdicts.iter_mut().find(same) {
+                Some(earlier) => earlier.violations.extend(verdict.violations),
+                None => self.verdicts.push(verdict),
+            }
+        }
+    }
+
+    /// Says at once what came of it, for a run that goes on for long.
+    pub fn tell(&self) {
+        let (name, operations) = (self.name(), self.operations());
+        let (faults, took) = (self.effective_faults(), self.took.as_secs());
+        if let Some(why) = self.skipped {
+            return eprintln!("phase {name}: skipped, {why}");
+        }
+        eprintln!("phase {name}: {operations} operations, {faults} faults in {took} s");
+        for verdict in self.failures() {
+            let count = verdict.violations.len();
+            eprintln!("phase {name}, {}: {count} violations", verdict.name());
+        }
+    }
+
     fn name(&self) -> String {
         let (deployment, layout) = (self.share.deployment, self.share.layout);
         format!("{} ({deployment}, {layout})", self.phase)
@@ -153,9 +196,9 @@ struct Least {
 
 fn least(deployment: Deployment) -> Least {
     let (seconds, operations, handed_off, faults, kinds) = match deployment {
-        Deployment::Single => (65, 65_000, 650, 65, 12),
-        Deployment::Redlock => (25, 8_000, 80, 35, 14),
-        Deployment::Sentinel | Deployment::Cluster => (20, 6_000, 150, 10, 6),
+        Deployment::Single => (46, 45_000, 450, 50, 14),
+        Deployment::Redlock => (16, 5_000, 50, 20, 12),
+        Deployment::Sentinel | Deployment::Cluster => (19, 4_000, 100, 10, 8),
     };
     Least {
         seconds,
@@ -205,6 +248,31 @@ impl Report {
         shortfalls
     }
 
+    /// Faults of all phases: those that took effect, and all.
+    fn faults(&self) -> BTreeMap<&str, (u64, u64)> {
+        let mut faults: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for (kind, (effective, all)) in self.outcomes.iter().flat_map(|it| &it.faults) {
+            let counts = faults.entry(kind).or_default();
+            counts.0 += effective;
+            counts.1 += all;
+        }
+        faults
+    }
+
+    /// What was violated where, that which was allowed included.
+    fn write_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for outcome in &self.outcomes {
+            let verdicts = outcome.verdicts.iter();
+            for verdict in verdicts.filter(|verdict| !verdict.violations.is_empty()) {
+                let only = if verdict.must_hold { "" } else { " (allowed)" };
+                let (check, phase) = (verdict.name(), outcome.name());
+                let count = verdict.violations.len();
+                writeln!(f, "  {check:<32} {phase:<32} {count}{only}")?;
+            }
+        }
+        Ok(())
+    }
+
     /// What was violated, once more: phases print so much that the end of a log, which is all that
     /// CI shows, would not tell.
     fn write_failures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -230,6 +298,10 @@ impl fmt::Display for Report {
         row(f, "locks handed off", sum.handed_off)?;
         row(f, "faults that took effect", sum.faults)?;
         row(f, "kinds of faults", sum.kinds)?;
+        for (kind, (effective, all)) in self.faults() {
+            row(f, &format!("fault {kind}"), format!("{effective} of {all}"))?;
+        }
+        self.write_table(f)?;
         row(f, "violations", self.violations())?;
         self.write_failures(f)?;
         for shortfall in self.shortfalls() {
@@ -282,7 +354,7 @@ impl Verdict {
     fn name(&self) -> String {
         let check = self.check.name();
         match self.footing {
-            Footing::Plain(_) => check.into(),
+            Footing::Plain(_) | Footing::Patient(_) => check.into(),
             Footing::Replicated(_) => format!("{check}, replicas"),
         }
     }

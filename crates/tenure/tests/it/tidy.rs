@@ -224,7 +224,7 @@ fn assert_is_phase(words: &str) {
         deployments.contains(&format!("=> \"{deployment}\"")),
         "no fault run has a deployment `{deployment}`"
     );
-    let phases = read("crates/tenure/tests/faults/phase.rs");
+    let phases = read("crates/tenure/tests/faults/phases.rs");
     let static_of = format!("static OF_{}", deployment.to_uppercase());
     let (_, phases_of_it) = phases.split_once(&static_of).unwrap();
     let (phases_of_it, _) = phases_of_it.split_once("\n];").unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{Locks, Redlock, Tenure, blocking};
+use tenure::{Builder, Locks, Redlock, Tenure, blocking};
 
 use super::LONG_TTL;
 
@@ -11,8 +11,11 @@ use super::LONG_TTL;
 pub struct Access {
     /// One, or one for each node of a Redlock.
     pub urls: Vec<String>,
-    /// The longest lease of a Redlock.
+    /// The longest lease that this client asks for: for a Redlock its setting, elsewhere a rule of
+    /// the phase.
     pub longest_ttl: Duration,
+    /// How long a new master gives no new locks, if it is asked to wait.
+    pub after_failover: Option<Duration>,
     /// How many replicas a lock can be confirmed by: all there are.
     pub replicas: u32,
 }
@@ -23,6 +26,7 @@ pub struct Manner {
     pub name: String,
     pub unreachable_after: Duration,
     pub hand_off_time: Duration,
+    pub hand_off_turns: u32,
 }
 
 macro_rules! with_manner {
@@ -32,6 +36,7 @@ macro_rules! with_manner {
             Some(manner) => $builder
                 .unreachable_after(manner.unreachable_after)
                 .hand_off_time(manner.hand_off_time)
+                .hand_off_turns(manner.hand_off_turns)
                 .name(&manner.name),
         }
     };
@@ -45,7 +50,7 @@ impl Access {
 
     pub async fn connect(&self, manner: Option<&Manner>) -> tenure::Result<Locks> {
         if let [url] = &self.urls[..] {
-            let tenure = with_manner!(Tenure::builder(url), manner).connect().await?;
+            let tenure = with_manner!(self.builder(url), manner).connect().await?;
             return Ok(Locks::clone(&tenure));
         }
         let builder = Redlock::builder(&self.urls).longest_ttl(self.longest_ttl);
@@ -53,9 +58,18 @@ impl Access {
         Ok(Locks::clone(&redlock))
     }
 
+    fn builder(&self, url: &str) -> Builder {
+        let builder = Tenure::builder(url);
+        match self.after_failover {
+            None => builder,
+            // No lease may outlast the wait.
+            Some(wait) => builder.ttl(self.longest_ttl).after_failover(wait),
+        }
+    }
+
     pub fn connect_blocking(&self, manner: Option<&Manner>) -> tenure::Result<blocking::Locks> {
         if let [url] = &self.urls[..] {
-            let builder = with_manner!(Tenure::builder(url), manner);
+            let builder = with_manner!(self.builder(url), manner);
             let tenure = blocking::Tenure::connect_with(builder)?;
             return Ok(blocking::Locks::clone(&tenure));
         }

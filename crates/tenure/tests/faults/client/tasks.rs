@@ -12,12 +12,14 @@ use tenure_testkit::history::{Outcome, now_ns};
 
 use super::tally::Kind;
 use super::track::{Track, complain_if_wrong, outcome, settle};
-use super::{Context, Eager, End, SHUTDOWN_LIMIT, Way, Wish, connect};
+use super::{
+    CROWD_TASKS, Context, Eager, End, REST_TICK, Role, SHUTDOWN_LIMIT, Way, Wish, connect,
+};
 
-const HOT_TASKS: u64 = 2;
+const HOT_TASKS: usize = 2;
 /// So many that there is mostly one to hand the lock on to.
-const BRISK_TASKS: u64 = 4;
-const COLD_TASKS: u64 = 7;
+const BRISK_TASKS: usize = 4;
+const COLD_TASKS: usize = 7;
 const AFTER_FAILURE: Duration = Duration::from_millis(3);
 /// How often a holder looks at what it believes.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -35,19 +37,15 @@ pub fn run(context: &Arc<Context>) {
     });
     let Some(locks) = connected else { return };
     println!("id {}", locks.id());
-    let tasks: Vec<_> = (0..HOT_TASKS + BRISK_TASKS + COLD_TASKS)
-        .map(|number| {
+    let tasks: Vec<_> = (0..)
+        .zip(eagers(context.role))
+        .map(|(number, eager)| {
             let worker = Worker {
                 context: Arc::clone(context),
                 task: number,
                 owner: locks.owner(),
                 locks: locks.clone(),
                 rng: context.seed.part(number).rng(),
-            };
-            let eager = match number {
-                0..HOT_TASKS => Eager::Hot,
-                HOT_TASKS.. if number < HOT_TASKS + BRISK_TASKS => Eager::Brisk,
-                _ => Eager::No,
             };
             runtime.spawn(worker.run(eager))
         })
@@ -77,6 +75,22 @@ pub fn run(context: &Arc<Context>) {
     });
 }
 
+/// What the tasks of a process want.
+fn eagers(role: Role) -> Vec<Eager> {
+    if role == Role::Crowd {
+        return vec![Eager::Crowd; CROWD_TASKS];
+    }
+    let of_each = [
+        (Eager::Hot, HOT_TASKS),
+        (Eager::Brisk, BRISK_TASKS),
+        (Eager::No, COLD_TASKS),
+    ];
+    let of_each = of_each.into_iter();
+    of_each
+        .flat_map(|(eager, count)| vec![eager; count])
+        .collect()
+}
+
 /// Callers that wait when the client is shut down: they must not stay in the store's queue.
 fn wait_to_the_end(locks: &Locks) -> Vec<tokio::task::JoinHandle<tenure::Result<()>>> {
     let waiter = |number| {
@@ -101,6 +115,10 @@ struct Worker {
 impl Worker {
     async fn run(mut self, eager: Eager) {
         while !self.context.finish.is_cancelled() {
+            if self.context.rests() {
+                tokio::time::sleep(REST_TICK).await;
+                continue;
+            }
             let handed_off = self.locks.stats().handed_off;
             self.context.tally.note_handed_off(handed_off);
             let wish = Wish::for_one(eager, &self.context, &mut self.rng);

@@ -11,7 +11,9 @@ use tenure_testkit::history::Outcome;
 
 use super::tally::Kind;
 use super::track::{Track, complain_if_wrong, outcome, settle};
-use super::{Context, Eager, End, SHUTDOWN_LIMIT, Way, Wish, connect};
+use super::{
+    CROWD_TASKS, Context, Eager, End, REST_TICK, Role, SHUTDOWN_LIMIT, Way, Wish, connect,
+};
 
 /// One of them wants the hot lock, two the brisk one.
 const THREADS: u64 = 7;
@@ -26,7 +28,11 @@ pub fn run(context: &Arc<Context>) {
     });
     let Some(locks) = connected else { return };
     println!("id {}", locks.id());
-    let threads: Vec<_> = (0..THREADS)
+    let threads = match context.role {
+        Role::Work => THREADS,
+        Role::Crowd => CROWD_TASKS as u64,
+    };
+    let threads: Vec<_> = (0..threads)
         .map(|number| {
             let worker = Worker {
                 context: Arc::clone(context),
@@ -35,6 +41,7 @@ pub fn run(context: &Arc<Context>) {
                 rng: context.seed.part(number).rng(),
             };
             let eager = match number {
+                _ if context.role == Role::Crowd => Eager::Crowd,
                 0 => Eager::Hot,
                 1 | 2 => Eager::Brisk,
                 _ => Eager::No,
@@ -63,6 +70,10 @@ struct Worker {
 impl Worker {
     fn run(mut self, eager: Eager) {
         while !self.context.finish.is_cancelled() {
+            if self.context.rests() {
+                thread::sleep(REST_TICK);
+                continue;
+            }
             let handed_off = self.locks.stats().handed_off;
             self.context.tally.note_handed_off(handed_off);
             let wish = Wish::for_one(eager, &self.context, &mut self.rng);

@@ -10,7 +10,8 @@ use tenure_testkit::{Counts, Proxy, eventually};
 
 use super::{Kind, Lane, random_time};
 use crate::client::TTL_MAX_MS;
-use crate::fleet::Slot;
+use crate::fleet::{Fleet, Slot};
+use crate::stage::Stage;
 
 /// How long to look for signs that a fault was noticed.
 const NOTICE_LIMIT: Duration = Duration::from_millis(500);
@@ -43,11 +44,20 @@ impl Lane<'_> {
 }
 
 /// Some connections of some clients: to one of several servers mostly, now and then to more.
-pub(super) fn some_connections<'a>(slots: &'a [Slot], rng: &mut StdRng) -> Vec<&'a Proxy> {
+pub(super) fn some_connections<'a>(fleet: &'a Fleet<'_>, rng: &mut StdRng) -> Vec<&'a Proxy> {
     let count = rng.random_range(1..=3);
-    let slots: Vec<&Slot> = slots.sample(rng, count).collect();
+    let slots: Vec<&Slot> = fleet.slots.sample(rng, count).collect();
     let mut proxies = Vec::new();
     for slot in slots {
+        if matches!(fleet.stage, Stage::Sentinel(_) | Stage::Cluster(_)) && rng.random_bool(0.7) {
+            // Others have little to say.
+            let busiest = slot
+                .proxies
+                .iter()
+                .max_by_key(|it| it.counts().open_connections);
+            proxies.extend(busiest);
+            continue;
+        }
         let servers = if rng.random_bool(0.7) {
             1
         } else {

@@ -33,6 +33,18 @@ impl Clock {
         self.shim.step_back(by);
     }
 
+    /// Lets the clock run at another rate from now on. It does not jump.
+    pub fn set_rate(&self, rate: f64) {
+        self.shim.set_rate(rate);
+    }
+
+    /// Sets the clock right, as an administrator does who has noticed. Where it has been is forgotten:
+    /// no lease can have begun there.
+    pub fn set_right(&self) {
+        self.shim.reset();
+        self.furthest_ns.store(0, Ordering::Relaxed);
+    }
+
     /// Brings the clock to the latest time it has ever shown: only then do leases end that began
     /// before it was set back.
     pub fn catch_up(&self) {

@@ -13,6 +13,7 @@ use super::sentinel::{flush_scripts, pause_briefly};
 use super::service::{is_used, redirections};
 use super::{Kind, random_time};
 use crate::client::{BRISK, HOT, SAFE_HOT};
+use crate::stage::masters;
 
 /// How long a failover may take, and all that follows from it: some seconds where there is room.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
@@ -49,6 +50,7 @@ pub(super) fn strike(kind: Kind, cluster: &Cluster, rng: &mut StdRng) -> bool {
             promote(cluster, master, FailoverKind::Force)
         }
         Kind::KillMaster => kill_master(cluster, key, rng),
+        Kind::PromoteUnknown => promote_unknown(cluster, rng),
         other => unreachable!("`{}` is not done to a cluster", other.name()),
     }
 }
@@ -56,9 +58,8 @@ pub(super) fn strike(kind: Kind, cluster: &Cluster, rng: &mut StdRng) -> bool {
 /// Moves a slot to another master while its locks are used; true if clients were sent after it.
 fn migrate(cluster: &Cluster, slot: u16, rng: &mut StdRng) -> bool {
     let source = cluster.master_of_slot(slot);
-    let others = cluster.servers().iter();
-    let others = others.filter(|it| it.info("role") == "master" && it.port() != source.port());
-    let others: Vec<&RedisServer> = others.collect();
+    let mut others = masters(cluster);
+    others.retain(|master| master.port() != source.port());
     let before = redirections(source);
     let migration = cluster.begin_migration(slot, others.choose(rng).unwrap());
     thread::sleep(random_time(rng) / 4);
@@ -70,7 +71,7 @@ fn migrate(cluster: &Cluster, slot: u16, rng: &mut StdRng) -> bool {
 
 fn replica_of<'a>(cluster: &'a Cluster, master: &RedisServer) -> &'a RedisServer {
     let mut shard = cluster.shard_of(master).into_iter();
-    let other = shard.find(|server| server.port() != master.port());
+    let other = shard.find(|server| server.is_running() && server.port() != master.port());
     other.expect("each master has a replica")
 }
 
@@ -91,4 +92,41 @@ fn kill_master(cluster: &Cluster, key: &str, rng: &mut StdRng) -> bool {
     thread::sleep(random_time(rng));
     old.restart();
     cluster.wait_until_ok(SETTLE_LIMIT) && was_used && is_used_now
+}
+
+/// Has a replica take its master's place that has just joined, lags, and is in no client's map. It
+/// leaves as soon as the old master has its place again.
+fn promote_unknown(cluster: &Cluster, rng: &mut StdRng) -> bool {
+    let late = cluster.join_latecomer();
+    let master = masters(cluster)
+        .into_iter()
+        .find(|master| {
+            cluster
+                .shard_of(late)
+                .iter()
+                .any(|it| it.port() == master.port())
+        })
+        .expect("each shard has a master");
+    if let Some(_cut) = Cut::between(late, master) {
+        thread::sleep(Duration::from_millis(rng.random_range(LAG_MS)));
+        cluster.failover(late, FailoverKind::Takeover);
+    }
+    let was_used = is_used(late);
+    thread::sleep(random_time(rng));
+    cluster.failover(master, FailoverKind::Orderly);
+    cluster.dismiss_latecomer();
+    was_used
+}
+
+/// Has the replica of a lock's master take its place without asking anybody, and without what it has
+/// not heard of for a moment.
+pub(super) fn depose(cluster: &Cluster, key: &str, rng: &mut StdRng) -> bool {
+    let master = cluster.master_of_key(key);
+    let replica = replica_of(cluster, master);
+    let Some(_cut) = Cut::between(replica, master) else {
+        cluster.wait_until_ok(SETTLE_LIMIT);
+        return false;
+    };
+    thread::sleep(Duration::from_millis(rng.random_range(LAG_MS)));
+    promote(cluster, master, FailoverKind::Takeover)
 }

@@ -33,14 +33,6 @@ impl Lane<'_> {
                 thread::sleep(random_time(rng) / 4);
                 nodes[other].restart();
             }),
-            Kind::KillMost => {
-                let most = self.fleet.stage.keepers_needed();
-                let struck = index::sample(rng, nodes.len(), most);
-                self.while_clients_send(struck.index(0), || {
-                    struck.iter().for_each(|at| nodes[at].kill());
-                    struck.iter().for_each(|at| nodes[at].restart());
-                })
-            }
             Kind::CutServer => self.cut(one, random_time(rng)),
             other => unreachable!("`{}` is not done to nodes", other.name()),
         }

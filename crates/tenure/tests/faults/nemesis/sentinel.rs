@@ -148,3 +148,28 @@ fn promote_lagging(sentinels: &Sentinels, rng: &mut StdRng) -> bool {
     lagging.set_config("replica-priority", &PRIORITY_DEFAULT.to_string());
     took_effect && was_promoted
 }
+
+/// Has a replica that lags take the place of a master that runs. It takes turns: the one that reigned
+/// before the last time comes again.
+pub(super) fn depose(sentinels: &Sentinels, rng: &mut StdRng) -> bool {
+    let master = sentinels.master();
+    let lagging = *sentinels
+        .replicas()
+        .first()
+        .expect("there are two replicas");
+    let at = sentinels.index_of(lagging);
+    sentinels.set_priority(at, PRIORITY_BEST);
+    let took_effect = match Cut::between(lagging, master) {
+        Some(cut) => {
+            thread::sleep(Duration::from_millis(rng.random_range(LAG_MS)));
+            let was_used = is_used(master);
+            let old = sentinels.begin_failover();
+            let new = sentinels.wait_for_failover(old, SETTLE_LIMIT);
+            drop(cut);
+            sentinels.wait_until_settled(SETTLE_LIMIT) && was_used && new.port() == lagging.port()
+        }
+        None => no_effect(sentinels),
+    };
+    lagging.set_config("replica-priority", &PRIORITY_DEFAULT.to_string());
+    took_effect
+}

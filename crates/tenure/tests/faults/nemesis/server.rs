@@ -12,10 +12,14 @@ use tenure_testkit::{ClientKind, Proxy, Recorder, RedisServer, Redisson, RespCli
 
 use super::{Clock, Kind, Lane, random_time};
 use crate::client::{BRISK, COLD, COLD_COUNT, HOT};
-use crate::layout;
 use crate::stage::NODE_WITH_CLOCK;
 
 const NOTICE_LIMIT: Duration = Duration::from_millis(500);
+/// What a server that evicts may use beyond what it has, and what is put there.
+const EVICT_ROOM: u64 = 500_000;
+const BALLAST_BYTES: usize = 100_000;
+const BALLAST_MAX: u64 = 40;
+const BALLAST_MS: &str = "2000";
 /// How long a Java process waits for a lock before it gives up.
 const JAVA_WAIT: Duration = Duration::from_millis(800);
 /// The numbers of foreign clients begin here.
@@ -77,10 +81,7 @@ impl Lane<'_> {
                 let deleted = struck.iter().map(|it| deleted(&mut it.client(), name));
                 deleted.filter(|deleted| *deleted).count() > 0
             }
-            Kind::DeleteFence => {
-                let key = layout::hot_fence_key(self.fleet.layout);
-                deleted(&mut server.client(), &key)
-            }
+            Kind::Evict => evict(server, rng),
             Kind::ForceRelease => self.release_by_force(rng),
             Kind::ClockForward => self.turn_clock(Clock::step_forward, rng),
             Kind::ClockBack => self.turn_clock(Clock::step_back, rng),
@@ -105,7 +106,7 @@ impl Lane<'_> {
     }
 
     fn turn_clock(&self, turn: impl FnOnce(&Clock, Duration), rng: &mut StdRng) -> bool {
-        let clock = self.clock.expect("this phase has a clock");
+        let clock = &self.clocks[0];
         let seconds = [0.1, 0.5, 5.0, 600.0][rng.random_range(0..4)];
         turn(clock, Duration::from_secs_f64(seconds));
         // Somebody asks the server within that time.
@@ -218,8 +219,31 @@ fn random_lock(rng: &mut StdRng) -> String {
     }
 }
 
+/// Fills the memory of a server that drops keys then, until it has dropped some that were not used
+/// for a moment.
+fn evict(server: &RedisServer, rng: &mut StdRng) -> bool {
+    let before = server.stat("evicted_keys");
+    server.set_config("maxmemory-policy", "allkeys-lru");
+    server.set_maxmemory(server.stat("used_memory") + EVICT_ROOM);
+    let mut client = server.client();
+    let ballast = "x".repeat(BALLAST_BYTES);
+    let evicted = (0..BALLAST_MAX).any(|number| {
+        let key = format!("ballast:{number}");
+        // Refused while it has nothing to drop.
+        let _ = client.try_command(&["SET", &key, &ballast, "PX", BALLAST_MS]);
+        server.stat("evicted_keys") > before
+    });
+    thread::sleep(random_time(rng) / 2);
+    server.free_memory();
+    server.set_config("maxmemory-policy", "noeviction");
+    for number in 0..BALLAST_MAX {
+        client.command(&["UNLINK", &format!("ballast:{number}")]);
+    }
+    evicted
+}
+
 /// One of the locks that are hardly ever free.
-fn contended(rng: &mut StdRng) -> &'static str {
+pub(super) fn contended(rng: &mut StdRng) -> &'static str {
     if rng.random_bool(0.5) { HOT } else { BRISK }
 }
 
