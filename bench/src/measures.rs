@@ -6,6 +6,7 @@ mod gate;
 mod http;
 mod leases;
 mod ledger;
+mod living;
 mod pairs;
 mod processes;
 mod redlock;
@@ -37,6 +38,7 @@ pub const ALL: &[Measure] = &[
     measure("wake", wake::measure),
     measure("leases", leases::measure),
     measure("waiters", waiters::measure),
+    measure("living", living::measure),
     measure("redlock", redlock::alone),
     measure("redlock_many", redlock::many),
     measure("redlock_crowd", redlock::crowd),

@@ -24,7 +24,8 @@ pub fn read(dirs: &[&str], file: &str) -> Option<String> {
 }
 
 fn included(part: &str) -> String {
-    find(&[""], part).unwrap_or_else(|| panic!("a script includes `{part}`, which is not there"))
+    // Its own parts as well.
+    read(&[""], part).unwrap_or_else(|| panic!("a script includes `{part}`, which is not there"))
 }
 
 fn find(dirs: &[&str], file: &str) -> Option<String> {

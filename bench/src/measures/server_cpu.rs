@@ -52,8 +52,6 @@ const LEASE: &str = "tenure:0123456789abcdef0123456789abcdef:1:30000";
 const REDISSON_LEASE: &str = "01234567-89ab-cdef-0123-456789abcdef:100030000";
 /// Later than any clock shows, in microseconds: an attempt is never late here.
 const LATEST_US: &str = "9000000000000000";
-/// Earlier than any counter says, in microseconds: the counter is never a lost one.
-const CONNECTED_US: &str = "1000000000000000";
 /// Later than any clock shows, in milliseconds: where a transaction says when its lease ends.
 const END_MS: &str = "9000000000000";
 /// Fences that one acquire reserves.
@@ -178,20 +176,23 @@ impl Bench {
         let release = self.load(&release);
         Some(batch(
             |batch, name| {
-                let fence = format!("tenure:fence:{{{name}}}");
+                let fences = format!("tenure:fences:{{{name}}}");
                 batch.push(&["MULTI"], "+OK");
                 let set = ["SET", name, LEASE, "NX", "GET", "PXAT", END_MS];
                 batch.push(&set, "+QUEUED");
-                batch.push(&["INCR", &fence], "+QUEUED");
+                let words = [&fences, "MAXLEN", "0", "*", "f", ""];
+                batch.push(&[&["XADD"], &words[..]].concat(), "+QUEUED");
                 batch.push(&["TIME"], "+QUEUED");
                 batch.push(&["EXEC"], "*3");
-                for line in ["$-1", ":", "*2", "$", "", "$", ""] {
+                for line in ["$-1", "$", "", "*2", "$", "", "$", ""] {
                     batch.expect(line);
                 }
             },
             |batch, name| {
                 let queue = format!("tenure:queue:{{{name}}}");
-                batch.push(&["EVALSHA", &release, "2", name, &queue, LEASE], ":1");
+                let alive = format!("tenure:alive:{{{name}}}");
+                let keys = ["EVALSHA", &release, "3", name, &queue, &alive];
+                batch.push(&[&keys[..], &[LEASE]].concat(), ":1");
             },
         ))
     }
@@ -203,7 +204,7 @@ impl Bench {
         let release = scripts::read(dirs, "release.lua")?;
         let (acquire, release) = (self.load(&acquire), self.load(&release));
         let (lease, counter) = match layout {
-            Layout::Native => (LEASE, "tenure:fence:"),
+            Layout::Native => (LEASE, "tenure:fences:"),
             Layout::Redisson => (REDISSON_LEASE, "redisson_lock_token:"),
         };
         let ttl = ttl_ms();
@@ -211,13 +212,15 @@ impl Bench {
             |batch, name| {
                 let fence = format!("{counter}{{{name}}}");
                 let keys = ["EVALSHA", &acquire, "2", name, &fence];
-                let arguments = [lease, &ttl, LATEST_US, FENCES, CONNECTED_US];
+                let arguments = [lease, &ttl, LATEST_US, FENCES];
                 batch.push(&[&keys[..], &arguments].concat(), ":");
             },
             |batch, name| {
                 let queue = format!("tenure:queue:{{{name}}}");
                 let channel = format!("redisson_lock__channel:{{{name}}}");
-                let words = ["EVALSHA", &release, "2", name, &queue, lease, &channel, ""];
+                let alive = format!("tenure:alive:{{{name}}}");
+                let keys = ["EVALSHA", &release, "3", name, &queue, &alive];
+                let words = [&keys[..], &[lease, &channel, ""]].concat();
                 // Only the redisson layout is told the channel: it has to wake Java's waiters.
                 let told = words.len() - if layout == Layout::Native { 2 } else { 0 };
                 batch.push(&words[..told], ":1");

@@ -20,11 +20,13 @@ pub async fn sweep(client: &Client, names: &[String]) {
 }
 
 /// All keys that a lock with a hash tag in its name can have.
-fn keys_of(name: &str) -> [String; 5] {
+fn keys_of(name: &str) -> [String; 7] {
     [
         name.to_owned(),
+        format!("tenure:fences:{name}"),
         format!("tenure:fence:{name}"),
         format!("tenure:queue:{name}"),
+        format!("tenure:alive:{name}"),
         format!("tenure:meta:{name}"),
         format!("redisson_lock_token:{name}"),
     ]

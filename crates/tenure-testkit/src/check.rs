@@ -4,8 +4,9 @@
 //! |---|---|
 //! | [`exclusion`], [`permits`] | two clients never believed at once to hold one lock |
 //! | [`fences`] | fences are unique and grow in real time |
-//! | [`resource`] | a fenced resource lost no update and accepted no stale fence |
+//! | [`resource`] | a fenced resource lost no update, accepted no stale holder and refused no newest one |
 //! | [`liveness`], [`immortal_keys`], [`orphans`] | after healing every lock can be had again, nothing is left over |
+//! | [`waits`] | nobody waited for a lock that was free |
 //! | [`loss`] | who lost a lock noticed before the next one got it |
 //!
 //! Each returns the violations it found, none if all was well; [`assert_none`] turns them into a
@@ -13,10 +14,12 @@
 
 mod exclusion;
 mod fences;
+mod grants;
 mod holds;
 mod liveness;
 mod loss;
 mod resource;
+mod waits;
 
 use std::fmt;
 
@@ -26,6 +29,7 @@ pub use holds::{Hold, holds};
 pub use liveness::{immortal_keys, liveness, orphans};
 pub use loss::loss;
 pub use resource::resource;
+pub use waits::{Patience, waits};
 
 /// How many violations a failed test shows.
 const SHOWN_MAX: usize = 10;
@@ -101,6 +105,13 @@ mod testing {
         Event {
             believed_until_ns: Some(until),
             ..event(client, Op::Acquire, Outcome::Granted, call, ret)
+        }
+    }
+
+    pub(super) fn fenced(fence: u64, event: Event) -> Event {
+        Event {
+            fence: Some(fence),
+            ..event
         }
     }
 

@@ -1,14 +1,16 @@
-/* Wall clock of a process, turned by the test that started it.
+/* Clocks of a process, turned by the test that started it.
  *
  * Preloaded into a process, this library answers for the wall clock: clock_gettime (REALTIME and
- * REALTIME_COARSE), gettimeofday and time. The other clocks are not touched: a step of the wall
- * clock does not move CLOCK_MONOTONIC or CLOCK_BOOTTIME on a real machine either.
+ * REALTIME_COARSE), gettimeofday and time. A step of the wall clock moves no other clock, as on a
+ * real machine. CLOCK_BOOTTIME can be set forward by itself: that is what a suspend does to it.
+ * CLOCK_MONOTONIC stays true. A program that makes the system call itself is not reached.
  *
- * The file named by TENURE_CLOCK_SHIM holds four 64-bit words, see clock_shim.rs:
+ * The file named by TENURE_CLOCK_SHIM holds five 64-bit words, see clock_shim.rs:
  *   version    odd while the other words are being changed
  *   offset_ns  added to the real time
  *   base_ns    the real time at which the rate began
  *   rate_ppb   how much faster than the real clock, in parts per billion; may be negative
+ *   asleep_ns  added to CLOCK_BOOTTIME
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -29,6 +31,7 @@ struct shift {
     int64_t offset_ns;
     int64_t base_ns;
     int64_t rate_ppb;
+    int64_t asleep_ns;
 };
 
 static const volatile struct shift *shift;
@@ -45,28 +48,38 @@ __attribute__((constructor)) static void prepare(void) {
     if (page != MAP_FAILED) shift = page;
 }
 
-static int64_t shifted(int64_t now_ns) {
-    if (!shift) return now_ns;
-    int64_t offset_ns = 0, base_ns = now_ns, rate_ppb = 0;
-    for (int tries = 0; tries < TRIES_MAX; tries++) {
-        int64_t version = shift->version;
+static struct shift read_shift(void) {
+    struct shift now = {0};
+    for (int tries = 0; shift && tries < TRIES_MAX; tries++) {
+        now.version = shift->version;
         __sync_synchronize();
-        offset_ns = shift->offset_ns;
-        base_ns = shift->base_ns;
-        rate_ppb = shift->rate_ppb;
+        now.offset_ns = shift->offset_ns;
+        now.base_ns = shift->base_ns;
+        now.rate_ppb = shift->rate_ppb;
+        now.asleep_ns = shift->asleep_ns;
         __sync_synchronize();
-        if (version % 2 == 0 && version == shift->version) break;
+        if (now.version % 2 == 0 && now.version == shift->version) break;
     }
-    __int128 gained_ns = (__int128)(now_ns - base_ns) * rate_ppb / NS_PER_S;
-    return now_ns + offset_ns + (int64_t)gained_ns;
+    return now;
+}
+
+static int64_t shifted(clockid_t clock, int64_t now_ns) {
+    struct shift now = read_shift();
+    if (clock == CLOCK_BOOTTIME) return now_ns + now.asleep_ns;
+    __int128 gained_ns = (__int128)(now_ns - now.base_ns) * now.rate_ppb / NS_PER_S;
+    return now_ns + now.offset_ns + (int64_t)gained_ns;
+}
+
+static int is_turned(clockid_t clock) {
+    return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_BOOTTIME;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
     /* Another library's constructor may ask before ours has run. */
     if (!real_clock_gettime) real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
     int result = real_clock_gettime(clock, time);
-    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
-        int64_t ns = shifted(time->tv_sec * NS_PER_S + time->tv_nsec);
+    if (result == 0 && is_turned(clock)) {
+        int64_t ns = shifted(clock, time->tv_sec * NS_PER_S + time->tv_nsec);
         time->tv_sec = ns / NS_PER_S;
         time->tv_nsec = ns % NS_PER_S;
     }

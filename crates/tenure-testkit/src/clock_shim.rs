@@ -1,4 +1,4 @@
-//! A wall clock that the test turns while a process lives by it.
+//! Clocks that the test turns while a process lives by them.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,10 @@ const NS_PER_S: i64 = 1_000_000_000;
 /// The wall clock of the processes it is applied to: `CLOCK_REALTIME`, `gettimeofday`, `time`.
 ///
 /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` stay true, as they do on a machine whose administrator
-/// sets the clock. Clones are the same clock; each [`compile`](Self::compile) gives another one.
+/// sets the clock; [`sleep_through`](Self::sleep_through) sets `CLOCK_BOOTTIME` forward by itself.
+/// Only programs that ask the C library are reached, not those that make system calls themselves.
+///
+/// Clones are the same clock; each [`compile`](Self::compile) gives another one.
 #[derive(Debug, Clone)]
 pub struct ClockShim {
     clock: Arc<Clock>,
@@ -60,6 +63,12 @@ impl ClockShim {
         self.step_ns(-whole_ns(by));
     }
 
+    /// Sets `CLOCK_BOOTTIME` forward at once: what the process finds when its machine was suspended
+    /// for so long. No other clock is set, so that one can tell which of them the process goes by.
+    pub fn sleep_through(&self, time: Duration) {
+        self.clock.change(|shift| shift.asleep_ns += whole_ns(time));
+    }
+
     /// Lets the clock run at `rate` seconds per second from now on: `1.02` is two percent fast.
     /// It does not jump.
     pub fn set_rate(&self, rate: f64) {
@@ -80,7 +89,7 @@ impl ClockShim {
         });
     }
 
-    /// Makes the clock right again.
+    /// Makes all clocks right again.
     pub fn reset(&self) {
         self.clock.change(|shift| {
             *shift = Shift {
@@ -123,7 +132,14 @@ impl Clock {
     /// Odd version, the other words, even version: readers try again in between.
     fn write(&self, shift: Shift) {
         self.put(0, &[shift.version - 1]);
-        self.put(8, &[shift.offset_ns, shift.base_ns, shift.rate_ppb]);
+        let Shift {
+            offset_ns,
+            base_ns,
+            rate_ppb,
+            asleep_ns,
+            ..
+        } = shift;
+        self.put(8, &[offset_ns, base_ns, rate_ppb, asleep_ns]);
         self.put(0, &[shift.version]);
     }
 
@@ -148,6 +164,7 @@ struct Shift {
     offset_ns: i64,
     base_ns: i64,
     rate_ppb: i64,
+    asleep_ns: i64,
 }
 
 impl Shift {

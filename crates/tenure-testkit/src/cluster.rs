@@ -44,6 +44,10 @@ pub struct Cluster {
     /// source of another, it would claim that one back before it is told, and its new master would
     /// drop the keys.
     ending_migration: Mutex<()>,
+    /// One `MIGRATE` at a time. It blocks its server until the target has answered, so two of them
+    /// in opposite directions would wait for each other, and both nodes would look dead. Nobody but
+    /// the kit sends one, and a cluster belongs to the process that started it.
+    migrating: Mutex<()>,
     /// Those of all nodes, if they speak TLS.
     certificates: Option<Certificates>,
 }

@@ -7,19 +7,21 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::history::{Millis, now_ns};
+
 /// A number in a file that many processes read, change and write back, guarded only by fences.
 ///
 /// It knows nothing of the locks under test. Each access takes an operating-system lock on the
 /// file for its own duration, so an access is atomic; a read and the write that follows it are
-/// not, which is what fences are for. Every accepted access goes into a journal beside the number,
-/// and [`check::resource`](crate::check::resource) judges that.
+/// not, which is what fences are for. Every access goes into a journal beside the number, also one
+/// that was refused, and [`check::resource`](crate::check::resource) judges that.
 #[derive(Debug)]
 pub struct FencedRegister {
     path: PathBuf,
     fenced: bool,
 }
 
-/// An access that was accepted, in the order of acceptance.
+/// An access, in the order in which the register decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// The client process.
@@ -28,6 +30,10 @@ pub struct Access {
     pub fence: u64,
     /// What it did.
     pub kind: AccessKind,
+    /// The newest fence that the register had seen before.
+    pub newest: u64,
+    /// When the register decided, on the clock of all histories.
+    pub at_ns: u64,
 }
 
 /// What an access did.
@@ -37,6 +43,8 @@ pub enum AccessKind {
     Read(u64),
     /// Stored this value.
     Write(u64),
+    /// Nothing: its fence was too old. The value stayed at this.
+    Refused(u64),
 }
 
 /// The fence was older than one seen before.
@@ -83,7 +91,7 @@ impl FencedRegister {
         Ok(value + 1)
     }
 
-    /// All accepted accesses so far.
+    /// All accesses so far.
     pub fn journal(&self) -> Vec<Access> {
         let mut file = self.lock();
         let mut text = String::new();
@@ -102,20 +110,25 @@ impl FencedRegister {
         kind: impl FnOnce(u64) -> AccessKind,
     ) -> Result<u64, Stale> {
         let mut file = self.lock();
-        let state = State::read(&mut file);
-        if self.fenced && fence < state.newest {
-            return Err(Stale {
-                newest: state.newest,
-            });
-        }
-        let kind = kind(state.value);
+        let State { value, newest } = State::read(&mut file);
+        let stale = self.fenced && fence < newest;
+        let kind = if stale {
+            AccessKind::Refused(value)
+        } else {
+            kind(value)
+        };
         let access = Access {
             client,
             fence,
             kind,
+            newest,
+            at_ns: now_ns(),
         };
-        file.write_all(access.encode(state.newest.max(fence)).as_bytes())
+        file.write_all(access.encode().as_bytes())
             .expect("failed to write the register");
+        if stale {
+            return Err(Stale { newest });
+        }
         Ok(kind.value())
     }
 
@@ -137,9 +150,17 @@ impl FencedRegister {
 }
 
 impl AccessKind {
-    fn value(self) -> u64 {
+    fn word(self) -> &'static str {
         match self {
-            Self::Read(value) | Self::Write(value) => value,
+            Self::Read(_) => "read",
+            Self::Write(_) => "write",
+            Self::Refused(_) => "refused",
+        }
+    }
+
+    pub(crate) fn value(self) -> u64 {
+        match self {
+            Self::Read(value) | Self::Write(value) | Self::Refused(value) => value,
         }
     }
 }
@@ -152,7 +173,7 @@ struct State {
 }
 
 impl State {
-    /// A line is at most so long: five fields of at most 20 digits.
+    /// A line is at most so long: a word and five fields of at most 20 digits.
     const LINE_BYTES_MAX: u64 = 128;
 
     fn read(file: &mut File) -> Self {
@@ -165,52 +186,64 @@ impl State {
         let Some(last) = tail.lines().last() else {
             return Self::default();
         };
-        let newest = last.split(' ').nth(4).and_then(|field| field.parse().ok());
-        match (Access::decode(last), newest) {
-            (Some(access), Some(newest)) => Self {
+        match Access::decode(last) {
+            Some(access) => Self {
                 value: access.kind.value(),
-                newest,
+                newest: access.newest.max(access.fence),
             },
-            _ => panic!("damaged journal: `{last}`"),
+            None => panic!("damaged journal: `{last}`"),
         }
     }
 }
 
 impl Access {
-    fn encode(&self, newest: u64) -> String {
-        let (word, value) = match self.kind {
-            AccessKind::Read(value) => ("read", value),
-            AccessKind::Write(value) => ("write", value),
-        };
-        let (client, fence) = (self.client, self.fence);
-        format!("{word} {value} {client} {fence} {newest}\n")
+    /// Whether the register let it happen.
+    pub fn was_accepted(&self) -> bool {
+        !matches!(self.kind, AccessKind::Refused(_))
+    }
+
+    fn encode(&self) -> String {
+        let (word, value) = (self.kind.word(), self.kind.value());
+        let Self {
+            client,
+            fence,
+            newest,
+            at_ns,
+            ..
+        } = self;
+        format!("{word} {value} {client} {fence} {newest} {at_ns}\n")
     }
 
     fn decode(line: &str) -> Option<Self> {
         let mut fields = line.split(' ');
         let word = fields.next()?;
         let mut number = || fields.next()?.parse().ok();
-        let (value, client, fence) = (number()?, number()?, number()?);
-        let kind = match word {
-            "read" => AccessKind::Read(value),
-            "write" => AccessKind::Write(value),
-            _ => return None,
-        };
+        let value = number()?;
         Some(Self {
-            client,
-            fence,
-            kind,
+            client: number()?,
+            fence: number()?,
+            newest: number()?,
+            at_ns: number()?,
+            kind: match word {
+                "read" => AccessKind::Read(value),
+                "write" => AccessKind::Write(value),
+                "refused" => AccessKind::Refused(value),
+                _ => return None,
+            },
         })
     }
 }
 
 impl fmt::Display for Access {
+    /// One line, times in milliseconds of the monotonic clock.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (word, value) = match self.kind {
-            AccessKind::Read(value) => ("reads", value),
-            AccessKind::Write(value) => ("writes", value),
-        };
-        let (client, fence) = (self.client, self.fence);
-        write!(f, "client {client} with fence {fence} {word} {value}")
+        let (client, fence, newest) = (self.client, self.fence, self.newest);
+        write!(f, "client {client} with fence {fence} ")?;
+        match self.kind {
+            AccessKind::Read(value) => write!(f, "reads {value}")?,
+            AccessKind::Write(value) => write!(f, "writes {value}")?,
+            AccessKind::Refused(_) => write!(f, "is refused for fence {newest}")?,
+        }
+        write!(f, " at {} ms", Millis(self.at_ns))
     }
 }

@@ -112,7 +112,18 @@ impl RespClient {
     /// Subscribes and returns once the server has confirmed every channel.
     #[track_caller]
     pub fn subscribe(&mut self, channels: &[&str]) {
-        let mut words = vec!["SUBSCRIBE"];
+        self.subscribe_by("SUBSCRIBE", channels);
+    }
+
+    /// The same for channels of a shard, at the node that has their slot.
+    #[track_caller]
+    pub fn subscribe_sharded(&mut self, channels: &[&str]) {
+        self.subscribe_by("SSUBSCRIBE", channels);
+    }
+
+    #[track_caller]
+    fn subscribe_by(&mut self, command: &str, channels: &[&str]) {
+        let mut words = vec![command];
         words.extend(channels);
         let mut reply = self.command(&words);
         let mut confirmed = 0;
@@ -126,7 +137,7 @@ impl RespClient {
             }
             reply = self
                 .receive()
-                .unwrap_or_else(|error| panic!("`SUBSCRIBE`: {error}"));
+                .unwrap_or_else(|error| panic!("`{command}`: {error}"));
         }
     }
 
@@ -268,10 +279,12 @@ fn message_of(reply: &Reply) -> Option<Message> {
         return None;
     };
     match &parts[..] {
-        [Reply::Text(kind), channel, payload] if kind == "message" => Some(Message {
-            channel: channel.text().into(),
-            payload: payload.text().into(),
-        }),
+        [Reply::Text(kind), channel, payload] if kind == "message" || kind == "smessage" => {
+            Some(Message {
+                channel: channel.text().into(),
+                payload: payload.text().into(),
+            })
+        }
         _ => None,
     }
 }

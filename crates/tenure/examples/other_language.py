@@ -30,6 +30,18 @@ NATIVE = """
 local function holder() return redis.call('GET', KEYS[1]) end
 local function hold(id, ttl) redis.call('SET', KEYS[1], id, 'PX', ttl) end
 local function let_go() redis.call('DEL', KEYS[1]) end
+local function mint(clock)
+  -- A stream without entries: its last id is the last fence. XADD refuses an id that is not above it.
+  local us = clock[2] + 0
+  local id = string.format('%s%03d-%d', clock[1], math.floor(us / 1000), us % 1000)
+  local minted = redis.pcall('XADD', KEYS[2], 'MAXLEN', '0', id, 'f', '')
+  if type(minted) == 'table' then
+    minted = redis.call('XADD', KEYS[2], 'MAXLEN', '0', '*', 'f', '')
+  end
+  local ms, sequence = string.match(minted, '^(%d+)-(%d+)$')
+  redis.call('PEXPIREAT', KEYS[2], string.format('%.0f', ms + 86400000))
+  return ms * 1000 + sequence
+end
 """
 REDISSON = """
 local function holder() return redis.call('HKEYS', KEYS[1])[1] or false end
@@ -39,10 +51,16 @@ local function hold(id, ttl)
   redis.call('PEXPIRE', KEYS[1], ttl)
 end
 local function let_go() redis.call('DEL', KEYS[1]) end
+local function mint(clock)
+  -- Java counts on from here. It would begin at 1 again if the counter ended.
+  local now = clock[1] * 1000000 + clock[2]
+  local fence = math.max(tonumber(redis.call('GET', KEYS[2]) or 0) + 1, now)
+  redis.call('SET', KEYS[2], string.format('%.0f', fence))
+  return fence
+end
 """
 
-# KEYS lock, fence counter, queue. ARGV lease id, ttl in ms, how long the counter is kept in ms or 0.
-# {1, fence} or {0, holder, ms left}.
+# KEYS lock, fence counter, queue. ARGV lease id, ttl in ms. {1, fence} or {0, holder, ms left}.
 ACQUIRE = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -54,10 +72,7 @@ if other and other ~= ARGV[1] then
 end
 hold(ARGV[1], ARGV[2])
 redis.call('ZREM', KEYS[3], ARGV[1])
-local fence = math.max(tonumber(redis.call('GET', KEYS[2]) or 0) + 1, now)
-redis.call('SET', KEYS[2], string.format('%.0f', fence))
-if ARGV[3] ~= '0' then redis.call('PEXPIRE', KEYS[2], ARGV[3]) end
-return {1, string.format('%.0f', fence)}
+return {1, string.format('%.0f', mint(clock))}
 """
 
 # KEYS lock. ARGV lease id, ttl in ms. 1 if it is still held.
@@ -102,7 +117,7 @@ class Lock:
         self.numbers = 0
         self.lease = None
         self.queue, self.wake = self.beside("queue"), self.beside("wake")
-        self.fence_key, self.channel = self.beside("fence"), ""
+        self.fence_key, self.channel = self.beside("fences"), ""
         if self.redisson:
             self.fence_key = self.beside_redisson("redisson_lock_token")
             self.channel = self.beside_redisson("redisson_lock__channel")
@@ -131,9 +146,7 @@ class Lock:
 
     def attempt(self):
         keys = [self.name, self.fence_key, self.queue]
-        # Redisson would begin to count at 1 again: there the counter is kept for ever.
-        kept_ms = 0 if self.redisson else 7 * 24 * 60 * 60 * 1000
-        return self.scripts[ACQUIRE](keys=keys, args=[self.lease, TTL_MS, kept_ms])
+        return self.scripts[ACQUIRE](keys=keys, args=[self.lease, TTL_MS])
 
     def acquire(self, say):
         """Waits for the lock, and returns the fence."""

@@ -8,12 +8,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::belief::Belief;
-use crate::engine::attempt::Wish;
 use crate::engine::cleaner::{self, Parted, Parting};
 use crate::engine::given::Given;
 use crate::engine::lines::Lines;
 use crate::engine::watchdog::{self, Watchdog};
-use crate::engine::{Engine, here, record};
+use crate::engine::{Engine, here, record, staying};
 use crate::error::{Error, Result};
 use crate::guard::{LostReason, Released};
 use crate::lease::{ClientId, Lease, LeaseId};
@@ -81,6 +80,7 @@ impl Client {
         tokio::spawn(pass_on(Arc::clone(&core), happened));
         tokio::spawn(watchdog::run(Arc::clone(&core)));
         tokio::spawn(record::run(Arc::clone(&core)));
+        tokio::spawn(staying::run(Arc::clone(&core)));
         let farewell = Arc::clone(&core);
         engine.on_stop(async move {
             let last_words = async {
@@ -168,10 +168,14 @@ impl Core {
         rand::random()
     }
 
-    /// How many fences to reserve for what is wished for.
-    pub(crate) fn fences_for(&self, wish: &Wish) -> u32 {
-        let hand_off = self.settings.hand_off;
-        if wish.renewed { hand_off.fences() } else { 1 }
+    /// How many fences a lease may use: only one that is renewed is handed off.
+    pub(crate) fn fences_for(&self, renewed: bool) -> u32 {
+        let fences = if renewed {
+            self.settings.hand_off.fences()
+        } else {
+            1
+        };
+        fences.min(self.store.fences_at_once())
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -308,6 +312,7 @@ async fn pass_on(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
         match event {
             Event::Wake { name, offered_to } => core.lines.wake(&name, offered_to),
+            Event::Brief { name, lasts } => core.lines.brief(&name, lasts),
             Event::Opened { name, next } => core.lines.opened(&name, next),
             Event::Freed { name, .. } => core.lines.opened(&name, None),
             Event::Changed { name } => core.watchdog.changed(&name),

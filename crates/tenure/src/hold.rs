@@ -190,23 +190,23 @@ impl Hold {
         let rest = check_ttl("the time to keep a lock", rest)?;
         let rest = longest.map_or(rest, |longest| rest.min(longest));
         let client = Arc::clone(&self.client);
-        let held = Held {
-            ttl: rest,
-            ..self.belief.held.clone()
-        };
-        // A renewal that comes later would give the lease its usual ttl again.
-        client.core.watchdog.settled(self.belief.number).await;
-        let given = self.detach()?;
         let core = Arc::clone(&client.core);
         let pending = core.pending.begin();
-        let telling = async move {
+        // On the engine from here on: a caller that goes away has given the lease away all the same.
+        let giving = async move {
             let _pending = pending;
-            renewal::extend(&core, &held).await
+            let held = Held {
+                ttl: rest,
+                ..self.belief.held.clone()
+            };
+            // A renewal that comes later would give the lease its usual ttl again.
+            core.watchdog.settled(self.belief.number).await;
+            let given = self.detach()?;
+            let until = renewal::extend(&core, &held).await?;
+            core.given.renewed(&given, rest, until, core.clock.now());
+            Ok(Lease { ttl: rest, ..given })
         };
-        let until = client.engine.run(telling).await??;
-        let core = &client.core;
-        core.given.renewed(&given, rest, until, core.clock.now());
-        Ok(Lease { ttl: rest, ..given })
+        client.engine.run(giving).await?
     }
 }
 

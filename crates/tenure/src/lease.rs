@@ -18,7 +18,7 @@ pub const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How far two clocks may run apart over one lease: one part in a hundred, and two milliseconds
 /// for the rounding of both sides.
-const DRIFT_DIVISOR: u32 = 100;
+pub(crate) const DRIFT_DIVISOR: u32 = 100;
 const DRIFT_MIN: Duration = Duration::from_millis(2);
 /// How many digits at the end of a lease's number are its ttl in ms, where the id has no other place
 /// for it.

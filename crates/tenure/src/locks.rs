@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::core::{Client, Core};
 use crate::engine::cleaner::{self, Parting};
-use crate::engine::{adoption, listing, patience, record, renewal};
+use crate::engine::{adoption, listing, patience, renewal};
 use crate::error::Result;
 use crate::guard::{Guard, Released};
 use crate::holder::{ClientRecord, Listing};
@@ -16,7 +16,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::{Holds, Owner};
 use crate::stats::StatsSnapshot;
-use crate::store::Held;
+use crate::store::{Held, Used};
 use crate::timings::TimingsSnapshot;
 
 /// What [`Tenure`](crate::Tenure) and [`Redlock`](crate::Redlock) have in common, for code that
@@ -156,6 +156,7 @@ impl Locks {
             // Touching metadata that does not exist changes nothing.
             has_meta: known.as_ref().is_none_or(|lease| lease.has_meta),
             replicas: 0,
+            used: Used::One,
         };
         let ends_before = known.map_or(ends_before, |lease| lease.ends_at.max(ends_before));
         self.client.part_with(Parting::of(held, ends_before)).await
@@ -182,6 +183,7 @@ impl Locks {
             ttl: id.ttl().unwrap_or(self.client.core.settings.ttl),
             has_meta: true,
             replicas: 0,
+            used: Used::One,
         };
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
@@ -253,7 +255,7 @@ impl Locks {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let reading = async move {
-            let read = |limit| record::read(&core, None, limit);
+            let read = |limit| listing::clients(&core, limit);
             patience::look(&core, read).await
         };
         self.client.engine.run(reading).await?

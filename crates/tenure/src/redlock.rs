@@ -16,12 +16,13 @@ use crate::moment::Clock;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::store::Store;
-use crate::store::redis::RedisStore;
+use crate::store::redis::{REST_MIN, RedisStore};
 use crate::store::redlock::RedlockStore;
 use crate::url::{RedisTarget, Target, masked_url};
 
-/// The longest ttl, unless the builder says otherwise.
-const LONGEST_TTL_DEFAULT: Duration = Duration::from_secs(30);
+/// The longest ttl, unless the builder says otherwise. No node that may have forgotten a lease rests
+/// for less, so clients with other values agree with those that have this one.
+const LONGEST_TTL_DEFAULT: Duration = REST_MIN;
 /// With fewer nodes none may fail.
 const NODES_MIN: usize = 2;
 /// How long to wait before connecting again to nodes that could not be reached.
@@ -31,9 +32,9 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// locks can be taken and kept for as long as most servers run.
 ///
 /// Use an odd number of masters that share nothing: no replicas of each other, no common disk.
-/// Each with `appendonly yes` and `appendfsync always`, so that none forgets what it granted; a
-/// server without that has no vote after a restart until
-/// [`longest_ttl`](Builder::longest_ttl) has passed.
+/// Each with `appendonly yes`, `appendfsync always`, `no-appendfsync-on-rewrite no` and without
+/// eviction, so that none forgets what it granted; a server without that has no vote for 30 s after
+/// a restart, or for [`longest_ttl`](Builder::longest_ttl) if that is longer.
 ///
 /// It hands out the same [`Lock`](crate::Lock) and [`Guard`](crate::Guard) as
 /// [`Tenure`](crate::Tenure) does.
@@ -54,25 +55,20 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// What counts, or keeps an order, on several nodes at once: semaphores, fair queues. A majority
 /// can agree on one holder, because two majorities share a node. It cannot agree on a number: with
 /// two permits on three nodes, A and B may hold the first node, A and C the second, B and C the
-/// third, and each of the three has a majority. So such things do not exist here, whatever
-/// [`Tenure`](crate::Tenure) has:
+/// third, and each of the three has a majority.
 ///
-/// ```compile_fail
-/// # async fn example() -> Result<(), tenure::Error> {
-/// let redlock = tenure::Redlock::connect(["redis://a/", "redis://b/", "redis://c/"]).await?;
-/// let permits = redlock.semaphore("printers", 2);
-/// # Ok(()) }
+/// Nor can its locks be confirmed by replicas, because none of its nodes has one that would be
+/// promoted. What [`Tenure`](crate::Tenure) can be asked for:
+///
+/// ```
+/// let builder = tenure::Tenure::builder("redis://a/").replicas(1);
 /// ```
 ///
-/// ```compile_fail
-/// # async fn example() -> Result<(), tenure::Error> {
-/// let redlock = tenure::Redlock::connect(["redis://a/", "redis://b/", "redis://c/"]).await?;
-/// let queue = redlock.fair_lock("tickets");
-/// # Ok(()) }
-/// ```
+/// does not exist here:
 ///
-/// Nor does a lock of it know [`replicas`](crate::Builder::replicas): its nodes have none that
-/// would be promoted.
+/// ```compile_fail,E0599
+/// let builder = tenure::Redlock::builder(["redis://a/", "redis://b/", "redis://c/"]).replicas(1);
+/// ```
 #[derive(Clone)]
 pub struct Redlock {
     locks: Locks,
@@ -118,7 +114,14 @@ impl fmt::Debug for Redlock {
 
 impl Builder<Redlock> {
     /// The longest ttl that locks may have: 30 s by default. A server that has just started, and
-    /// may have forgotten what it granted, has no vote for this long.
+    /// may have forgotten what it granted, has no vote for this long, and never for less than 30 s.
+    ///
+    /// All clients of one Redlock that use leases above 30 s must agree: first raise this in every
+    /// client, then use the longer ttl. Nodes keep the longest ttl of any lease above 30 s, for 30
+    /// days after its last use. A client that is to connect with less is refused; one that is
+    /// connected already lets nodes rest for longer as soon as it hears of it. To go back, lower the
+    /// ttls first, delete the key `tenure:longest-ttl` on every node when the last long lease has
+    /// ended, and then lower this.
     pub fn longest_ttl(mut self, ttl: Duration) -> Self {
         self.settings.longest_ttl = Some(ttl);
         self
@@ -128,7 +131,8 @@ impl Builder<Redlock> {
     ///
     /// # Errors
     ///
-    /// As for [`Redlock::connect`], and if a setting is out of its limits.
+    /// As for [`Redlock::connect`], and if a setting is out of its limits, or other clients use
+    /// leases that are longer than [`longest_ttl`](Self::longest_ttl) and 30 s.
     pub async fn connect(self) -> Result<Redlock> {
         self.check()?;
         let longest_ttl = self.settings.longest_ttl.unwrap_or(LONGEST_TTL_DEFAULT);

@@ -65,6 +65,12 @@ bugs! {
     ReleaseTellsNobody = "release-tells-nobody",
     /// the last in the queue is offered the lock first
     LastServedFirst = "last-served-first",
+    /// a waiter that has died is offered the lock as if it lived
+    DeadWaitersOffered = "dead-waiters-offered",
+    /// a waiter does not say that it lives
+    WaitersSilent = "waiters-silent",
+    /// a waiter that has lost its place does not ask for another
+    LostPlaceIgnored = "lost-place-ignored",
     /// an offer lasts for ever
     OfferUnbounded = "offer-unbounded",
     /// a shutdown leaves its waiters waiting
@@ -77,6 +83,10 @@ bugs! {
     FenceRestarts = "fence-restarts",
     /// a promoted replica counts on from its older copy of a fence
     FenceFromOldCopy = "fence-from-old-copy",
+    /// fences follow the client's idea of the server's clock, which may be ahead of it
+    FenceAheadOfClock = "fence-ahead-of-clock",
+    /// a fence counter ends though the clock has not passed its last fence
+    CounterEndsEarly = "counter-ends-early",
     /// a nested acquire raises the fence
     FenceBumpedOnReentry = "fence-bumped-on-reentry",
     /// a nested acquire does not know that its owner holds the lock
@@ -101,6 +111,8 @@ bugs! {
     HandOffLate = "hand-off-late",
     /// a lock is handed on with the fence of its last holder
     HandOffSameFence = "hand-off-same-fence",
+    /// a lock is handed on with a fence that the server's clock has not reached
+    HandOffAheadOfClock = "hand-off-ahead-of-clock",
     /// a lost lease is handed on
     HandOffLost = "hand-off-lost",
     /// a lock is handed on for as long as somebody waits
@@ -129,12 +141,22 @@ bugs! {
     WaitOneIsEnough = "wait-one-is-enough",
     /// a master that has just begun to reign gives new locks
     ReignIgnored = "reign-ignored",
+    /// a grant does not compare which master gives it
+    MasterNotCompared = "master-not-compared",
     /// errors quote the password
     PasswordInError = "password-in-error",
     /// a majority of the nodes that could be asked decides, not of all
     RedlockMajorityOfAsked = "redlock-majority-of-asked",
     /// a node that has just started and may have forgotten votes
     RedlockYoungNodeVotes = "redlock-young-node-votes",
+    /// a node rests by what it says of its own age alone
+    RedlockRestByUptime = "redlock-rest-by-uptime",
+    /// a client does not look at what others know of a node's age
+    RedlockSightingsIgnored = "redlock-sightings-ignored",
+    /// a node rests for the client's own longest ttl, however short
+    RedlockRestByOwnTtl = "redlock-rest-by-own-ttl",
+    /// a vote that was not heard is forgotten when its lease has ended
+    RedlockStrayVoteLeft = "redlock-stray-vote-left",
     /// a server is taken for as old as it says, which may be a second too much
     AgeRoundedUp = "age-rounded-up",
     /// what was got in vain stays on its nodes
@@ -189,16 +211,28 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "waiter)",
     ),
     (
+        Bug::OfferUnbounded,
+        "native/release.lua",
+        "redis.call('PEXPIRE', KEYS[1], 500, 'LT')",
+        "",
+    ),
+    (
+        Bug::DeadWaitersOffered,
+        "native/release.lua",
+        "if tonumber(lives_until) < now_ms then",
+        "if false then",
+    ),
+    (
         Bug::ReleaseTellsNobody,
         "native/release.lua",
-        "redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(queue, 13), waiter)",
-        "",
+        "redis.pcall('PUBLISH', wake, waiter)",
+        "nil",
     ),
     (
         Bug::LastServedFirst,
         "native/release.lua",
-        "ZPOPMIN",
-        "ZPOPMAX",
+        "local waiter = redis.pcall('ZRANGE', queue, 0, 0)",
+        "local waiter = redis.pcall('ZRANGE', queue, -1, -1)",
     ),
     (
         Bug::AdoptWithoutCompare,
@@ -209,19 +243,44 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
     (
         Bug::FenceNotIncremented,
         "native/acquire.lua",
-        "redis.pcall('INCRBY', KEYS[2], fences)",
-        "redis.pcall('INCRBY', KEYS[2], 0)",
+        "local fence = ms * 1000 + sequence",
+        "local fence = math.floor(ms / 60000) * 60000000",
     ),
     (
         Bug::OfferWithoutFence,
         "native/acquire.lua",
-        "redis.pcall('INCRBY', KEYS[2], fences)",
-        "redis.pcall('INCRBY', KEYS[2], was_free and fences or 0)",
+        "local fence = ms * 1000 + sequence",
+        "local fence = was_free and ms * 1000 + sequence or math.floor(ms / 60000) * 60000000",
     ),
     (
         Bug::FenceRestarts,
         "native/acquire.lua",
-        "if last - fences < connected then",
+        "'MAXLEN', '0', by_clock, 'f', '')",
+        "'MAXLEN', '0', '0-*', 'f', '')",
+    ),
+    (
+        Bug::FenceFromOldCopy,
+        "native/acquire.lua",
+        "'MAXLEN', '0', by_clock, 'f', '')",
+        "'MAXLEN', '0', redis.call('EXISTS', KEYS[2]) == 1 and \
+         string.match(redis.call('XINFO', 'STREAM', KEYS[2])[8], '^%d+') .. '-*' or by_clock, 'f', '')",
+    ),
+    (
+        Bug::FenceAheadOfClock,
+        "native/acquire.lua",
+        "'MAXLEN', '0', by_clock, 'f', '')",
+        "'MAXLEN', '0', string.format('%.0f-*', math.floor(latest / 1000)), 'f', '')",
+    ),
+    (
+        Bug::CounterEndsEarly,
+        "native/acquire.lua",
+        "string.format('%.0f', ms + 86400000)",
+        "string.format('%.0f', math.floor(now / 1000) + 2000)",
+    ),
+    (
+        Bug::MasterNotCompared,
+        "native/acquire.lua",
+        "if found ~= ARGV[6] then",
         "if false then",
     ),
     (

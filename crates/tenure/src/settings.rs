@@ -13,8 +13,7 @@ use crate::sharded::Sharded;
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a call waits for a server that cannot be reached.
 pub(crate) const UNREACHABLE_AFTER_DEFAULT: Duration = Duration::from_secs(5);
-/// How often a lock may be handed off in a row. Each turn needs a fence, and those that are reserved
-/// and not used up make fences run ahead of the clock.
+/// How often a lock may be handed off in a row.
 const HAND_OFF_TURNS_MAX: u32 = 10_000;
 
 #[derive(Clone, Debug)]
@@ -123,7 +122,7 @@ impl HandOff {
         Ok(())
     }
 
-    /// How many fences a grant reserves: one for its holder, one for each further turn.
+    /// How many fences a grant may use: one for its holder, one for each further turn.
     pub(crate) fn fences(self) -> u32 {
         if self.on { self.turns + 1 } else { 1 }
     }

@@ -179,6 +179,10 @@ words! {
         Clients = "clients",
         /// Whether it has been the master for long enough.
         Reign = "reign",
+        /// That those who wait live.
+        Stay = "stay",
+        /// Who waits for a lock.
+        Waiters = "waiters",
         /// To wait until replicas have what was written.
         Confirm = "confirm",
         /// To tell when a lock is offered, or no longer.

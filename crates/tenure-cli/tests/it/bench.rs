@@ -99,7 +99,8 @@ fn others_are_noticed() {
 
 #[test]
 fn clusters_and_redlocks_are_measured() {
-    let cluster = Cluster::builder().masters(3).replicas(0).start();
+    let nodes = Cluster::builder().masters(3).replicas(0);
+    let cluster = nodes.steady().start();
     is_complete(&measure(&[cluster.url()], &[]));
     cluster.servers().iter().for_each(leaves_nothing);
     let nodes = RedlockNodes::builder().nodes(3).start();

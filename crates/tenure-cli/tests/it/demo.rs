@@ -111,7 +111,8 @@ fn the_demo_on_several_servers_needs_most_of_them_and_leaves_nothing() {
 
 #[test]
 fn the_demo_runs_on_sentinel_and_cluster() {
-    let (sentinels, cluster) = (Sentinels::start(), Cluster::start());
+    let sentinels = Sentinels::builder().steady().start();
+    let cluster = Cluster::builder().steady().start();
     for url in [sentinels.url(), cluster.url()] {
         let small = ["demo", "--stock", "10", "--buyers", "60", "--url", &url];
         let ended = run(&mut tenure(&small));

@@ -115,6 +115,38 @@ fn locks_are_listed_with_holders_and_waiters() {
     waiting.join().unwrap().release().unwrap();
 }
 
+/// What it said of itself outlives it by minutes; the lock's own queue knows sooner that it has died.
+#[test]
+fn a_killed_waiter_is_listed_for_seconds_only() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let ours = Tenure::connect(&url).unwrap();
+    let guard = ours.lock("n").acquire().unwrap();
+    let mut waiting = Killed(at(&url, &["run", "n", "--", "true"]).spawn().unwrap());
+    let shown = |waiting: usize| {
+        let expected = format!("\"waiting\":{waiting},");
+        let says = |command: &[&str]| run_at(&url, command).stdout.contains(&expected);
+        says(&["ls", "--json"]) && says(&["show", "n", "--json"])
+    };
+    assert!(eventually(SOON, || shown(1)), "it does not wait");
+    waiting.0.kill().unwrap();
+    waiting.0.wait().unwrap();
+    // The server's own clock says when it counts as dead: then it is gone from both.
+    let mut redis = server.client();
+    let is_dead = || {
+        let now: i64 = redis.command(&["TIME"]).array()[0].text().parse().unwrap();
+        let dead = (now * 1_000).to_string();
+        let alive = ["ZCOUNT", "tenure:alive:{n}", &dead, "+inf"];
+        redis.command(&alive).int() == 0
+    };
+    assert!(
+        eventually(Duration::from_secs(9), is_dead),
+        "it still lives"
+    );
+    assert!(shown(0), "{}", run_at(&url, &["ls", "--json"]));
+    guard.release().unwrap();
+}
+
 #[test]
 fn where_nothing_is_held_nothing_is_listed() {
     let server = RedisServer::start();
@@ -220,7 +252,7 @@ fn a_thousand_locks_among_other_keys_are_listed_without_a_search() {
 #[test]
 fn locks_are_listed_on_a_majority_and_in_a_cluster() {
     let nodes = RedlockNodes::start();
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().steady().start();
     let redlock = Redlock::connect(nodes.urls()).unwrap();
     let clustered = Tenure::connect(cluster.url()).unwrap();
     let names = ["a", "b", "c", "d", "e"];
@@ -400,6 +432,8 @@ fn counts_that_cannot_be_are_no_reason_to_fail() {
         let most = u64::MAX.to_string();
         redis.command(&["HSET", &record, "host", "h", "wait:n", &most, "more", &most]);
         redis.command(&["ZADD", "tenure:clients", far, client]);
+        let place = format!("tenure:{client}:1:30000");
+        redis.command(&["ZADD", "tenure:queue:{n}", "1", &place]);
     }
     for arguments in [&["ls", "--json"] as &[&str], &["ls"], &["show", "n"]] {
         let ended = run_at(&server.url(), arguments);

@@ -86,7 +86,7 @@ fn every_mistake_shows_on_a_server_and_nothing_is_left_there() {
 
 #[test]
 fn every_mistake_shows_on_a_cluster_and_nothing_is_left_there() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().steady().start();
     let ended = run(tenure(&["demo", "pitfalls"]).env("TENURE_URL", cluster.url()));
     shows_all(&ended);
     for server in cluster.servers() {

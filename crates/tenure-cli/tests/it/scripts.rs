@@ -99,7 +99,7 @@ fn a_script_takes_renews_and_releases_a_lock_on_a_majority() {
 
 #[test]
 fn a_script_takes_renews_and_releases_a_lock_in_a_cluster() {
-    goes_round(&Cluster::start().url());
+    goes_round(&Cluster::builder().steady().start().url());
 }
 
 #[test]

@@ -82,13 +82,6 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
-    fn fenced(fence: u64, event: Event) -> Event {
-        Event {
-            fence: Some(fence),
-            ..event
-        }
-    }
-
     fn rules(events: Vec<Event>) -> Vec<&'static str> {
         let violations = fences(&History::new(events, vec![]));
         violations.iter().map(|violation| violation.rule).collect()

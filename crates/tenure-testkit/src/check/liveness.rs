@@ -8,11 +8,11 @@ use super::holds::{by_lock, is_grant};
 use crate::RespClient;
 use crate::history::{Event, History, Millis, Op, whole_ns};
 
-/// Liveness: each lock that appears in the history was granted to somebody at most `limit` after
-/// `healed_ns` (usually the ttl and a second). A lock that nobody asked for after the healing is a
-/// violation too: a test that does not try proves nothing.
+/// Liveness: each lock that appears in the history was granted to somebody at most `limit` (usually
+/// the ttl and a second) after `healed_ns`, or after the first time that it was asked for since: who
+/// asks for many locks one after the other comes late to the last of them. A lock that nobody asked
+/// for after the healing is a violation too: a test that does not try proves nothing.
 pub fn liveness(history: &History, healed_ns: u64, limit: Duration) -> Vec<Violation> {
-    let end_ns = healed_ns.saturating_add(whole_ns(limit));
     let acquires = history
         .events
         .iter()
@@ -20,7 +20,7 @@ pub fn liveness(history: &History, healed_ns: u64, limit: Duration) -> Vec<Viola
     let locks = by_lock(acquires, |event| &event.lock);
     let judged = locks
         .iter()
-        .filter_map(|(lock, acquires)| not_live(lock, acquires, healed_ns, end_ns));
+        .filter_map(|(lock, acquires)| not_live(lock, acquires, healed_ns, limit));
     judged.collect()
 }
 
@@ -60,11 +60,14 @@ pub fn orphans(
     violations
 }
 
-fn not_live(lock: &str, acquires: &[&Event], healed_ns: u64, end_ns: u64) -> Option<Violation> {
+fn not_live(lock: &str, acquires: &[&Event], healed_ns: u64, limit: Duration) -> Option<Violation> {
     let after: Vec<&&Event> = acquires
         .iter()
         .filter(|event| event.return_ns >= healed_ns)
         .collect();
+    let asked_ns = after.iter().map(|event| event.call_ns).min();
+    let begun_ns = asked_ns.map_or(healed_ns, |asked_ns| asked_ns.max(healed_ns));
+    let end_ns = begun_ns.saturating_add(whole_ns(limit));
     let first_grant = after
         .iter()
         .filter(|event| is_grant(event))
@@ -127,6 +130,17 @@ mod tests {
     #[test]
     fn a_late_grant_is_found() {
         assert_eq!(rules(vec![grant(1, 900, 1101, 2000)]), ["granted too late"]);
+    }
+
+    #[test]
+    fn the_limit_counts_from_the_first_question() {
+        assert!(rules(vec![grant(1, 1500, 1600, 2000)]).is_empty());
+        assert_eq!(
+            rules(vec![grant(1, 1500, 1601, 2000)]),
+            ["granted too late"]
+        );
+        let asked_again = vec![busy(1, 1500, 1510), grant(2, 1590, 1601, 2000)];
+        assert_eq!(rules(asked_again), ["granted too late"]);
     }
 
     #[test]

@@ -8,6 +8,10 @@ use crate::server::start_all;
 use crate::tls::Certificates;
 use crate::{ClockShim, Fsync, RedisServer, ServerBuilder};
 
+const STEADY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Nodes tell each other what they know twice in this time, so a long one makes them slow to meet.
+const FORMING_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Settings of a cluster to be started; see [`Cluster::builder`].
 #[derive(Debug, Clone)]
 pub struct ClusterBuilder {
@@ -64,6 +68,13 @@ impl ClusterBuilder {
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
         self
+    }
+
+    /// Takes no node for dead, however slow the machine is: for clusters whose nodes no test kills,
+    /// and above all for those that tests share.
+    #[must_use]
+    pub fn steady(self) -> Self {
+        self.node_timeout(STEADY_TIMEOUT)
     }
 
     /// Lets nodes serve their own slots also while nobody serves some other slot. By default the
@@ -133,9 +144,12 @@ impl ClusterBuilder {
             has_latecomer: self.latecomer,
             masters: self.masters,
             ending_migration: Mutex::default(),
+            migrating: Mutex::default(),
             certificates,
         };
+        cluster.set_node_timeout(self.node_timeout.min(FORMING_TIMEOUT));
         cluster.form();
+        cluster.set_node_timeout(self.node_timeout);
         if self.latecomer {
             let late = self.node(nodes).start();
             late.kill();

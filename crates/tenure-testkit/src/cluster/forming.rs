@@ -1,5 +1,7 @@
 //! How nodes that know nobody become a cluster.
 
+use std::time::Duration;
+
 use super::Cluster;
 use super::slot::SLOTS;
 
@@ -12,6 +14,15 @@ impl Cluster {
         self.expect(Self::have_met);
         self.assign_replicas();
         self.expect(Self::is_ok);
+    }
+
+    /// How long a node may be silent from now on, until the node is restarted.
+    #[track_caller]
+    pub(super) fn set_node_timeout(&self, timeout: Duration) {
+        let millis = timeout.as_millis().to_string();
+        for server in &self.servers {
+            server.set_config("cluster-node-timeout", &millis);
+        }
     }
 
     #[track_caller]

@@ -28,6 +28,7 @@ const FAILOVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// After this time a sentinel leads a replica that follows a strange address back to its master.
 /// A proxy is such an address, so this must not come while a test runs.
 const FAILOVER_TIMEOUT_PROXIED: Duration = Duration::from_secs(3600);
+const STEADY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Settings of a deployment to be started; see [`Sentinels::builder`].
 #[derive(Debug, Clone)]
@@ -78,6 +79,13 @@ impl SentinelsBuilder {
     pub fn down_after(mut self, down_after: Duration) -> Self {
         self.down_after = down_after;
         self
+    }
+
+    /// Takes no server for dead, however slow the machine is: for deployments whose servers no test
+    /// kills, and above all for those that tests share.
+    #[must_use]
+    pub fn steady(self) -> Self {
+        self.down_after(STEADY_TIMEOUT)
     }
 
     /// A failover that came to nothing is tried again after twice this time; two seconds by

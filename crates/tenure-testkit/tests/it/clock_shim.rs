@@ -69,6 +69,53 @@ fn other_programs_follow_too_and_clocks_are_separate() {
     );
 }
 
+/// Each clock of the process, read by a program that asks the C library.
+#[test]
+fn a_suspend_moves_the_boot_clock_alone() {
+    let Some(clock) = ClockShim::compile() else {
+        return;
+    };
+    let before = clocks(&clock);
+    clock.sleep_through(Duration::from_secs(1_000_000));
+    let after = clocks(&clock);
+    let moved = |index: usize| after[index] - before[index];
+    let [real, monotonic, boot] = [moved(0), moved(1), moved(2)];
+    assert!((0..1_000).contains(&real), "wall clock by {real} s");
+    assert!(
+        (0..1_000).contains(&monotonic),
+        "monotonic by {monotonic} s"
+    );
+    assert!((1_000_000..1_001_000).contains(&boot), "boot by {boot} s");
+    clock.reset();
+    assert!(clocks(&clock)[2] < before[2] + 1_000);
+}
+
+/// The seconds of `CLOCK_REALTIME`, `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` as this program reads them
+/// in a process that lives by a clock.
+fn clocks(clock: &ClockShim) -> Vec<i64> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "clock_shim::tell_clocks", "--ignored"])
+        .arg("--nocapture");
+    clock.apply(&mut command);
+    let output = command.output().unwrap().stdout;
+    let output = String::from_utf8(output).unwrap();
+    let told = output.lines().find_map(|line| line.strip_prefix("clocks "));
+    let told = told.unwrap_or_else(|| panic!("{output}"));
+    told.split(' ').map(|it| it.parse().unwrap()).collect()
+}
+
+#[test]
+#[ignore = "not a test, but the process that lives by another clock"]
+fn tell_clocks() {
+    use nix::time::{ClockId, clock_gettime};
+    let seconds = |clock| clock_gettime(clock).unwrap().tv_sec();
+    let real = seconds(ClockId::CLOCK_REALTIME);
+    let monotonic = seconds(ClockId::CLOCK_MONOTONIC);
+    let boot = seconds(ClockId::CLOCK_BOOTTIME);
+    println!("\nclocks {real} {monotonic} {boot}");
+}
+
 fn server_with_clock() -> Option<(ClockShim, RedisServer)> {
     let clock = ClockShim::compile()?;
     let server = RedisServer::builder().clock(clock.clone()).start();

@@ -1,5 +1,6 @@
 //! Clusters: slots on the move, uncovered, and in other hands.
 
+use std::thread;
 use std::time::Duration;
 
 use tenure_testkit::{ClockShim, Cluster, FailoverKind, Fsync, RedisServer, RespClient};
@@ -114,6 +115,42 @@ fn a_slot_is_migrated_with_all_its_keys() {
     assert!(cluster.wait_until_ok(SOON));
 }
 
+/// `MIGRATE` blocks its server until the other server has answered. Two of them in opposite
+/// directions would wait for each other until their limit.
+#[test]
+fn keys_move_in_opposite_directions_at_once() {
+    const KEYS: usize = 500;
+    let cluster = Cluster::builder().masters(2).replicas(0).start();
+    let [one, other] = cluster.servers() else {
+        panic!("two nodes");
+    };
+    let keys = |tag: &str| -> Vec<String> {
+        let mut client = cluster.master_of_key(tag).client();
+        let keys: Vec<String> = (0..KEYS).map(|key| format!("{{{tag}}}{key}")).collect();
+        for key in &keys {
+            client.command(&["SET", key, &"v".repeat(10_000)]);
+        }
+        keys
+    };
+    thread::scope(|scope| {
+        for (tag, source, target) in [("b", one, other), ("a", other, one)] {
+            let (slot, keys) = (Cluster::slot_of(tag), keys(tag));
+            let migration = cluster.begin_migration(slot, target);
+            assert_eq!(migration.source().port(), source.port());
+            scope.spawn(move || {
+                assert!(keys.iter().all(|key| migration.move_key(key)));
+                migration.finish();
+            });
+        }
+    });
+    assert_eq!(cluster.master_of_key("b").port(), other.port());
+    assert_eq!(cluster.master_of_key("a").port(), one.port());
+    for server in cluster.servers() {
+        let log = server.log();
+        assert!(!log.contains("FAIL"), "a node looked dead:\n{log}");
+    }
+}
+
 #[test]
 fn replicas_are_promoted_in_every_way() {
     let cluster = Cluster::start();
@@ -133,6 +170,22 @@ fn replicas_are_promoted_in_every_way() {
         assert_eq!(cluster.master_of_slot(slot).port(), new.port(), "{kind:?}");
         assert_eq!(new.client().command(&["GET", "k"]).text(), "v");
         assert_eq!(old.info("role"), "slave");
+    }
+}
+
+/// A node that gets no processor for a while must not cost those who share its cluster their test.
+#[test]
+fn a_steady_cluster_waits_for_a_slow_node() {
+    let cluster = Cluster::builder().steady().start();
+    let slow = cluster.master_of_slot(0);
+    slow.pause();
+    thread::sleep(Duration::from_secs(4));
+    slow.resume();
+    assert!(cluster.wait_until_ok(SOON));
+    assert_eq!(cluster.master_of_slot(0).port(), slow.port());
+    for server in cluster.servers() {
+        let log = server.log();
+        assert!(!log.contains("FAIL"), "a node looked dead:\n{log}");
     }
 }
 

@@ -161,10 +161,15 @@ fn a_register_shared_by_threads_loses_nothing() {
         let workers: Vec<_> = (0..4)
             .map(|client| {
                 let register = FencedRegister::open(dir.path());
+                let recorder = Recorder::create(dir.path(), client);
                 let fences = &fences;
                 scope.spawn(move || {
-                    let next = || fences.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                    let tries = (0..100).map(|_| register.increment(client, next(), || {}));
+                    let tries = (0..100).map(|_| {
+                        let call = recorder.acquire(0, "a");
+                        let fence = fences.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        call.granted(Some(fence), u64::MAX);
+                        register.increment(client, fence, || {})
+                    });
                     tries.flatten().count()
                 })
             })
@@ -175,7 +180,8 @@ fn a_register_shared_by_threads_loses_nothing() {
             .sum()
     });
     let register = FencedRegister::open(dir.path());
-    check::assert_none(&check::resource(&register.journal()));
+    let (journal, history) = (register.journal(), History::load(dir.path()));
+    check::assert_none(&check::resource(&journal, &history, 0));
     let last = register.read(0, u64::MAX).unwrap();
     assert_eq!(usize::try_from(last).unwrap(), accepted);
 }

@@ -65,6 +65,21 @@ fn a_killed_master_is_replaced_and_comes_back_as_a_replica() {
     assert_eq!(old.info("role"), "slave");
 }
 
+/// A master that gets no processor for a while must not cost those who share it their test.
+#[test]
+fn a_steady_deployment_waits_for_a_slow_master() {
+    let sentinels = Sentinels::builder().steady().start();
+    let slow = sentinels.master();
+    slow.pause();
+    thread::sleep(Duration::from_secs(4));
+    slow.resume();
+    assert_eq!(sentinels.master().port(), slow.port());
+    for sentinel in sentinels.sentinels() {
+        let log = sentinel.log();
+        assert!(!log.contains("+sdown"), "a server looked dead:\n{log}");
+    }
+}
+
 #[test]
 fn a_failover_by_command_leaves_the_old_master_a_replica() {
     let sentinels = Sentinels::start();

@@ -11,7 +11,7 @@ use crate::hold::Hold;
 use crate::lease::{Lease, LeaseId, believed_until};
 use crate::owner::Holds;
 use crate::pending::PendingOne;
-use crate::store::{Held, Landing, Renewed};
+use crate::store::{Held, Landing, Renewed, Used};
 
 /// How long to wait before asking again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -32,6 +32,7 @@ pub(crate) async fn adopt(
         // Not known here; touching metadata that does not exist changes nothing.
         has_meta: true,
         replicas: core.settings.replicas,
+        used: Used::One,
     };
     let mut landing = None;
     match pursue(core, &lease, &held, number, &mut landing).await {
@@ -65,6 +66,8 @@ async fn pursue(
     landing: &mut Option<Landing>,
 ) -> Result<Arc<Belief>> {
     let limit = core.clock.now() + core.settings.unreachable_after;
+    // What the store said says more than its silence afterwards.
+    let mut said = None;
     loop {
         let trouble = match core.store.adopt(&lease.id, held, limit).await {
             Ok(Renewed::NotHeld(not_held)) => {
@@ -79,6 +82,7 @@ async fn pursue(
                     held,
                     fence: lease.fence,
                     fences: 1,
+                    answered_at: sent_at,
                     sent_at,
                     renewed: true,
                     max_hold: None,
@@ -94,6 +98,9 @@ async fn pursue(
                 if !failure.transient {
                     return Err(failure.error);
                 }
+                if failure.landing.is_none() {
+                    said = Some(failure.error.share());
+                }
                 failure.error
             }
         };
@@ -101,7 +108,7 @@ async fn pursue(
             return Err(Error::closed());
         }
         if core.clock.now() + PAUSE >= limit {
-            return Err(trouble);
+            return Err(said.unwrap_or(trouble));
         }
         core.clock.sleep_until(core.clock.now() + PAUSE).await;
     }

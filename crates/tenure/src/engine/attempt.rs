@@ -11,7 +11,7 @@ use crate::lease::{LeaseId, believed_until};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing, NotYet};
+use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing, NotYet, Used};
 
 /// How long a caller whose time is over waits for what it leaves behind to be cleaned up. It is
 /// cleaned up in any case.
@@ -86,7 +86,7 @@ impl Acquisition {
         limit: Moment,
     ) -> Result<Outcome, Failure> {
         self.queued |= queue;
-        let attempt = self.question(core.fences_for(&self.wish), queue);
+        let attempt = self.question(core.fences_for(self.wish.renewed), queue);
         let answer = core.store.acquire(&attempt, limit).await;
         self.settle(core, attempt, answer)
     }
@@ -115,7 +115,8 @@ impl Acquisition {
             }
             Ok(Attempted::NotYet(not_yet)) => Ok(Outcome::NotYet(not_yet)),
             Ok(Attempted::Granted { fence, sent_at }) => {
-                let ended = core.clock.now() >= believed_until(sent_at, self.wish.ttl);
+                let answered_at = core.clock.now();
+                let ended = answered_at >= believed_until(sent_at, self.wish.ttl);
                 if ended && !bug(Bug::EndedGrantTakenUp) {
                     return Err(self.came_too_late());
                 }
@@ -126,6 +127,7 @@ impl Acquisition {
                     held: attempt.held,
                     fence,
                     fences: attempt.fences,
+                    answered_at,
                     sent_at,
                     renewed: self.wish.renewed,
                     max_hold: self.wish.max_hold,
@@ -177,6 +179,7 @@ impl Acquisition {
             ttl: self.wish.ttl,
             has_meta: !self.wish.meta.is_empty(),
             replicas: self.wish.replicas,
+            used: Used::One,
         }
     }
 

@@ -1,7 +1,8 @@
 //! Passing a lease on inside the process.
 //!
 //! When a holder lets go and the first in line wants just this lease, it gets it without a word to
-//! the store, with the next of the fences that were reserved for it. After some turns, or some time,
+//! the store, with the next fence: one that the store's clock has reached, so that the store mints
+//! it for nobody else. After some turns, or some time,
 //! the store is asked whose turn it is: another process's, or ours again.
 
 use std::sync::Arc;
@@ -125,14 +126,15 @@ async fn ask_whose_turn(
 ) {
     let core = &client.core;
     let place = queue.waiting().place.clone();
-    let fences = core.settings.hand_off.fences();
+    let fences = core.fences_for(belief.renewed);
     let limit = core.clock.now() + core.settings.unreachable_after;
     let turn = core.store.turn(&belief.held, fences, place.as_ref(), limit);
     match turn.await {
         Ok(Turn::Again { fence, sent_at }) => {
             let ttl = belief.held.ttl;
-            let next = Arc::new(belief.again(fence, fences, sent_at));
-            let believable = core.clock.now() < believed_until(sent_at, ttl);
+            let now = core.clock.now();
+            let next = Arc::new(belief.again(fence, fences, (sent_at, now)));
+            let believable = now < believed_until(sent_at, ttl);
             let usable = believable && !core.is_closed();
             match usable.then(|| take_first_for(&queue, &next)).flatten() {
                 Some(waiter) => deliver(core, waiter, next, Hold::take_up),

@@ -227,7 +227,7 @@ impl Line {
             self.news = News::default();
             let queue = self.messages != Messages::NotAsked;
             if queue {
-                self.queue.waiting().place = Some(acquisition.id().clone());
+                self.begin_to_stand(acquisition.id());
             }
             let limit = self.attempt_limit(&first);
             let core = Arc::clone(&self.core);
@@ -248,6 +248,9 @@ impl Line {
                 Ok(Outcome::Busy(busy)) => {
                     pause = PAUSE_MIN;
                     self.note_busy(busy);
+                    if queue {
+                        self.stand();
+                    }
                     if self.messages == Messages::NotAsked {
                         // Then ask again: only now is it sure that no message can be missed.
                         self.listen(&first).await;
@@ -363,7 +366,11 @@ impl Line {
         loop {
             if let Some(offer) = self.news.offered_to_other.take() {
                 // Should that one have died, nobody else will tell us.
-                look_at = look_at.min(self.now() + offer + jitter(offer / 10));
+                let mut ends = offer + jitter(offer / 10);
+                if self.queue.waiting().is_far() {
+                    ends += BEHIND_MIN + jitter(BEHIND_SPREAD);
+                }
+                look_at = look_at.min(self.now() + ends);
             }
             let now = self.now();
             let too_late = first.limit.is_some_and(|limit| now >= limit);
@@ -441,10 +448,26 @@ impl Line {
         waiting.is_far()
     }
 
+    /// The line is about to stand in the store's queue.
+    fn begin_to_stand(&self, id: &LeaseId) {
+        let mut waiting = self.queue.waiting();
+        if waiting.place.as_ref() != Some(id) {
+            waiting.place = Some(id.clone());
+            waiting.stands = false;
+        }
+    }
+
+    /// The store has said that the line stands in its queue: from now on it must say that it lives.
+    fn stand(&self) {
+        self.queue.waiting().stands = true;
+        self.core.lines.stands();
+    }
+
     /// The line no longer stands in the store's queue.
     fn leave_place(&self) {
         let mut waiting = self.queue.waiting();
         waiting.place = None;
+        waiting.stands = false;
         waiting.stands_behind(None);
     }
 
@@ -515,6 +538,22 @@ impl Line {
                 // Who knows how often the lock went to another one meanwhile.
                 self.queue.waiting().stands_behind(None);
                 self.news.ask = true;
+            }
+            Message::PlaceLost(place) => {
+                let mut waiting = self.queue.waiting();
+                if waiting.standing() == Some(&place) && !bug(Bug::LostPlaceIgnored) {
+                    waiting.stands = false;
+                    waiting.stands_behind(None);
+                    drop(waiting);
+                    self.news.ask = true;
+                }
+            }
+            Message::Brief(lasts) => {
+                self.news.offered_to_other = Some(lasts);
+                let now = self.now();
+                if let Some(obstacle) = &mut self.obstacle {
+                    obstacle.lasts(lasts, now);
+                }
             }
             Message::Offered(to) => {
                 let ours = self.queue.waiting().place.as_ref() == Some(&to);

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::line::Line;
 use super::waiting::{Queue, Waiter};
@@ -13,6 +14,7 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
+use crate::store::Standing;
 
 /// A waiter's place in a line. Dropping it takes the caller out.
 pub(crate) struct Place {
@@ -61,6 +63,8 @@ pub(crate) struct Lines {
     names: Mutex<Names>,
     /// Numbers are never used twice, not even by the next line for the same name.
     arrivals: AtomicU64,
+    /// A line stands in the store's queue.
+    standing: Notify,
 }
 
 #[derive(Default)]
@@ -78,10 +82,14 @@ pub(super) enum Message {
     Left,
     /// The line's place in the store's queue was given up with a release.
     PlaceLeft,
+    /// The line's place in the store's queue is gone: it was silent for too long.
+    PlaceLost(LeaseId),
     /// The lock was offered to this lease.
     Offered(LeaseId),
     /// The lock is free, and perhaps it is the turn of this lease.
     Opened(Option<LeaseId>),
+    /// The lock is kept for the waiter whose turn it is for so long only.
+    Brief(Duration),
     /// Look again: messages may have been missed.
     LookAgain,
     /// An owner got the lock by another way; its waiters share it.
@@ -160,6 +168,11 @@ impl Lines {
         }
     }
 
+    /// The lock is kept for the waiter whose turn it is for so long only.
+    pub(crate) fn brief(&self, name: &LockName, lasts: Duration) {
+        self.tell(name, Message::Brief(lasts));
+    }
+
     pub(crate) fn opened(&self, name: &LockName, next: Option<LeaseId>) {
         self.tell(name, Message::Opened(next));
     }
@@ -168,6 +181,32 @@ impl Lines {
     /// may have taken up that place again before it was given up.
     pub(crate) fn place_left(&self, name: &LockName) {
         self.tell(name, Message::PlaceLeft);
+    }
+
+    /// Where lines stand in the store's queues, as far as the store has said so.
+    pub(super) fn places(&self) -> Vec<Standing> {
+        let names = self.names();
+        let place = |(name, queue): (&LockName, &Arc<Queue>)| {
+            let id = queue.waiting().standing().cloned()?;
+            let name = name.clone();
+            Some(Standing { name, id })
+        };
+        names.queues.iter().filter_map(place).collect()
+    }
+
+    /// A line begins to stand in the store's queue: from now on it must say that it lives.
+    pub(super) fn stands(&self) {
+        self.standing.notify_one();
+    }
+
+    /// Waits for [`stands`](Lines::stands).
+    pub(super) async fn somebody_stands(&self) {
+        self.standing.notified().await;
+    }
+
+    /// A place in the store's queue is gone though its line believes to stand there.
+    pub(super) fn place_lost(&self, place: Standing) {
+        self.tell(&place.name, Message::PlaceLost(place.id));
     }
 
     /// The waiters of an owner who just got the lock have it too.

@@ -1,6 +1,6 @@
 //! Who holds what: what clients say of themselves, and whether the store still agrees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::record;
@@ -30,9 +30,15 @@ pub(crate) async fn list(
     let said = collect(&records, wanted);
     let names: Vec<LockName> = said.keys().cloned().collect();
     let found = core.store.look_all(&names, limit).await?;
+    let waited_for = said.iter().filter(|(_, said)| !said.waiters.is_empty());
+    let waited_for = waited_for.map(|(name, _)| name.clone()).collect();
+    let mut living = living(core, waited_for, limit).await?;
     let mut locks = Vec::with_capacity(said.len());
-    for ((name, said), looked) in said.into_iter().zip(found) {
+    for ((name, mut said), looked) in said.into_iter().zip(found) {
         let found = standing(looked)?;
+        if let Some(living) = living.remove(&name) {
+            said.keep_living(&living, found.as_ref());
+        }
         if found.is_some() || !said.waiters.is_empty() {
             locks.push(listed(name, &said, found, &records));
         }
@@ -43,6 +49,49 @@ pub(crate) async fn list(
             .iter()
             .fold(0, |more, record| more.saturating_add(record.more_leases)),
     })
+}
+
+/// What all clients say of themselves, without the waiters that have died.
+pub(crate) async fn clients(core: &Core, limit: Moment) -> Result<Vec<ClientRecord>, Failure> {
+    let mut records = record::read(core, None, limit).await?;
+    let waited_for = records.iter().flat_map(|record| record.waiting.keys());
+    let waited_for: BTreeSet<&String> = waited_for.collect();
+    let names = waited_for.into_iter();
+    let names = names.filter_map(|name| LockName::new(name).ok()).collect();
+    let living = living(core, names, limit).await?;
+    for record in &mut records {
+        let waits = |name: &str| {
+            let living = LockName::new(name).ok().and_then(|name| living.get(&name));
+            living.is_none_or(|living| living.contains(&record.id))
+        };
+        record.waiting.retain(|name, _| waits(name));
+    }
+    Ok(records)
+}
+
+/// The clients that wait for each lock by what its own queue says: a record outlives its client by
+/// minutes. Nothing of a lock of which the store does not know that.
+async fn living(
+    core: &Core,
+    names: Vec<LockName>,
+    limit: Moment,
+) -> Result<BTreeMap<LockName, HashSet<ClientId>>, Failure> {
+    let waiters = core.store.waiters(&names, limit).await?;
+    let clients = |waiters: Vec<LeaseId>| waiters.iter().filter_map(LeaseId::client).collect();
+    let known = names.into_iter().zip(waiters);
+    Ok(known
+        .filter_map(|(name, waiters)| Some((name, clients(waiters?))))
+        .collect())
+}
+
+impl Said<'_> {
+    /// Forgets the waiters that do not stand in the lock's queue. Those of the client that holds the
+    /// lock stand behind it in the process itself.
+    fn keep_living(&mut self, living: &HashSet<ClientId>, found: Option<&Found>) {
+        let holder = found.and_then(|found| found.id.client());
+        self.waiters
+            .retain(|client| living.contains(&client.id) || holder == Some(client.id));
+    }
 }
 
 /// Sorts what the records say by lock.

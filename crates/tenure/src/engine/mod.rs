@@ -28,6 +28,7 @@ pub(crate) mod once;
 pub(crate) mod patience;
 pub(crate) mod record;
 pub(crate) mod renewal;
+pub(crate) mod staying;
 pub(crate) mod waiting;
 pub(crate) mod watchdog;
 

@@ -56,8 +56,10 @@ pub(super) struct Waiting {
     /// By number, which only grows: so this is the order of arrival.
     by_number: BTreeMap<u64, Waiter>,
     limits: BTreeSet<(Moment, u64)>,
-    /// Where the line stands in the store's queue.
+    /// Where the line stands in the store's queue, or asks to.
     pub(super) place: Option<LeaseId>,
+    /// Whether the store has said that it stands there.
+    pub(super) stands: bool,
     /// How many stand there before it, if that is known.
     ahead: Option<u64>,
     /// Since when the lock may be nobody's, if a release was begun here or heard of. Only measured.
@@ -129,6 +131,11 @@ impl Waiting {
             None => true,
             Some(looks_at) => limit.is_some_and(|limit| limit < looks_at),
         }
+    }
+
+    /// Where the line stands in the store's queue, if the store has said so.
+    pub(super) fn standing(&self) -> Option<&LeaseId> {
+        self.place.as_ref().filter(|_| self.stands)
     }
 
     /// Takes note of how many stand before the line in the store's queue, or that nobody knows.

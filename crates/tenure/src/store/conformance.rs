@@ -1,6 +1,6 @@
 //! The Redis store does what the machine does: random histories on both, step by step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::memory::machine::{Answer, Effect, Machine};
 use super::redis::RedisStore;
-use super::{Attempt, Attempted, Event, Held, Release, Renewed, Store};
+use super::{Attempt, Attempted, Event, Held, Release, Renewed, Store, Turn};
 use crate::layout::Layout;
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
@@ -21,7 +21,12 @@ use crate::stats::Stats;
 use crate::url::Target;
 
 /// Long enough that nothing ends by itself: the machine's time and the server's are not the same.
-const TTL: Duration = Duration::from_secs(600);
+/// Short enough for locks to be taken by transaction.
+const TTL: Duration = Duration::from_secs(60);
+/// How many fences an attempt reserves, unless it is plain.
+const FENCES: u32 = 3;
+/// Leases that are asked for, and one more that never is.
+const LEASES: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -29,6 +34,15 @@ enum Step {
         name: usize,
         lease: usize,
         queue: bool,
+    },
+    /// As the caller's own task asks: by transaction where the lock is known.
+    AcquireHere {
+        name: usize,
+        lease: usize,
+    },
+    Turn {
+        name: usize,
+        place: Option<usize>,
     },
     Renew {
         name: usize,
@@ -72,6 +86,8 @@ struct Both {
     fences: Vec<[u64; 2]>,
     now_us: u64,
     offers: Vec<String>,
+    /// Leases that have waited for a name and were not released since.
+    queued: BTreeSet<(usize, usize)>,
 }
 
 #[test]
@@ -86,6 +102,13 @@ fn redissons_layout_does_what_the_machine_does() {
 
 fn check_histories(layout: Layout) {
     let server = RedisServer::start();
+    // As many hear whose turn it is as can wait: otherwise the server would take some of them for dead,
+    // and cut offers short.
+    let channels = ["tenure:wake:{plain}", "tenure:wake:{tag}ged"];
+    let mut ears: Vec<_> = (0..LEASES).map(|_| server.client()).collect();
+    for ear in &mut ears {
+        ear.subscribe(&channels);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -105,13 +128,19 @@ fn check_histories(layout: Layout) {
         runtime.block_on(follow(&server, layout, &steps))
     });
     checked.unwrap();
+    let transactions = server.command_calls("exec");
+    assert_eq!(transactions > 0, layout == Layout::Native, "{transactions}");
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let (name, lease) = (0..2_usize, 0..4_usize);
+    let (name, lease) = (0..2_usize, 0..LEASES);
     prop_oneof![
         4 => (name.clone(), lease.clone(), any::<bool>())
             .prop_map(|(name, lease, queue)| Step::Acquire { name, lease, queue }),
+        3 => (name.clone(), lease.clone())
+            .prop_map(|(name, lease)| Step::AcquireHere { name, lease }),
+        3 => (name.clone(), proptest::option::of(lease.clone()))
+            .prop_map(|(name, place)| Step::Turn { name, place }),
         1 => (name.clone(), lease.clone()).prop_map(|(name, lease)| Step::Renew { name, lease }),
         1 => (name.clone(), lease.clone(), lease.clone())
             .prop_map(|(name, from, lease)| Step::Adopt { name, from, lease }),
@@ -175,13 +204,14 @@ impl Both {
         Self {
             machine: Machine::default(),
             store,
-            leases: (0..4)
+            leases: (0..=LEASES as u64)
                 .map(|n| LeaseId::fresh(layout, &client, n, TTL))
                 .collect(),
             fences: vec![[0; 2]; names.len()],
             names,
             now_us: 1_000_000,
             offers: Vec::new(),
+            queued: BTreeSet::new(),
         }
     }
 
@@ -189,6 +219,8 @@ impl Both {
         self.now_us += 1_000;
         match step {
             Step::Acquire { name, lease, queue } => self.acquire(name, lease, queue).await,
+            Step::AcquireHere { name, lease } => self.acquire_here(name, lease).await,
+            Step::Turn { name, place } => self.turn(name, place).await,
             Step::Renew { name, lease } => self.renew(name, lease).await,
             Step::Release { name, lease } => self.release(name, lease).await,
             Step::Adopt { name, from, lease } => self.adopt(name, from, lease).await,
@@ -210,17 +242,84 @@ impl Both {
                 ..self.held(name, lease)
             },
             meta: Arc::new(meta),
-            fences: 3,
+            fences: FENCES,
             queue,
         };
-        let machine = match self.machine.acquire(self.now_us, &attempt) {
-            Answer::Granted(fence) => self.granted(name, 0, fence.get()),
+        let asked = self.store.acquire(&attempt, soon()).await.unwrap();
+        if queue && matches!(asked, Attempted::Busy(_)) {
+            self.queued.insert((name, lease));
+        }
+        self.attempted(name, &attempt, asked)
+    }
+
+    async fn acquire_here(&mut self, name: usize, lease: usize) -> (Said, Said) {
+        let attempt = Attempt {
+            held: Held {
+                has_meta: false,
+                ..self.held(name, lease)
+            },
+            meta: Arc::default(),
+            fences: 1,
+            queue: false,
+        };
+        let here = match self.store.acquire_here(&attempt) {
+            Some((_, asking)) => asking.await.ok(),
+            None => None,
+        };
+        // A transaction that finds anything out of the ordinary leaves it to the script.
+        let is_own = |asked: &Attempted| matches!(asked, Attempted::Busy(busy) if busy.holder == attempt.held.id);
+        let asked = match here.filter(|asked| !is_own(asked)) {
+            Some(asked) => asked,
+            None => self.store.acquire(&attempt, soon()).await.unwrap(),
+        };
+        self.attempted(name, &attempt, asked)
+    }
+
+    fn attempted(&mut self, name: usize, attempt: &Attempt, asked: Attempted) -> (Said, Said) {
+        let fences = attempt.fences;
+        let machine = match self.machine.acquire(self.now_us, attempt) {
+            Answer::Granted(fence) => self.granted(name, 0, fence.get(), fences),
             Answer::Busy { holder, .. } => Said::Busy(holder.to_string()),
         };
-        let redis = match self.store.acquire(&attempt, soon()).await.unwrap() {
-            Attempted::Granted { fence, .. } => self.granted(name, 1, fence.get()),
+        let redis = match asked {
+            Attempted::Granted { fence, .. } => self.granted(name, 1, fence.get(), fences),
             Attempted::Busy(busy) => Said::Busy(busy.holder.to_string()),
             Attempted::NotYet(not_yet) => panic!("{}", not_yet.error),
+        };
+        (machine, redis)
+    }
+
+    /// The lease that holds the lock. Not if it waits too, which a lease does only here, by adoption:
+    /// the two sides differ on what becomes of its place.
+    fn for_turn(&mut self, name: usize) -> usize {
+        let holder = self.machine.look(self.now_us, &self.names[name]);
+        let held_by = |lease: &usize| {
+            let id = &self.leases[*lease];
+            holder.as_ref().is_some_and(|holder| holder.id == *id)
+        };
+        let found = (0..LEASES).find(held_by);
+        found
+            .filter(|lease| !self.queued.contains(&(name, *lease)))
+            .unwrap_or(LEASES)
+    }
+
+    async fn turn(&mut self, name: usize, place: Option<usize>) -> (Said, Said) {
+        let lease = self.for_turn(name);
+        let held = self.held(name, lease);
+        let place = place.map(|place| self.leases[place].clone());
+        let mut effects = Vec::new();
+        let turn = self
+            .machine
+            .turn(self.now_us, &held, FENCES, place.as_ref(), &mut effects);
+        let machine = match turn {
+            Ok(fence) => self.granted(name, 0, fence.get(), FENCES),
+            Err(release) => released(release),
+        };
+        self.expect_offers(effects);
+        let turn = self.store.turn(&held, FENCES, place.as_ref(), soon()).await;
+        let redis = match turn.unwrap() {
+            Turn::Again { fence, .. } => self.granted(name, 1, fence.get(), FENCES),
+            Turn::Passed(release) => released(release),
         };
         (machine, redis)
     }
@@ -255,22 +354,20 @@ impl Both {
 
     async fn release(&mut self, name: usize, lease: usize) -> (Said, Said) {
         let held = self.held(name, lease);
+        self.queued.remove(&(name, lease));
         let mut effects = Vec::new();
-        let say = |release| match release {
-            Release::WasHeld { offered_to: None } => Said::Yes,
-            Release::WasHeld {
-                offered_to: Some(to),
-            } => Said::Offered(to.to_string()),
-            Release::NotHeld => Said::No(None),
-        };
-        let machine = say(self.machine.release(self.now_us, &held, None, &mut effects));
+        let machine = self.machine.release(self.now_us, &held, None, &mut effects);
+        self.expect_offers(effects);
+        let redis = self.store.release(&held, None, soon()).await.unwrap();
+        (released(machine), released(redis))
+    }
+
+    fn expect_offers(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             if let Effect::Offered { to, .. } = effect {
                 self.offers.push(to.to_string());
             }
         }
-        let redis = say(self.store.release(&held, None, soon()).await.unwrap());
-        (machine, redis)
     }
 
     async fn look(&mut self, name: usize) -> (Said, Said) {
@@ -286,9 +383,10 @@ impl Both {
         (machine, redis)
     }
 
-    /// Fences differ, but each grant gets three that are greater than all before.
-    fn granted(&mut self, name: usize, side: usize, fence: u64) -> Said {
-        let last = std::mem::replace(&mut self.fences[name][side], fence + 2);
+    /// Fences differ, but each grant gets so many that are greater than all before.
+    fn granted(&mut self, name: usize, side: usize, fence: u64, fences: u32) -> Said {
+        let last_of_these = fence + u64::from(fences) - 1;
+        let last = std::mem::replace(&mut self.fences[name][side], last_of_these);
         assert!(fence > last, "the fence went from {last} to {fence}");
         Said::Granted
     }
@@ -301,7 +399,18 @@ impl Both {
             // Asking to clean up what is not there does no harm.
             has_meta: true,
             replicas: 0,
+            used: crate::store::Used::One,
         }
+    }
+}
+
+fn released(release: Release) -> Said {
+    match release {
+        Release::WasHeld { offered_to: None } => Said::Yes,
+        Release::WasHeld {
+            offered_to: Some(to),
+        } => Said::Offered(to.to_string()),
+        Release::NotHeld => Said::No(None),
     }
 }
 

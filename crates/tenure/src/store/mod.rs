@@ -33,9 +33,10 @@ pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) fn offer_to(waiter: &LeaseId) -> Duration {
     waiter.ttl().map_or(OFFER, |ttl| ttl.min(OFFER))
 }
-/// How long a fence counter is kept after it was set by the clock. Fences go on growing by the clock
-/// when it is gone; this bounds how many unused names pile up.
-pub(crate) const FENCE_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How long a fence counter is kept after the clock has passed its last fence. Fences go on growing
+/// by the clock when it is gone; this bounds how many unused names pile up.
+pub(crate) const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -86,6 +87,12 @@ pub(crate) trait Store: Send + Sync + 'static {
         watched: bool,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>>;
+
+    /// How many fences one lease may use at most. Where they are reserved, more than it can use up in
+    /// its turn would make fences run ahead of the clock.
+    fn fences_at_once(&self) -> u32 {
+        u32::MAX
+    }
 
     /// Where a lock is. What is asked in one piece should be about locks at one place, so that one
     /// that does not answer delays nobody else.
@@ -173,6 +180,25 @@ pub(crate) trait Store: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// Says that the waiters at these places live, so that they keep them, in one piece. Answers of each
+    /// whether it still stands in the queue; `None` if nothing is known of it.
+    fn stay<'a>(
+        &'a self,
+        places: &'a [Standing],
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<bool>>, Failure>> {
+        Box::pin(std::future::ready(Ok(vec![None; places.len()])))
+    }
+
+    /// The waiters of each of these locks that live; `None` where the store does not know.
+    fn waiters<'a>(
+        &'a self,
+        names: &'a [LockName],
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<Vec<LeaseId>>>, Failure>> {
+        Box::pin(std::future::ready(Ok(vec![None; names.len()])))
+    }
+
     /// Asks for [`Event::Wake`] and [`Event::Opened`] of this name; answered when no later message can be missed.
     fn listen<'a>(
         &'a self,
@@ -205,11 +231,18 @@ pub(crate) trait Store: Send + Sync + 'static {
 pub(crate) struct Attempt {
     pub(crate) held: Held,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
-    /// How many fences to reserve: one for the holder, and one for each to whom it may be handed
-    /// off.
+    /// How many fences the lease may use: one for the holder, and one for each to whom it may be
+    /// handed off. A store whose fences other clients take without a look at the clock reserves them.
     pub(crate) fences: u32,
     /// Whether to stand in the store's queue if the lock is busy.
     pub(crate) queue: bool,
+}
+
+/// A place in the queue of a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) name: LockName,
+    pub(crate) id: LeaseId,
 }
 
 /// What a waiter sees of a lock that is held.
@@ -230,11 +263,25 @@ pub(crate) struct Held {
     pub(crate) has_meta: bool,
     /// How many replicas must confirm each grant and renewal.
     pub(crate) replicas: u32,
+    /// What the store must learn of its fences when it ends.
+    pub(crate) used: Used,
+}
+
+/// Which fences were used under a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Used {
+    /// The one that was minted for it.
+    #[default]
+    One,
+    /// The first of several that it might have used.
+    First(Fence),
+    /// All up to this one: the lease was handed on.
+    UpTo(Fence),
 }
 
 #[derive(Debug)]
 pub(crate) enum Attempted {
-    /// With the first of the fences that were reserved.
+    /// With the first of the fences that it may use.
     Granted {
         fence: Fence,
         sent_at: Moment,
@@ -271,7 +318,7 @@ pub(crate) enum Release {
 /// Whose turn it is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Ours again, with the first of the fences that were reserved.
+    /// Ours again, with the first of the fences that it may use.
     Again { fence: Fence, sent_at: Moment },
     /// Somebody else's, or the lease was gone.
     Passed(Release),
@@ -354,6 +401,8 @@ pub(crate) enum Event {
         name: LockName,
         next: Option<LeaseId>,
     },
+    /// The lock is kept for the waiter whose turn it is for so long only: perhaps that one has died.
+    Brief { name: LockName, lasts: Duration },
     /// One node of several no longer has this lease, and so many processes hear it there.
     Freed {
         name: LockName,

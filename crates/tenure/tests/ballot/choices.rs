@@ -6,7 +6,7 @@ use crate::action::Action;
 use crate::model::Ballots;
 use crate::node::{Block, Fence, Micros, Node};
 use crate::rule::Flaw;
-use crate::state::{Acquisition, Phase, State};
+use crate::state::{Acquisition, Phase, Site, Standing, State};
 use crate::world::{Losses, Proposals, Repairs};
 
 impl<const N: usize, const A: usize> Ballots<N, A> {
@@ -76,15 +76,14 @@ impl<const N: usize, const A: usize> Ballots<N, A> {
             matches!(self.world.proposals, Proposals::ByClock) && request.block.first < state.now;
         // What a grant does to the node does not depend on the clock; a refusal does nothing.
         let mut clocks = self.clocks(state).filter(|_| !too_late);
-        let phase = state.acquisitions[who].phase;
         let changes = |&clock: &Micros| {
-            let (after, answer) = self.ask(site, request, phase, clock);
+            let (after, answer) = self.ask(state, who, node, clock);
             after != site.node || (answer.is_some() && answer != site.answers[who])
         };
         if let Some(clock) = clocks.find(changes) {
             actions.push(Action::Arrive { who, node, clock });
         }
-        if site.node.lock == Some(request.owner) {
+        if site.node.lock == Some(request.owner) && !self.world.exclusive {
             actions.push(Action::Release { who, node });
         }
         if site.node.lock.is_none() && self.may_be_repaired(state, who) {
@@ -99,13 +98,17 @@ impl<const N: usize, const A: usize> Ballots<N, A> {
 
     pub fn losses(&self, state: &State<N, A>, node: usize, actions: &mut Vec<Action>) {
         let Node { lock, fence } = state.sites[node].node;
-        if lock.is_some() {
+        let may_end = !self.world.exclusive || state.now >= state.sites[node].until;
+        if lock.is_some() && may_end {
             actions.push(Action::LoseLock { node });
         }
         let Some(fence) = fence else {
             return;
         };
-        if self.world.losses == Losses::Fences {
+        let is_whole = |site: &&Site<A>| site.standing == Standing::Whole;
+        let whole = state.sites.iter().filter(is_whole).count();
+        let is_witness = self.world.witness && whole == 1 && is_whole(&&state.sites[node]);
+        if self.world.losses == Losses::Fences && !is_witness {
             let granted = (0..A).filter(|&who| state.sites[node].answers[who].is_some());
             let granted = granted.map(|who| state.acquisitions[who].block.last());
             let earlier = granted.filter(|&earlier| earlier < fence).map(Some);

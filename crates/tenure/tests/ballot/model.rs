@@ -7,9 +7,9 @@ use stateright::{Model, Property};
 use crate::action::Action;
 use crate::node::{Micros, Owner, Request};
 use crate::property;
-use crate::rule::{Flaw, Rule};
+use crate::rule::{Flaw, Floor, Rule};
 use crate::scheme::Scheme;
-use crate::state::{Acquisition, Phase, Site, State};
+use crate::state::{Acquisition, Phase, Site, Standing, State};
 use crate::world::World;
 
 /// `N` nodes and `A` acquisitions of one lock.
@@ -85,6 +85,48 @@ impl<const N: usize, const A: usize> Ballots<N, A> {
 
     pub fn has(&self, flaw: Flaw) -> bool {
         self.rule().is_some_and(|rule| rule.has(flaw))
+    }
+
+    /// The rule of a node, asked by this acquisition's client.
+    pub fn rule_for(&self, who: usize) -> Option<Rule> {
+        let mut rule = self.rule()?;
+        if rule.has(Flaw::BoundsByOwnTtl) {
+            let quarter = self.longest_ttl(who) / 4;
+            rule.ahead = quarter;
+            rule.floor = Floor::Always(quarter);
+        }
+        Some(rule)
+    }
+
+    /// The longest ttl that this acquisition's client knows of, and the ttl of its lease.
+    pub fn longest_ttl(&self, who: usize) -> Micros {
+        let own = self.world.longest_ttls.get(who).copied();
+        own.unwrap_or_else(|| self.rule().map_or(0, |rule| rule.rest))
+    }
+
+    /// How long a node that has restarted is not asked by this acquisition's client.
+    pub fn rest(&self, who: usize) -> Micros {
+        let own = self.longest_ttl(who);
+        let least = self.rule().map_or(0, |rule| rule.rest);
+        let told = self.world.longest_ttls.iter().copied().max();
+        if self.has(Flaw::RestsByOwnTtl) {
+            own
+        } else if self.has(Flaw::LongerNotTold) || self.has(Flaw::BoundsByOwnTtl) {
+            own.max(least)
+        } else {
+            own.max(least).max(told.unwrap_or(0))
+        }
+    }
+
+    /// Whether this acquisition's client believes that the node must rest.
+    pub fn is_resting(&self, now: Micros, site: &Site<A>, who: usize) -> bool {
+        let Standing::Resting { since } = site.standing else {
+            return false;
+        };
+        // By its own clock it may seem to be older.
+        let by_uptime = self.has(Flaw::RestsByUptime) || !self.world.witness;
+        let error = if by_uptime { self.world.start_error } else { 0 };
+        now - since + error < self.rest(who)
     }
 
     pub fn owner(&self, who: usize) -> Owner {

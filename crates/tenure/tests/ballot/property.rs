@@ -15,10 +15,15 @@ pub const GROWING: &str = "fences grow in real time";
 /// When a greater block has won, a lower one never again has a majority, so it is not renewed.
 pub const OVERTAKEN: &str = "an overtaken lease has no majority";
 
+/// No two leases are believed at the same time.
+pub const EXCLUSION: &str = "one lease is believed at a time";
+
 /// What is promised of fences.
 pub const FENCES: &[&str] = &[UNIQUE, DISJOINT, GROWING];
 /// What is promised of fences, and of leases.
 pub const ALL: &[&str] = &[UNIQUE, DISJOINT, GROWING, OVERTAKEN];
+/// The same, and of believing in a lease, where leases end in time.
+pub const EVERYTHING: &[&str] = &[UNIQUE, DISJOINT, GROWING, OVERTAKEN, EXCLUSION];
 
 const SUCCESSION: &str = "one wins after another";
 const HAND_OFF: &str = "a lease is handed off";
@@ -37,6 +42,9 @@ pub fn of<const N: usize, const A: usize>(model: &Ballots<N, A>) -> Vec<Property
         return properties;
     }
     properties.push(Property::always(OVERTAKEN, overtaken));
+    if model.world.exclusive {
+        properties.push(Property::always(EXCLUSION, exclusion));
+    }
     if model.world.counts.iter().any(|&count| count > 1) {
         properties.push(Property::sometimes(HAND_OFF, hand_off));
     }
@@ -80,6 +88,16 @@ fn overtaken<const N: usize, const A: usize>(model: &Ballots<N, A>, state: &Stat
     let holders = state.sites.iter().filter_map(|site| site.node.lock);
     let mut overtaken = holders.filter(|&owner| asked(owner) < Some(greatest));
     overtaken.all(|owner| state.nodes_of(owner).count() < Ballots::<N, A>::MAJORITY)
+}
+
+fn exclusion<const N: usize, const A: usize>(model: &Ballots<N, A>, state: &State<N, A>) -> bool {
+    let believed = (0..A).filter(|&who| {
+        let one = &state.acquisitions[who];
+        one.is_won() && state.now < one.sent + model.longest_ttl(who)
+    });
+    let mut owners: Vec<_> = believed.map(|who| model.owner(who)).collect();
+    owners.dedup();
+    owners.len() <= 1
 }
 
 fn succession<const N: usize, const A: usize>(_: &Ballots<N, A>, state: &State<N, A>) -> bool {

@@ -1,8 +1,8 @@
 //! The schemes and flaws that the model must refute. If it could not, it would prove nothing.
 
 use crate::check::{holds, refutes};
-use crate::property::{DISJOINT, FENCES, GROWING, OVERTAKEN, UNIQUE};
-use crate::rule::{Flaw, Floor, Rule};
+use crate::property::{DISJOINT, EXCLUSION, FENCES, GROWING, OVERTAKEN, UNIQUE};
+use crate::rule::{Flaw, Floor, QUARTER, Rule};
 use crate::scheme::Scheme;
 use crate::world::{Proposals, Repairs, World};
 
@@ -212,4 +212,74 @@ fn a_repair_after_a_lost_fence() {
         ..World::LOSING_COARSELY
     };
     refutes::<3, 2>("a repair after a lost fence", scheme, world, OVERTAKEN);
+}
+
+/// Two nodes restart far behind, are corrected, and say that they have run for long.
+#[test]
+fn a_rest_by_the_nodes_own_clocks() {
+    let scheme = Scheme::Ballot(Rule::with(Flaw::RestsByUptime));
+    let name = "a rest by the nodes' own clocks";
+    refutes::<3, 2>(name, scheme, World::FORGETTING, EXCLUSION);
+}
+
+/// The assumption that is left: a fresh client that reaches only nodes which restarted has nothing
+/// to go by but their clocks.
+#[test]
+fn a_client_that_reaches_no_witness() {
+    let world = World {
+        witness: false,
+        ..World::FORGETTING
+    };
+    let scheme = Scheme::Ballot(Rule::BALLOT);
+    refutes::<3, 2>("no witness", scheme, world.clone(), EXCLUSION);
+    let clocks_are_right = World {
+        start_error: 0,
+        ..world
+    };
+    holds::<3, 2>(
+        "no witness, clocks are right",
+        Rule::BALLOT,
+        clocks_are_right,
+        &[EXCLUSION],
+    );
+}
+
+/// A client with shorter leases does not wait for the longer ones of others.
+#[test]
+fn a_rest_by_the_clients_own_longest_ttl() {
+    let scheme = Scheme::Ballot(Rule::with(Flaw::RestsByOwnTtl));
+    let world = World {
+        longest_ttls: &[4, 1],
+        ..World::FORGETTING
+    };
+    let name = "a rest by the client's own longest ttl";
+    refutes::<3, 2>(name, scheme, world, EXCLUSION);
+}
+
+/// Leases above the shortest rest must be told to every client first.
+#[test]
+fn longer_leases_that_are_not_told() {
+    let scheme = Scheme::Ballot(Rule::with(Flaw::LongerNotTold));
+    let world = World {
+        longest_ttls: &[6, 4],
+        ..World::FORGETTING
+    };
+    refutes::<3, 2>("longer leases are not told", scheme, world, EXCLUSION);
+}
+
+/// A client with long leases would let fences run further ahead than a client with short ones waits.
+#[test]
+fn bounds_by_the_clients_own_longest_ttl() {
+    let scheme = Scheme::Ballot(Rule::with(Flaw::BoundsByOwnTtl));
+    let world = World {
+        proposals: Proposals::Any(2..=6),
+        longest_ttls: &[12, 4],
+        exclusive: false,
+        start_error: 0,
+        end: 5,
+        clock_error: 2 * QUARTER,
+        ..World::FORGETTING
+    };
+    let name = "bounds by the client's own longest ttl";
+    refutes::<3, 2>(name, scheme, world, GROWING);
 }

@@ -13,7 +13,7 @@ pub struct Rule {
     pub floor: Floor,
     /// How far a block may end above the node's clock.
     pub ahead: Micros,
-    /// How long a node that came back without its newest data is not asked.
+    /// How long a node that came back without its newest data is not asked, at least.
     pub rest: Micros,
     pub flaw: Option<Flaw>,
 }
@@ -47,6 +47,14 @@ pub enum Flaw {
     RepairsUnwon,
     /// A node that must rest is asked, and its grant is not counted until it has rested.
     AsksTheResting,
+    /// A node's rest goes by the age that it tells by its own wall clock.
+    RestsByUptime,
+    /// A node rests for the client's own longest ttl.
+    RestsByOwnTtl,
+    /// A client does not hear that others use longer leases.
+    LongerNotTold,
+    /// How far a block may be from a node's clock follows the client's own longest ttl.
+    BoundsByOwnTtl,
 }
 
 impl Rule {

@@ -1,8 +1,8 @@
 //! What the model must find to be sound: the ballot, where its assumptions hold.
 
 use crate::check::holds;
-use crate::property::{ALL, FENCES};
-use crate::rule::Rule;
+use crate::property::{ALL, EVERYTHING, FENCES};
+use crate::rule::{Flaw, Rule};
 use crate::world::{Proposals, Repairs, World};
 
 /// Fewer would say little.
@@ -10,7 +10,7 @@ const STATES_MIN: usize = 1_000_000;
 
 #[test]
 fn the_ballot_holds() {
-    let states = where_fences_are_kept() + where_fences_are_lost();
+    let states = where_fences_are_kept() + where_fences_are_lost() + where_nodes_forget();
     println!("{states:>9} states together");
     assert!(states >= STATES_MIN, "only {states} states");
 }
@@ -47,6 +47,54 @@ fn where_fences_are_kept() -> usize {
             wider,
             ALL,
         )
+}
+
+/// Nodes without an append-only file that restart with wrong clocks, asked by clients with different
+/// longest ttls. No two may be believed at once.
+fn where_nodes_forget() -> usize {
+    let forgetting = World::FORGETTING;
+    let shorter = World {
+        longest_ttls: &[4, 1],
+        ..forgetting.clone()
+    };
+    let longer = World {
+        longest_ttls: &[6, 4],
+        end: forgetting.end + 2,
+        ..forgetting.clone()
+    };
+    // Fences do not depend on how long leases are.
+    let not_told = World {
+        proposals: Proposals::Any(2..=4),
+        exclusive: false,
+        start_error: 0,
+        end: 4,
+        clock_error: World::LOSING.clock_error,
+        longest_ttls: &[12, 4],
+        ..forgetting.clone()
+    };
+    let flaw = Rule::with(Flaw::LongerNotTold);
+    let rule = Rule::BALLOT;
+    holds::<3, 2>(
+        "nodes forget, longer leases are not told",
+        flaw,
+        not_told,
+        FENCES,
+    ) + holds::<3, 2>(
+        "nodes forget, clocks are wrong",
+        rule,
+        forgetting,
+        EVERYTHING,
+    ) + holds::<3, 2>(
+        "nodes forget, one has shorter leases",
+        rule,
+        shorter,
+        EVERYTHING,
+    ) + holds::<3, 2>(
+        "nodes forget, one has longer leases",
+        rule,
+        longer,
+        EVERYTHING,
+    )
 }
 
 /// With repairs only the fences are promised: that an overtaken lease is not brought back to a

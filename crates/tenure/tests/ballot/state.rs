@@ -23,6 +23,8 @@ pub struct Site<const A: usize> {
     pub standing: Standing,
     /// What it has answered to each acquisition that it granted. The client may have heard it or not.
     pub answers: [Option<Fence>; A],
+    /// When its lock ends, where leases end in time.
+    pub until: Micros,
 }
 
 /// Whether a node has all that it ever stored.
@@ -44,6 +46,8 @@ pub struct Acquisition {
     pub block: Block,
     /// The greatest fence in the block of anybody who had won when the first request was sent.
     pub won_before: Option<Fence>,
+    /// When the first request was sent, where leases end in time.
+    pub sent: Micros,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,6 +85,7 @@ impl<const A: usize> Site<A> {
         },
         standing: Standing::Whole,
         answers: [None; A],
+        until: 0,
     };
 }
 
@@ -89,6 +94,7 @@ impl Acquisition {
         phase: Phase::Unsent,
         block: Block { first: 0, count: 1 },
         won_before: None,
+        sent: 0,
     };
 
     pub fn is_won(self) -> bool {

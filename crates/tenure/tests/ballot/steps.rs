@@ -2,15 +2,15 @@
 
 use crate::action::Action;
 use crate::model::Ballots;
-use crate::node::{Answer, Block, Fence, Micros, Node, Request};
+use crate::node::{Answer, Block, Fence, Micros, Node};
 use crate::rule::Flaw;
 use crate::scheme::{self, Scheme};
-use crate::state::{Acquisition, Phase, Site, Standing, State};
+use crate::state::{Acquisition, Phase, Standing, State};
 
 impl<const N: usize, const A: usize> Ballots<N, A> {
     pub fn take(&self, state: &mut State<N, A>, action: Action) {
         match action {
-            Action::Send { who, block } => Self::send(state, who, block),
+            Action::Send { who, block } => self.send(state, who, block),
             Action::Arrive { who, node, clock } => self.arrive(state, who, node, clock),
             Action::Hear { who, nodes } => self.hear(state, who, nodes),
             Action::HandOff { who } => {
@@ -25,11 +25,15 @@ impl<const N: usize, const A: usize> Ballots<N, A> {
                     state.sites[node].node.repair(rule, request);
                 }
             }
-            Action::LoseLock { node } => state.sites[node].node.lock = None,
+            Action::LoseLock { node } => {
+                state.sites[node].node.lock = None;
+                state.sites[node].until = 0;
+            }
             Action::LoseFence { node, left } => {
                 let lock = None;
                 state.sites[node].node = Node { lock, fence: left };
                 state.sites[node].standing = Standing::Resting { since: state.now };
+                state.sites[node].until = 0;
                 self.end_rests(state);
             }
             Action::FenceExpires { node } => state.sites[node].node.fence = None,
@@ -40,37 +44,43 @@ impl<const N: usize, const A: usize> Ballots<N, A> {
         }
     }
 
-    fn send(state: &mut State<N, A>, who: usize, block: Block) {
+    fn send(&self, state: &mut State<N, A>, who: usize, block: Block) {
         let won = state.won().map(|other| other.block.last()).max();
         state.acquisitions[who] = Acquisition {
             phase: Phase::Asking,
             block,
             won_before: won,
+            sent: if self.world.exclusive { state.now } else { 0 },
         };
     }
 
     fn arrive(&self, state: &mut State<N, A>, who: usize, node: usize, clock: Micros) {
-        let request = self.request(state, who);
-        let phase = state.acquisitions[who].phase;
+        let (after, answer) = self.ask(state, who, node, clock);
+        let ends = state.now + self.longest_ttl(who);
         let site = &mut state.sites[node];
-        let (after, answer) = self.ask(site, request, phase, clock);
         site.node = after;
+        if self.world.exclusive && answer.is_some() {
+            site.until = ends;
+        }
         site.answers[who] = answer.or(site.answers[who]);
     }
 
     /// The node after this request, and its answer if that is a vote.
     pub fn ask(
         &self,
-        site: &Site<A>,
-        request: Request,
-        phase: Phase,
+        state: &State<N, A>,
+        who: usize,
+        node: usize,
         clock: Micros,
     ) -> (Node, Option<Fence>) {
+        let (site, request) = (&state.sites[node], self.request(state, who));
+        let phase = state.acquisitions[who].phase;
         let mut node = site.node;
-        let resting = matches!(site.standing, Standing::Resting { .. });
+        let resting = self.is_resting(state.now, site, who);
         let answer = match self.scheme {
             Scheme::Ballot(_) if resting && !self.has(Flaw::AsksTheResting) => None,
             Scheme::Ballot(rule) => {
+                let rule = self.rule_for(who).unwrap_or(rule);
                 let granted = node.acquire(rule, clock, request) == Answer::Granted;
                 (granted && !resting).then_some(request.block.first)
             }
@@ -100,7 +110,7 @@ impl<const N: usize, const A: usize> Ballots<N, A> {
     }
 
     fn end_rests(&self, state: &mut State<N, A>) {
-        let rest = self.rule().map_or(0, |rule| rule.rest);
+        let rest = (0..A).map(|who| self.rest(who)).max().unwrap_or(0);
         for site in &mut state.sites {
             if matches!(site.standing, Standing::Resting { since } if state.now - since >= rest) {
                 site.standing = Standing::Rested;

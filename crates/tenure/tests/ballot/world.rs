@@ -24,6 +24,16 @@ pub struct World {
     /// How long a node keeps a fence after its grant, if not for ever.
     pub fence_kept: Option<Micros>,
     pub repairs: Repairs,
+    /// The longest ttl of the client of each acquisition, and the ttl of its lease. None: as long as
+    /// a node rests at least.
+    pub longest_ttls: &'static [Micros],
+    /// How far the clock of a node may be behind when it starts, and be corrected since.
+    pub start_error: Micros,
+    /// Whether one node never restarts, and every client asks it since when the others run.
+    pub witness: bool,
+    /// Whether leases end when they should and not before, unless a node forgets them: then no two
+    /// may be believed at once.
+    pub exclusive: bool,
 }
 
 /// What clients propose as the first fence of a block.
@@ -65,6 +75,10 @@ impl World {
         losses: Losses::Locks,
         fence_kept: None,
         repairs: Repairs::AtAnyTime,
+        longest_ttls: &[],
+        start_error: 0,
+        witness: false,
+        exclusive: false,
     };
 
     /// Nodes may lose their fences. Their clocks err by half the longest ttl.
@@ -77,6 +91,24 @@ impl World {
         losses: Losses::Fences,
         fence_kept: Some(LONGEST_TTL),
         repairs: Repairs::Never,
+        longest_ttls: &[],
+        start_error: 0,
+        witness: false,
+        exclusive: false,
+    };
+
+    /// Nodes may forget everything, and restart with clocks that are wrong for longer than they
+    /// rest. Leases end in time.
+    pub const FORGETTING: Self = Self {
+        proposals: Proposals::ByClock,
+        counts: &[1],
+        end: LONGEST_TTL + 3,
+        clock_error: QUARTER,
+        fence_kept: None,
+        start_error: 2 * LONGEST_TTL,
+        witness: true,
+        exclusive: true,
+        ..Self::LOSING
     };
 
     /// The same with time in halves of the longest ttl, so that there is room for more of everything

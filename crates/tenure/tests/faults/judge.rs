@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use tenure::{ErrorKind, Layout, Lock};
-use tenure_testkit::check::{self, Violation};
-use tenure_testkit::history::{Event, Op, Outcome, now_ns, until_ns};
+use tenure_testkit::check::{self, Patience, Violation};
+use tenure_testkit::history::{Event, Fault, Op, Outcome, now_ns, until_ns};
 use tenure_testkit::{FencedRegister, History, Recorder, RedisServer, RespClient};
 
 use crate::allowance::{self, Check, Class, Footing};
@@ -19,13 +19,16 @@ use crate::client::{
 use crate::deployment::Deployment;
 use crate::fleet::Finished;
 use crate::layout;
+use crate::nemesis::{self, Kind};
 use crate::stage::Stage;
 
 /// The number of the client that looks whether every lock can be had.
 const JUDGE: u64 = 999_999;
-/// After healing every lock can be had within the longest lease and ten times what a thousand of them
-/// at once take on five nodes that share two cores.
+/// After healing every lock can be had within the longest lease, and much more than a few of them at
+/// once take on five nodes that share two cores.
 const LIVE_LIMIT: Duration = Duration::from_millis(TTL_MAX_MS + 4_000);
+/// A thousand at once would wait for each other on a crowded machine.
+const TAKEN_AT_ONCE: usize = 50;
 /// How much later than the next grant a holder may notice its loss: more than ten times what it takes
 /// on two cores shared by all. A client that is killed between detaching a lease and the answer to
 /// its adoption, which are three seconds at most, had no time to write down that it let go.
@@ -33,6 +36,27 @@ const NOTICE_TOLERANCE: Duration = Duration::from_secs(5);
 
 /// How long a node may take to do what it was told by a client that has ended.
 const LET_GO_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long clients may wait for a lock: five times what was seen on two cores shared by all.
+const PATIENCE: Patience = Patience {
+    while_free: Duration::from_secs(5),
+    in_all: Duration::from_secs(20),
+    recovery: Duration::ZERO,
+};
+/// For how long a node that came back empty has no vote: its age is told in whole seconds.
+const REST: Duration = Duration::from_secs(3);
+/// Faults that keep nobody from a free lock for long. A foreign holder is in the history itself.
+/// Broken connections, [`nemesis::OF_CLIENTS`], are such faults too: they hit a few processes for
+/// less than a second, and the others go on.
+const HARMLESS: &[Kind] = &[
+    Kind::ScriptFlush,
+    Kind::ForeignHolder,
+    Kind::DeleteLock,
+    Kind::DeleteFence,
+    Kind::ForceRelease,
+    Kind::PauseSentinel,
+    Kind::KillSentinel,
+];
 
 /// How far the fences of one lease may lie apart: as often as it may be handed on.
 const HAND_OFF_TURNS: u64 = 256;
@@ -119,16 +143,17 @@ pub fn take_every_lock(access: &Access, dir: &Path) -> u64 {
     runtime.block_on(async {
         let locks = access.connect(None).await.unwrap();
         let begun_ns = now_ns();
-        let mut tasks = Vec::new();
-        for name in every_lock(access) {
-            let mut lock = locks.lock(&name);
-            if name.starts_with(SAFE) {
-                lock = lock.replicas(access.replicas);
+        for names in every_lock(access).chunks(TAKEN_AT_ONCE) {
+            let taken = names.iter().map(|name| {
+                let mut lock = locks.lock(name);
+                if name.starts_with(SAFE) {
+                    lock = lock.replicas(access.replicas);
+                }
+                tokio::spawn(take(lock, name.clone(), Arc::clone(&recorder)))
+            });
+            for task in taken.collect::<Vec<_>>() {
+                task.await.unwrap();
             }
-            tasks.push(tokio::spawn(take(lock, name, Arc::clone(&recorder))));
-        }
-        for task in tasks {
-            task.await.unwrap();
         }
         locks.shutdown(Duration::from_secs(5)).await;
         begun_ns
@@ -179,18 +204,17 @@ pub struct Evidence<'a> {
 impl Evidence<'_> {
     /// What each checker found, and whether that was allowed in a phase of this class.
     pub fn verdicts(self, plain: Footing, class: Class) -> Vec<Verdict> {
-        let journal = FencedRegister::open(self.dir).journal();
         let crashes = as_violations("crash", &self.finished.crashes);
         let complaints = as_violations("complaint", &self.finished.complaints);
-        let mut found = self.of_locks(plain, |name| !name.starts_with(SAFE));
+        let mut found = self.of_locks(plain, class, |name| !name.starts_with(SAFE));
         found.extend([
-            (plain, Check::ResourceWhole, check::resource(&journal)),
+            (plain, Check::ResourceWhole, self.resource()),
             (plain, Check::ClientsUnharmed, crashes),
             (plain, Check::CallsInTime, complaints),
         ]);
         if let Footing::Plain(deployment @ (Deployment::Sentinel | Deployment::Cluster)) = plain {
             let replicated = Footing::Replicated(deployment);
-            found.extend(self.of_locks(replicated, |name| name.starts_with(SAFE)));
+            found.extend(self.of_locks(replicated, class, |name| name.starts_with(SAFE)));
         }
         let verdict = |(footing, check, violations)| Verdict {
             check,
@@ -202,7 +226,12 @@ impl Evidence<'_> {
     }
 
     /// What became of some of the locks.
-    fn of_locks(&self, footing: Footing, is_one: impl Fn(&str) -> bool) -> Vec<Found> {
+    fn of_locks(
+        &self,
+        footing: Footing,
+        class: Class,
+        is_one: impl Fn(&str) -> bool,
+    ) -> Vec<Found> {
         let events = self.history.events.iter();
         let events = events.filter(|event| is_one(&event.lock)).cloned();
         let history = History::new(events.collect(), self.history.faults.clone());
@@ -218,6 +247,11 @@ impl Evidence<'_> {
             (footing, Check::FreeAfterHealing, self.not_free(&history)),
             (
                 footing,
+                Check::WaitsBounded,
+                overlong_waits(&history, class),
+            ),
+            (
+                footing,
                 Check::NothingLeftOver,
                 leftovers.cloned().collect(),
             ),
@@ -229,13 +263,47 @@ impl Evidence<'_> {
         ]
     }
 
-    /// A long lease of a client that was killed goes on for longer than anybody would wait here.
+    /// The register is changed under one lock only.
+    fn resource(&self) -> Vec<Violation> {
+        let journal = FencedRegister::open(self.dir).journal();
+        let events = self.history.events.iter();
+        let hot = events.filter(|event| event.lock == HOT).cloned();
+        let hot = History::new(hot.collect(), self.history.faults.clone());
+        check::resource(&journal, &hot, HAND_OFF_TURNS)
+    }
+
     fn not_free(&self, history: &History) -> Vec<Violation> {
-        let events = history.events.iter();
-        let short = events.filter(|event| !event.lock.starts_with(LONG));
-        let short = History::new(short.cloned().collect(), Vec::new());
+        let short = with_short_leases(history, Vec::new());
         check::liveness(&short, self.healed_ns, LIVE_LIMIT)
     }
+}
+
+/// Waits of living clients that were too long.
+fn overlong_waits(history: &History, class: Class) -> Vec<Violation> {
+    let mut faults = history.faults.clone();
+    let mut patience = PATIENCE;
+    match class {
+        // What was held when a clock was set back is kept for so much longer, and nobody is told.
+        Class::ClockSet => {
+            let is_set_back = |fault: &&mut Fault| fault.kind == Kind::ClockBack.name();
+            for fault in faults.iter_mut().filter(is_set_back) {
+                fault.end_ns = u64::MAX;
+            }
+        }
+        Class::Forgetful => patience.recovery = REST,
+        Class::Kept | Class::Lost | Class::FailedOver => {}
+    }
+    let harmless = HARMLESS.iter().chain(nemesis::OF_CLIENTS);
+    let hinders = |fault: &Fault| !harmless.clone().any(|kind| kind.name() == fault.kind);
+    check::waits(&with_short_leases(history, faults), patience, hinders)
+}
+
+/// Without the locks with long leases: that of a client that was killed goes on for longer than
+/// anybody would wait here.
+fn with_short_leases(history: &History, faults: Vec<Fault>) -> History {
+    let events = history.events.iter();
+    let short = events.filter(|event| !event.lock.starts_with(LONG));
+    History::new(short.cloned().collect(), faults)
 }
 
 /// Fences that went back in time, and those that are wrong in another way.

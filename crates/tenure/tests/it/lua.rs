@@ -12,6 +12,8 @@ pub const ACQUIRE: &str = script!("native/acquire.lua");
 pub const RELEASE: &str = script!("native/release.lua");
 pub const RENEW: &str = script!("native/renew.lua");
 pub const ADOPT: &str = script!("native/adopt.lua");
+pub const STAY: &str = script!("stay.lua");
+pub const WAITERS: &str = script!("waiters.lua");
 pub const RECORD: &str = script!("record.lua");
 pub const REIGN: &str = script!("reign.lua");
 
@@ -47,15 +49,25 @@ pub fn eval(
         ("whole.lua", script!("whole.lua")),
         ("native/lease_at.lua", script!("native/lease_at.lua")),
         ("native/fence.lua", script!("native/fence.lua")),
+        ("native/handed_on.lua", script!("native/handed_on.lua")),
+        ("master.lua", script!("master.lua")),
         ("native/offer.lua", script!("native/offer.lua")),
+        ("living.lua", script!("living.lua")),
+        ("heard.lua", script!("heard.lua")),
         ("native/lock.lua", script!("native/lock.lua")),
         (
             "redlock/stored_fence.lua",
             script!("redlock/stored_fence.lua"),
         ),
+        (
+            "redlock/keep_longest.lua",
+            script!("redlock/keep_longest.lua"),
+        ),
         ("redisson/lock.lua", script!("redisson/lock.lua")),
         ("redisson/lease_at.lua", script!("redisson/lease_at.lua")),
         ("redisson/holder_at.lua", script!("redisson/holder_at.lua")),
+        ("redisson/fence.lua", script!("redisson/fence.lua")),
+        ("redisson/handed_on.lua", script!("redisson/handed_on.lua")),
     ];
     let mut code = code.to_owned();
     for (file, part) in parts {

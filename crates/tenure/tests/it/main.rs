@@ -18,6 +18,8 @@ mod verdict;
 mod cluster;
 /// How to connect: TLS, sockets, users, databases.
 mod connect;
+/// Waiters that are killed or stopped while they wait.
+mod dead_waiters;
 /// The first question, asked by the caller's own task.
 mod direct;
 /// Dropped guards and programs that end.
@@ -26,6 +28,8 @@ mod drops;
 mod examples;
 /// Executors that futures run on.
 mod executors;
+/// Fences where data goes back, greetings are slow, and many are handed on.
+mod fences;
 /// Locks of other libraries, and keys that are none.
 mod foreign;
 /// Handing off, where a real server counts, stops, or is out of reach.

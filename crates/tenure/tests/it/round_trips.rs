@@ -51,7 +51,7 @@ async fn a_busy_lock_is_tried_in_one_round_trip() {
         assert_eq!(questions(&server), count);
     }
     // A lock that is found busy again and again is not written to.
-    assert!(server.command_calls("incr") <= 1);
+    assert!(server.command_calls("xadd") <= 1);
 }
 
 #[tokio::test]
@@ -106,8 +106,13 @@ async fn a_crowd_that_waits_costs_little_while_nothing_changes() {
     tokio::time::sleep(ms(10_000)).await;
     let (commands, told) = commands(&server);
     let per_second = commands / begun.elapsed().as_secs();
-    // If all asked once in a third of the ttl and pinged every three seconds, it were about 75.
-    assert!(per_second <= 40, "{per_second} commands a second: {told}");
+    // That it lives, each says in four commands every two seconds. What else is asked would be about 75
+    // if all asked once in a third of the ttl and pinged every three seconds.
+    let alive = CROWD as u64 * 4 / 2;
+    assert!(
+        per_second <= 40 + alive * 5 / 4,
+        "{per_second} commands a second: {told}"
+    );
 }
 
 /// How many commands the server has carried out, those of scripts as well, without those of the kit.

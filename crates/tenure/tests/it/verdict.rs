@@ -49,7 +49,7 @@ fn keys_of(server: &RedisServer, name: &str) -> Vec<String> {
         .iter()
         .map(|key| key.text().to_owned())
         .filter(|key| key.contains(name))
-        .filter(|key| !key.starts_with("tenure:fence:") && !key.starts_with("tenure:client"))
+        .filter(|key| !key.starts_with("tenure:fence") && !key.starts_with("tenure:client"))
         .filter(|key| !key.starts_with("redisson_lock_token:") && !key.starts_with("tenure:reign"))
         .collect()
 }
@@ -73,4 +73,16 @@ pub fn check_holds(server: &RedisServer, guard: &Guard) {
 pub fn check_within(begun: Instant, limit: Duration) {
     let taken = begun.elapsed();
     assert!(taken < limit, "took {taken:?}, and {limit:?} is the limit");
+}
+
+/// The last fence that a server has minted for a lock of the native layout: the last id of its counter.
+pub fn fence_of(server: &RedisServer, name: &str) -> Option<u64> {
+    let counter = format!("tenure:fences:{{{name}}}");
+    let info = server.client().try_command(&["XINFO", "STREAM", &counter]);
+    let info = info.ok()?;
+    let parts = info.array();
+    let at = (0..parts.len()).step_by(2);
+    let mut last = at.filter(|at| parts[*at].text() == "last-generated-id");
+    let (ms, sequence) = parts[last.next()? + 1].text().split_once('-')?;
+    Some(ms.parse::<u64>().ok()? * 1_000 + sequence.parse::<u64>().ok()?)
 }

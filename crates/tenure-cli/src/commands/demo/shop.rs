@@ -153,7 +153,8 @@ impl Shop {
     fn keys(&self) -> Vec<String> {
         let name = &self.lock_name;
         let beside = |role: &str| format!("tenure:{role}:{{{name}}}");
-        vec![name.to_string(), beside("fence"), beside("queue")]
+        let beside = ["fence", "queue", "alive"].map(beside);
+        [name.to_string()].into_iter().chain(beside).collect()
     }
 }
 

@@ -53,10 +53,10 @@ fn what_is_missing_is_named_and_the_line_mends_it() {
             "ACL SETUSER worker +evalsha",
         ),
         (
-            "~* &* +@all -zpopmin -pexpire",
+            "~* &* +@all -zscore -pexpire",
             "bad",
-            "the command `PEXPIRE`, the command `ZPOPMIN`",
-            "ACL SETUSER worker +pexpire +zpopmin",
+            "the command `PEXPIRE`, the command `ZSCORE`",
+            "ACL SETUSER worker +pexpire +zscore",
         ),
         (
             "~tenure-doctor-* &* +@all",

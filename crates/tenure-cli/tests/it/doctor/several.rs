@@ -89,7 +89,7 @@ fn clocks_that_differ_are_noticed() {
 
 #[test]
 fn the_master_of_sentinels_is_examined() {
-    let sentinels = Sentinels::builder().replicas(1).start();
+    let sentinels = Sentinels::builder().replicas(1).steady().start();
     let (ended, report) = examine(&[sentinels.url()]);
     ended.ended_with(0);
     says(&report, "role", "ok", "master");
@@ -106,7 +106,8 @@ fn the_master_of_sentinels_is_examined() {
 
 #[test]
 fn every_master_of_a_cluster_is_examined() {
-    let cluster = Cluster::builder().masters(3).replicas(0).start();
+    let nodes = Cluster::builder().masters(3).replicas(0);
+    let cluster = nodes.steady().start();
     let (ended, report) = examine(&[cluster.url()]);
     ended.ended_with(0);
     let servers = report["servers"].as_array().unwrap();

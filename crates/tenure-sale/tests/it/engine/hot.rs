@@ -35,7 +35,7 @@ struct Hot {
 impl Hot {
     fn start() -> Self {
         Self {
-            cluster: Cluster::start(),
+            cluster: Cluster::builder().steady().start(),
             files: Stage::memory_sqlite(),
         }
     }

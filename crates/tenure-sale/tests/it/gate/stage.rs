@@ -11,8 +11,8 @@ use tenure_sale::{Answer, ItemState, OrderId, Outcome, Request, Terms};
 use tenure_testkit::{Cluster, RedisServer, RespClient, Sentinels};
 
 static SINGLE: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
-static SENTINELS: LazyLock<Sentinels> = LazyLock::new(Sentinels::start);
-static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
+static SENTINELS: LazyLock<Sentinels> = LazyLock::new(|| Sentinels::builder().steady().start());
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::builder().steady().start());
 
 /// A kind of gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -55,7 +55,7 @@ async fn a_promoted_node_of_a_cluster_sells_nothing_until_it_is_loaded() {
 
 #[tokio::test]
 async fn an_item_that_moved_to_another_node_is_sold_there_once_it_is_loaded() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().steady().start();
     let stage = begun(cluster.url()).await;
     let slot = Cluster::slot_of(stage.key("gate"));
     let from = cluster.index_of(cluster.master_of_slot(slot));

@@ -77,11 +77,13 @@ impl Watchdog {
         beliefs.collect()
     }
 
-    /// The oldest leases, at most so many, and how many there are.
+    /// The leases that were granted first, at most so many and in no order, and how many there are.
     pub(crate) fn oldest(&self, most: usize) -> (Vec<Arc<Belief>>, usize) {
         let roster = self.roster();
-        let beliefs = roster.leases.values().map(|care| Arc::clone(&care.belief));
-        (beliefs.take(most).collect(), roster.leases.len())
+        let oldest = roster.oldest(most).into_iter();
+        let cares = oldest.filter_map(|number| roster.leases.get(&number));
+        let beliefs = cares.map(|care| Arc::clone(&care.belief)).collect();
+        (beliefs, roster.leases.len())
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -226,7 +228,7 @@ mod tests {
     use crate::belief::Grant;
     use crate::lease::{ClientId, Fence, LeaseId};
     use crate::settings::HandOff;
-    use crate::store::Held;
+    use crate::store::{Held, Used};
 
     /// So short that its renewal comes before anybody looks at it.
     const TTL: Duration = Duration::from_secs(2);
@@ -237,18 +239,24 @@ mod tests {
     }
 
     fn belief_of(ttl: Duration) -> Arc<Belief> {
+        granted(1, START, ttl)
+    }
+
+    fn granted(number: u64, sent_at: Moment, ttl: Duration) -> Arc<Belief> {
         Arc::new(Belief::new(Grant {
-            number: 1,
+            number,
             held: Held {
                 name: LockName::new("n").unwrap(),
                 id: LeaseId::fresh(crate::layout::Layout::Native, &ClientId::fresh(), 1, ttl),
                 ttl,
                 has_meta: false,
                 replicas: 0,
+                used: Used::One,
             },
             fence: Fence::new(1),
             fences: 3,
-            sent_at: START,
+            answered_at: Moment::from_nanos(0),
+            sent_at,
             renewed: true,
             max_hold: None,
             meta: Arc::default(),
@@ -257,13 +265,28 @@ mod tests {
     }
 
     fn next_turn(belief: &Belief) -> Arc<Belief> {
-        let next = belief.next_turn(&HandOff::default(), START);
+        let next = belief.next_turn(&HandOff::default(), START + Duration::from_millis(1));
         Arc::new(next.unwrap())
     }
 
     /// What the watchdog's task does before it sleeps.
     fn falls_asleep(watchdog: &Watchdog) -> Option<Moment> {
         watchdog.roster().fall_asleep(START)
+    }
+
+    /// The numbers of leases are random, and say nothing of their age.
+    #[test]
+    fn the_oldest_leases_are_those_that_were_granted_first() {
+        let watchdog = Watchdog::default();
+        for age in 0..100_u64 {
+            let number = age.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            watchdog.look_after(&granted(number, START + Duration::from_millis(age), TTL));
+        }
+        let (oldest, count) = watchdog.oldest(10);
+        let latest = oldest.iter().map(|belief| belief.acquired_at).max();
+        assert_eq!((oldest.len(), count), (10, 100));
+        assert_eq!(latest, Some(START + Duration::from_millis(9)));
+        assert_eq!(watchdog.oldest(1_000).0.len(), 100);
     }
 
     #[test]

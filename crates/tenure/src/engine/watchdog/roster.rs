@@ -11,7 +11,7 @@ use crate::name::LockName;
 /// What each lease needs, and when.
 #[derive(Default)]
 pub(super) struct Roster {
-    /// By number, which only grows: so the oldest are first.
+    /// By number, which is random: in no order of time.
     pub(super) leases: BTreeMap<u64, Care>,
     /// Which leases have a name. Mostly one: a second while the guard of a lost one still lives.
     pub(super) by_name: HashMap<LockName, Vec<u64>>,
@@ -33,6 +33,17 @@ pub(super) struct Due {
 }
 
 impl Roster {
+    /// The numbers of the leases that were granted first, at most so many, in no order.
+    pub(super) fn oldest(&self, most: usize) -> Vec<u64> {
+        let granted = |(number, care): (&u64, &Care)| (care.belief.acquired_at, *number);
+        let mut by_age: Vec<(Moment, u64)> = self.leases.iter().map(granted).collect();
+        if by_age.len() > most {
+            by_age.select_nth_unstable(most);
+            by_age.truncate(most);
+        }
+        by_age.into_iter().map(|(_, number)| number).collect()
+    }
+
     /// When something is to be done next.
     pub(super) fn next(&self) -> Option<Moment> {
         self.schedule.first().map(|(at, _)| *at)

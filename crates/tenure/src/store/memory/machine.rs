@@ -261,9 +261,10 @@ impl Machine {
     /// Reserves some fences and returns the first.
     fn mint(&mut self, name: &LockName, now_us: u64, count: u32) -> Fence {
         let first = (self.last_fence(name, now_us).get() + 1).max(now_us);
+        let last = first + u64::from(count) - 1;
         let counter = Expiring {
-            value: first + u64::from(count) - 1,
-            end_us: now_us + micros(FENCE_KEPT),
+            value: last,
+            end_us: now_us.max(last) + micros(FENCE_KEPT),
         };
         self.fences.insert(name.clone(), counter);
         Fence::new(first)

@@ -16,12 +16,13 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Renewed, Failure> {
         let keys = [lease.name.as_str().to_owned(), lease.name.neighbour("meta")];
-        let arguments = |_: &Connection, latest_us: u64| {
+        let arguments = |connection: &Connection, latest_us: u64| {
             vec![
                 from.as_str().to_owned(),
                 lease.id.as_str().to_owned(),
                 lease.ttl.as_millis().to_string(),
                 latest_us.to_string(),
+                self.master_argument(connection),
             ]
         };
         // Somebody else may have adopted it, and this master not have heard of that.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::script::{self, RedlockScripts, Script};
-use super::server::ServerInfo;
 use super::value::Value;
+use super::vitals::{LONGEST_TTL, REST_MIN};
 use super::{RedisStore, reply};
 use crate::layout::Layout;
 use crate::moment::Moment;
@@ -33,27 +33,26 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Of a node that may have lost what it stored last: its clock stands in for it. The model in
-    /// `tests/ballot` shows that one step more of either is too much.
-    pub(crate) fn of_one_that_may_forget(longest_ttl: Duration) -> Self {
-        Self {
-            below: longest_ttl / 4,
-            above: longest_ttl / 4,
-            always: true,
-        }
-    }
+    /// Of a node that may have lost what it stored last: its clock stands in for it. The same for
+    /// every client, and the model in `tests/ballot` shows that one step more of either is too much.
+    pub(crate) const OF_ONE_THAT_MAY_FORGET: Self = Self {
+        below: QUARTER,
+        above: QUARTER,
+        always: true,
+    };
 
     /// Of a node that keeps everything: its clock only guards against a client that is out of its
     /// mind.
-    pub(crate) fn of_one_that_keeps_all(longest_ttl: Duration) -> Self {
-        Self {
-            below: longest_ttl / 2,
-            above: DAY,
-            always: false,
-        }
-    }
+    pub(crate) const OF_ONE_THAT_KEEPS_ALL: Self = Self {
+        below: QUARTER.saturating_mul(2),
+        above: DAY,
+        always: false,
+    };
 }
 
+/// A quarter of the shortest time that a node which may have forgotten something has no vote.
+const QUARTER: Duration = Duration::from_millis(7_500);
+const _: () = assert!(QUARTER.as_millis() * 4 == REST_MIN.as_millis());
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Ballot {
@@ -80,16 +79,6 @@ pub(crate) enum Vote {
 pub(crate) struct Sent {
     pub(crate) connection: Arc<Connection>,
     pub(crate) landing: Landing,
-}
-
-/// What decides whether a node may vote.
-#[derive(Clone, Debug)]
-pub(crate) struct Vitals {
-    /// The server's process: another one after each restart.
-    pub(crate) run_id: Option<String>,
-    pub(crate) uptime: Duration,
-    /// Whether each answer comes after what it promises is on disk.
-    pub(crate) keeps_all: bool,
 }
 
 /// What came of taking a lease back.
@@ -119,32 +108,6 @@ impl RedisStore {
     pub(crate) fn target(&self) -> String {
         let node = self.routes.any();
         node.map_or_else(|_| String::new(), |node| node.server.target.to_string())
-    }
-
-    /// Asks what decides whether this node may vote.
-    pub(crate) async fn vitals(
-        &self,
-        connection: &Connection,
-        limit: Moment,
-    ) -> Result<Vitals, Failure> {
-        let mut pipeline = ::redis::Pipeline::new();
-        pipeline.cmd("INFO");
-        pipeline.cmd("CONFIG").arg("GET").arg("appendfsync");
-        // Those of a single server are loaded with the connection. A user who may not load them
-        // sends their text once.
-        for (_, script) in self.layout.redlock_scripts().all() {
-            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
-        }
-        let limit = self.command_limit(limit);
-        let replies = connection.run_all(&pipeline, limit).await?;
-        let part = |at: usize| replies.get(at).unwrap_or(&Value::Nil);
-        let info = ServerInfo::parse(part(0).as_str().unwrap_or_default());
-        let always = part(1).as_array().and_then(|pair| pair.get(1)?.as_str()) == Some("always");
-        Ok(Vitals {
-            keeps_all: info.has_aof && always,
-            uptime: info.uptime,
-            run_id: info.run_id,
-        })
     }
 
     /// Asks for this node's vote. The question is on its way when the future was polled once.
@@ -179,6 +142,9 @@ impl RedisStore {
             for (field, value) in attempt.meta.iter() {
                 arguments.extend([field.clone(), value.clone()]);
             }
+        }
+        if held.ttl > REST_MIN {
+            keys.push(LONGEST_TTL.to_owned());
         }
         let (layout, name, asked_at) = (self.layout, held.name.clone(), self.clock.now());
         let vote = &self.layout.redlock_scripts().vote;
@@ -290,7 +256,7 @@ impl RedisStore {
 }
 
 impl Layout {
-    fn redlock_scripts(self) -> &'static RedlockScripts {
+    pub(super) fn redlock_scripts(self) -> &'static RedlockScripts {
         match self {
             Self::Native => &script::REDLOCK_NATIVE,
             Self::Redisson => &script::REDLOCK_REDISSON,

@@ -1,19 +1,24 @@
 //! The bytes of each layout: the keys and channels of a lock, and the scripts that know them.
 
+use std::time::Duration;
+
 use ::redis::Pipeline;
 
 use super::script::{self, LockScripts};
 use super::value::Value;
 use crate::layout::Layout;
-use crate::lease::LeaseId;
+use crate::lease::{Fence, LeaseId};
 use crate::name::{LockName, hash_tag};
-use crate::store::{Event, Held, NotHeld, Watched};
+use crate::store::{Event, Held, NotHeld, Used, Watched};
 
 /// What begins a message of a Redlock's node, before how many hear it and the id of the lease that
 /// was released.
 const FREE: &str = "free ";
 /// What begins a message for the one that holds back, before its lease id.
 const OPEN: &str = "open ";
+/// What begins a message that says for how many milliseconds a lock is kept for the waiter whose turn it
+/// is: shorter than usual, because that one may have died.
+const BRIEF: &str = "brief ";
 /// What Redisson says when a lock was released. It has other messages for other objects.
 const UNLOCKED: &str = "0";
 
@@ -45,6 +50,14 @@ impl Layout {
     }
 
     /// The key of a lock's fence counter.
+    pub(super) fn counter_key(self, name: &LockName) -> String {
+        match self {
+            Self::Native => name.neighbour("fences"),
+            Self::Redisson => redisson_key("redisson_lock_token", name),
+        }
+    }
+
+    /// The key of the fence that a node of a Redlock stores.
     pub(super) fn fence_key(self, name: &LockName) -> String {
         match self {
             Self::Native => name.neighbour("fence"),
@@ -69,8 +82,38 @@ impl Layout {
             arguments.push(redisson_channel(&lease.name));
             arguments.push(if foreign { "foreign" } else { "" }.to_owned());
         }
-        arguments.extend(leaving.map(|leaving| leaving.as_str().to_owned()));
+        let last_fence = self.last_fence(lease);
+        if leaving.is_some() || last_fence.is_some() {
+            arguments.push(leaving.map_or("", LeaseId::as_str).to_owned());
+            arguments.extend(last_fence.map(|fence| fence.get().to_string()));
+        }
         arguments
+    }
+
+    /// The last fence that was used under a lease, if its counter must learn of that: native counters do
+    /// not know which were handed on, those of Redisson which were not.
+    pub(super) fn last_fence(self, lease: &Held) -> Option<Fence> {
+        match (self, lease.used) {
+            (_, Used::UpTo(last)) | (Self::Redisson, Used::First(last)) => Some(last),
+            (_, Used::One) | (Self::Native, Used::First(_)) => None,
+        }
+    }
+
+    /// The keys that release.lua touches, all in one slot. Most releases need three of them.
+    pub(super) fn release_keys(self, lease: &Held) -> Vec<String> {
+        let name = &lease.name;
+        let mut keys = vec![
+            name.as_str().to_owned(),
+            name.neighbour("queue"),
+            name.neighbour("alive"),
+        ];
+        if lease.has_meta || self.last_fence(lease).is_some() {
+            keys.push(self.counter_key(name));
+        }
+        if lease.has_meta {
+            keys.push(name.neighbour("meta"));
+        }
+        keys
     }
 
     /// What turn.lua must know beside what is the same in all layouts.
@@ -87,7 +130,7 @@ impl Layout {
             }
             Self::Redisson => {
                 pipeline.cmd("HGET").arg(name).arg(lease.id.as_str());
-                pipeline.cmd("HRANDFIELD").arg(name);
+                pipeline.cmd("HKEYS").arg(name);
             }
         }
     }
@@ -103,7 +146,14 @@ impl Layout {
         }
         let (is_held, holder) = match self {
             Self::Native => (first.lossy().as_deref() == Some(lease.id.as_str()), first),
-            Self::Redisson => (first.lossy().is_some(), answers.get(1).unwrap_or(first)),
+            Self::Redisson => {
+                let fields = answers.get(1).and_then(Value::as_array).unwrap_or_default();
+                let others = |field: &&Value| field.as_str() != Some(lease.id.as_str());
+                // A read-write lock beside ours has a field `mode`, which holds nothing itself.
+                let other = fields.iter().rfind(others);
+                let is_held = first.lossy().is_some() && other.is_none();
+                (is_held, other.unwrap_or(&Value::Nil))
+            }
         };
         Ok(if is_held {
             Watched::Held
@@ -125,6 +175,10 @@ impl Topic {
                 lease: LeaseId::new(lease),
                 listeners: listeners.parse().ok()?,
             });
+        }
+        if let (Self::Turn, Some(ms)) = (self, message.strip_prefix(BRIEF)) {
+            let lasts = Duration::from_millis(ms.parse().ok()?);
+            return Some(Event::Brief { name, lasts });
         }
         match (self, message.strip_prefix(OPEN)) {
             (Self::Turn, Some(next)) => Some(Event::Opened {
@@ -169,6 +223,7 @@ mod tests {
         ] {
             let name = LockName::new(name).unwrap();
             assert_eq!(Layout::Redisson.fence_key(&name), key);
+            assert_eq!(Layout::Redisson.counter_key(&name), key);
         }
     }
 
@@ -184,6 +239,18 @@ mod tests {
             let name = LockName::new(name).unwrap();
             assert_eq!(Layout::Redisson.splits(&name), split, "{name}");
             assert!(!Layout::Native.splits(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_brief_offer_says_how_long_it_lasts() {
+        let heard = |message| Topic::Turn.event(LockName::new("n").unwrap(), message);
+        let lasts = Duration::from_millis(500);
+        assert!(
+            matches!(heard("brief 500"), Some(Event::Brief { lasts: told, .. }) if told == lasts)
+        );
+        for other in ["brief ", "brief x", "brief -1", "brief 1.5"] {
+            assert!(heard(other).is_none(), "{other}");
         }
     }
 

@@ -18,7 +18,7 @@ use crate::store::{Failure, Found, Looked, Outlook};
 const TOGETHER: usize = 250;
 
 /// Locks on one node, by their places in the list that was asked for.
-type Group = (Arc<Node>, Vec<usize>);
+pub(super) type Group = (Arc<Node>, Vec<usize>);
 
 impl RedisStore {
     pub(super) async fn try_look(
@@ -88,14 +88,17 @@ impl RedisStore {
         Ok(looked)
     }
 
-    /// The locks, with the nodes that have them. What has none is told of at its place.
-    fn places_by_node(&self, names: &[LockName], looked: &mut [Looked]) -> Vec<Group> {
+    /// The locks, with the nodes that have them. What has none is told of at its place, if anybody asks
+    /// for that.
+    pub(super) fn places_by_node(&self, names: &[LockName], looked: &mut [Looked]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for (place, name) in names.iter().enumerate() {
             let node = match self.way(name) {
                 Ok(way) => way.node,
                 Err(failure) => {
-                    looked[place] = Err(failure);
+                    if let Some(looked) = looked.get_mut(place) {
+                        *looked = Err(failure);
+                    }
                     continue;
                 }
             };
@@ -132,11 +135,12 @@ impl RedisStore {
         connection.run_all(&pipeline, limit).await
     }
 
-    fn look_keys(&self, name: &LockName) -> [String; 3] {
+    fn look_keys(&self, name: &LockName) -> [String; 4] {
         [
             name.as_str().to_owned(),
-            self.layout.fence_key(name),
+            self.layout.counter_key(name),
             name.neighbour("meta"),
+            self.layout.fence_key(name),
         ]
     }
 }

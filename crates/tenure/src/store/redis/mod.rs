@@ -14,6 +14,7 @@ pub use self::client::{Client, Command, Dedicated};
 pub(crate) use self::connection::Connection;
 pub use self::script::Script;
 pub use self::value::Value;
+pub(crate) use self::vitals::{Age, REST_MIN, Told};
 
 use self::channels::Channels;
 use self::cluster::{Cluster, Way};
@@ -31,8 +32,8 @@ use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::{
     AskedHere, Attempt, Attempted, Attention, BoxFuture, Event, Failure, Found, Held, Landing,
-    Looked, Outlook, Record, RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store,
-    Turn, Watched,
+    Looked, Outlook, Record, RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT,
+    Standing, Store, Turn, Watched,
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
@@ -65,10 +66,12 @@ mod sentinel;
 mod server;
 mod silence;
 mod socket;
+mod staying;
 mod taking;
 mod transaction;
 mod turn;
 mod value;
+mod vitals;
 
 pub(crate) struct RedisStore {
     routes: Routes,
@@ -311,6 +314,22 @@ impl Store for RedisStore {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Outlook>, Failure>> {
         Box::pin(self.try_outlook(name, place, limit))
+    }
+
+    fn stay<'a>(
+        &'a self,
+        places: &'a [Standing],
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<bool>>, Failure>> {
+        Box::pin(self.try_stay(places, limit))
+    }
+
+    fn waiters<'a>(
+        &'a self,
+        names: &'a [LockName],
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<Vec<LeaseId>>>, Failure>> {
+        Box::pin(self.try_waiters(names, limit))
     }
 
     fn listen<'a>(

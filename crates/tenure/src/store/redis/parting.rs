@@ -51,7 +51,7 @@ impl RedisStore {
             return release_in_two_steps(&connection, lease, limit).await;
         }
         let (keys, arguments) = (
-            release_keys(lease),
+            self.layout.release_keys(lease),
             self.layout.release_arguments(lease, leaving),
         );
         let reply = connection
@@ -151,7 +151,7 @@ impl RedisStore {
         }
         let release = &self.scripts().release;
         let (keys, arguments) = (
-            release_keys(lease),
+            self.layout.release_keys(lease),
             self.layout.release_arguments(lease, leaving),
         );
         let reply = connection
@@ -159,15 +159,6 @@ impl RedisStore {
             .await?;
         reply::release(self.layout, &lease.name, &reply)
     }
-}
-
-fn release_keys(lease: &Held) -> Vec<String> {
-    let name = &lease.name;
-    let mut keys = vec![name.as_str().to_owned(), name.neighbour("queue")];
-    if lease.has_meta {
-        keys.push(name.neighbour("meta"));
-    }
-    keys
 }
 
 /// A seeded bug: what every tutorial warns of.

@@ -12,8 +12,8 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{Failure, Held, SILENCE_LIMIT};
 
-/// How often an attempt may be told that it is late before the clocks are called unreasonable.
-const LATE_MAX: usize = 3;
+/// How often an attempt may be told that it is late, or that another master answers, before it fails.
+const DECLINED_MAX: usize = 3;
 
 /// A script to be run where a lock is.
 pub(super) struct Question<'a> {
@@ -35,6 +35,15 @@ pub(super) struct Answer {
     pub(super) connection: Line,
 }
 
+/// Why a script changed nothing, though it could be asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Declined {
+    /// Its latest moment had passed: the server's clock shows this, in microseconds.
+    Late(u64),
+    /// Another master answered than the one that is known to be old enough to grant.
+    OtherMaster,
+}
+
 impl<'a> Question<'a> {
     pub(super) fn about(lease: &'a Held, script: &'a Script, keys: &'a [String]) -> Self {
         Self {
@@ -50,6 +59,17 @@ impl<'a> Question<'a> {
         Self {
             grants: Some(too_young),
             ..self
+        }
+    }
+}
+
+impl Answer {
+    /// Learns from a script that changed nothing, so that the next attempt can succeed.
+    pub(super) fn note(&self, declined: Declined) {
+        match declined {
+            // The server's clock was set forward since we asked for it.
+            Declined::Late(server_us) => self.connection.set_clock(self.sent_at, server_us),
+            Declined::OtherMaster => self.connection.settled().forget(),
         }
     }
 }
@@ -71,29 +91,32 @@ impl RedisStore {
         }
     }
 
-    /// Runs a script that carries its latest moment: if it runs later, it changes nothing, and
-    /// says so by an inner `Err` with the server's time.
+    /// Runs a script that carries its latest moment, and perhaps the master that may grant. If it
+    /// runs later, or on another master, it changes nothing, and says so by an inner `Err`.
     pub(super) async fn in_time<T>(
         &self,
         question: &Question<'_>,
         arguments: impl Fn(&Connection, u64) -> Vec<String>,
-        read: impl Fn(&Answer) -> Result<Result<T, u64>, Failure>,
+        read: impl Fn(&Answer) -> Result<Result<T, Declined>, Failure>,
         limit: Moment,
     ) -> Result<(T, Answer), Failure> {
         let mut tries = 0;
         loop {
             let answer = self.ask(question, &arguments, limit).await?;
-            match read(&answer)? {
+            let declined = match read(&answer)? {
                 Ok(read) => return Ok((read, answer)),
-                // The server's clock was set forward since we asked for it.
-                Err(server_us) => answer.connection.set_clock(answer.sent_at, server_us),
-            }
+                Err(declined) => declined,
+            };
+            answer.note(declined);
             tries += 1;
             if self.clock.now() >= limit.min(answer.sent_at + SILENCE_LIMIT) {
                 return Err(answer.connection.too_late());
             }
-            if tries == LATE_MAX {
-                return Err(answer.connection.clock_runs_away());
+            if tries == DECLINED_MAX {
+                return Err(match declined {
+                    Declined::Late(_) => answer.connection.clock_runs_away(),
+                    Declined::OtherMaster => answer.connection.masters_change(),
+                });
             }
         }
     }

@@ -1,20 +1,21 @@
 //! Whether a master has reigned for long enough to give new locks.
 //!
 //! A replica that is promoted may not have heard of the last locks of its master, and a server that
-//! restarts may have forgotten them. Whoever asks for it (`after_failover`) gets no new lock from such
-//! a one until every lease of its predecessor has ended. Since when it reigns is kept in Redis, so
-//! that it holds for clients that come later, too.
+//! restarts may have forgotten them. A client that asks for it (`after_failover`) gets no new lock from
+//! such a server until every lease of its predecessor has ended. Since when it reigns is kept in Redis,
+//! so that clients that come later agree.
 //!
-//! A connection leads to one process, so what was found out once holds for as long as it lasts.
+//! A connection says nothing about who answers on it: a master may be demoted and promoted again, and a
+//! proxy may lead to another server, while the client's socket stays open. So a client remembers which
+//! master it found to be old enough, by run id and replication id, and the script that grants compares
+//! that with the server it runs on.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::connection::Connection;
 use super::node::Node;
 use super::question::Question;
-use super::server::ServerInfo;
 use super::value::Value;
 use super::{RedisStore, script};
 use crate::error::{Error, ErrorKind};
@@ -23,69 +24,38 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{Failure, NotYet};
 
-/// `master_replid2` of a server that was never promoted.
-const NO_PREDECESSOR: &str = "0000000000000000000000000000000000000000";
-
-/// What a connection knows of the reign of the master that it leads to.
+/// The master at one address whose reign is known to have lasted for long enough. That stays true for
+/// as long as a server goes by this run id and replication id.
 #[derive(Default)]
-pub(super) struct Reign {
-    of: OnceLock<Master>,
-    /// Known to have lasted for long enough.
-    settled: AtomicBool,
-}
-
-struct Master {
-    /// Its run id, and its replication id, which changes with each promotion: a server may come to
-    /// reign a second time.
-    identity: String,
-    /// The server's time in us since when it has reigned for certain.
-    certain_us: Option<u64>,
-}
-
-/// The master whose reign is known to have lasted for long enough, by all connections to it.
-#[derive(Default)]
-pub(super) struct Settled(Mutex<Option<String>>);
+pub(super) struct Settled(Mutex<Option<Arc<str>>>);
 
 /// Where a question that must wait leaves until when.
 #[derive(Default)]
 pub(super) struct TooYoung(Mutex<Option<NotYet>>);
 
-impl Reign {
-    /// Takes note of which master this is. `made_us` is the server's time when it said so.
-    pub(super) fn note(&self, info: &ServerInfo, made_us: u64) {
-        let (Some(run_id), Some(replid)) = (&info.run_id, &info.replication_id) else {
-            return;
-        };
-        let promoted = info.predecessor_id.as_deref() != Some(NO_PREDECESSOR);
-        let age_us = u64::try_from(info.uptime.as_micros()).unwrap_or(0);
-        let _ = self.of.set(Master {
-            identity: format!("{run_id}:{replid}"),
-            // A server that was promoted does not say when.
-            certain_us: (!promoted).then(|| made_us.saturating_sub(age_us)),
-        });
+const NO_ARGUMENTS: [&str; 0] = [];
+
+/// What reign.lua answers.
+struct Reign {
+    master: Arc<str>,
+    lasted: Duration,
+}
+
+impl Settled {
+    pub(super) fn master(&self) -> Option<Arc<str>> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
-    pub(super) fn is_settled(&self, known: &Settled) -> bool {
-        self.settled.load(Ordering::Relaxed) || self.look_up(known)
+    /// Another master answered.
+    pub(super) fn forget(&self) {
+        self.settle(None);
     }
 
-    /// Whether another connection to the same master has found out.
-    fn look_up(&self, known: &Settled) -> bool {
-        let known = known.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let settled = self
-            .of
-            .get()
-            .is_some_and(|of| known.as_ref() == Some(&of.identity));
-        if settled {
-            self.settled.store(true, Ordering::Relaxed);
-        }
-        settled
-    }
-
-    fn settle(&self, known: &Settled) {
-        self.settled.store(true, Ordering::Relaxed);
-        let identity = self.of.get().map(|of| of.identity.clone());
-        *known.0.lock().unwrap_or_else(PoisonError::into_inner) = identity;
+    fn settle(&self, master: Option<Arc<str>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = master;
     }
 }
 
@@ -102,13 +72,22 @@ impl TooYoung {
 impl RedisStore {
     /// From now on no master gives new locks before it has reigned for so long.
     pub(crate) fn pause_after_failover(&self, wait: Duration) {
-        // Said once, before anybody asks for a lock.
+        // Said once, before the first lock is asked for.
         let _ = self.after_failover.set(wait);
     }
 
-    /// Whether this connection can be asked for a new lock without further ado.
-    pub(super) fn may_grant(&self, connection: &Connection) -> bool {
-        self.after_failover.get().is_none() || connection.may_grant()
+    pub(super) fn pauses_after_failover(&self) -> bool {
+        self.after_failover.get().is_some()
+    }
+
+    /// The only master that may grant, for the script to compare: empty if any may. `None` if no
+    /// master is known to be old enough.
+    pub(super) fn granting_master(&self, connection: &Connection) -> Option<String> {
+        if !self.pauses_after_failover() || bug(Bug::ReignIgnored) {
+            return Some(String::new());
+        }
+        let master = connection.settled().master();
+        master.map(|master| master.to_string())
     }
 
     /// Fails if this question is for a new lock and the master at the end of the connection is too
@@ -123,26 +102,21 @@ impl RedisStore {
         let (Some(too_young), Some(wait)) = (question.grants, self.after_failover.get()) else {
             return Ok(());
         };
-        if connection.may_grant() || bug(Bug::ReignIgnored) {
+        if self.granting_master(connection).is_some() {
             return Ok(());
         }
-        let of = connection.reign().of.get();
-        let of = of.ok_or_else(|| who_knows(connection))?;
-        let certain = of.certain_us.map_or_else(String::new, |us| us.to_string());
         let key = self.routes.reign_key(node);
-        let arguments = [of.identity.as_str(), &certain];
         let reply = connection
-            .script(&script::REIGN, &[key], &arguments, limit, 0)
-            .await?;
-        let (since_us, now_us) =
-            read(&reply).ok_or_else(|| Failure::refused(reply.unexpected("reign.lua")))?;
-        let reigned = Duration::from_micros(now_us.saturating_sub(since_us));
-        if reigned >= *wait {
-            connection.reign().settle(connection.settled());
+            .script(&script::REIGN, &[key], &NO_ARGUMENTS, limit, 0)
+            .await
+            .map_err(|failure| explain(connection, failure))?;
+        let reign = read(&reply).ok_or_else(|| Failure::refused(reply.unexpected("reign.lua")))?;
+        if reign.lasted >= *wait {
+            connection.settled().settle(Some(reign.master));
             return Ok(());
         }
-        let left = wait.saturating_sub(reigned);
-        let error = || young(question.name, connection, reigned, left);
+        let left = wait.saturating_sub(reign.lasted);
+        let error = || young(question.name, connection, reign.lasted, left);
         too_young.note(NotYet {
             until: self.clock.now() + left,
             error: error(),
@@ -151,12 +125,15 @@ impl RedisStore {
     }
 }
 
-fn read(reply: &Value) -> Option<(u64, u64)> {
-    let [since, now] = reply.as_array()? else {
+fn read(reply: &Value) -> Option<Reign> {
+    let [master, since, now] = reply.as_array()? else {
         return None;
     };
     let number = |value: &Value| u64::try_from(value.as_int()?).ok();
-    Some((number(since)?, number(now)?))
+    Some(Reign {
+        master: Arc::from(master.as_str()?),
+        lasted: Duration::from_micros(number(now)?.saturating_sub(number(since)?)),
+    })
 }
 
 fn young(name: &LockName, connection: &Connection, reigned: Duration, left: Duration) -> Error {
@@ -170,13 +147,18 @@ fn young(name: &LockName, connection: &Connection, reigned: Duration, left: Dura
     )
 }
 
-fn who_knows(connection: &Connection) -> Failure {
-    Failure::refused(Error::new(
+/// Names the right that is most likely to be missing.
+fn explain(connection: &Connection, failure: Failure) -> Failure {
+    if failure.error.kind() != ErrorKind::Denied {
+        return failure;
+    }
+    let error = Error::new(
         ErrorKind::Denied,
         format!(
             "cannot tell since when `{}` has been the master, as `after_failover` needs: give this \
              user the right to INFO",
             connection.target()
         ),
-    ))
+    );
+    Failure::refused(error.caused_by(failure.error))
 }

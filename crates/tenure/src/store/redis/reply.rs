@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::ballot::{TakenBack, Vote};
-use super::question::Answer;
+use super::question::{Answer, Declined};
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
@@ -13,12 +13,12 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{Attempted, Busy, Failure, Found, NotHeld, Release, Renewed, Turn};
 
-/// What acquire.lua says; `Err` with the server's time if the attempt came late.
+/// What acquire.lua says; an inner `Err` if it changed nothing and may be asked again.
 pub(super) fn attempt(
     layout: Layout,
     name: &LockName,
     answer: &Answer,
-) -> Result<Result<Attempted, u64>, Failure> {
+) -> Result<Result<Attempted, Declined>, Failure> {
     let (reply, sent_at) = (&answer.reply, answer.sent_at);
     let unexpected = || Failure::refused(reply.unexpected("acquire.lua"));
     if let Some(fence) = reply.as_int() {
@@ -39,7 +39,8 @@ pub(super) fn attempt(
             holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
             remaining: time_left(part(2)?),
         })),
-        Some("late") => Err(number(1)?),
+        Some("late") => Err(Declined::Late(number(1)?)),
+        Some("master") => Err(Declined::OtherMaster),
         Some("type") => return Err(not_a_lock(layout, name, part(1)?)),
         _ => return Err(unexpected()),
     })
@@ -89,8 +90,8 @@ pub(super) fn taken_back(reply: &Value) -> Result<TakenBack, Failure> {
     }
 }
 
-/// What adopt.lua says; `Err` with the server's time if it came late.
-pub(super) fn adoption(answer: &Answer) -> Result<Result<Renewed, u64>, Failure> {
+/// What adopt.lua says; an inner `Err` if it changed nothing and may be asked again.
+pub(super) fn adoption(answer: &Answer) -> Result<Result<Renewed, Declined>, Failure> {
     let (reply, sent_at) = (&answer.reply, answer.sent_at);
     let unexpected = || Failure::refused(reply.unexpected("adopt.lua"));
     let parts = reply.as_array().ok_or_else(unexpected)?;
@@ -104,8 +105,9 @@ pub(super) fn adoption(answer: &Answer) -> Result<Result<Renewed, u64>, Failure>
         "late" => {
             let time = second.and_then(Value::as_int);
             let time = time.and_then(|time| u64::try_from(time).ok());
-            Err(time.ok_or_else(unexpected)?)
+            Err(Declined::Late(time.ok_or_else(unexpected)?))
         }
+        "master" => Err(Declined::OtherMaster),
         _ => return Err(unexpected()),
     })
 }

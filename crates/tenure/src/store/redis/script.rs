@@ -42,6 +42,8 @@ macro_rules! script {
 pub(super) static RECORD: LazyLock<Script> = LazyLock::new(|| script!("record.lua"));
 pub(super) static REIGN: LazyLock<Script> = LazyLock::new(|| script!("reign.lua"));
 pub(super) static CLIENTS: LazyLock<Script> = LazyLock::new(|| script!("clients.lua"));
+pub(super) static STAY: LazyLock<Script> = LazyLock::new(|| script!("stay.lua"));
+pub(super) static WAITERS: LazyLock<Script> = LazyLock::new(|| script!("waiters.lua"));
 
 /// The scripts of a lock in one layout. Keys, arguments and replies are the same in all of them, but
 /// for what release.lua must know of other libraries' channels.
@@ -100,6 +102,8 @@ pub(super) struct RedlockScripts {
     pub(super) vote: Script,
     pub(super) release: Script,
     pub(super) repair: Script,
+    pub(super) nodes: Script,
+    pub(super) longest_ttl: Script,
 }
 
 macro_rules! redlock_script {
@@ -116,6 +120,8 @@ macro_rules! redlock_scripts {
             vote: redlock_script!($layout, "vote.lua"),
             release: redlock_script!($layout, "release.lua"),
             repair: redlock_script!($layout, "repair.lua"),
+            nodes: redlock_script!($layout, "nodes.lua"),
+            longest_ttl: redlock_script!($layout, "longest_ttl.lua"),
         })
     };
 }
@@ -125,17 +131,19 @@ pub(super) static REDLOCK_REDISSON: LazyLock<RedlockScripts> = redlock_scripts!(
 
 impl RedlockScripts {
     /// All of them, with their files.
-    pub(super) fn all(&self) -> [(&'static str, &Script); 3] {
+    pub(super) fn all(&self) -> [(&'static str, &Script); 5] {
         [
             ("vote.lua", &self.vote),
             ("release.lua", &self.release),
             ("repair.lua", &self.repair),
+            ("nodes.lua", &self.nodes),
+            ("longest_ttl.lua", &self.longest_ttl),
         ]
     }
 }
 
 /// All that a client with these scripts may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 9] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 11] {
     [
         ("acquire.lua", &scripts.acquire),
         ("release.lua", &scripts.release),
@@ -146,6 +154,8 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 9] {
         ("record.lua", &RECORD),
         ("clients.lua", &CLIENTS),
         ("reign.lua", &REIGN),
+        ("stay.lua", &STAY),
+        ("waiters.lua", &WAITERS),
     ]
 }
 
@@ -158,15 +168,24 @@ macro_rules! parts {
 
 parts! {
     "whole.lua",
+    "master.lua",
     "native/lease_at.lua",
     "native/fence.lua",
+    "native/last_fence.lua",
+    "native/handed_on.lua",
     "native/offer.lua",
+    // After what includes them.
+    "living.lua",
+    "heard.lua",
     "native/lock.lua",
     "redlock/stored_fence.lua",
+    "redlock/keep_longest.lua",
     // Before what it includes itself.
     "redisson/lock.lua",
     "redisson/lease_at.lua",
     "redisson/holder_at.lua",
+    "redisson/fence.lua",
+    "redisson/handed_on.lua",
 }
 
 /// Puts the shared parts where a script asks for them. Redis wants the `#!lua` line first, so they

@@ -215,10 +215,8 @@ pub(crate) struct ServerInfo {
     /// `master` or `slave`.
     pub(super) role: Option<String>,
     /// Changes with each promotion; what it was before.
-    pub(super) replication_id: Option<String>,
-    pub(super) predecessor_id: Option<String>,
     eviction_policy: Option<String>,
-    memory_max: u64,
+    memory_max: Option<u64>,
     /// How old it is at least.
     pub(super) uptime: Duration,
     pub(super) has_aof: bool,
@@ -234,8 +232,6 @@ impl ServerInfo {
                 "redis_version" => info.version = Some(value.to_owned()),
                 "run_id" => info.run_id = Some(value.to_owned()),
                 "role" => info.role = Some(value.to_owned()),
-                "master_replid" => info.replication_id = Some(value.to_owned()),
-                "master_replid2" => info.predecessor_id = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
                 "uptime_in_seconds" => {
                     // Two readings of a clock that shows whole seconds, one less the other: it may
@@ -245,7 +241,7 @@ impl ServerInfo {
                     info.uptime = Duration::from_secs(seconds.saturating_sub(over));
                 }
                 "aof_enabled" => info.has_aof = value == "1",
-                "maxmemory" => info.memory_max = value.parse().unwrap_or(0),
+                "maxmemory" => info.memory_max = value.parse().ok(),
                 _ => {}
             }
         }
@@ -258,7 +254,13 @@ impl ServerInfo {
 
     fn evicts(&self) -> bool {
         let policy = self.eviction_policy.as_deref();
-        self.memory_max > 0 && policy.is_some_and(|policy| policy != "noeviction")
+        let is_limited = self.memory_max.is_some_and(|most| most > 0);
+        is_limited && policy.is_some_and(|policy| policy != "noeviction")
+    }
+
+    /// Whether it is certain that it throws nothing away.
+    pub(super) fn never_evicts(&self) -> bool {
+        self.memory_max == Some(0) || self.eviction_policy.as_deref() == Some("noeviction")
     }
 }
 

@@ -10,6 +10,7 @@ use super::transaction::Transaction;
 use super::{RedisStore, reply};
 use crate::layout::Layout;
 use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
 use crate::store::{AskedHere, Attempt, Attempted, Failure, SILENCE_LIMIT};
 
 impl RedisStore {
@@ -19,8 +20,9 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Attempted, Failure> {
         let name = &attempt.held.name;
-        let arguments =
-            |connection: &Connection, latest_us| acquire_arguments(attempt, connection, latest_us);
+        let arguments = |connection: &Connection, latest_us| {
+            acquire_arguments(attempt, latest_us, self.master_argument(connection))
+        };
         let read = |answer: &Answer| reply::attempt(self.layout, name, answer);
         let keys = acquire_keys(self.layout, attempt);
         let too_young = TooYoung::default();
@@ -46,11 +48,8 @@ impl RedisStore {
         }
         let node = self.way(&attempt.held.name).ok()?.node;
         let connection = node.connection_here()?;
-        if !self.may_grant(&connection) {
-            return None;
-        }
-        let by_transaction = self.layout == Layout::Native && !connection.counts_by_clock();
-        if by_transaction && connection.known().suits(attempt) {
+        let master = self.granting_master(&connection)?;
+        if self.may_transact(&connection) && connection.known().suits(attempt, self.clock.now()) {
             let transaction = Transaction::new(&connection, attempt);
             let landing = transaction.landing;
             let asking = async move {
@@ -62,7 +61,8 @@ impl RedisStore {
         let latest_us = connection.server_us(self.clock.now() + SILENCE_LIMIT);
         let landing = connection.landing(latest_us);
         let asking = async move {
-            let attempted = self.try_acquire_here(connection, attempt, latest_us).await;
+            let attempted = self.try_acquire_here(connection, attempt, latest_us, master);
+            let attempted = attempted.await;
             attempted.map_err(|failure| self.routes.noted(&node, failure))
         };
         Some((Some(landing), Box::pin(asking)))
@@ -73,10 +73,11 @@ impl RedisStore {
         connection: Arc<Connection>,
         attempt: &Attempt,
         latest_us: u64,
+        master: String,
     ) -> Result<Attempted, Failure> {
         let sent_at = self.clock.now();
         let keys = acquire_keys(self.layout, attempt);
-        let arguments = acquire_arguments(attempt, &connection, latest_us);
+        let arguments = acquire_arguments(attempt, latest_us, master);
         let reply = connection
             .script_here(&self.scripts().acquire, &keys, &arguments, latest_us)
             .await?;
@@ -87,22 +88,38 @@ impl RedisStore {
             connection: Line::Shared(connection),
         };
         let name = &attempt.held.name;
-        let attempted = reply::attempt(self.layout, name, &answer)?.map_err(|server_us| {
+        let attempted = reply::attempt(self.layout, name, &answer)?.map_err(|declined| {
             // The engine asks again.
-            answer.connection.set_clock(sent_at, server_us);
+            answer.note(declined);
             answer.connection.too_late()
         })?;
-        answer.connection.known().note(name, &attempted);
+        answer.connection.known().note(name, &attempted, sent_at);
         Ok(attempted)
+    }
+
+    /// Whether a lock may be taken by a transaction, which cannot compare the master. Nodes of a cluster
+    /// may send it elsewhere in the middle.
+    fn may_transact(&self, connection: &Connection) -> bool {
+        self.layout == Layout::Native
+            && !self.pauses_after_failover()
+            && !connection.is_replaceable()
+            && !bug(Bug::FenceFromOldCopy)
+    }
+
+    /// The only master that may grant, as the scripts take it. One that no server has, if none is
+    /// known to be old enough.
+    pub(super) fn master_argument(&self, connection: &Connection) -> String {
+        let master = self.granting_master(connection);
+        master.unwrap_or_else(|| "unknown".to_owned())
     }
 }
 
 /// The keys that acquire.lua touches, all in one slot. Most attempts need two of them.
 fn acquire_keys(layout: Layout, attempt: &Attempt) -> Vec<String> {
     let name = &attempt.held.name;
-    let mut keys = vec![name.as_str().to_owned(), layout.fence_key(name)];
+    let mut keys = vec![name.as_str().to_owned(), layout.counter_key(name)];
     if attempt.queue || attempt.held.has_meta {
-        keys.push(name.neighbour("queue"));
+        keys.extend([name.neighbour("queue"), name.neighbour("alive")]);
     }
     if attempt.held.has_meta {
         keys.push(name.neighbour("meta"));
@@ -110,16 +127,19 @@ fn acquire_keys(layout: Layout, attempt: &Attempt) -> Vec<String> {
     keys
 }
 
-fn acquire_arguments(attempt: &Attempt, connection: &Connection, latest_us: u64) -> Vec<String> {
+fn acquire_arguments(attempt: &Attempt, latest_us: u64, master: String) -> Vec<String> {
     let mut arguments = vec![
         attempt.held.id.as_str().to_owned(),
         attempt.held.ttl.as_millis().to_string(),
         latest_us.to_string(),
         attempt.fences.to_string(),
-        connection.fence_floor_us().to_string(),
     ];
-    if attempt.queue || attempt.held.has_meta {
+    let has_master = !master.is_empty();
+    if attempt.queue || attempt.held.has_meta || has_master {
         arguments.push(if attempt.queue { "queue" } else { "" }.to_owned());
+    }
+    if attempt.held.has_meta || has_master {
+        arguments.push(master);
     }
     for (field, value) in attempt.meta.iter() {
         arguments.extend([field.clone(), value.clone()]);

@@ -5,12 +5,13 @@
 //! holds it, count the fence, tell the time. It grants just what acquire.lua grants, or nothing; when
 //! anything is out of the ordinary, acquire.lua is asked next, and finds its own lease.
 //!
-//! Two things a script would check are checked here afterwards. The lease has an absolute end, so
-//! that an attempt which lands late ends when it should have; whether that is a whole ttl is told by
-//! the server's clock in the same transaction. And the fence must not be below the clock of this
-//! connection, or its counter is new, or an old copy.
+//! One thing a script would check is checked here afterwards. The lease has an absolute end, so that
+//! an attempt which lands late ends when it should have; whether that is a whole ttl is told by the
+//! server's clock in the same transaction. The fence needs no check: `XADD` mints it by the server's
+//! clock, to the millisecond, whatever became of the counter. It never creates a counter, which would
+//! have no end.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use ::redis::Pipeline;
 use super::connection::{self, Connection};
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
 use crate::lease::{Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -33,36 +35,43 @@ const AHEAD_MAX_US: u64 = 1_000;
 const BEHIND_MAX_US: u64 = 500_000;
 /// The last fence that Lua and JSON can tell from its neighbours.
 const FENCE_MAX: u64 = (1 << 53) - 2;
-/// How many names are remembered for each connection.
+/// How many names are remembered for each connection, and for how long. The script gives a counter
+/// another day; a counter that ended while the lock is in use would leave fences to the clock alone.
 const KNOWN_MAX: usize = 10_000;
+const KNOWN_FOR: Duration = Duration::from_secs(12 * 60 * 60);
+/// How many fences there are in a millisecond.
+const FENCES_IN_A_MS: u64 = 1_000;
 
 /// What one connection has found out about the locks that may be taken so.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Locks that were free the last time, and whose fence counters are as new as the connection.
-    names: Mutex<HashSet<LockName>>,
+    /// Locks that were free the last time, and until when their fence counters surely last.
+    names: Mutex<HashMap<LockName, Moment>>,
     /// The server does not allow it.
     refused: AtomicBool,
 }
 
 impl Known {
-    pub(super) fn suits(&self, attempt: &Attempt) -> bool {
+    pub(super) fn suits(&self, attempt: &Attempt, now: Moment) -> bool {
         let plain = attempt.fences == 1 && !attempt.queue && !attempt.held.has_meta;
         plain
             && attempt.held.ttl <= TTL_LONGEST
             && !self.refused.load(Ordering::Relaxed)
-            && self.names().contains(&attempt.held.name)
+            && self
+                .names()
+                .get(&attempt.held.name)
+                .is_some_and(|until| now < *until)
     }
 
-    /// Takes note of what a lock was found to be.
-    pub(super) fn note(&self, name: &LockName, attempted: &Attempted) {
+    /// Takes note of what acquire.lua found a lock to be, asked at this moment.
+    pub(super) fn note(&self, name: &LockName, attempted: &Attempted, asked_at: Moment) {
         let mut names = self.names();
         match attempted {
             Attempted::Granted { .. } => {
                 if names.len() >= KNOWN_MAX {
                     names.clear();
                 }
-                names.insert(name.clone());
+                names.insert(name.clone(), asked_at + KNOWN_FOR);
             }
             // A lock that is busy is asked for by the script, which then writes nothing.
             Attempted::Busy(_) | Attempted::NotYet(_) => {
@@ -75,7 +84,7 @@ impl Known {
         self.names().remove(name);
     }
 
-    fn names(&self) -> MutexGuard<'_, HashSet<LockName>> {
+    fn names(&self) -> MutexGuard<'_, HashMap<LockName, Moment>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -100,7 +109,11 @@ impl Transaction {
         let set = commands.cmd("SET").arg(held.name.as_str());
         set.arg(held.id.as_str()).arg("NX").arg("GET");
         set.arg("PXAT").arg(end_ms);
-        commands.cmd("INCR").arg(held.name.neighbour("fence"));
+        let mint = commands
+            .cmd("XADD")
+            .arg(Layout::Native.counter_key(&held.name));
+        mint.arg("NOMKSTREAM").arg("MAXLEN").arg(0);
+        mint.arg("*").arg("f").arg("");
         commands.cmd("TIME");
         commands.cmd("EXEC");
         Self {
@@ -128,7 +141,8 @@ impl Transaction {
             Err(failure) => Err(failure),
         };
         match &attempted {
-            Ok(attempted) => known.note(&attempt.held.name, attempted),
+            Ok(Attempted::Granted { .. }) => {}
+            Ok(_) => known.forget(&attempt.held.name),
             Err(failure) => {
                 known.forget(&attempt.held.name);
                 if failure.error.kind() == ErrorKind::Denied {
@@ -184,13 +198,20 @@ impl Transaction {
         if server_us > expected_us + AHEAD_MAX_US || server_us + BEHIND_MAX_US < expected_us {
             return Err(strange("the server's clock was set"));
         }
-        let fence = fence.as_int().and_then(|fence| u64::try_from(fence).ok());
-        let usable = connection.made_us() + 1..=FENCE_MAX;
-        let fence = fence.filter(|fence| usable.contains(fence));
+        let fence = minted(fence).filter(|fence| *fence <= FENCE_MAX);
         let fence = fence.ok_or_else(|| strange("its fence counter was lost or is used up"))?;
         Ok(Attempted::Granted {
             fence: Fence::new(fence),
             sent_at: self.counts_from(attempt.held.ttl, server_us),
         })
     }
+}
+
+/// The fence that an id of the counter is. A sequence that has outgrown its millisecond is left to the
+/// script, which carries over.
+fn minted(id: &Value) -> Option<u64> {
+    let (ms, sequence) = id.as_str()?.split_once('-')?;
+    let sequence = sequence.parse().ok().filter(|it| *it < FENCES_IN_A_MS)?;
+    let ms: u64 = ms.parse().ok()?;
+    ms.checked_mul(FENCES_IN_A_MS)?.checked_add(sequence)
 }

@@ -17,19 +17,22 @@ impl RedisStore {
     ) -> Result<Turn, Failure> {
         let mut keys = vec![
             lease.name.as_str().to_owned(),
-            self.layout.fence_key(&lease.name),
+            self.layout.counter_key(&lease.name),
             lease.name.neighbour("queue"),
+            lease.name.neighbour("alive"),
         ];
         if lease.has_meta {
             keys.push(lease.name.neighbour("meta"));
         }
-        let arguments = |connection: &Connection, _| {
+        let last_fence = self.layout.last_fence(lease);
+        let last_fence = last_fence.map(|fence| fence.get().to_string());
+        let arguments = |_: &Connection, _| {
             let mut arguments = vec![
                 lease.id.as_str().to_owned(),
                 place.map_or("", LeaseId::as_str).to_owned(),
                 lease.ttl.as_millis().to_string(),
                 fences.to_string(),
-                connection.fence_floor_us().to_string(),
+                last_fence.clone().unwrap_or_default(),
             ];
             arguments.extend(self.layout.turn_arguments(lease));
             arguments

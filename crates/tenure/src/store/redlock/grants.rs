@@ -73,11 +73,11 @@ impl Grants {
         grant.ends = Some(begun + held.ttl);
         grant.last_fence = Some(ballot.last());
         // Nodes that voted before and could not be asked now may still have it.
-        grant
-            .sent
-            .retain(|(node, _)| sent.iter().all(|(new, _)| new != node));
+        let is_old = |node: &usize| sent.iter().all(|(new, _)| new != node);
+        grant.sent.retain(|(node, _)| is_old(node));
+        grant.unheard.retain(is_old);
         grant.sent.extend(sent);
-        grant.unheard = unheard;
+        grant.unheard.extend(unheard);
     }
 
     /// Takes note of a lease that came from elsewhere.
@@ -151,6 +151,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::store::Used;
 
     /// Leases that were given away are never released here.
     #[test]
@@ -162,6 +163,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             has_meta: false,
             replicas: 0,
+            used: Used::One,
         };
         let at = |ms: u64| Moment::from_nanos(1) + Duration::from_millis(ms);
         let kept = held(0);

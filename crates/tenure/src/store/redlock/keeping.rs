@@ -93,7 +93,10 @@ pub(super) async fn renew(
 ) -> Result<Renewed, Failure> {
     let mut round = shared.ask_all(|store| {
         let lease = lease.clone();
-        async move { store.renew(&lease, watched, limit).await }
+        async move {
+            store.keep_longest_ttl(&lease, limit).await?;
+            store.renew(&lease, watched, limit).await
+        }
     });
     let mut count = Count::new(shared);
     while count.verdict().is_none() {
@@ -115,7 +118,7 @@ pub(super) async fn renew(
             Ok(Renewed::Until { sent_at })
         }
         Some(Err(not_held)) => {
-            shared.grants.take(&lease.id);
+            shared.forget(lease);
             Ok(Renewed::NotHeld(not_held))
         }
         None => Err(count.undecided()),
@@ -141,6 +144,9 @@ pub(super) async fn renew_all(
     let mut round = shared.ask_all(|store| {
         let leases = Arc::clone(&owned);
         async move {
+            if let Some(longest) = leases.iter().max_by_key(|lease| lease.ttl) {
+                store.keep_longest_ttl(longest, limit).await?;
+            }
             let leases = leases.iter().collect();
             store.renew_all(leases, watched, limit).await
         }
@@ -279,7 +285,10 @@ pub(super) async fn adopt(
 ) -> Result<Renewed, Failure> {
     let mut round = shared.ask_all(|store| {
         let (from, lease) = (from.clone(), lease.clone());
-        async move { store.adopt(&from, &lease, limit).await }
+        async move {
+            store.keep_longest_ttl(&lease, limit).await?;
+            store.adopt(&from, &lease, limit).await
+        }
     });
     let mut count = Count::new(shared);
     while let Some((node, answer)) = round.next().await {

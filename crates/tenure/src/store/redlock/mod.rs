@@ -18,6 +18,7 @@ use self::leftovers::Leftover;
 use self::loose_ends::LooseEnds;
 use self::messages::Messages;
 use self::round::Round;
+use self::sightings::Sightings;
 use self::tally::majority;
 use self::voter::{Readiness, Voter, lock};
 use crate::error::{Error, ErrorKind, Result};
@@ -25,6 +26,7 @@ use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::pending::Pending;
+use crate::seeded::{Bug, bug};
 use crate::store::redis::RedisStore;
 use crate::store::{
     AskedHere, Attempt, Attempted, Attention, BoxFuture, Event, Failure, Found, Held, Landing,
@@ -42,6 +44,8 @@ mod messages;
 mod parting;
 mod records;
 mod round;
+mod sightings;
+mod survey;
 mod tally;
 mod turn;
 mod voter;
@@ -50,6 +54,9 @@ mod voter;
 const FAREWELL: Duration = Duration::from_millis(200);
 /// How long the rest of the nodes is waited for when a majority has been reached.
 const GRACE_MIN: Duration = Duration::from_millis(200);
+/// How many fences a block has at most: no more than there are microseconds in a round of votes, or
+/// fences would run ahead of the clocks.
+const FENCES_MAX: u32 = 256;
 
 pub(crate) struct RedlockStore {
     shared: Arc<Shared>,
@@ -59,6 +66,7 @@ struct Shared {
     voters: Vec<Arc<Voter>>,
     majority: usize,
     longest_ttl: Duration,
+    sightings: Arc<Sightings>,
     clock: Clock,
     /// The engine's, for what goes on when nobody waits for it any more.
     runtime: Handle,
@@ -75,9 +83,10 @@ struct Shared {
 impl RedlockStore {
     /// Must be called on the engine.
     pub(crate) fn new(nodes: Vec<Arc<RedisStore>>, longest_ttl: Duration) -> Arc<Self> {
-        let voters = nodes.into_iter();
+        let sightings = Arc::new(Sightings::new(nodes.len(), longest_ttl));
+        let voters = nodes.into_iter().enumerate();
         let voters: Vec<_> = voters
-            .map(|store| Arc::new(Voter::new(store, longest_ttl)))
+            .map(|(node, store)| Arc::new(Voter::new(store, node, Arc::clone(&sightings))))
             .collect();
         for voter in &voters {
             tokio::spawn(leftovers::run(Arc::clone(voter)));
@@ -87,6 +96,7 @@ impl RedlockStore {
             majority: majority(voters.len()),
             voters,
             longest_ttl,
+            sightings,
             clock: Clock::Boot,
             runtime: Handle::current(),
             pending: OnceLock::new(),
@@ -117,7 +127,10 @@ impl RedlockStore {
         if reached.count < shared.majority {
             return Err(shared.too_few("can be reached"));
         }
-        self.check_twins()
+        self.check_twins()?;
+        survey::conclude(shared, limit).await?;
+        tokio::spawn(survey::run(Arc::clone(shared)));
+        Ok(())
     }
 
     /// Refuses a server that was given twice: its vote would count twice.
@@ -279,13 +292,28 @@ impl Shared {
         self.round_us.store(smoothed, Ordering::Relaxed);
     }
 
-    /// A vote that was not heard, and whose connection has broken since, may still land.
-    fn leave_unheard(&self, lease: &Held, grant: &grants::Grant) {
+    /// A vote that was not heard may still land, unless what is sent now travels behind it.
+    fn leave_unheard(&self, lease: &Held, grant: &grants::Grant, behind: bool) {
         for (node, sent) in &grant.sent {
-            if grant.unheard.contains(node) && sent.connection.is_broken() {
+            let follows = behind && !sent.connection.is_broken();
+            if bug(Bug::RedlockStrayVoteLeft) {
+                continue;
+            }
+            if grant.unheard.contains(node) && !follows {
                 self.leave(lease, *node, Some(sent.landing));
             }
         }
+    }
+
+    /// The lease is no longer held: whatever of it may still land is taken back.
+    fn forget(&self, lease: &Held) {
+        let Some(grant) = self.grants.take(&lease.id) else {
+            return;
+        };
+        for (node, landing) in &grant.unknown {
+            self.leave(lease, *node, Some(*landing));
+        }
+        self.leave_unheard(lease, &grant, false);
     }
 
     fn set_hold_back(&self, name: &LockName, until: Moment) {
@@ -392,6 +420,10 @@ impl Store for RedlockStore {
     }
 
     /// There is no queue over several nodes: if anybody else listens, whoever is first may take it.
+    fn fences_at_once(&self) -> u32 {
+        FENCES_MAX
+    }
+
     fn turn<'a>(
         &'a self,
         lease: &'a Held,

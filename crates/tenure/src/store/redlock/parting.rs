@@ -8,6 +8,7 @@ use super::leftovers::Leftover;
 use super::round::Round;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
 use crate::store::redis::{RedisStore, TakenBack};
 use crate::store::{BoxFuture, Failure, Held, Landing, Release, SILENCE_LIMIT};
 
@@ -84,7 +85,7 @@ fn begin<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Parting
             behind_votes(shared, lease, grant)
         }
         Some(grant) => {
-            shared.leave_unheard(lease, &grant);
+            shared.leave_unheard(lease, &grant, false);
             everywhere(shared, lease, limit)
         }
         None => everywhere(shared, lease, limit),
@@ -110,18 +111,36 @@ async fn release_on(store: Arc<RedisStore>, lease: Held, limit: Moment) -> Answe
 /// Sends each release behind the vote on its own connection.
 fn behind_votes<'a>(shared: &'a Arc<Shared>, lease: &'a Held, grant: Grant) -> Parting<'a> {
     let limit = shared.clock.now() + SILENCE_LIMIT;
-    shared.leave_unheard(lease, &grant);
+    shared.leave_unheard(lease, &grant, true);
     let mut questions = Vec::with_capacity(grant.sent.len());
     for (node, sent) in grant.sent {
         let store = &shared.voters[node].store;
         let question: BoxFuture<'static, Answer> = if sent.connection.is_broken() {
             Box::pin(release_on(Arc::clone(store), lease.clone(), limit))
         } else {
-            Box::pin(store.take_back(sent.connection, lease, None, true))
+            let taking = store.take_back(sent.connection, lease, None, true);
+            let unheard = grant.unheard.contains(&node).then_some(sent.landing);
+            Box::pin(async move {
+                taking
+                    .await
+                    .map_err(|failure| or_the_vote(failure, unheard))
+            })
         };
         questions.push((node, question));
     }
     parting(shared, lease, Round::begin(questions))
+}
+
+/// A release that got no answer: if the vote before it was not heard either, that may land alone.
+fn or_the_vote(failure: Failure, vote: Option<Landing>) -> Failure {
+    let is_known = !failure.transient && failure.landing.is_none();
+    if is_known || bug(Bug::RedlockStrayVoteLeft) {
+        return failure;
+    }
+    Failure {
+        landing: vote.or(failure.landing),
+        ..failure
+    }
 }
 
 fn parting<'a>(shared: &'a Arc<Shared>, lease: &'a Held, round: Round<Answer>) -> Parting<'a> {

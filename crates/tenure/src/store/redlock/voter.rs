@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::leftovers::Leftover;
+use super::sightings::Sightings;
 use crate::error::Error;
 use crate::moment::{Clock, Moment};
 use crate::seeded::{Bug, bug};
@@ -24,8 +25,10 @@ const PREPARE_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) struct Voter {
     pub(super) store: Arc<RedisStore>,
-    longest_ttl: Duration,
-    clock: Clock,
+    /// Its number among the nodes.
+    node: usize,
+    pub(super) sightings: Arc<Sightings>,
+    pub(super) clock: Clock,
     standings: Mutex<Vec<Standing>>,
     /// Why the node could not be asked the last time.
     trouble: Mutex<Option<Error>>,
@@ -39,10 +42,11 @@ pub(super) struct Voter {
 struct Standing {
     connection: u64,
     run_id: Option<String>,
-    /// Since when the server runs, and from when on it may vote.
+    /// Since when the server runs as far as is known, and from when on it may vote.
     started: Moment,
     votes_from: Moment,
-    bounds: Bounds,
+    /// What it would need to vote at once after each restart.
+    lacks: Vec<&'static str>,
 }
 
 /// Whether a node may be asked.
@@ -52,6 +56,7 @@ pub(super) enum Readiness {
     Young {
         age: Duration,
         until: Moment,
+        lacks: Vec<&'static str>,
     },
     NotReached,
 }
@@ -63,10 +68,11 @@ pub(super) struct Ready {
 }
 
 impl Voter {
-    pub(super) fn new(store: Arc<RedisStore>, longest_ttl: Duration) -> Self {
+    pub(super) fn new(store: Arc<RedisStore>, node: usize, sightings: Arc<Sightings>) -> Self {
         Self {
             store,
-            longest_ttl,
+            node,
+            sightings,
             clock: Clock::Boot,
             standings: Mutex::default(),
             trouble: Mutex::default(),
@@ -112,10 +118,11 @@ impl Voter {
             Some(standing) if now < standing.votes_from => Readiness::Young {
                 age: now.saturating_since(standing.started),
                 until: standing.votes_from,
+                lacks: standing.lacks,
             },
             Some(standing) => Readiness::Ready(Ready {
                 connection,
-                bounds: standing.bounds,
+                bounds: standing.bounds(),
             }),
         }
     }
@@ -140,26 +147,32 @@ impl Voter {
         let vitals = self.store.vitals(connection, limit).await?;
         // It is at least this old by now. When it was asked it need not have been: the question may
         // have travelled for longer than the second that its age is rounded by.
-        let started = self.clock.now().before(vitals.uptime);
-        let longest_ttl = self.longest_ttl;
-        let (votes_from, bounds) = if vitals.keeps_all || bug(Bug::RedlockYoungNodeVotes) {
-            (started, Bounds::of_one_that_keeps_all(longest_ttl))
-        } else {
-            let rested = started + longest_ttl;
-            (rested, Bounds::of_one_that_may_forget(longest_ttl))
+        let now = self.clock.now();
+        if let Some(run_id) = &vitals.run_id {
+            self.sightings.see(self.node, run_id, vitals.uptime, now);
+        }
+        self.sightings.hear(self.node, vitals.told, now);
+        let mut standing = Standing {
+            connection: connection.id,
+            run_id: vitals.run_id,
+            started: now,
+            votes_from: now,
+            lacks: vitals.lacks,
         };
+        standing.assess(&self.sightings);
         let mut standings = lock(&self.standings);
         if standings.len() >= REMEMBERED {
             standings.remove(0);
         }
-        standings.push(Standing {
-            connection: connection.id,
-            run_id: vitals.run_id,
-            started,
-            votes_from,
-            bounds,
-        });
+        standings.push(standing);
         Ok(())
+    }
+
+    /// Something was learned about the nodes: it may change when this one votes.
+    pub(super) fn reassess(&self) {
+        let mut standings = lock(&self.standings);
+        let standings = standings.iter_mut();
+        standings.for_each(|standing| standing.assess(&self.sightings));
     }
 
     fn standing(&self, connection: &Connection) -> Option<Standing> {
@@ -177,12 +190,13 @@ impl Voter {
     pub(super) fn reason(&self) -> String {
         match self.ready() {
             Readiness::Ready(_) => format!("`{}` answers", self.store.target()),
-            Readiness::Young { age, until } => {
+            Readiness::Young { age, until, lacks } => {
                 let left = until.saturating_since(self.clock.now());
                 format!(
-                    "`{}` is {age:.0?} old and may have forgotten a lease: its vote counts in \
-                     {left:.0?}, or at once with `appendonly yes` and `appendfsync always`",
-                    self.store.target()
+                    "`{}` is {age:.0?} old as far as is known, and may have forgotten a lease: its \
+                     vote counts in {left:.0?}, or at once after each restart with {}",
+                    self.store.target(),
+                    lacks.join(" and ")
                 )
             }
             Readiness::NotReached => {
@@ -192,6 +206,33 @@ impl Voter {
                     ToString::to_string,
                 )
             }
+        }
+    }
+}
+
+impl Standing {
+    /// Whether each answer comes after what it promises is on disk.
+    fn keeps_all(&self) -> bool {
+        self.lacks.is_empty() || bug(Bug::RedlockYoungNodeVotes)
+    }
+
+    fn assess(&mut self, sightings: &Sightings) {
+        let run_id = self.run_id.as_deref();
+        if let Some(started) = run_id.and_then(|run_id| sightings.started(run_id)) {
+            self.started = started;
+        }
+        self.votes_from = if self.keeps_all() {
+            self.started
+        } else {
+            self.started + sightings.rest()
+        };
+    }
+
+    fn bounds(&self) -> Bounds {
+        if self.keeps_all() {
+            Bounds::OF_ONE_THAT_KEEPS_ALL
+        } else {
+            Bounds::OF_ONE_THAT_MAY_FORGET
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Taking, holding and releasing locks on all nodes; what clients say of themselves.
 
-use super::{client, fresh_name};
+use super::{CLUSTER, client, fresh_name};
 use crate::stage::{ms, soon};
 
 #[tokio::test]
@@ -23,11 +23,14 @@ async fn a_waiter_is_woken_by_a_message() {
     let name = fresh_name();
     let guard = one.lock(&name).acquire().await.unwrap();
     let lock = other.lock(&name);
-    let waiting = tokio::spawn(async move { lock.acquire_within(ms(5_000)).await });
-    tokio::time::sleep(ms(200)).await;
+    let waiting = tokio::spawn(async move { lock.acquire_within(ms(20_000)).await });
+    // It hears messages before it stands in the queue.
+    let queue = format!("tenure:queue:{{{name}}}");
+    let mut redis = CLUSTER.master_of_key(&name).client();
+    let mut waits = || redis.command(&["ZCARD", &queue]).int() == 1;
+    assert!(soon(async || waits()).await, "nobody waits in `{queue}`");
     guard.release().await.unwrap();
-    let woken = tokio::time::timeout(ms(200), waiting).await;
-    drop(woken.expect("nobody woke it").unwrap().unwrap());
+    drop(waiting.await.unwrap().unwrap());
     assert_eq!(other.stats().woken_by_message, 1);
 }
 

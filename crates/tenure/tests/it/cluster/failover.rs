@@ -52,9 +52,9 @@ async fn a_lock_is_held_on_though_its_master_is_replaced() {
 }
 
 /// Whether a renewal succeeds soon, that began from now on.
-async fn is_renewed(tenure: &Tenure) -> bool {
+pub(super) async fn is_renewed(tenure: &Tenure) -> bool {
     let before = tenure.stats().renewed;
-    for _ in 0..6 {
+    for _ in 0..3 {
         if soon(async || tenure.stats().renewed >= before + 2).await {
             return true;
         }

@@ -24,7 +24,8 @@ async fn waiter(tenure: &Tenure, name: &str) -> JoinHandle<Guard> {
 }
 
 async fn is_woken(waiting: JoinHandle<Guard>) -> bool {
-    let woken = tokio::time::timeout(ms(1_000), waiting).await;
+    // By itself it would look after ten seconds.
+    let woken = tokio::time::timeout(ms(5_000), waiting).await;
     woken.map(|guard| drop(guard.unwrap())).is_ok()
 }
 

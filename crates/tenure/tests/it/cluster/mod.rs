@@ -3,7 +3,6 @@
 //! One cluster for most tests of this process: they use names of their own, and so slots of their own.
 
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use tenure::{Builder, Tenure};
 use tenure_testkit::{Cluster, RedisServer};
@@ -32,13 +31,13 @@ mod tls;
 /// Connecting to what is no cluster, or not a whole one.
 mod trouble;
 
-static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::builder().steady().start());
 
 /// One whose nodes may be stopped for a while without being replaced, and whose counts are those of
 /// one test at a time.
 static QUIET: LazyLock<Mutex<Cluster>> = LazyLock::new(|| {
     let nodes = Cluster::builder().masters(2).replicas(0);
-    Mutex::new(nodes.node_timeout(Duration::from_secs(60)).start())
+    Mutex::new(nodes.steady().start())
 });
 
 async fn quiet() -> MutexGuard<'static, Cluster> {

@@ -36,7 +36,7 @@ async fn a_lock_in_redissons_bytes_moves_too() {
     tokio::time::sleep(ms(1_500)).await;
     assert!(guard.is_valid());
     guard.release().await.unwrap();
-    let woken = tokio::time::timeout(ms(1_000), waiting).await;
+    let woken = tokio::time::timeout(ms(5_000), waiting).await;
     drop(woken.expect("nobody woke it").unwrap().unwrap());
 }
 

@@ -43,8 +43,6 @@ async fn h50_a_new_master_of_a_shard_gives_no_new_locks_for_a_while() {
     let builder = Tenure::builder(cluster.url()).ttl(ms(3_000));
     let tenure = builder.after_failover(wait).connect().await.unwrap();
     let name = fresh_name();
-    // Never promoted, and old enough after this.
-    let guard = tenure.lock(&name).acquire_within(wait * 2).await.unwrap();
     let master = cluster.master_of_key(&name);
     let elsewhere = loop {
         let name = fresh_name();
@@ -52,6 +50,10 @@ async fn h50_a_new_master_of_a_shard_gives_no_new_locks_for_a_while() {
             break name;
         }
     };
+    // Both masters are old enough after this.
+    let guard = tenure.lock(&name).acquire_within(wait * 2).await.unwrap();
+    let lock = tenure.lock(&elsewhere);
+    drop(lock.acquire_within(wait * 2).await.unwrap());
     let mut shard = cluster.shard_of(master).into_iter();
     let replica = shard.find(|server| server.port() != master.port());
     cluster.failover(replica.unwrap(), FailoverKind::Orderly);

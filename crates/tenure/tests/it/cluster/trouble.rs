@@ -87,7 +87,7 @@ async fn nodes_announced_at_addresses_out_of_reach_are_named() {
 
 #[tokio::test]
 async fn the_password_is_for_all_nodes() {
-    let nodes = Cluster::builder().masters(2).replicas(0);
+    let nodes = Cluster::builder().masters(2).replicas(0).steady();
     let cluster = nodes.password("sesame").start();
     let tenure = Tenure::connect(cluster.url()).await.unwrap();
     for _ in 0..6 {
@@ -108,7 +108,7 @@ async fn the_password_is_for_all_nodes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_nobody_serves_is_named() {
-    let nodes = Cluster::builder().masters(2).replicas(0);
+    let nodes = Cluster::builder().masters(2).replicas(0).steady();
     let cluster = nodes.partial_coverage().start();
     let builder = Tenure::builder(cluster.url()).unreachable_after(ms(1_500));
     let tenure = builder.clone().connect().await.unwrap();
@@ -133,7 +133,7 @@ async fn a_slot_that_nobody_serves_is_named() {
 
 #[tokio::test]
 async fn a_cluster_that_is_down_says_so_and_for_which_lock() {
-    let nodes = Cluster::builder().masters(2).replicas(0);
+    let nodes = Cluster::builder().masters(2).replicas(0).steady();
     let cluster = nodes.start();
     let builder = Tenure::builder(cluster.url()).unreachable_after(ms(1_200));
     let tenure = builder.connect().await.unwrap();

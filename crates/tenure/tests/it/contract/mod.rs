@@ -5,6 +5,7 @@ mod fences;
 mod guards;
 mod hand_off;
 mod lifecycle;
+mod living;
 mod owners;
 mod records;
 mod timings;
@@ -55,10 +56,16 @@ const DEPLOYMENTS: [&str; 10] = [
 ];
 
 /// The cases about the order of processes that wait, which a Redlock does not keep.
-const QUEUED: [&str; 3] = [
+const QUEUED: [&str; 9] = [
     "waiters_of_several_processes_take_turns",
     "a_dead_waiter_does_not_hold_up_the_others",
     "a_dead_waiter_costs_no_more_than_its_lease_would",
+    "the_dead_are_passed_over_in_one_step",
+    "a_release_that_only_the_dead_wait_for_frees_the_lock",
+    "a_waiter_is_not_passed_over_in_its_first_moments",
+    "a_waiter_is_not_passed_over_however_long_it_waits",
+    "a_waiter_that_has_lost_its_place_takes_another",
+    "a_waiter_that_tells_nothing_counts_as_living",
 ];
 
 /// Asks this very program for its tests, so that a combination that is missing is noticed.

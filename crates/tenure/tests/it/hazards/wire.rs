@@ -6,6 +6,7 @@ use tenure::{Builder, LeaseId, LockName, Tenure};
 use tenure_testkit::{Proxy, RedisServer, ServerBuilder, eventually};
 
 use crate::stage::ms;
+use crate::verdict::fence_of;
 
 /// Ten times what it takes: on a crowded machine everything is slow.
 pub const SOON: Duration = ms(2_000);
@@ -50,9 +51,7 @@ impl Wire {
 
     /// The last fence that the server minted.
     pub fn fence(&self, name: &str) -> Option<u64> {
-        let key = format!("tenure:fence:{{{name}}}");
-        let found = self.server.client().command(&["GET", &key]);
-        (!found.is_nil()).then(|| found.text().parse().unwrap())
+        fence_of(&self.server, name)
     }
 
     /// How long the server will keep the lease.
@@ -78,10 +77,11 @@ impl Wire {
     pub fn is_clean_soon(&self, name: &str) -> bool {
         let name = LockName::new(name).unwrap();
         let queue = format!("tenure:queue:{{{name}}}");
+        let alive = format!("tenure:alive:{{{name}}}");
         let meta = format!("tenure:meta:{{{name}}}");
         let mut redis = self.server.client();
         eventually(SOON, || {
-            let left = redis.command(&["EXISTS", name.as_str(), &queue, &meta]);
+            let left = redis.command(&["EXISTS", name.as_str(), &queue, &alive, &meta]);
             left.int() == 0
         })
     }

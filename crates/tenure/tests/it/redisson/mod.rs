@@ -3,6 +3,8 @@
 use tenure::{Layout, Tenure};
 use tenure_testkit::{RedisServer, Redisson};
 
+/// A read-write lock beside ours.
+mod beside;
 /// What is in the server, byte by byte.
 mod bytes;
 /// A client in another language, written from `docs/wire-format.md` alone.

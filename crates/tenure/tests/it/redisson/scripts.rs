@@ -10,10 +10,11 @@ use crate::verdict::{check_nothing_left, check_usable, refused};
 const ME: &str = "00000000-0000-8000-8000-000000000001:100030000";
 const OTHER: &str = "00000000-0000-8000-8000-000000000002:100030000";
 const CHANNEL: &str = "redisson_lock__channel:{n}";
-const LOCK_KEYS: [&str; 4] = [
+const LOCK_KEYS: [&str; 5] = [
     "n",
     "redisson_lock_token:{n}",
     "tenure:queue:{n}",
+    "tenure:alive:{n}",
     "tenure:meta:{n}",
 ];
 const ACQUIRE_ARGS: [&str; 8] = [
@@ -21,8 +22,8 @@ const ACQUIRE_ARGS: [&str; 8] = [
     "30000",
     "9000000000000000",
     "7",
-    "1",
     "queue",
+    "",
     "field",
     "value",
 ];
@@ -30,7 +31,7 @@ const ACQUIRE_ARGS: [&str; 8] = [
 #[test]
 fn every_number_is_checked_before_the_first_write() {
     let (acquire, held) = (redisson::ACQUIRE, ["HSET", "n", ME, "1"]);
-    let numbers = [1, 2, 3, 4];
+    let numbers = [1, 2, 3];
     for prepare in [held, ["HSET", "n", OTHER, "1"], ["HSET", "other", "a", "1"]] {
         check_bad_numbers(acquire, &LOCK_KEYS, &ACQUIRE_ARGS, &numbers, &prepare);
     }
@@ -84,8 +85,14 @@ fn every_key_of_a_granted_lock_but_the_counter_has_an_end() {
     let mut other = ACQUIRE_ARGS;
     other[0] = OTHER;
     eval(&mut redis, redisson::ACQUIRE, &LOCK_KEYS, &other).unwrap();
-    check_ends(&mut redis, 4);
-    let keys = ["n", "tenure:queue:{n}", "tenure:meta:{n}"];
+    check_ends(&mut redis, 5);
+    let keys = [
+        "n",
+        "tenure:queue:{n}",
+        "tenure:alive:{n}",
+        LOCK_KEYS[1],
+        "tenure:meta:{n}",
+    ];
     eval(&mut redis, redisson::RELEASE, &keys, &[ME, CHANNEL]).unwrap();
     assert_eq!(redis.command(&["HGET", "n", OTHER]).text(), "1");
     check_ends(&mut redis, 2);
@@ -106,7 +113,7 @@ fn check_ends(redis: &mut RespClient, count: usize) {
 /// least of all without an end.
 #[tokio::test]
 async fn a_refusal_in_the_middle_of_a_grant_leaves_nothing() {
-    for right in ["pexpire", "incrby"] {
+    for right in ["pexpire", "set"] {
         let rules = format!("on >pw ~* &* +@all -{right}");
         let server = RedisServer::builder().user("worker", &rules).start();
         let url = format!("redis://worker:pw@{}?layout=redisson", server.addr());

@@ -15,6 +15,7 @@ use crate::verdict::check_within;
 const ONE: &str = "00000000-0000-8000-8000-000000000001:100030000";
 const TWO: &str = "00000000-0000-8000-8000-000000000002:100030000";
 const QUEUE: &str = "tenure:queue:{n}";
+const ALIVE: &str = "tenure:alive:{n}";
 const WAKE: &str = "tenure:wake:{n}";
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 /// By chance it is Redisson's turn at every fourth release. That it is not in so many has odds of one
@@ -112,7 +113,7 @@ fn heard_at_release(server: &RedisServer, listeners: &[&str]) -> (Vec<String>, b
     eval(
         &mut redis,
         redisson::RELEASE,
-        &["n", QUEUE],
+        &["n", QUEUE, ALIVE],
         &[ONE, CHANNEL],
     )
     .unwrap();
@@ -173,7 +174,7 @@ fn a_place_given_up_while_the_lock_is_free_passes_the_turn_on() {
     eval(
         &mut redis,
         redisson::RELEASE,
-        &["n", QUEUE],
+        &["n", QUEUE, ALIVE],
         &[ONE, CHANNEL],
     )
     .unwrap();

@@ -47,3 +47,22 @@ async fn a_clock_set_forward_ends_a_lease_on_a_bare_majority_and_fences_grow() {
     let second = b.lock("n").acquire_within(ms(5_000)).await.unwrap();
     assert!(second.fence() > guard.fence());
 }
+
+/// What a client thinks of a node's clock is corrected by the node's refusal, and nobody waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_may_forget_vote_though_their_clocks_were_set_back() {
+    let Some(clock) = ClockShim::compile() else {
+        return;
+    };
+    let builder = RedlockNodes::builder().without_aof();
+    let builder = (0..3).fold(builder, |builder, node| builder.clock(node, clock.clone()));
+    let nodes = builder.start();
+    let a = connect(&nodes).await;
+    // They have just started, and rest for 30 s.
+    let guard = a.lock("n").acquire_within(ms(60_000)).await.unwrap();
+    // More than a block may be above their clocks.
+    clock.step_back(ms(10_000));
+    let other = a.lock("m").acquire_within(ms(5_000)).await;
+    assert!(other.is_ok(), "{other:?}");
+    assert!(guard.is_valid());
+}

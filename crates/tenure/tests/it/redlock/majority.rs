@@ -138,7 +138,7 @@ async fn a_lease_is_kept_while_a_majority_has_it_and_lost_without() {
     nodes.node(1).kill();
     let begun = Instant::now();
     assert_eq!(guard.lost().await, LostReason::Expired);
-    assert!(begun.elapsed() < ms(1_500), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,20 +2,35 @@
 
 mod clocks;
 mod crowd;
+mod longest_ttl;
 mod majority;
+mod nodes;
 mod restarts;
+mod rests;
 mod rules;
+mod stray_votes;
 mod trouble;
 mod votes;
 
 use std::time::Duration;
 
 use tenure::Redlock;
-use tenure_testkit::RedlockNodes;
+use tenure_testkit::{RedlockNodes, RedlockNodesBuilder};
 
 /// A client that plays a process of its own.
 async fn connect(nodes: &RedlockNodes) -> Redlock {
     Redlock::connect(nodes.urls()).await.unwrap()
+}
+
+/// Nodes that keep everything, so that the first lock needs no wait. But that is set while they run:
+/// a node that restarts has forgotten everything, and may forget again.
+fn keeping_until_they_restart(builder: RedlockNodesBuilder) -> RedlockNodes {
+    let nodes = builder.without_aof().start();
+    for node in nodes.nodes() {
+        node.set_config("appendfsync", "always");
+        node.set_config("appendonly", "yes");
+    }
+    nodes
 }
 
 /// Whether a node has this lock.

@@ -1,7 +1,7 @@
 //! Bad input, and nodes in trouble.
 
 use tenure::{ErrorKind, Redlock};
-use tenure_testkit::{RedisServer, RedlockNodes};
+use tenure_testkit::{Fsync, RedisServer, RedlockNodes};
 
 use super::{connect, count};
 use crate::log;
@@ -132,12 +132,12 @@ async fn one_node_that_is_too_old_is_named_and_a_newer_one_is_no_trouble() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_all_kinds_go_together() {
-    let tls = RedisServer::builder().with_tls().start();
-    let secret = RedisServer::builder().password("hunter2").start();
-    let socket = RedisServer::builder().unix_socket().start();
+    let builder = || RedisServer::builder().aof(Fsync::Always);
+    let tls = builder().with_tls().start();
+    let secret = builder().password("hunter2").start();
+    let socket = builder().unix_socket().start();
     let urls = [tls.tls_url(), secret.url(), socket.unix_url()];
-    let builder = Redlock::builder(urls).longest_ttl(ms(2_000)).ttl(ms(2_000));
-    let client = builder.connect().await.unwrap();
+    let client = Redlock::connect(urls).await.unwrap();
     let guard = client.lock("n").acquire().await.unwrap();
     let servers = [&tls, &secret, &socket];
     let on_all = async || {

@@ -187,7 +187,7 @@ async fn a_sentinel_that_missed_a_failover_is_not_believed() {
 /// What all sentinels call the master has become a replica, and they have not seen it yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_a_replica_is_not_connected_to() {
-    let sentinels = Sentinels::builder().down_after(ms(60_000)).start();
+    let sentinels = Sentinels::builder().steady().start();
     let (old, new) = (&sentinels.servers()[0], &sentinels.servers()[1]);
     new.client().command(&["REPLICAOF", "NO", "ONE"]);
     let port = new.port().to_string();
@@ -230,7 +230,7 @@ async fn waiters_hear_the_new_master_at_once() {
         "the waiter hears the new master {:?} after all sentinels named it",
         begun.elapsed()
     );
-    check_within(begun, ms(700));
+    check_within(begun, ms(3_000));
     drop(guard);
     drop(waiting.await.unwrap().unwrap());
 }
@@ -238,7 +238,7 @@ async fn waiters_hear_the_new_master_at_once() {
 /// A master that has become a replica says so itself, while nobody can say who is the next.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_is_never_taken_for_the_master() {
-    let sentinels = Sentinels::start();
+    let sentinels = Sentinels::builder().steady().start();
     let tenure = builder(&sentinels)
         .unreachable_after(ms(1_000))
         .connect()
@@ -262,14 +262,14 @@ async fn a_replica_is_never_taken_for_the_master() {
 /// One of three is down: nobody waits for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_sentinel_costs_little() {
-    let sentinels = Sentinels::start();
+    let sentinels = Sentinels::builder().steady().start();
     sentinels.sentinels()[0].kill();
     sentinels.sentinels()[1].pause();
     let begun = Instant::now();
     let tenure = client(&sentinels).await;
     let taken = begun.elapsed();
     eprintln!("connected in {taken:?} with one sentinel dead and one stopped");
-    assert!(taken < ms(1_000), "{taken:?}");
+    assert!(taken < ms(3_000), "{taken:?}");
     check_usable(&tenure, "n").await;
     sentinels.sentinels()[1].resume();
 }
@@ -277,7 +277,7 @@ async fn a_dead_sentinel_costs_little() {
 /// Sentinels that are gone do no harm to who is connected.
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_taken_while_no_sentinel_can_be_reached() {
-    let sentinels = Sentinels::start();
+    let sentinels = Sentinels::builder().steady().start();
     let tenure = client(&sentinels).await;
     for sentinel in sentinels.sentinels() {
         sentinel.kill();

@@ -100,36 +100,86 @@ async fn a_restarted_server_gives_no_lock_until_the_pause_is_over() {
     check_within(begun, ms(1_000));
 }
 
-/// A server that reigns for the second time has another reign, though its process is the same.
+fn follow(server: &RedisServer, master: &RedisServer) {
+    let port = master.port().to_string();
+    server.client().command(&["REPLICAOF", "127.0.0.1", &port]);
+}
+
+fn follow_nobody(server: &RedisServer) {
+    server.client().command(&["REPLICAOF", "NO", "ONE"]);
+}
+
+/// A master is demoted and promoted again while clients stay connected to it. Meanwhile another one
+/// reigned and gave a lock that it never heard of.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_promoted_again_begins_anew() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
-    tokio::time::sleep(WAIT).await;
-    check_usable(&patient_at(&one).await, "n").await;
-    let follow = |server: &RedisServer, master: Option<&RedisServer>| {
-        let port = master.map(|master| master.port().to_string());
-        let words = match &port {
-            Some(port) => ["REPLICAOF", "127.0.0.1", port],
-            None => ["REPLICAOF", "NO", "ONE"],
-        };
-        server.client().command(&words);
-    };
-    // What is written there of its first reign comes back to it.
-    let written = one
-        .client()
-        .command(&["GET", "tenure:reign"])
-        .text()
-        .to_owned();
-    two.client().command(&["SET", "tenure:reign", &written]);
-    follow(&one, Some(&two));
+    // Settled and then idle; and one that is only connected, and has asked for nothing yet.
+    let settled = patient_at(&one).await;
+    check_usable_within(&settled, "n", WAIT * 2).await;
+    let silent = patient_at(&one).await;
+    // The process is older than the pause by its own account, and the clients have nothing to write.
+    tokio::time::sleep(ms(2_500)).await;
+    follow(&one, &two);
     assert!(one.wait_for_master(FAILOVER_LIMIT));
-    follow(&one, None);
-    assert_eq!(
-        one.client().command(&["GET", "tenure:reign"]).text(),
-        written
+    // It follows nobody that answers from now on, and hears of nothing.
+    let gone = RedisServer::start();
+    gone.kill();
+    follow(&one, &gone);
+    let between = Tenure::builder(two.url()).ttl(WAIT).connect().await;
+    let guard = between.unwrap().lock("n").fixed(WAIT).acquire().await;
+    let guard = guard.unwrap();
+    two.kill();
+    follow_nobody(&one);
+    for (client, what) in [(&settled, "settled"), (&silent, "silent")] {
+        let error = refused(client.lock("n").try_acquire().await);
+        assert!(guard.is_valid(), "the test was too slow to show anything");
+        check_error(&error, ErrorKind::Unavailable, &["not granted yet"]);
+        eprintln!("{what}: {error}");
+    }
+    // Nor by a new client, and in the end by all.
+    let late = patient_at(&one).await;
+    check_refused(
+        late.lock("n").try_acquire().await,
+        ErrorKind::Unavailable,
+        &["not granted yet"],
     );
+    for client in [&settled, &silent, &late] {
+        check_usable_within(client, "n", WAIT * 2).await;
+    }
+    assert!(!guard.is_valid(), "two holders");
+}
+
+/// What is written of its first reign comes back to a server: it is not about its second one.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_of_an_earlier_reign_does_not_count() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    check_usable_within(&patient_at(&one).await, "n", WAIT * 2).await;
+    let written = || one.client().command(&["GET", "tenure:reign"]);
+    let first = written().text().to_owned();
+    two.client().command(&["SET", "tenure:reign", &first]);
+    follow(&one, &two);
+    assert!(one.wait_for_master(FAILOVER_LIMIT));
+    follow_nobody(&one);
+    assert_eq!(written().text(), first);
     let refusal = patient_at(&one).await.lock("n").try_acquire().await;
     check_refused(refusal, ErrorKind::Unavailable, &["not granted yet"]);
+    assert_ne!(written().text(), first);
+}
+
+/// A lease that was given away could be adopted twice: at the master that is gone, and at this one.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_adopted_from_a_master_that_has_just_begun() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let tenure = patient_at(&one).await;
+    let guard = tenure.lock("n").acquire_within(WAIT * 2).await.unwrap();
+    follow(&two, &one);
+    assert!(two.wait_for_master(FAILOVER_LIMIT));
+    let lease = guard.detach().unwrap();
+    follow(&one, &two);
+    follow_nobody(&one);
+    let adopted = tenure.adopt(lease).await;
+    check_refused(adopted, ErrorKind::Unavailable, &["not granted yet"]);
 }
 
 #[tokio::test]
@@ -171,31 +221,28 @@ async fn a_user_without_info_is_told_that_the_pause_needs_it() {
 }
 
 #[test]
-fn the_script_checks_its_arguments_and_keeps_what_is_written() {
+fn the_script_keeps_what_is_written_of_this_master_alone() {
     let server = RedisServer::start();
     let mut redis = server.client();
-    let bad = [
-        ("", "5"),
-        ("two words", "5"),
-        ("a", "x"),
-        ("a", "-1"),
-        ("a", "0.5"),
-    ];
-    for (master, certain) in bad {
-        let reply = lua::eval(&mut redis, lua::REIGN, &["r"], &[master, certain]);
-        assert!(reply.is_err(), "`{master}` `{certain}`: {reply:?}");
-        assert!(redis.command(&["GET", "r"]).is_nil());
-    }
-    let mut reign = |master: &str, certain: &str| {
-        let reply = lua::eval(&mut redis, lua::REIGN, &["r"], &[master, certain]).unwrap();
-        let number = |i: usize| reply.array()[i].text().parse::<u64>().unwrap();
-        (number(0), number(1))
+    let mut reign = || {
+        let reply = lua::eval(&mut redis, lua::REIGN, &["r"], &[]).unwrap();
+        let text = |i: usize| reply.array()[i].text().to_owned();
+        let number = |i: usize| text(i).parse::<u64>().unwrap();
+        (text(0), number(1), number(2))
     };
-    assert_eq!(reign("a", "5").0, 5, "known for certain");
-    assert_eq!(reign("a", "").0, 5, "and kept");
-    let (since, now) = reign("b", "");
-    assert_eq!(since, now, "not known: it begins now");
-    assert_eq!(reign("b", "5").0, since);
-    let (since, now) = reign("c", "9007199254740991");
-    assert_eq!(since, now, "not in the future");
+    let (master, since, now) = reign();
+    assert_eq!(since, now, "it begins when it is asked for");
+    assert!(master.contains(&server.info("run_id")));
+    assert!(master.contains(&server.info("master_replid")));
+    let (again, kept, _) = reign();
+    assert_eq!((again, kept), (master.clone(), since));
+    for written in [
+        "another 5".to_owned(),
+        "nonsense".to_owned(),
+        format!("{master} 9007199254740991"),
+    ] {
+        server.client().command(&["SET", "r", &written]);
+        let (_, since, now) = reign();
+        assert_eq!(since, now, "`{written}` is not about this reign");
+    }
 }

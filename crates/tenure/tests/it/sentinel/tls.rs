@@ -86,6 +86,7 @@ async fn a_user_of_the_sentinels_is_greeted_inside_tls() {
         .with_tls()
         .replicas(1)
         .sentinel_user("asker", rules)
+        .steady()
         .start();
     let named = "&sentinel_username=asker&sentinel_password=secret";
     let url = format!("{}{named}", sentinels.url());

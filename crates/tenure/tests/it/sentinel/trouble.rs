@@ -17,7 +17,7 @@ async fn connect(url: &str) -> tenure::Result<Tenure> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_the_sentinels_do_not_know_is_named_with_those_they_do() {
-    let sentinels = Sentinels::start();
+    let sentinels = Sentinels::builder().steady().start();
     let begun = Instant::now();
     let error = refused(connect(&sentinels.url().replace("mymaster", "mymastr")).await);
     let first = format!("`{}` knows `mymaster`", sentinels.sentinels()[0].addr());
@@ -62,6 +62,7 @@ async fn the_sentinels_own_password_is_asked_for() {
     let sentinels = Sentinels::builder()
         .password("data-secret")
         .sentinel_password("sentinel-secret")
+        .steady()
         .start();
     let url = sentinels.url();
     check_usable(&connect(&url).await.unwrap(), "n").await;
@@ -85,7 +86,8 @@ async fn the_sentinels_own_password_is_asked_for() {
 async fn a_user_of_the_sentinels_needs_few_rights() {
     let rules = "on >secret resetchannels &+switch-master +hello +sentinel|get-master-addr-by-name \
                  +subscribe";
-    let sentinels = Sentinels::builder().sentinel_user("asker", rules).start();
+    let sentinels = Sentinels::builder().sentinel_user("asker", rules);
+    let sentinels = sentinels.steady().start();
     let url = format!(
         "{}?sentinel_username=asker&sentinel_password=secret",
         sentinels.url()
@@ -95,7 +97,7 @@ async fn a_user_of_the_sentinels_needs_few_rights() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_cannot_be_reached_is_named() {
-    let sentinels = Sentinels::builder().down_after(ms(60_000)).start();
+    let sentinels = Sentinels::builder().steady().start();
     let master = sentinels.kill_master();
     let error = refused(connect(&sentinels.url()).await);
     let address = format!("redis://{}/", master.addr());

@@ -12,8 +12,8 @@ use tenure_testkit::{Cluster, RedisServer, RedlockNodes, Sentinels};
 use self::builder::StageBuilder;
 use self::pool::{Deployment, Lent, Nodes, Pool};
 
-static SENTINELS: Pool<Sentinels> = Pool::new(Sentinels::start);
-static CLUSTERS: Pool<Cluster> = Pool::new(Cluster::start);
+static SENTINELS: Pool<Sentinels> = Pool::new(|| Sentinels::builder().steady().start());
+static CLUSTERS: Pool<Cluster> = Pool::new(|| Cluster::builder().steady().start());
 static REDLOCKS_OF_3: Pool<Nodes> = Pool::new(|| redlock(3, |_| 3));
 static REDLOCKS_OF_5: Pool<Nodes> = Pool::new(|| redlock(5, |_| 5));
 static REDLOCKS_ONE_DEAD: Pool<Nodes> = Pool::new(|| {
@@ -175,9 +175,10 @@ impl Stage {
 
     /// The key of the fence counter of the lock `n`.
     pub fn fence_key(&self) -> &'static str {
-        match self.layout() {
-            Layout::Redisson => "redisson_lock_token:{n}",
-            _ => "tenure:fence:{n}",
+        match (self, self.layout()) {
+            (_, Layout::Redisson) => "redisson_lock_token:{n}",
+            (Self::Redlock { .. }, _) => "tenure:fence:{n}",
+            _ => "tenure:fences:{n}",
         }
     }
 
@@ -198,7 +199,7 @@ impl Stage {
         // What clients say of themselves is not of this name, and ends by itself.
         let is_left = |key: &str| {
             (key == name.as_str() || key.contains(&tagged))
-                && !key.starts_with("tenure:fence:")
+                && !key.starts_with("tenure:fence")
                 && !key.starts_with("redisson_lock_token:")
         };
         let is_clean = |server: &&RedisServer| {
@@ -215,9 +216,10 @@ fn redlock(nodes: usize, prepare: fn(&RedlockNodes) -> usize) -> Nodes {
     Nodes { nodes, answering }
 }
 
-/// Waits until something is so, for things that happen soon but not at once.
+/// Waits until something is so, for things that happen soon but not at once. Longer than a crowded
+/// machine needs, and half as long as a waiter that nobody wakes takes to look by itself.
 pub async fn soon(mut condition: impl AsyncFnMut() -> bool) -> bool {
-    for _ in 0..400 {
+    for _ in 0..1_000 {
         if condition().await {
             return true;
         }

@@ -14,7 +14,12 @@ use crate::plain_store::PlainStore;
 /// How long the clients may take to let go of what they hold.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 /// What a lock may leave beside it, and what it leaves in Java's layout as well.
-const NEIGHBOURS: [&str; 2] = ["tenure:fence", "tenure:queue"];
+const NEIGHBOURS: [&str; 4] = [
+    "tenure:fences",
+    "tenure:fence",
+    "tenure:queue",
+    "tenure:alive",
+];
 const NEIGHBOUR_OF_REDISSON: &str = "redisson_lock_token";
 
 /// The store that all pitfalls share, and what must be tidied up there.

@@ -91,17 +91,29 @@ fn on_the_lock(scope: &Scope) -> Vec<Need> {
 
 fn beside_the_lock(scope: &Scope) -> Vec<Need> {
     let key = |kind: &str| format!("tenure:{kind}:{}", scope.name);
-    let (fence, queue, meta) = (key("fence"), key("queue"), key("meta"));
+    let (fences, queue, alive, meta) = (key("fences"), key("queue"), key("alive"), key("meta"));
+    // Of a Redlock's nodes.
+    let fence = key("fence");
     let vital = |command, words: &[&str]| Need::new(command, Weight::Vital, words);
     vec![
-        vital("incr", &["INCR", &fence]),
-        vital("incrby", &["INCRBY", &fence, "1"]),
-        vital("decrby", &["DECRBY", &fence, "1"]),
+        vital("xadd", &["XADD", &fences, "*", "f", ""]),
+        vital("xsetid", &["XSETID", &fences, "1-0"]),
+        vital("pexpireat", &["PEXPIREAT", &fences, "1"]),
+        Need::new(
+            "xinfo|stream",
+            Weight::Helpful,
+            &["XINFO", "STREAM", &fences],
+        ),
         vital("get", &["GET", &fence]),
         vital("zadd", &["ZADD", &queue, "1", "x"]),
         vital("zrem", &["ZREM", &queue, "x"]),
-        vital("zpopmin", &["ZPOPMIN", &queue]),
+        vital("zcard", &["ZCARD", &queue]),
+        vital("zscore", &["ZSCORE", &queue, "x"]),
         vital("zrange", &["ZRANGE", &queue, "0", "0"]),
+        vital("zadd", &["ZADD", &alive, "1", "x"]),
+        vital("zrem", &["ZREM", &alive, "x"]),
+        vital("zscore", &["ZSCORE", &alive, "x"]),
+        vital("zrangebyscore", &["ZRANGEBYSCORE", &alive, "0", "0"]),
         Need::new("zrank", Weight::Helpful, &["ZRANK", &queue, "x"]),
         vital("hset", &["HSET", &meta, "a", "b"]),
         vital("hget", &["HGET", &meta, "a"]),
@@ -153,7 +165,7 @@ fn for_redisson(scope: &Scope) -> Vec<Need> {
         let need = Need::new(command, Weight::Vital, words);
         need.on_keys(format!("{}*", scope.prefix))
     };
-    let incr = Need::new("incr", Weight::Vital, &["INCR", &token]);
+    let set = Need::new("set", Weight::Vital, &["SET", &token, "1"]);
     let (speak, hear, count) = match scope.deployment {
         Deployment::Cluster => (
             Need::new("spublish", Weight::Helpful, &["SPUBLISH", &channel, "0"]),
@@ -174,8 +186,8 @@ fn for_redisson(scope: &Scope) -> Vec<Need> {
         of_lock("hlen", &["HLEN", name]),
         of_lock("hexists", &["HEXISTS", name, "a"]),
         of_lock("hrandfield", &["HRANDFIELD", name]),
-        of_lock("pexpiretime", &["PEXPIRETIME", name]),
-        incr.on_keys("redisson_lock_token:*"),
+        of_lock("hkeys", &["HKEYS", name]),
+        set.on_keys("redisson_lock_token:*"),
         speak.on_channels("redisson_lock__channel:*"),
         hear.on_channels("redisson_lock__channel:*"),
         count,

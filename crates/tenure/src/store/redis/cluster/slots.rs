@@ -123,8 +123,8 @@ mod tests {
             let Ok(name) = LockName::new(&name) else { return Ok(()) };
             let slot = Slot::of(name.as_str().as_bytes());
             for layout in [Layout::Native, Layout::Redisson] {
-                let mut keys = vec![layout.fence_key(&name)];
-                keys.extend(["queue", "meta"].map(|role| name.neighbour(role)));
+                let mut keys = vec![layout.fence_key(&name), layout.counter_key(&name)];
+                keys.extend(["queue", "alive", "meta"].map(|role| name.neighbour(role)));
                 keys.extend(layout.channels(&name).into_iter().map(|(channel, _)| channel));
                 let split = keys.iter().any(|key| Slot::of(key.as_bytes()) != slot);
                 prop_assert!(!split || layout.splits(&name), "{} {:?}", name, layout);

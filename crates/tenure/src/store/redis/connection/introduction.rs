@@ -1,7 +1,5 @@
 //! The first words on a connection: whom it leads to, and whether that server is fit.
 
-use std::sync::atomic::Ordering;
-
 use ::redis::{Cmd, Pipeline};
 
 use super::{Connection, micros};
@@ -46,7 +44,6 @@ impl Connection {
         self.server.admit(&info)?;
         let time = replies.next().map(Value::of);
         self.note_clock(asked_at, time.as_ref().and_then(micros));
-        self.reign.note(&info, self.made_us());
         if self.server.moves() {
             self.check_role(&info, replies.next().map(Value::of))?;
         }
@@ -80,7 +77,6 @@ impl Connection {
     /// Takes note of what the server's clock shows as the connection begins.
     fn note_clock(&self, asked_at: Moment, server_us: Option<u64>) {
         let server_us = server_us.unwrap_or_else(|| Clock::Boot.wall_micros());
-        self.made_us.store(server_us, Ordering::Relaxed);
         self.set_clock(asked_at, server_us);
     }
 }

@@ -98,6 +98,8 @@ fn call_of_file(file: &str) -> Call {
         "record.lua" => Call::Record,
         "clients.lua" => Call::Clients,
         "reign.lua" => Call::Reign,
+        "stay.lua" => Call::Stay,
+        "waiters.lua" => Call::Waiters,
         "vote.lua" => Call::Vote,
         "repair.lua" => Call::Repair,
         _ => Call::Other,
@@ -118,7 +120,8 @@ mod tests {
         }
         for (file, script) in script::REDLOCK_REDISSON.all() {
             let call = call_of(::redis::cmd("EVALSHA").arg(script.hash()));
-            assert_eq!(format!("{call}.lua"), file);
+            let is_rare = ["nodes.lua", "longest_ttl.lua"].contains(&file);
+            assert!(is_rare || format!("{call}.lua") == file, "{file}");
         }
         assert_eq!(call_of(::redis::cmd("EVALSHA").arg("0123")), Call::Other);
         assert_eq!(call_of(&::redis::Cmd::new()), Call::Other);

@@ -15,7 +15,7 @@ pub(super) use self::server_clock::micros;
 
 use super::place::Place;
 use super::refusal;
-use super::reign::{Reign, Settled};
+use super::reign::Settled;
 use super::server::Server;
 use super::silence::Silence;
 use super::transaction::Known;
@@ -44,14 +44,11 @@ pub(crate) struct Connection {
     given_up: CancellationToken,
     silence: Silence,
     known: Known,
-    reign: Reign,
     timings: Arc<NodeTimings>,
     /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
     owes_since: AtomicU64,
     /// The server's clock less ours, in microseconds.
     clock_offset_us: AtomicI64,
-    /// What the server's clock showed when the connection was made.
-    made_us: AtomicU64,
 }
 
 impl Connection {
@@ -64,11 +61,9 @@ impl Connection {
             given_up: place.left.child_token(),
             silence: Silence::default(),
             known: Known::default(),
-            reign: Reign::default(),
             timings: server.stats.timings.node(&place.target.address.to_string()),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
-            made_us: AtomicU64::new(0),
         }
     }
 
@@ -99,19 +94,14 @@ impl Connection {
         &self.known
     }
 
-    /// What is known of the reign of the master that it leads to.
-    pub(super) fn reign(&self) -> &Reign {
-        &self.reign
-    }
-
-    /// The same for all connections to this server.
+    /// The master there that may give new locks: the same for all connections to this server.
     pub(super) fn settled(&self) -> &Settled {
         &self.server.settled
     }
 
-    /// Whether its master is known to have reigned for long enough to give new locks.
-    pub(super) fn may_grant(&self) -> bool {
-        self.reign.is_settled(&self.server.settled)
+    /// Whether a replica can take the place of the server that it leads to.
+    pub(super) fn is_replaceable(&self) -> bool {
+        self.server.is_replaceable()
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -143,6 +133,17 @@ impl Connection {
             ErrorKind::Unavailable,
             format!(
                 "the clock of `{}` runs too fast to be followed",
+                self.target
+            ),
+        ))
+    }
+
+    /// The failure of a question that met another master again and again.
+    pub(super) fn masters_change(&self) -> Failure {
+        Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "another master answers at `{}` each time it is asked: is a failover under way?",
                 self.target
             ),
         ))

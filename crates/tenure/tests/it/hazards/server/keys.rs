@@ -42,9 +42,9 @@ async fn h25_a_fence_counter_that_is_none_is_refused() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
     let mut redis = server.client();
-    redis.command(&["RPUSH", "tenure:fence:{n}", "theirs"]);
+    redis.command(&["RPUSH", "tenure:fences:{n}", "theirs"]);
     let refused = tenure.lock("n").try_acquire().await;
-    check_refused(refused, ErrorKind::Protocol, &["`tenure:fence:{n}`"]);
+    check_refused(refused, ErrorKind::Protocol, &["`tenure:fences:{n}`"]);
     assert!(redis.command(&["GET", "n"]).is_nil(), "nothing was taken");
 }
 

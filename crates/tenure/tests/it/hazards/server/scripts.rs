@@ -3,16 +3,18 @@
 use tenure::{ErrorKind, Tenure};
 use tenure_testkit::{RedisServer, RespClient};
 
-use crate::lua::{ACQUIRE, ADOPT, RECORD, RELEASE, RENEW, check_bad_numbers, eval};
+use crate::lua::{ACQUIRE, ADOPT, RECORD, RELEASE, RENEW, STAY, WAITERS, check_bad_numbers, eval};
 use crate::stage::ms;
 use crate::verdict::{check_nothing_left, check_refused, check_usable, refused};
 
-const LOCK_KEYS: [&str; 4] = [
+const LOCK_KEYS: [&str; 5] = [
     "n",
-    "tenure:fence:{n}",
+    "tenure:fences:{n}",
     "tenure:queue:{n}",
+    "tenure:alive:{n}",
     "tenure:meta:{n}",
 ];
+const COUNTER: &str = LOCK_KEYS[1];
 /// The last fence that Lua and JSON can tell from its neighbours is below 2^53.
 const FENCE_MAX: u64 = 9_007_199_254_740_990;
 
@@ -33,8 +35,8 @@ const ACQUIRE_ARGS: [&str; 8] = [
     "30000",
     "9000000000000000",
     "7",
-    "1",
     "queue",
+    "",
     "field",
     "value",
 ];
@@ -42,13 +44,13 @@ const ACQUIRE_ARGS: [&str; 8] = [
 #[test]
 fn h22_acquire_checks_every_number_before_it_writes() {
     let prepare = ["SET", "other", "1"];
-    check_bad_numbers(ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS, &[1, 2, 3, 4], &prepare);
+    check_bad_numbers(ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS, &[1, 2], &prepare);
 }
 
 #[test]
 fn h22_acquire_of_a_busy_lock_checks_every_number_too() {
     let prepare = ["SET", "n", "somebody"];
-    check_bad_numbers(ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS, &[1, 2, 3, 4], &prepare);
+    check_bad_numbers(ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS, &[1, 2], &prepare);
 }
 
 #[test]
@@ -88,11 +90,57 @@ fn h22_every_key_of_a_granted_lock_has_an_end() {
     let mut other = ACQUIRE_ARGS;
     other[0] = "other";
     eval(&mut redis, ACQUIRE, &LOCK_KEYS, &other).unwrap();
-    check_ends(&mut redis, 4);
-    let keys = ["n", "tenure:queue:{n}", "tenure:meta:{n}"];
+    check_ends(&mut redis, 5);
+    let keys = [
+        "n",
+        "tenure:queue:{n}",
+        "tenure:alive:{n}",
+        "tenure:fences:{n}",
+        "tenure:meta:{n}",
+    ];
     eval(&mut redis, RELEASE, &keys, &["me"]).unwrap();
     assert_eq!(redis.command(&["GET", "n"]).text(), "other");
     check_ends(&mut redis, 2);
+}
+
+/// A waiter that says that it lives never gets a place by that which it has lost.
+#[test]
+fn h22_stay_never_makes_a_place() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let keys = ["tenure:queue:{n}", "tenure:alive:{n}"];
+    let reply = eval(&mut redis, STAY, &keys, &["me"]).unwrap();
+    assert_eq!(reply.int(), 0);
+    assert_eq!(redis.command(&["DBSIZE"]).int(), 0);
+    redis.command(&["ZADD", keys[0], "1", "me"]);
+    let reply = eval(&mut redis, STAY, &keys, &["me"]).unwrap();
+    assert_eq!(reply.int(), 1);
+    assert_eq!(redis.command(&["EXISTS", keys[1]]).int(), 0);
+}
+
+/// Its time is moved forward, and then it is no longer taken for dead.
+#[test]
+fn h22_stay_moves_forward_until_when_a_waiter_lives() {
+    let server = RedisServer::start();
+    let mut redis = server.client();
+    let keys = ["tenure:queue:{n}", "tenure:alive:{n}"];
+    for (place, waiter) in [("1", "silent"), ("2", "dead"), ("3", "living")] {
+        redis.command(&["ZADD", keys[0], place, waiter]);
+    }
+    redis.command(&["ZADD", keys[1], "1", "dead", "1", "living"]);
+    let waiters = |redis: &mut RespClient| {
+        let reply = eval(redis, WAITERS, &keys, &[]).unwrap();
+        let waiters = reply.array().iter();
+        waiters.map(|it| it.text().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(waiters(&mut redis), ["silent"]);
+    eval(&mut redis, STAY, &keys, &["living"]).unwrap();
+    assert_eq!(waiters(&mut redis), ["silent", "living"]);
+    let time = redis.command(&["TIME"]).array()[0].text().to_owned();
+    let now_ms = time.parse::<i64>().unwrap() * 1_000;
+    let until = redis.command(&["ZSCORE", keys[1], "living"]);
+    let left = until.text().parse::<i64>().unwrap() - now_ms;
+    assert!((1..=7_000).contains(&left), "{left}");
 }
 
 #[track_caller]
@@ -150,10 +198,7 @@ async fn h22_a_broken_queue_does_not_keep_a_lock_from_being_released() {
 async fn h31_fences_are_exact_up_to_the_last_one() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
-    let start = (FENCE_MAX - 3).to_string();
-    server
-        .client()
-        .command(&["SET", "tenure:fence:{n}", &start]);
+    set_counter(&server, &id_of(FENCE_MAX - 3));
     for expected in FENCE_MAX - 2..=FENCE_MAX {
         let guard = tenure.lock("n").acquire().await.unwrap();
         assert_eq!(guard.fence().get(), expected);
@@ -163,28 +208,30 @@ async fn h31_fences_are_exact_up_to_the_last_one() {
 }
 
 #[tokio::test]
-async fn h31_h32_a_used_up_counter_is_refused_and_not_changed() {
+async fn h31_h32_a_used_up_counter_is_refused() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
-    for counter in [
-        "9007199254740992",
-        "9223372036854775807",
-        "18446744073709551616",
-        "1e300",
-        "inf",
-        "nan",
-    ] {
-        server
-            .client()
-            .command(&["SET", "tenure:fence:{n}", counter]);
+    let last_of_redis = format!("{0}-{0}", u64::MAX);
+    for counter in [id_of(FENCE_MAX), id_of(FENCE_MAX + 1_000), last_of_redis] {
+        set_counter(&server, &counter);
         check_used_up(&server, &tenure).await;
-        let found = server.client().command(&["GET", "tenure:fence:{n}"]);
-        assert_eq!(found.text(), counter);
     }
 }
 
+/// The counter is a stream without entries: its last id is the last fence.
+fn set_counter(server: &RedisServer, id: &str) {
+    let mut redis = server.client();
+    redis.command(&["DEL", COUNTER]);
+    redis.command(&["XADD", COUNTER, "MAXLEN", "0", id, "f", ""]);
+}
+
+/// The id of a fence in its counter.
+fn id_of(fence: u64) -> String {
+    format!("{}-{}", fence / 1_000, fence % 1_000)
+}
+
 async fn check_used_up(server: &RedisServer, tenure: &Tenure) {
-    let parts = ["fence counter", "`tenure:fence:{n}`", "used up"];
+    let parts = ["fence counter", "`tenure:fences:{n}`", "used up"];
     check_refused(
         tenure.lock("n").try_acquire().await,
         ErrorKind::Protocol,
@@ -209,8 +256,7 @@ async fn h32_a_lock_whose_counter_ended_can_still_be_released() {
         async move { tenure.lock("n").acquire().await }
     });
     tokio::time::sleep(ms(100)).await;
-    let last = FENCE_MAX.to_string();
-    server.client().command(&["SET", "tenure:fence:{n}", &last]);
+    set_counter(&server, &id_of(FENCE_MAX));
     assert_eq!(guard.release().await.unwrap(), tenure::Released::WasHeld);
     check_refused(waiting.await.unwrap(), ErrorKind::Protocol, &["used up"]);
     check_nothing_left(&server, "n");

@@ -1,31 +1,37 @@
 #!lua
 -- acquire.lua: take a free lock, or say who holds it. One atomic step.
 --
--- KEYS  1 lock   2 fence counter   [3 queue of waiters]   [4 metadata]
+-- KEYS  1 lock   2 fence counter   [3 queue of waiters   4 until when they count as living]
+--       [5 metadata]
 -- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be granted
---       4 how many fences to reserve   5 server time in us: a fence counter below is lost or old
---       [6 `queue` to stand in the queue if the lock is busy, or ``]
+--       4 how many fences the lease may use: this layout need not reserve them (see handed_on.lua)
+--       [5 `queue` to stand in the queue if the lock is busy, or ``]
+--       [6 the only master that may grant, by its run id and replication id, or ``: any]
 --       [7.. metadata: field, value, field, value ...]
--- Reply fence                          the lock is held by this lease for ttl ms from now, and this
---                                      fence and those that follow it are its own
+-- Reply fence                          the lock is held by this lease for ttl ms from now
 --       {'busy', lease id, ms left}    another lease holds it; -1 ms left: without expiry
 --       {'late', server time in us}    the latest moment has passed, nothing was changed
+--       {'master', master}             another master than the one that may grant, nothing was changed
 --       {'type', type}                 the key is not a string, nothing was changed
 --
--- Repeating a granted attempt finds its own lease, extends it to a full ttl and reserves greater
--- fences. The same happens when release.lua has offered the lock to this lease.
+-- Repeating a granted attempt finds its own lease, extends it to a full ttl and mints a greater
+-- fence. The same happens when release.lua has offered the lock to this lease.
 --
 -- Written for speed: most attempts find the lock free, and every command and argument counts.
 
-local latest, fences, connected = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-if not (latest and fences and connected)
-  or latest % 1 ~= 0 or latest < 0 or latest > 9007199254740991
-  or connected % 1 ~= 0 or connected < 0 or connected > 9007199254740991
-  or fences % 1 ~= 0 or fences < 1 or fences > 1000000 then
-  return redis.error_reply('ERR tenure: acquire got a number that is none')
+local latest = tonumber(ARGV[3])
+if not latest or latest % 1 ~= 0 or latest < 0 or latest > 9007199254740991 then
+  return redis.error_reply('ERR tenure: acquire got a latest moment that is not a whole number')
 end
 if #ARGV > 6 and #ARGV % 2 ~= 0 then
   return redis.error_reply('ERR tenure: acquire got metadata that are no pairs')
+end
+if ARGV[6] and ARGV[6] ~= '' then
+--@include master.lua
+  local found = master()
+  if found ~= ARGV[6] then
+    return {'master', found}
+  end
 end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -44,9 +50,14 @@ if not was_free then
     return {'type', redis.call('TYPE', KEYS[1]).ok}
   end
   if found ~= ARGV[1] then
-    if ARGV[6] == 'queue' then
+    if ARGV[5] == 'queue' then
+      -- It lives from its first moment, in the same step. stay.lua moves that forward.
+      redis.call('ZADD', KEYS[4], math.floor(now / 1000) + 6000, ARGV[1])
       redis.call('ZADD', KEYS[3], 'NX', now, ARGV[1])
-      redis.call('PEXPIRE', KEYS[3], 86400000) -- every waiter looks again sooner than in a day
+      -- Every waiter looks again sooner than in a day. Both end together: without its time a
+      -- waiter would count as living.
+      redis.call('PEXPIRE', KEYS[3], 86400000)
+      redis.call('PEXPIRE', KEYS[4], 86400000)
     end
     return {'busy', found, redis.call('PTTL', KEYS[1])}
   end
@@ -55,13 +66,15 @@ end
 
 --@include native/fence.lua
 
-if ARGV[6] == 'queue' then
+if ARGV[5] == 'queue' then
   -- By pcall: the lock is taken already, and a key there that is no queue must not hide that.
-  redis.pcall('ZREM', KEYS[3], ARGV[1])
+  if redis.pcall('ZREM', KEYS[3], ARGV[1]) == 1 then
+    redis.pcall('ZREM', KEYS[4], ARGV[1])
+  end
 end
-if KEYS[4] then
-  redis.call('DEL', KEYS[4])
-  redis.call('HSET', KEYS[4], 'lease', ARGV[1], unpack(ARGV, 7))
-  redis.call('PEXPIRE', KEYS[4], ARGV[2])
+if KEYS[5] then
+  redis.call('DEL', KEYS[5])
+  redis.call('HSET', KEYS[5], 'lease', ARGV[1], unpack(ARGV, 7))
+  redis.call('PEXPIRE', KEYS[5], ARGV[2])
 end
 return fence

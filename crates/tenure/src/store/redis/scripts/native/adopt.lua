@@ -4,9 +4,11 @@
 -- KEYS  1 lock   2 metadata
 -- ARGV  1 lease id as it was   2 lease id from now on   3 ttl in ms
 --       4 latest server time in us at which this may still be done
+--       [5 the only master that may do it, by its run id and replication id, or ``: any]
 -- Reply {'adopted'}                    held under the new id for ttl ms from now
 --       {'gone', lease id}             the old lease is not there; whose it is, or nil
 --       {'late', server time in us}    the latest moment has passed, nothing was changed
+--       {'master', master}             another master than the one that may, nothing was changed
 --
 -- Repeating it finds the new id. The fence stays that of the old lease.
 --@include whole.lua
@@ -15,6 +17,13 @@
 local ttl, latest = whole(ARGV[3]), whole(ARGV[4])
 if not (ttl and latest) or ttl < 1 then
   return redis.error_reply('ERR tenure: adopt got a number that is none')
+end
+if ARGV[5] and ARGV[5] ~= '' then
+--@include master.lua
+  local found = master()
+  if found ~= ARGV[5] then
+    return {'master', found}
+  end
 end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

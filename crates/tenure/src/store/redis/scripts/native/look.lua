@@ -1,11 +1,12 @@
 #!lua flags=no-writes,allow-oom,allow-stale
 -- look.lua: who holds a lock, without taking it.
 --
--- KEYS  1 lock   2 fence counter   3 metadata
+-- KEYS  1 lock   2 fence counter   3 metadata   4 fence that a node of a Redlock stores
 -- Reply {'free'}
 --       {'held', lease id, ms left, last fence or nil, {field, value, ...}}
 --       {'type', type}   the key is not a string
 
+--@include native/last_fence.lua
 local found = redis.pcall('GET', KEYS[1])
 if type(found) == 'table' then
   if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then
@@ -16,10 +17,9 @@ end
 if not found then
   return {'free'}
 end
-local fence = redis.pcall('GET', KEYS[2])
 local meta = redis.pcall('HGETALL', KEYS[3])
 return {
   'held', found, redis.call('PTTL', KEYS[1]),
-  type(fence) == 'string' and fence or false,
+  last_fence(KEYS[2], KEYS[4]),
   meta.err and {} or meta,
 }

@@ -1,4 +1,5 @@
--- offer.lua: offer the lock in KEYS[1] to `waiter`. Included by release.lua and turn.lua.
+-- offer.lua: offer the lock in KEYS[1] to `waiter`, the first in `queue`. Included by release.lua and
+-- turn.lua.
 --
 -- An offer is the lock itself, held by the waiter's lease for a short time: the waiter takes it up
 -- by acquire.lua. So nobody can slip in between, and a waiter that died costs only the offer. That
@@ -7,4 +8,12 @@
 local waiter_ttl = tonumber(waiter:match(':(%d+)$')) or 2000
 redis.call('SET', KEYS[1], waiter, 'PX', math.max(1, math.min(waiter_ttl, 2000)))
 -- A channel that this user may not publish to delays the waiter, it must not fail the release.
-redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(queue, 13), waiter)
+local wake = 'tenure:wake' .. string.sub(queue, 13)
+local heard, brief = redis.pcall('PUBLISH', wake, waiter)
+--@include heard.lua
+if brief then
+  redis.call('PEXPIRE', KEYS[1], 500, 'LT')
+  redis.pcall('PUBLISH', wake, 'brief 500')
+end
+redis.call('ZREM', queue, waiter)
+redis.pcall('ZREM', alive, waiter)

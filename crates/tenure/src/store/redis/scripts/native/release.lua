@@ -1,16 +1,19 @@
 #!lua flags=allow-oom
--- release.lua: end a lease if it is still this one, and offer the lock to the next waiter.
+-- release.lua: end a lease if it is still this one, and offer the lock to the next living waiter.
 --
--- KEYS  1 lock   2 queue of waiters   [3 metadata]
--- ARGV  1 lease id   [2 lease id of a waiter who leaves the queue as well]
+-- KEYS  1 lock   2 queue of waiters   3 until when they count as living   [4 fence counter]
+--       [5 metadata]
+-- ARGV  1 lease id   [2 lease id of a waiter who leaves the queue as well, or ``]
+--       [3 the last fence that was handed on under this lease, or ``]
 -- Reply 1               it was held and is free now
 --       {1, lease id}   it was held and is offered to this waiter
 --       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up
 --
 -- Written for speed: most locks are released while nobody waits.
 
-if ARGV[2] then
+if ARGV[2] and ARGV[2] ~= '' then
   redis.pcall('ZREM', KEYS[2], ARGV[2])
+  redis.pcall('ZREM', KEYS[3], ARGV[2])
 end
 local found = redis.pcall('GET', KEYS[1])
 if found ~= ARGV[1] then
@@ -21,14 +24,24 @@ if found ~= ARGV[1] then
     found = false
   end
   redis.pcall('ZREM', KEYS[2], ARGV[1])
+  redis.pcall('ZREM', KEYS[3], ARGV[1])
   return {0, found}
 end
 
-if KEYS[3] then
-  redis.call('DEL', KEYS[3])
+if ARGV[3] and ARGV[3] ~= '' then
+--@include whole.lua
+--@include native/handed_on.lua
+  handed_on(KEYS[4], ARGV[3])
+end
+if KEYS[5] then
+  redis.call('DEL', KEYS[5])
 end
 -- By pcall: a key there that is no queue must not keep the lock from being released.
-local waiter, queue = redis.pcall('ZPOPMIN', KEYS[2])[1], KEYS[2]
+local queue, alive = KEYS[2], KEYS[3]
+local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+if waiter then
+--@include living.lua
+end
 if not waiter then
   redis.call('DEL', KEYS[1])
   return 1

@@ -2,19 +2,20 @@
 -- turn.lua: whose turn is it after this lease? Another waiter's: then the lock is offered to it. Or
 -- that of the lease's own process again: then the lease goes on, with further fences.
 --
--- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
+-- KEYS  1 lock   2 fence counter   3 queue of waiters   4 until when they count as living
+--       [5 metadata]
 -- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
---       3 ttl in ms   4 how many fences to reserve
---       5 server time in us: a fence counter below is lost or old
--- Reply fence           the lease is held for ttl ms from now, and this fence and those that follow
---                       it are its own
+--       3 ttl in ms   4 how many fences the lease may use: this layout need not reserve them
+--       5 the last fence that was handed on under this lease, or ``
+-- Reply fence           the lease is held for ttl ms from now, with this fence
 --       {1, lease id}   it was held and is offered to this waiter
 --       {0, lease id}   it was not held; by whom it is, or nil
 --@include whole.lua
 --@include native/lease_at.lua
+--@include native/handed_on.lua
 
-local ttl, fences, connected = whole(ARGV[3]), whole(ARGV[4]), whole(ARGV[5])
-if not (ttl and fences and connected) or ttl < 1 or fences < 1 or fences > 1000000 then
+local ttl = whole(ARGV[3])
+if not ttl or ttl < 1 or ARGV[5] ~= '' and not whole(ARGV[5]) then
   return redis.error_reply('ERR tenure: turn got a number that is none')
 end
 local found, refusal = lease_at(KEYS[1])
@@ -25,14 +26,18 @@ if found ~= ARGV[1] then
   return {0, found}
 end
 
+handed_on(KEYS[2], ARGV[5])
 -- By pcall: a key there that is no queue is none.
-local waiter, queue = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1], KEYS[3]
+local queue, alive = KEYS[3], KEYS[4]
+local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+if waiter then
+--@include living.lua
+end
 if waiter and waiter ~= ARGV[2] then
-  if KEYS[4] then
-    redis.call('DEL', KEYS[4])
+  if KEYS[5] then
+    redis.call('DEL', KEYS[5])
   end
-  redis.call('ZREM', KEYS[3], waiter)
-  --@include native/offer.lua
+--@include native/offer.lua
   return {1, waiter}
 end
 
@@ -43,7 +48,7 @@ if waiter then -- this was its turn: the next time it is last
   redis.call('ZADD', KEYS[3], 'XX', now, waiter)
 end
 redis.call('PEXPIRE', KEYS[1], ttl)
-if KEYS[4] then
-  redis.call('PEXPIRE', KEYS[4], ttl)
+if KEYS[5] then
+  redis.call('PEXPIRE', KEYS[5], ttl)
 end
 return fence

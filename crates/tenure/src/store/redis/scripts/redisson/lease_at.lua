@@ -1,7 +1,8 @@
 -- lease_at.lua: whose lease stands at a lock's name. Included by renew.lua and adopt.lua.
 
--- `id` if it holds the lock at `key`, otherwise who does; false if nobody does, or the key is no
--- lock. Second, an error to pass on: a right that is missing does not mean that the lease is.
+-- `id` if it alone holds the lock at `key`, otherwise who does; false if nobody does, or the key is no
+-- lock. Redisson grants a read-write lock over a plain one: then the key is no longer ours alone. Second,
+-- an error to pass on: a right that is missing does not mean that the lease is.
 local function lease_at(key, id)
   local count = redis.pcall('HGET', key, id)
   if type(count) == 'table' then
@@ -10,5 +11,16 @@ local function lease_at(key, id)
     end
     return false, count
   end
-  return count and id or redis.call('HRANDFIELD', key)
+  if not count then
+    return redis.call('HRANDFIELD', key)
+  end
+  if redis.call('HLEN', key) == 1 then
+    return id
+  end
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    if field ~= id and field ~= 'mode' then
+      return field
+    end
+  end
+  return 'mode'
 end

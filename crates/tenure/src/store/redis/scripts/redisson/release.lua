@@ -1,10 +1,12 @@
 #!lua flags=allow-oom
 -- release.lua: end a lease if it is still this one, and see to it that the next gets the lock.
 --
--- KEYS  1 lock   2 queue of waiters   [3 metadata]
+-- KEYS  1 lock   2 queue of waiters   3 until when they count as living   [4 fence counter]
+--       [5 metadata]
 -- ARGV  1 lease id   2 Redisson's channel of this lock
 --       [3 `foreign` if the lease is not Tenure's, or ``]
---       [4 lease id of a waiter who leaves the queue as well]
+--       [4 lease id of a waiter who leaves the queue as well, or ``]
+--       [5 the last fence that was used under this lease, or ``]
 -- Reply 1               it was held and is free now
 --       {1, lease id}   it was held and is offered to this waiter
 --       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up
@@ -19,17 +21,21 @@
 --                            a lease id tell the first in the queue to hold back for a moment, and `0`
 --                            right behind it tells Redisson's waiters. Otherwise as above
 
-local lock, queue, lease, reply, waiter = KEYS[1], KEYS[2], ARGV[1], 1, nil
-if ARGV[4] then
+--@include redisson/handed_on.lua
+local lock, queue, alive, lease, reply, waiter = KEYS[1], KEYS[2], KEYS[3], ARGV[1], 1, nil
+local wake = 'tenure:wake' .. string.sub(queue, 13)
+if ARGV[4] and ARGV[4] ~= '' then
   redis.pcall('ZREM', queue, ARGV[4])
+  redis.pcall('ZREM', alive, ARGV[4])
 end
 if ARGV[3] == 'foreign' and redis.pcall('HEXISTS', lock, 'mode') == 1 then
   return {'type', 'rwlock'}
 end
 local was_held = redis.pcall('HDEL', lock, lease)
 if was_held == 1 then
-  if KEYS[3] then
-    redis.call('DEL', KEYS[3])
+  handed_on(KEYS[4], ARGV[5])
+  if KEYS[5] then
+    redis.call('DEL', KEYS[5])
   end
   -- By pcall: a key there that is no queue must not keep the lock from being released. Nor must one
   -- that has just become empty in a slot on its way to another node, which nothing can be asked of.
@@ -37,18 +43,29 @@ if was_held == 1 then
     waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
   end
   if waiter then
+--@include living.lua
+  end
+  if waiter then
     -- Ours listen to both channels, Redisson's to one. If that may not be asked, there may be some.
-    local wake = 'tenure:wake' .. string.sub(queue, 13)
     local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[2])
     local alone = not listeners.err and listeners[4] <= listeners[2]
-    if alone or redis.call('TIME')[2] % 4 ~= 0 then
+    -- Redisson grants a read-write lock over a plain one. A key that still has its fields is not ours
+    -- to offer, and its end not ours to set.
+    local is_free = redis.pcall('EXISTS', lock) == 0
+    if is_free and (alone or redis.call('TIME')[2] % 4 ~= 0) then
       local ttl = tonumber(string.sub(waiter, -8)) or 2000 -- the last eight digits of its id
       -- By pcall: the lock is gone by now, and cannot be made again where its slot is on the way.
       if redis.pcall('HSET', lock, waiter, '1') == 1 then
         redis.call('PEXPIRE', lock, math.max(1, math.min(ttl, 2000)))
-        redis.call('ZREM', queue, waiter)
         -- A channel that this user may not publish to delays a waiter, it must not fail the release.
-        redis.pcall('PUBLISH', wake, waiter)
+        local heard, brief = redis.pcall('PUBLISH', wake, waiter)
+--@include heard.lua
+        if brief then
+          redis.call('PEXPIRE', KEYS[1], 500, 'LT')
+          redis.pcall('PUBLISH', wake, 'brief 500')
+        end
+        redis.call('ZREM', queue, waiter)
+        redis.pcall('ZREM', alive, waiter)
         return {1, waiter}
       end
     end
@@ -61,15 +78,25 @@ else
     return was_held -- a right that is missing does not mean that the lease is
   end
   reply = {0, found}
-  if redis.pcall('ZREM', queue, lease) ~= 1 or found then
+  local had_place = redis.pcall('ZREM', queue, lease) == 1
+  redis.pcall('ZREM', alive, lease)
+  if not had_place or found then
     return reply
   end
   -- Perhaps it was the one to hold back: then the next one is.
   waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+  if waiter then
+--@include living.lua
+  end
 end
 
+local brief
 if waiter then
-  redis.pcall('PUBLISH', 'tenure:wake' .. string.sub(queue, 13), 'open ' .. waiter)
+  local heard = redis.pcall('PUBLISH', wake, 'open ' .. waiter)
+--@include heard.lua
 end
 redis.pcall('PUBLISH', ARGV[2], '0')
+if brief then
+  redis.pcall('PUBLISH', wake, 'brief 500')
+end
 return reply

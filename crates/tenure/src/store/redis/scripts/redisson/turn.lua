@@ -3,10 +3,11 @@
 -- that of the lease's own process again: then the lease goes on, with further fences. Where waiters of
 -- Redisson's wait too, it is theirs about every fourth time, as in release.lua.
 --
--- KEYS  1 lock   2 fence counter   3 queue of waiters   [4 metadata]
+-- KEYS  1 lock   2 fence counter   3 queue of waiters   4 until when they count as living
+--       [5 metadata]
 -- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
 --       3 ttl in ms   4 how many fences to reserve
---       5 server time in us: a fence counter below is lost or old   6 Redisson's channel of this lock
+--       5 the last fence that was used under this lease, or ``   6 Redisson's channel of this lock
 -- Reply fence           the lease is held for ttl ms from now, and this fence and those that follow
 --                       it are its own
 --       {1}             it was held and is free now
@@ -14,10 +15,12 @@
 --       {0, lease id}   it was not held; by whom it is, or nil
 --@include whole.lua
 --@include redisson/lease_at.lua
+--@include redisson/handed_on.lua
 
-local lock, queue, lease = KEYS[1], KEYS[3], ARGV[1]
-local ttl, fences, connected = whole(ARGV[3]), whole(ARGV[4]), whole(ARGV[5])
-if not (ttl and fences and connected) or ttl < 1 or fences < 1 or fences > 1000000 then
+local lock, counter, queue, alive, lease = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
+local ttl, fences = whole(ARGV[3]), whole(ARGV[4])
+if not (ttl and fences) or ARGV[5] ~= '' and not whole(ARGV[5]) or ttl < 1
+  or fences < 1 or fences > 1000000 then
   return redis.error_reply('ERR tenure: turn got a number that is none')
 end
 local found, refusal = lease_at(lock, lease)
@@ -25,54 +28,69 @@ if refusal then
   return refusal
 end
 if found ~= lease then
+  -- Perhaps a read-write lock of Redisson stands beside it: only our own field is ours.
+  if redis.pcall('HDEL', lock, lease) == 1 then
+    return {1}
+  end
   return {0, found}
 end
 
+handed_on(counter, ARGV[5])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 -- By pcall: a key there that is no queue is none.
 local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
+if waiter then
+--@include living.lua
+end
 -- Ours listen to both channels, Redisson's to one. If that may not be asked, there may be some.
 local wake = 'tenure:wake' .. string.sub(queue, 13)
 local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[6])
 local alone = not listeners.err and listeners[4] <= listeners[2]
 local open = not alone and clock[2] % 4 == 0
 if open or waiter and waiter ~= ARGV[2] then
-  if KEYS[4] then
-    redis.call('DEL', KEYS[4])
+  if KEYS[5] then
+    redis.call('DEL', KEYS[5])
   end
   if open then
     redis.call('HDEL', lock, lease)
+    local brief
     if waiter then
-      redis.pcall('PUBLISH', wake, 'open ' .. waiter)
+      local heard = redis.pcall('PUBLISH', wake, 'open ' .. waiter)
+--@include heard.lua
     end
     redis.pcall('PUBLISH', ARGV[6], '0')
+    if brief then
+      redis.pcall('PUBLISH', wake, 'brief 500')
+    end
     return {1}
   end
   local waiter_ttl = tonumber(string.sub(waiter, -8)) or 2000 -- the last eight digits of its id
-  redis.call('ZREM', queue, waiter)
   -- In this order: where its slot is on the way, a lock that is gone cannot be made again.
   redis.call('HSET', lock, waiter, '1')
   redis.call('HDEL', lock, lease)
   redis.call('PEXPIRE', lock, math.max(1, math.min(waiter_ttl, 2000)))
-  redis.pcall('PUBLISH', wake, waiter)
+  local heard, brief = redis.pcall('PUBLISH', wake, waiter)
+--@include heard.lua
+  if brief then
+    redis.call('PEXPIRE', KEYS[1], 500, 'LT')
+    redis.pcall('PUBLISH', wake, 'brief 500')
+  end
+  redis.call('ZREM', queue, waiter)
+  redis.pcall('ZREM', alive, waiter)
   return {1, waiter}
 end
 
--- As in acquire.lua. If no fence can be had, the lease is released instead.
-local last = redis.call('INCRBY', KEYS[2], ARGV[4])
-if last - fences < connected then
-  last = math.max(now, connected) + fences - 1
-  redis.call('SET', KEYS[2], string.format('%.0f', last))
-end
-if last > 9007199254740990 then
-  return redis.error_reply('ERR tenure: the fence counter `' .. KEYS[2] .. '` is used up')
+-- If no fence can be had, the lease is released instead.
+--@include redisson/fence.lua
+if not fence then
+  return trouble
 end
 if waiter then -- this was its turn: the next time it is last
   redis.call('ZADD', queue, 'XX', string.format('%.0f', now), waiter)
 end
 redis.call('PEXPIRE', lock, ttl)
-if KEYS[4] then
-  redis.call('PEXPIRE', KEYS[4], ttl)
+if KEYS[5] then
+  redis.call('PEXPIRE', KEYS[5], ttl)
 end
-return last - fences + 1
+return fence

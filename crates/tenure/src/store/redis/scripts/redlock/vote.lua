@@ -1,7 +1,7 @@
 #!lua
 -- vote.lua: one node's vote for a lease with a block of fences.
 --
--- KEYS  1 lock   2 fence   [3 metadata]
+-- KEYS  1 lock   2 fence   [3 metadata]   [the last one: longest ttl, if the ttl is above 30000]
 -- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be granted
 --       4 first fence of the block   5 how many fences
 --       6 how far below this node's clock a block may begin, in us   7 how far above it may end
@@ -13,7 +13,8 @@
 --       {'far', server time in us}       the block ends too far above this node's clock
 --       {'late', server time in us}      the latest moment has passed
 --       {'type', type}                   the key is not a lock
--- But for the first, nothing was changed.
+-- But for the first, nothing was changed, except that a ttl above 30000 is kept as one that leases
+-- may have: a node that restarts has no vote for 30 s, and its clients must know if that is too short.
 --
 -- Two majorities share a node, and that node has accepted both blocks, the later one above the
 -- earlier: so fences of a majority are unique and grow, whatever clocks and messages do, for as long
@@ -22,6 +23,7 @@
 -- by when the clock has passed all that it can have granted.
 --@include whole.lua
 --@include redlock/stored_fence.lua
+--@include redlock/keep_longest.lua
 --@include LAYOUT/lock.lua
 
 local ttl, latest, first = whole(ARGV[2]), whole(ARGV[3]), whole(ARGV[4])
@@ -32,6 +34,13 @@ if not (ttl and latest and first and fences and below and above) or ttl < 1 or f
 end
 if #ARGV % 2 ~= 0 then
   return redis.error_reply('ERR tenure: vote got metadata that are no pairs')
+end
+local long, meta = ttl > 30000, KEYS[3]
+if long and #KEYS < 3 then
+  return redis.error_reply('ERR tenure: vote got a long ttl and no key to keep it at')
+end
+if long and #KEYS == 3 then
+  meta = nil
 end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -51,14 +60,17 @@ local far = last > now + above
 
 local function grant()
   keep_fence(KEYS[2], last)
-  if KEYS[3] then
-    redis.call('DEL', KEYS[3])
-    redis.call('HSET', KEYS[3], 'lease', ARGV[1], unpack(ARGV, 9))
-    redis.call('PEXPIRE', KEYS[3], ttl)
+  if meta then
+    redis.call('DEL', meta)
+    redis.call('HSET', meta, 'lease', ARGV[1], unpack(ARGV, 9))
+    redis.call('PEXPIRE', meta, ttl)
   end
   return 1
 end
 
+if long then
+  keep_longest(KEYS[#KEYS], ttl)
+end
 -- Most find the lock free and propose enough: for those every command counts.
 if first > floor and not far and take(KEYS[1], ARGV[1], ARGV[2]) then
   return grant()

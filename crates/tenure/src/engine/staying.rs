@@ -1,0 +1,67 @@
+//! Saying that the lines of this client live, so that they keep their places in the store's queues.
+//!
+//! A release offers a lock to the first waiter that lives. Off the acquire path: one small question for
+//! each line that stands in a queue, every two seconds, all of one server in one piece.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::core::Core;
+use crate::seeded::{Bug, bug};
+use crate::store::{SILENCE_LIMIT, Standing};
+
+/// A third of how long a waiter counts as living without a word: one that is lost or late does no harm.
+const EVERY: Duration = Duration::from_secs(2);
+/// How soon to try again where the server did not answer.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Goes on for as long as the engine runs.
+pub(crate) async fn run(core: Arc<Core>) {
+    loop {
+        core.lines.somebody_stands().await;
+        let mut pause = EVERY;
+        // So that clients which began together do not ask together for ever.
+        pause = pause.mul_f64(0.8 + 0.2 * rand::random::<f64>());
+        loop {
+            core.clock.sleep_until(core.clock.now() + pause).await;
+            let places = core.lines.places();
+            if places.is_empty() || core.is_closed() {
+                break;
+            }
+            let answered = bug(Bug::WaitersSilent) || stay(&core, places).await;
+            pause = if answered { EVERY } else { AGAIN };
+        }
+    }
+}
+
+/// Says once that all who stand at these places live. False if a server did not answer.
+async fn stay(core: &Arc<Core>, places: Vec<Standing>) -> bool {
+    let mut by_server: HashMap<u64, Vec<Standing>> = HashMap::new();
+    for place in places {
+        let server = core.store.place_of(&place.name);
+        by_server.entry(server).or_default().push(place);
+    }
+    let limit = core.clock.now() + SILENCE_LIMIT;
+    let mut asked = JoinSet::new();
+    for places in by_server.into_values() {
+        let core = Arc::clone(core);
+        asked.spawn(async move {
+            let answers = core.store.stay(&places, limit).await;
+            let Ok(answers) = answers else { return false };
+            for (place, answer) in places.into_iter().zip(answers) {
+                if answer == Some(false) {
+                    core.lines.place_lost(place);
+                }
+            }
+            true
+        });
+    }
+    let mut answered = true;
+    while let Some(one) = asked.join_next().await {
+        answered &= one.unwrap_or(false);
+    }
+    answered
+}
