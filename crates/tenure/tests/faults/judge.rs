@@ -34,6 +34,9 @@ const TAKEN_AT_ONCE: usize = 50;
 /// its adoption, which are three seconds at most, had no time to write down that it let go.
 const NOTICE_TOLERANCE: Duration = Duration::from_secs(5);
 
+/// Longer than a node of a Redlock that may have forgotten something has no vote.
+const REST_LIMIT: Duration = Duration::from_secs(40);
+
 /// How long a node may take to do what it was told by a client that has ended.
 const LET_GO_LIMIT: Duration = Duration::from_secs(2);
 
@@ -142,6 +145,11 @@ pub fn take_every_lock(access: &Access, dir: &Path) -> u64 {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let locks = access.connect(None).await.unwrap();
+        if access.urls.len() > 1 {
+            // This client is new. Where nodes of a Redlock restarted, it may not know how old the
+            // others are, and wait for one rest.
+            let _ = locks.lock(HOT).acquire_within(REST_LIMIT).await;
+        }
         let begun_ns = now_ns();
         for names in every_lock(access).chunks(TAKEN_AT_ONCE) {
             let taken = names.iter().map(|name| {
