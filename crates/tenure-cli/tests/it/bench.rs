@@ -30,7 +30,9 @@ fn measure(urls: &[String], options: &[&str]) -> Value {
 #[track_caller]
 fn leaves_nothing(server: &RedisServer) {
     let keys = server.client().command(&["KEYS", "*"]);
-    assert_eq!(keys.array().len(), 0, "{keys:?}");
+    // Since when which node of a Redlock runs: it is for all clients, and ends by itself.
+    let mut keys = keys.array().iter().map(|key| key.text());
+    assert_eq!(keys.find(|key| *key != "tenure:nodes"), None);
 }
 
 /// Fails unless the field is a number above zero.

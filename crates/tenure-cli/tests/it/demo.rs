@@ -102,7 +102,9 @@ fn the_demo_on_several_servers_needs_most_of_them_and_leaves_nothing() {
     for node in 0..2 {
         ended.says(&nodes.node(node).addr().to_string());
         let keys = nodes.node(node).client().command(&["KEYS", "*"]);
-        assert!(keys.array().is_empty(), "{keys:?}");
+        // Since when which node runs: it is for all clients, and ends by itself.
+        let mut keys = keys.array().iter().map(|key| key.text());
+        assert_eq!(keys.find(|key| *key != "tenure:nodes"), None);
     }
     let variable = nodes.urls().join(" ");
     let ended = run(tenure(&small).env("TENURE_URL", variable));

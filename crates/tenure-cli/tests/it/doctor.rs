@@ -56,7 +56,9 @@ fn says(report: &Value, name: &str, result: &str, found: &str) {
 #[track_caller]
 fn leaves_nothing(server: &RedisServer) {
     let keys = server.client().command(&["KEYS", "*"]);
-    assert_eq!(keys.array().len(), 0, "{keys:?}");
+    // Since when which node of a Redlock runs: it is for all clients, and ends by itself.
+    let mut keys = keys.array().iter().map(|key| key.text());
+    assert_eq!(keys.find(|key| *key != "tenure:nodes"), None);
 }
 
 /// A server that nothing is wrong with.

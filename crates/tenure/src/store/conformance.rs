@@ -276,13 +276,12 @@ impl Both {
     }
 
     fn attempted(&mut self, name: usize, attempt: &Attempt, asked: Attempted) -> (Said, Said) {
-        let fences = attempt.fences;
         let machine = match self.machine.acquire(self.now_us, attempt) {
-            Answer::Granted(fence) => self.granted(name, 0, fence.get(), fences),
+            Answer::Granted(fence) => self.granted(name, 0, fence.get()),
             Answer::Busy { holder, .. } => Said::Busy(holder.to_string()),
         };
         let redis = match asked {
-            Attempted::Granted { fence, .. } => self.granted(name, 1, fence.get(), fences),
+            Attempted::Granted { fence, .. } => self.granted(name, 1, fence.get()),
             Attempted::Busy(busy) => Said::Busy(busy.holder.to_string()),
             Attempted::NotYet(not_yet) => panic!("{}", not_yet.error),
         };
@@ -312,13 +311,13 @@ impl Both {
             .machine
             .turn(self.now_us, &held, FENCES, place.as_ref(), &mut effects);
         let machine = match turn {
-            Ok(fence) => self.granted(name, 0, fence.get(), FENCES),
+            Ok(fence) => self.granted(name, 0, fence.get()),
             Err(release) => released(release),
         };
         self.expect_offers(effects);
         let turn = self.store.turn(&held, FENCES, place.as_ref(), soon()).await;
         let redis = match turn.unwrap() {
-            Turn::Again { fence, .. } => self.granted(name, 1, fence.get(), FENCES),
+            Turn::Again { fence, .. } => self.granted(name, 1, fence.get()),
             Turn::Passed(release) => released(release),
         };
         (machine, redis)
@@ -383,10 +382,9 @@ impl Both {
         (machine, redis)
     }
 
-    /// Fences differ, but each grant gets so many that are greater than all before.
-    fn granted(&mut self, name: usize, side: usize, fence: u64, fences: u32) -> Said {
-        let last_of_these = fence + u64::from(fences) - 1;
-        let last = std::mem::replace(&mut self.fences[name][side], last_of_these);
+    /// Fences differ, but each grant gets one that is greater than all before.
+    fn granted(&mut self, name: usize, side: usize, fence: u64) -> Said {
+        let last = std::mem::replace(&mut self.fences[name][side], fence);
         assert!(fence > last, "the fence went from {last} to {fence}");
         Said::Granted
     }

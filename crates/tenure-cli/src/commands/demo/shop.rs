@@ -153,7 +153,7 @@ impl Shop {
     fn keys(&self) -> Vec<String> {
         let name = &self.lock_name;
         let beside = |role: &str| format!("tenure:{role}:{{{name}}}");
-        let beside = ["fence", "queue", "alive"].map(beside);
+        let beside = ["fences", "fence", "queue", "alive"].map(beside);
         [name.to_string()].into_iter().chain(beside).collect()
     }
 }

@@ -24,43 +24,63 @@ async fn waiter(tenure: &Tenure, name: &str) -> JoinHandle<Guard> {
 }
 
 async fn is_woken(waiting: JoinHandle<Guard>) -> bool {
-    // By itself it would look after ten seconds.
     let woken = tokio::time::timeout(ms(5_000), waiting).await;
     woken.map(|guard| drop(guard.unwrap())).is_ok()
 }
 
+/// Whether a message wakes the waiter in one of a few rounds. A waiter also finds out by itself, every
+/// two seconds, that its place in the queue is gone, and now and then that comes first.
+async fn is_told(round: impl AsyncFn() -> bool) -> bool {
+    for _ in 0..4 {
+        if round().await {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether the waiter of a client that has no other is woken, and by a message.
+async fn is_woken_by_message(client: &Tenure, waiting: JoinHandle<Guard>) -> bool {
+    is_woken(waiting).await && client.stats().woken_by_message > 0
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn h37_a_message_stays_in_its_shard() {
-    let (one, other) = (client(Sharded::Auto).await, client(Sharded::On).await);
-    let name = fresh_name();
-    let holder = one.lock(&name).acquire().await.unwrap();
-    let waiting = waiter(&other, &name).await;
-    let channel = format!("tenure:wake:{{{name}}}");
-    let heard = |how: &str| {
-        let mut redis = CLUSTER.master_of_key(&name).client();
-        redis.command(&["PUBSUB", how, &channel]).array()[1].int()
+    let round = async || {
+        let (one, other) = (client(Sharded::Auto).await, client(Sharded::On).await);
+        let name = fresh_name();
+        let holder = one.lock(&name).acquire().await.unwrap();
+        let waiting = waiter(&other, &name).await;
+        let channel = format!("tenure:wake:{{{name}}}");
+        let heard = |how: &str| {
+            let mut redis = CLUSTER.master_of_key(&name).client();
+            redis.command(&["PUBSUB", how, &channel]).array()[1].int()
+        };
+        assert_eq!((heard("SHARDNUMSUB"), heard("NUMSUB")), (1, 0));
+        holder.release().await.unwrap();
+        is_woken_by_message(&other, waiting).await
     };
-    assert_eq!((heard("SHARDNUMSUB"), heard("NUMSUB")), (1, 0));
-    holder.release().await.unwrap();
-    assert!(is_woken(waiting).await);
+    assert!(is_told(round).await);
 }
 
 /// H37: the server ends the subscription of a channel whose slot leaves it.
 #[tokio::test(flavor = "multi_thread")]
 async fn h37_a_waiter_is_woken_where_its_lock_has_moved() {
     for sharded in [Sharded::On, Sharded::Off] {
-        let (one, other) = (client(sharded).await, client(sharded).await);
-        let name = fresh_name();
-        let holder = one.lock(&name).acquire().await.unwrap();
-        let waiting = waiter(&other, &name).await;
-        for _ in 0..2 {
-            migrate(&name);
-            tokio::time::sleep(ms(400)).await;
-            assert!(!waiting.is_finished());
-        }
-        holder.release().await.unwrap();
-        assert!(is_woken(waiting).await, "{sharded}");
-        assert_eq!(other.stats().woken_by_timer, 0, "{sharded}");
+        let round = async || {
+            let (one, other) = (client(sharded).await, client(sharded).await);
+            let name = fresh_name();
+            let holder = one.lock(&name).acquire().await.unwrap();
+            let waiting = waiter(&other, &name).await;
+            for _ in 0..2 {
+                migrate(&name);
+                tokio::time::sleep(ms(400)).await;
+                assert!(!waiting.is_finished());
+            }
+            holder.release().await.unwrap();
+            is_woken_by_message(&other, waiting).await
+        };
+        assert!(is_told(round).await, "{sharded}");
     }
 }
 
@@ -108,11 +128,14 @@ async fn plain_and_sharded_clients_wake_each_other_only_by_the_same_word() {
         (Sharded::On, Sharded::Off, false),
         (Sharded::Off, Sharded::On, false),
     ] {
-        let (one, other) = (client(speaks).await, client(hears).await);
-        let name = fresh_name();
-        let holder = one.lock(&name).acquire().await.unwrap();
-        let waiting = waiter(&other, &name).await;
-        holder.release().await.unwrap();
-        assert_eq!(is_woken(waiting).await, woken, "{speaks} {hears}");
+        let round = async || {
+            let (one, other) = (client(speaks).await, client(hears).await);
+            let name = fresh_name();
+            let holder = one.lock(&name).acquire().await.unwrap();
+            let waiting = waiter(&other, &name).await;
+            holder.release().await.unwrap();
+            is_woken_by_message(&other, waiting).await
+        };
+        assert_eq!(is_told(round).await, woken, "{speaks} {hears}");
     }
 }
