@@ -12,7 +12,7 @@ use crate::lease::{DRIFT_DIVISOR, Fence, Lease, believed_until};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::settings::HandOff;
-use crate::store::{Held, Landing, Used};
+use crate::store::{Held, Landing};
 
 /// The belief in one lease: shared by the guards of a chain and the watchdog. When the lease is
 /// handed off, the next holder gets a belief of its own in the same lease.
@@ -93,14 +93,13 @@ enum State {
 impl Belief {
     pub(crate) fn new(grant: Grant) -> Self {
         let deadline = believed_until(grant.sent_at, grant.held.ttl);
-        let used = if grant.fences > 1 {
-            Used::First(grant.fence)
-        } else {
-            Used::One
-        };
+        let last_fence = (grant.fences > 1).then_some(grant.fence);
         Self {
             number: grant.number,
-            held: Held { used, ..grant.held },
+            held: Held {
+                last_fence,
+                ..grant.held
+            },
             fence: grant.fence,
             acquired_at: grant.sent_at,
             renewed: grant.renewed,
@@ -159,7 +158,7 @@ impl Belief {
         Some(Self {
             number: self.number,
             held: Held {
-                used: Used::UpTo(fence),
+                last_fence: Some(fence),
                 ..self.held.clone()
             },
             fence,
@@ -310,7 +309,7 @@ mod tests {
             ttl: TTL,
             has_meta: false,
             replicas: 0,
-            used: Used::One,
+            last_fence: None,
         };
         Belief::new(Grant {
             number: 1,
@@ -355,7 +354,6 @@ mod tests {
 
     #[test]
     #[ignore = "not a test, but the process that is told of a suspend"]
-    #[expect(clippy::print_stdout, reason = "that is how the process answers")]
     fn believe() {
         let belief = belief(Clock::Boot.now());
         for _ in std::io::stdin().lines() {
@@ -374,7 +372,7 @@ mod tests {
         let second = first.next_turn(&bounds, now).unwrap();
         let third = second.next_turn(&bounds, now).unwrap();
         assert_eq!((second.fence, third.fence), (Fence::new(2), Fence::new(3)));
-        assert_eq!(third.held.used, Used::UpTo(Fence::new(3)));
+        assert_eq!(third.held.last_fence, Some(Fence::new(3)));
         assert!(third.next_turn(&bounds, now).is_none(), "no fence left");
         // What is renewed is the lease: all its holders share the deadline.
         third.extend(start + TTL / 3, start);

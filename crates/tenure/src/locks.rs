@@ -16,7 +16,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::{Holds, Owner};
 use crate::stats::StatsSnapshot;
-use crate::store::{Held, Used};
+use crate::store::Held;
 use crate::timings::TimingsSnapshot;
 
 /// What [`Tenure`](crate::Tenure) and [`Redlock`](crate::Redlock) have in common, for code that
@@ -156,7 +156,7 @@ impl Locks {
             // Touching metadata that does not exist changes nothing.
             has_meta: known.as_ref().is_none_or(|lease| lease.has_meta),
             replicas: 0,
-            used: Used::One,
+            last_fence: None,
         };
         let ends_before = known.map_or(ends_before, |lease| lease.ends_at.max(ends_before));
         self.client.part_with(Parting::of(held, ends_before)).await
@@ -183,7 +183,7 @@ impl Locks {
             ttl: id.ttl().unwrap_or(self.client.core.settings.ttl),
             has_meta: true,
             replicas: 0,
-            used: Used::One,
+            last_fence: None,
         };
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);

@@ -11,7 +11,7 @@ use crate::hold::Hold;
 use crate::lease::{Lease, LeaseId, believed_until};
 use crate::owner::Holds;
 use crate::pending::PendingOne;
-use crate::store::{Held, Landing, Renewed, Used};
+use crate::store::{Held, Landing, Renewed};
 
 /// How long to wait before asking again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ pub(crate) async fn adopt(
         // Not known here; touching metadata that does not exist changes nothing.
         has_meta: true,
         replicas: core.settings.replicas,
-        used: Used::One,
+        last_fence: None,
     };
     let mut landing = None;
     match pursue(core, &lease, &held, number, &mut landing).await {

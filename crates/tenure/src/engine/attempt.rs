@@ -11,7 +11,7 @@ use crate::lease::{LeaseId, believed_until};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing, NotYet, Used};
+use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing, NotYet};
 
 /// How long a caller whose time is over waits for what it leaves behind to be cleaned up. It is
 /// cleaned up in any case.
@@ -179,7 +179,7 @@ impl Acquisition {
             ttl: self.wish.ttl,
             has_meta: !self.wish.meta.is_empty(),
             replicas: self.wish.replicas,
-            used: Used::One,
+            last_fence: None,
         }
     }
 

@@ -1,8 +1,7 @@
 //! Passing a lease on inside the process.
 //!
 //! When a holder lets go and the first in line wants just this lease, it gets it without a word to
-//! the store, with the next fence: one that the store's clock has reached, so that the store mints
-//! it for nobody else. After some turns, or some time,
+//! the store, with the next of the fences that were reserved for it. After some turns, or some time,
 //! the store is asked whose turn it is: another process's, or ours again.
 
 use std::sync::Arc;

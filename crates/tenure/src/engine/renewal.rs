@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::guard::LostReason;
 use crate::lease::{Lease, believed_until};
 use crate::moment::Moment;
-use crate::store::{Held, Renewed, Used};
+use crate::store::{Held, Renewed};
 
 /// How long to wait before asking again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -21,7 +21,7 @@ pub(crate) async fn renew(core: &Core, lease: Lease, ttl: Duration) -> Result<Mo
         // Not known here; touching metadata that does not exist changes nothing.
         has_meta: true,
         replicas: core.settings.replicas,
-        used: Used::One,
+        last_fence: None,
     };
     let until = extend(core, &held).await?;
     core.given.renewed(&lease, ttl, until, core.clock.now());

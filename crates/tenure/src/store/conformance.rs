@@ -397,7 +397,7 @@ impl Both {
             // Asking to clean up what is not there does no harm.
             has_meta: true,
             replicas: 0,
-            used: crate::store::Used::One,
+            last_fence: None,
         }
     }
 }

@@ -88,8 +88,8 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>>;
 
-    /// How many fences one lease may use at most. Where they are reserved, more than it can use up in
-    /// its turn would make fences run ahead of the clock.
+    /// How many fences one lease may reserve at most, where unused ones are not given back: more than
+    /// it can use up in its turn would make fences run ahead of the clock.
     fn fences_at_once(&self) -> u32 {
         u32::MAX
     }
@@ -231,8 +231,8 @@ pub(crate) trait Store: Send + Sync + 'static {
 pub(crate) struct Attempt {
     pub(crate) held: Held,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
-    /// How many fences the lease may use: one for the holder, and one for each to whom it may be
-    /// handed off. A store whose fences other clients take without a look at the clock reserves them.
+    /// How many fences to reserve: one for the holder, and one for each to whom it may be handed
+    /// off.
     pub(crate) fences: u32,
     /// Whether to stand in the store's queue if the lock is busy.
     pub(crate) queue: bool,
@@ -263,20 +263,9 @@ pub(crate) struct Held {
     pub(crate) has_meta: bool,
     /// How many replicas must confirm each grant and renewal.
     pub(crate) replicas: u32,
-    /// What the store must learn of its fences when it ends.
-    pub(crate) used: Used,
-}
-
-/// Which fences were used under a lease.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Used {
-    /// The one that was minted for it.
-    #[default]
-    One,
-    /// The first of several that it might have used.
-    First(Fence),
-    /// All up to this one: the lease was handed on.
-    UpTo(Fence),
+    /// The last fence that was used of several that were reserved: the others are given back when the
+    /// lease ends.
+    pub(crate) last_fence: Option<Fence>,
 }
 
 #[derive(Debug)]

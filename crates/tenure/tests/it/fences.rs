@@ -39,7 +39,7 @@ fn follow_nobody(server: &RedisServer) {
 
 /// Does something while one slow script after the other runs on the server: each answer takes up to the
 /// length of one, so that nobody knows when within that time the server told its clock.
-async fn stalled<T>(server: &RedisServer, work: impl Future<Output = T>) -> T {
+fn stalled<T>(server: &RedisServer, work: impl Future<Output = T>) -> T {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -92,7 +92,7 @@ async fn fences_grow_though_the_data_goes_back_under_a_connection_in_redissons_l
 async fn no_fence_is_ahead_of_the_servers_clock_after_a_slow_greeting() {
     let sentinels = Sentinels::start();
     let connecting = Tenure::connect(sentinels.url());
-    let tenure = stalled(sentinels.master(), connecting).await.unwrap();
+    let tenure = stalled(sentinels.master(), connecting).unwrap();
     for _ in 0..10 {
         let fence = fence(&tenure, "n").await;
         let clock = clock(sentinels.master());
@@ -176,6 +176,62 @@ async fn fences_that_were_handed_on_are_counted() {
         assert!(next > last, "{next} after {last}");
         last = next;
     }
+}
+
+/// The lease of a process that hands it on ends early by the server's clock, and the clock is then set
+/// back: nobody else gets a fence that was handed on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_fence_is_given_twice_though_a_lease_ends_early() {
+    let clock = ClockShim::compile().expect("a C compiler");
+    let server = RedisServer::builder().clock(clock.clone()).start();
+    let (a, b) = (
+        Tenure::connect(server.url()).await.unwrap(),
+        Tenure::connect(server.url()).await.unwrap(),
+    );
+    let waiting = |name: &'static str| {
+        let a = a.clone();
+        tokio::spawn(async move { a.lock(name).acquire().await.unwrap() })
+    };
+    // Granted to the line of waiters, which may hand it on.
+    let held_by_b = b.lock("n").acquire().await.unwrap();
+    let tasks = [waiting("n"), waiting("n"), waiting("n")];
+    let place = || {
+        server
+            .client()
+            .command(&["ZCARD", "tenure:queue:{n}"])
+            .int()
+            == 1
+    };
+    assert!(eventually(SOON, place));
+    held_by_b.release().await.unwrap();
+    let mut used = Vec::new();
+    for task in tasks {
+        used.push(task);
+    }
+    let mut handed_on = Vec::new();
+    while handed_on.len() < 3 {
+        let done = used.iter().position(tokio::task::JoinHandle::is_finished);
+        let Some(done) = done else {
+            tokio::time::sleep(ms(1)).await;
+            continue;
+        };
+        let guard = used.swap_remove(done).await.unwrap();
+        handed_on.push(guard.fence().get());
+        if handed_on.len() < 3 {
+            drop(guard);
+        } else {
+            clock.step_forward(Duration::from_secs(60));
+            assert!(server.client().command(&["GET", "n"]).is_nil());
+            clock.step_back(Duration::from_secs(120));
+            std::mem::forget(guard);
+        }
+    }
+    assert!(a.stats().handed_off >= 1, "nothing was handed on");
+    let next = fence(&b, "n").await;
+    assert!(
+        handed_on.iter().all(|used| next > *used),
+        "{next} after {handed_on:?}"
+    );
 }
 
 /// When a counter ends, the clock stands in for it: it must have passed the last fence long ago.

@@ -228,7 +228,7 @@ mod tests {
     use crate::belief::Grant;
     use crate::lease::{ClientId, Fence, LeaseId};
     use crate::settings::HandOff;
-    use crate::store::{Held, Used};
+    use crate::store::Held;
 
     /// So short that its renewal comes before anybody looks at it.
     const TTL: Duration = Duration::from_secs(2);
@@ -251,7 +251,7 @@ mod tests {
                 ttl,
                 has_meta: false,
                 replicas: 0,
-                used: Used::One,
+                last_fence: None,
             },
             fence: Fence::new(1),
             fences: 3,

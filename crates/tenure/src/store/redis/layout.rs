@@ -7,9 +7,9 @@ use ::redis::Pipeline;
 use super::script::{self, LockScripts};
 use super::value::Value;
 use crate::layout::Layout;
-use crate::lease::{Fence, LeaseId};
+use crate::lease::LeaseId;
 use crate::name::{LockName, hash_tag};
-use crate::store::{Event, Held, NotHeld, Used, Watched};
+use crate::store::{Event, Held, NotHeld, Watched};
 
 /// What begins a message of a Redlock's node, before how many hear it and the id of the lease that
 /// was released.
@@ -82,21 +82,11 @@ impl Layout {
             arguments.push(redisson_channel(&lease.name));
             arguments.push(if foreign { "foreign" } else { "" }.to_owned());
         }
-        let last_fence = self.last_fence(lease);
-        if leaving.is_some() || last_fence.is_some() {
+        if leaving.is_some() || lease.last_fence.is_some() {
             arguments.push(leaving.map_or("", LeaseId::as_str).to_owned());
-            arguments.extend(last_fence.map(|fence| fence.get().to_string()));
+            arguments.extend(lease.last_fence.map(|fence| fence.get().to_string()));
         }
         arguments
-    }
-
-    /// The last fence that was used under a lease, if its counter must learn of that: native counters do
-    /// not know which were handed on, those of Redisson which were not.
-    pub(super) fn last_fence(self, lease: &Held) -> Option<Fence> {
-        match (self, lease.used) {
-            (_, Used::UpTo(last)) | (Self::Redisson, Used::First(last)) => Some(last),
-            (_, Used::One) | (Self::Native, Used::First(_)) => None,
-        }
     }
 
     /// The keys that release.lua touches, all in one slot. Most releases need three of them.
@@ -107,7 +97,7 @@ impl Layout {
             name.neighbour("queue"),
             name.neighbour("alive"),
         ];
-        if lease.has_meta || self.last_fence(lease).is_some() {
+        if lease.has_meta || lease.last_fence.is_some() {
             keys.push(self.counter_key(name));
         }
         if lease.has_meta {

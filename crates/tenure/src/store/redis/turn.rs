@@ -24,8 +24,7 @@ impl RedisStore {
         if lease.has_meta {
             keys.push(lease.name.neighbour("meta"));
         }
-        let last_fence = self.layout.last_fence(lease);
-        let last_fence = last_fence.map(|fence| fence.get().to_string());
+        let last_fence = lease.last_fence.map(|fence| fence.get().to_string());
         let arguments = |_: &Connection, _| {
             let mut arguments = vec![
                 lease.id.as_str().to_owned(),

@@ -151,7 +151,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::store::Used;
 
     /// Leases that were given away are never released here.
     #[test]
@@ -163,7 +162,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             has_meta: false,
             replicas: 0,
-            used: Used::One,
+            last_fence: None,
         };
         let at = |ms: u64| Moment::from_nanos(1) + Duration::from_millis(ms);
         let kept = held(0);

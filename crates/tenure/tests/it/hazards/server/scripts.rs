@@ -44,13 +44,13 @@ const ACQUIRE_ARGS: [&str; 8] = [
 #[test]
 fn h22_acquire_checks_every_number_before_it_writes() {
     let prepare = ["SET", "other", "1"];
-    check_bad_numbers(ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS, &[1, 2], &prepare);
+    check_bad_numbers(ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS, &[1, 2, 3], &prepare);
 }
 
 #[test]
 fn h22_acquire_of_a_busy_lock_checks_every_number_too() {
     let prepare = ["SET", "n", "somebody"];
-    check_bad_numbers(ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS, &[1, 2], &prepare);
+    check_bad_numbers(ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS, &[1, 2, 3], &prepare);
 }
 
 #[test]

@@ -4,24 +4,26 @@
 -- KEYS  1 lock   2 fence counter   [3 queue of waiters   4 until when they count as living]
 --       [5 metadata]
 -- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be granted
---       4 how many fences the lease may use: this layout need not reserve them (see handed_on.lua)
+--       4 how many fences to reserve
 --       [5 `queue` to stand in the queue if the lock is busy, or ``]
 --       [6 the only master that may grant, by its run id and replication id, or ``: any]
 --       [7.. metadata: field, value, field, value ...]
--- Reply fence                          the lock is held by this lease for ttl ms from now
+-- Reply fence                          the lock is held by this lease for ttl ms from now, and this
+--                                      fence and those that follow it are its own
 --       {'busy', lease id, ms left}    another lease holds it; -1 ms left: without expiry
 --       {'late', server time in us}    the latest moment has passed, nothing was changed
 --       {'master', master}             another master than the one that may grant, nothing was changed
 --       {'type', type}                 the key is not a string, nothing was changed
 --
--- Repeating a granted attempt finds its own lease, extends it to a full ttl and mints a greater
--- fence. The same happens when release.lua has offered the lock to this lease.
+-- Repeating a granted attempt finds its own lease, extends it to a full ttl and reserves greater
+-- fences. The same happens when release.lua has offered the lock to this lease.
 --
 -- Written for speed: most attempts find the lock free, and every command and argument counts.
 
-local latest = tonumber(ARGV[3])
-if not latest or latest % 1 ~= 0 or latest < 0 or latest > 9007199254740991 then
-  return redis.error_reply('ERR tenure: acquire got a latest moment that is not a whole number')
+local latest, fences = tonumber(ARGV[3]), tonumber(ARGV[4])
+if not (latest and fences) or latest % 1 ~= 0 or latest < 0 or latest > 9007199254740991
+  or fences % 1 ~= 0 or fences < 1 or fences > 1000000 then
+  return redis.error_reply('ERR tenure: acquire got a number that is none')
 end
 if #ARGV > 6 and #ARGV % 2 ~= 0 then
   return redis.error_reply('ERR tenure: acquire got metadata that are no pairs')

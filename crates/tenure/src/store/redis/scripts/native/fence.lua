@@ -1,5 +1,5 @@
--- fence.lua: mint the next `fence` in KEYS[2]. Included by acquire.lua and turn.lua, which know the
--- server's `clock`, and whether the lock `was_free` before.
+-- fence.lua: reserve `fences` fences in KEYS[2]; the first of them is `fence`. Included by acquire.lua and
+-- turn.lua, which know the server's `clock`, and whether the lock `was_free` before.
 --
 -- The counter is a stream that keeps no entries. XADD takes the clock as an id, ms and us, if that is
 -- greater than the last id; otherwise it makes an id itself, one more than the last. So a fence is the
@@ -29,11 +29,12 @@ end
 local dash = string.find(id, '-', 1, true)
 local ms, sequence = string.sub(id, 1, dash - 1) + 0, string.sub(id, dash + 1) + 0
 local fence = ms * 1000 + sequence
-if fence > 9007199254740990 then
+if fence + fences > 9007199254740991 then
   return no_fence('exhausted')
 end
-if sequence > 999 then
-  -- The clock was set back, and 1000 fences were minted in one of its ms. Carry over.
+sequence = sequence + fences - 1
+if fences > 1 or sequence > 999 then
+  -- The second half of an id is less than 1000: carry over.
   ms = ms + math.floor(sequence / 1000)
   redis.call('XSETID', KEYS[2], string.format('%.0f-%.0f', ms, sequence % 1000))
 end

@@ -1,13 +1,10 @@
--- handed_on.lua: let the counter know of fences that were handed on. Included by release.lua and
--- turn.lua, which know that the lease holds the lock.
+-- handed_on.lua: give back fences that were reserved and not used. Included by release.lua and turn.lua,
+-- which know that the lease holds the lock: so nobody else was granted one since, and those that
+-- attempts on a busy lock have minted are nobody's.
 
--- While a lease lasts, its process mints fences for those to whom it hands the lock on: never above
--- the server's clock, so nobody else can get one of them. When the lease ends, the counter learns of
--- the last one, in case the clock is set back. XADD refuses an id that is not above its last one.
 local function handed_on(counter, fence)
-  local number = fence and whole(fence)
-  if number and number > 0 then
-    local id = string.format('%.0f-%.0f', math.floor(number / 1000), number % 1000)
-    redis.pcall('XADD', counter, 'NOMKSTREAM', 'MAXLEN', '0', id, 'f', '')
+  local used = fence and whole(fence)
+  if used then
+    redis.pcall('XSETID', counter, string.format('%.0f-%.0f', math.floor(used / 1000), used % 1000))
   end
 end

@@ -4,7 +4,7 @@
 -- KEYS  1 lock   2 queue of waiters   3 until when they count as living   [4 fence counter]
 --       [5 metadata]
 -- ARGV  1 lease id   [2 lease id of a waiter who leaves the queue as well, or ``]
---       [3 the last fence that was handed on under this lease, or ``]
+--       [3 the last fence that was used under this lease, or ``]
 -- Reply 1               it was held and is free now
 --       {1, lease id}   it was held and is offered to this waiter
 --       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up

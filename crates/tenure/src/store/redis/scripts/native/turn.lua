@@ -5,17 +5,19 @@
 -- KEYS  1 lock   2 fence counter   3 queue of waiters   4 until when they count as living
 --       [5 metadata]
 -- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
---       3 ttl in ms   4 how many fences the lease may use: this layout need not reserve them
---       5 the last fence that was handed on under this lease, or ``
--- Reply fence           the lease is held for ttl ms from now, with this fence
+--       3 ttl in ms   4 how many fences to reserve
+--       5 the last fence that was used under this lease, or ``
+-- Reply fence           the lease is held for ttl ms from now, and this fence and those that follow
+--                       it are its own
 --       {1, lease id}   it was held and is offered to this waiter
 --       {0, lease id}   it was not held; by whom it is, or nil
 --@include whole.lua
 --@include native/lease_at.lua
 --@include native/handed_on.lua
 
-local ttl = whole(ARGV[3])
-if not ttl or ttl < 1 or ARGV[5] ~= '' and not whole(ARGV[5]) then
+local ttl, fences = whole(ARGV[3]), whole(ARGV[4])
+if not (ttl and fences) or ARGV[5] ~= '' and not whole(ARGV[5]) or ttl < 1
+  or fences < 1 or fences > 1000000 then
   return redis.error_reply('ERR tenure: turn got a number that is none')
 end
 local found, refusal = lease_at(KEYS[1])
