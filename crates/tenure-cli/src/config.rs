@@ -23,6 +23,8 @@ pub struct Config {
     pub client_name: Option<String>,
     /// How long a lease lasts without renewal, as in `30s`.
     pub ttl: Option<String>,
+    /// The longest lease of any client of several servers.
+    pub longest_ttl: Option<String>,
     /// Where the orders of sales are written.
     pub ledger: Option<String>,
 }

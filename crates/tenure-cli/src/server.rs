@@ -35,6 +35,14 @@ pub struct ServerArgs {
     #[arg(long, value_name = "NAME")]
     client_name: Option<String>,
 
+    /// The longest lease of any client of several servers [env: `TENURE_LONGEST_TTL`] [default: 30s]
+    ///
+    /// Leases on several independent servers last for 30 seconds at most, unless every client says
+    /// more: a server that lost its data gives no locks for this long. A client that says less than
+    /// others use is refused.
+    #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
+    longest_ttl: Option<Duration>,
+
     /// The configuration file [env: `TENURE_CONFIG`] [default: the user's, then /etc/tenure.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -46,6 +54,7 @@ pub struct Server {
     /// With passwords: not to be shown.
     urls: Vec<String>,
     client_name: Option<String>,
+    longest_ttl: Option<Duration>,
     /// What the client says about itself where holders are listed.
     about: Vec<(&'static str, String)>,
     pub config: Config,
@@ -78,6 +87,7 @@ impl ServerArgs {
                 .map(|url| with_password(url, password.as_deref()))
                 .collect(),
             client_name,
+            longest_ttl: self.longest_ttl(&config)?,
             about: Vec::new(),
             config,
         })
@@ -106,6 +116,17 @@ impl ServerArgs {
             .map(|source| source())
             .find(|urls| !urls.is_empty());
         found.unwrap_or_else(|| vec![default.to_owned()])
+    }
+
+    fn longest_ttl(&self, config: &Config) -> Result<Option<Duration>> {
+        if self.longest_ttl.is_some() {
+            return Ok(self.longest_ttl);
+        }
+        length(
+            "TENURE_LONGEST_TTL",
+            "longest_ttl",
+            config.longest_ttl.as_deref(),
+        )
     }
 
     fn password(&self, config: &Config) -> Result<Option<String>> {
@@ -160,7 +181,10 @@ impl Server {
             }
             urls => {
                 let builder = self.named(Redlock::builder(urls)).hand_off(hand_off);
-                let builder = driven_by(builder, runtime);
+                let mut builder = driven_by(builder, runtime);
+                if let Some(longest) = self.longest_ttl {
+                    builder = builder.longest_ttl(longest);
+                }
                 builder
                     .connect()
                     .await
@@ -199,12 +223,7 @@ impl Server {
 
     /// The ttl that the environment or the configuration file asks for.
     pub fn ttl(&self) -> Result<Option<Duration>> {
-        let (text, place) = match variable("TENURE_TTL") {
-            Some(text) => (Some(text), "the variable TENURE_TTL"),
-            None => (self.config.ttl.clone(), "`ttl` of the configuration file"),
-        };
-        let ttl = text.as_deref().map(crate::time::parse).transpose();
-        ttl.map_err(|cause| Failed::config(format!("cannot use {place}: {cause}")).into())
+        length("TENURE_TTL", "ttl", self.config.ttl.as_deref())
     }
 
     /// Has clients say this about themselves where holders are listed.
@@ -240,6 +259,19 @@ pub async fn connect_as(urls: &[String], name: &str) -> Result<Locks, tenure::Er
     }
     let redlock = Redlock::builder(urls).name(name).connect().await?;
     Ok(Locks::clone(&redlock))
+}
+
+/// A length of time that a variable of the environment names, or a key of the configuration file.
+fn length(name: &str, key: &str, configured: Option<&str>) -> Result<Option<Duration>> {
+    let (text, place) = match variable(name) {
+        Some(text) => (Some(text), format!("the variable {name}")),
+        None => (
+            configured.map(ToOwned::to_owned),
+            format!("`{key}` of the configuration file"),
+        ),
+    };
+    let length = text.as_deref().map(crate::time::parse).transpose();
+    length.map_err(|cause| Failed::config(format!("cannot use {place}: {cause}")).into())
 }
 
 /// A variable of the environment; an empty one is none.

@@ -331,3 +331,22 @@ fn several_servers_hold_a_lock_by_majority() {
          there\n"
     );
 }
+
+/// On several servers a lease above 30 seconds is for clients that all say so.
+#[test]
+fn longer_leases_on_several_servers_are_asked_for_by_every_client() {
+    let nodes = tenure_testkit::RedlockNodes::start();
+    let urls = nodes.urls().join(" ");
+    let run = |arguments: &[&str]| command::run(&mut super::at(&urls, arguments));
+    let long = ["run", "--ttl", "45s", "long", "true"];
+    let ended = run(&long);
+    assert_ne!(ended.code, 0, "{ended}");
+    let mut told = super::at(&urls, &long);
+    command::run(told.env("TENURE_LONGEST_TTL", "60s")).ended_with(0);
+    let ended = run(&["ls"]);
+    assert_ne!(ended.code, 0, "{ended}");
+    for part in ["longest_ttl", "45s", "30s"] {
+        assert!(ended.stderr.contains(part), "{part} in {ended}");
+    }
+    run(&["ls", "--longest-ttl", "45s"]).ended_with(0);
+}
