@@ -243,38 +243,38 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
     (
         Bug::FenceNotIncremented,
         "native/acquire.lua",
-        "local fence = ms * 1000 + sequence",
-        "local fence = math.floor(ms / 60000) * 60000000",
+        "fence = ms * 1000 + sequence",
+        "fence = math.floor(ms / 60000) * 60000000",
     ),
     (
         Bug::OfferWithoutFence,
         "native/acquire.lua",
-        "local fence = ms * 1000 + sequence",
-        "local fence = was_free and ms * 1000 + sequence or math.floor(ms / 60000) * 60000000",
+        "fence = ms * 1000 + sequence",
+        "fence = was_free and ms * 1000 + sequence or math.floor(ms / 60000) * 60000000",
     ),
     (
         Bug::FenceRestarts,
         "native/acquire.lua",
-        "'MAXLEN', '0', by_clock, 'f', '')",
+        "'NOMKSTREAM', 'MAXLEN', '0', '*', 'f', '')",
         "'MAXLEN', '0', '0-*', 'f', '')",
     ),
     (
         Bug::FenceFromOldCopy,
         "native/acquire.lua",
-        "'MAXLEN', '0', by_clock, 'f', '')",
-        "'MAXLEN', '0', redis.call('EXISTS', KEYS[2]) == 1 and \
-         string.match(redis.call('XINFO', 'STREAM', KEYS[2])[8], '^%d+') .. '-*' or by_clock, 'f', '')",
+        "'NOMKSTREAM', 'MAXLEN', '0', '*', 'f', '')",
+        "'NOMKSTREAM', 'MAXLEN', '0', redis.call('EXISTS', KEYS[2]) == 1 and \
+         string.match(redis.call('XINFO', 'STREAM', KEYS[2])[8], '^%d+') .. '-*' or '*', 'f', '')",
     ),
     (
         Bug::FenceAheadOfClock,
         "native/acquire.lua",
-        "'MAXLEN', '0', by_clock, 'f', '')",
+        "'NOMKSTREAM', 'MAXLEN', '0', '*', 'f', '')",
         "'MAXLEN', '0', string.format('%.0f-*', math.floor(latest / 1000)), 'f', '')",
     ),
     (
         Bug::CounterEndsEarly,
         "native/acquire.lua",
-        "string.format('%.0f', ms + 86400000)",
+        "string.format('%.0f', math.floor(last / 1000) + 86400000)",
         "string.format('%.0f', math.floor(now / 1000) + 2000)",
     ),
     (

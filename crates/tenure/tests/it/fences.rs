@@ -2,6 +2,7 @@
 //! many are handed on in a short time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure::{Layout, Tenure};
@@ -188,13 +189,19 @@ async fn no_fence_is_given_twice_though_a_lease_ends_early() {
         Tenure::connect(server.url()).await.unwrap(),
         Tenure::connect(server.url()).await.unwrap(),
     );
-    let waiting = |name: &'static str| {
-        let a = a.clone();
-        tokio::spawn(async move { a.lock(name).acquire().await.unwrap() })
-    };
-    // Granted to the line of waiters, which may hand it on.
+    // A lock that its waiters get from the store may be handed on among them.
     let held_by_b = b.lock("n").acquire().await.unwrap();
-    let tasks = [waiting("n"), waiting("n"), waiting("n")];
+    let fences = Arc::new(Mutex::new(Vec::new()));
+    let waiting = (0..3).map(|_| {
+        let (a, fences) = (a.clone(), Arc::clone(&fences));
+        tokio::spawn(async move {
+            let guard = a.lock("n").acquire().await.unwrap();
+            let mut fences = fences.lock().unwrap();
+            fences.push(guard.fence().get());
+            (fences.len() == 3).then_some(guard)
+        })
+    });
+    let waiting: Vec<_> = waiting.collect();
     let place = || {
         server
             .client()
@@ -204,34 +211,21 @@ async fn no_fence_is_given_twice_though_a_lease_ends_early() {
     };
     assert!(eventually(SOON, place));
     held_by_b.release().await.unwrap();
-    let mut used = Vec::new();
-    for task in tasks {
-        used.push(task);
-    }
-    let mut handed_on = Vec::new();
-    while handed_on.len() < 3 {
-        let done = used.iter().position(tokio::task::JoinHandle::is_finished);
-        let Some(done) = done else {
-            tokio::time::sleep(ms(1)).await;
-            continue;
-        };
-        let guard = used.swap_remove(done).await.unwrap();
-        handed_on.push(guard.fence().get());
-        if handed_on.len() < 3 {
-            drop(guard);
-        } else {
-            clock.step_forward(Duration::from_secs(60));
-            assert!(server.client().command(&["GET", "n"]).is_nil());
-            clock.step_back(Duration::from_secs(120));
-            std::mem::forget(guard);
-        }
+    let mut last_guard = None;
+    for task in waiting {
+        last_guard = task.await.unwrap().or(last_guard);
     }
     assert!(a.stats().handed_off >= 1, "nothing was handed on");
+    clock.step_forward(Duration::from_secs(60));
+    assert!(server.client().command(&["GET", "n"]).is_nil());
+    clock.step_back(Duration::from_secs(120));
     let next = fence(&b, "n").await;
+    let used = fences.lock().unwrap().clone();
     assert!(
-        handed_on.iter().all(|used| next > *used),
-        "{next} after {handed_on:?}"
+        used.iter().all(|used| next > *used),
+        "{next} after {used:?}"
     );
+    drop(last_guard);
 }
 
 /// When a counter ends, the clock stands in for it: it must have passed the last fence long ago.

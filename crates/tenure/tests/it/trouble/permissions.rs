@@ -102,7 +102,7 @@ async fn a_user_that_may_not_ask_about_the_server_can_still_lock() {
 
 #[tokio::test]
 async fn a_command_that_is_forbidden_inside_a_script_is_denied() {
-    for command in ["set", "xadd", "pexpireat", "time"] {
+    for command in ["set", "xadd", "pexpire", "time"] {
         let (server, url) = restricted(&format!("~* &* +@all -{command}"));
         let tenure = Tenure::connect(url).await.unwrap();
         let begun = Instant::now();
