@@ -128,7 +128,7 @@ impl Builder {
     ///
     /// let tenure = Tenure::builder("redis-sentinel://s1,s2,s3/mymaster")
     ///     .ttl(Duration::from_secs(10))
-    ///     .after_failover(Duration::from_secs(10))
+    ///     .after_failover(Duration::from_secs(15))
     ///     .connect()
     ///     .await?;
     /// # drop(tenure);
@@ -141,6 +141,10 @@ impl Builder {
     /// client that asks for it meets the new master, and is kept in Redis, so that it holds for all
     /// of them. All clients that share a lock must ask for it, and the user needs the right to
     /// `INFO`. A lock with a longer ttl than this is refused.
+    ///
+    /// Choose it some seconds longer than the ttl: a client may go on renewing at the old master until
+    /// it hears of the new one. The first client that ever asks a server waits for the whole pause,
+    /// because nobody knows since when that server has been the master.
     pub fn after_failover(mut self, wait: Duration) -> Self {
         self.settings.after_failover = Some(wait);
         self
