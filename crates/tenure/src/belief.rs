@@ -49,7 +49,7 @@ pub(crate) struct Belief {
 pub(crate) struct Grant {
     pub(crate) number: u64,
     pub(crate) held: Held,
-    /// The first of the fences that it may use, how many they are, and when its answer came.
+    /// The first of the fences that were reserved, how many they are, and when the answer came.
     pub(crate) fence: Fence,
     pub(crate) fences: u32,
     pub(crate) answered_at: Moment,

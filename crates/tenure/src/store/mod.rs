@@ -270,7 +270,7 @@ pub(crate) struct Held {
 
 #[derive(Debug)]
 pub(crate) enum Attempted {
-    /// With the first of the fences that it may use.
+    /// With the first of the fences that were reserved.
     Granted {
         fence: Fence,
         sent_at: Moment,
@@ -307,7 +307,7 @@ pub(crate) enum Release {
 /// Whose turn it is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Ours again, with the first of the fences that it may use.
+    /// Ours again, with the first of the fences that were reserved.
     Again { fence: Fence, sent_at: Moment },
     /// Somebody else's, or the lease was gone.
     Passed(Release),

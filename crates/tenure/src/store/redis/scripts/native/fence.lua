@@ -1,5 +1,5 @@
 -- fence.lua: reserve `fences` fences in KEYS[2]; the first of them is `fence`. Included by acquire.lua and
--- turn.lua, which know the server's `clock`, and whether the lock `was_free` before.
+-- turn.lua, which know the server's `clock`, the same as `now` in us, and whether the lock `was_free`.
 --
 -- The counter is a stream that keeps no entries. XADD gives it an id of the server's clock in ms and a
 -- sequence number, always greater than the last id; a counter that is new begins with the clock to the
