@@ -93,7 +93,9 @@ impl RedisStore {
             answer.note(declined);
             answer.connection.too_late()
         })?;
-        answer.connection.known().note(name, &attempted, sent_at);
+        let clock_us = answer.connection.server_us(self.clock.now());
+        let known = answer.connection.known();
+        known.note(name, &attempted, sent_at, clock_us);
         Ok(attempted)
     }
 

@@ -2,14 +2,14 @@
 //!
 //! Running a script costs the server more than all that a grant needs. So where a lock is taken
 //! again and again, it is taken by a transaction of plain commands: set the lock unless somebody
-//! holds it, count the fence, tell the time. It grants just what acquire.lua grants, or nothing; when
+//! holds it, and mint the fence. It grants just what acquire.lua grants, or nothing; when
 //! anything is out of the ordinary, acquire.lua is asked next, and finds its own lease.
 //!
 //! One thing a script would check is checked here afterwards. The lease has an absolute end, so that
-//! an attempt which lands late ends when it should have; whether that is a whole ttl is told by the
-//! server's clock in the same transaction. The fence needs no check: `XADD` mints it by the server's
-//! clock, to the millisecond, whatever became of the counter. It never creates a counter, which would
-//! have no end.
+//! an attempt which lands late ends when it should have; how much of the ttl is left is told by the
+//! fence. `XADD` mints it by the server's clock, to the millisecond, whatever became of the counter: the
+//! clock was not later than that. Ten times a second the transaction also reads the clock itself, to
+//! notice that it was set. It never creates a counter, which would have no end.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +30,9 @@ use crate::store::{Attempt, Attempted, Busy, Failure, Landing};
 /// Longer leases are left to the script: should the answer be lost, the attempt must be watched for
 /// as long as it could last.
 const TTL_LONGEST: Duration = Duration::from_secs(60);
-/// How far the server's clock may be from where it is expected, in microseconds.
-const AHEAD_MAX_US: u64 = 1_000;
+/// How far the server's clock may be from where it is expected, in microseconds. A fence tells it to the
+/// millisecond.
+const AHEAD_MAX_US: u64 = 2_000;
 const BEHIND_MAX_US: u64 = 500_000;
 /// The last fence that Lua and JSON can tell from its neighbours.
 const FENCE_MAX: u64 = (1 << 53) - 2;
@@ -39,7 +40,7 @@ const FENCE_MAX: u64 = (1 << 53) - 2;
 /// another day; a counter that ended while the lock is in use would leave fences to the clock alone.
 const KNOWN_MAX: usize = 10_000;
 const KNOWN_FOR: Duration = Duration::from_secs(12 * 60 * 60);
-/// How many fences there are in a millisecond.
+/// How many fences there are in a millisecond: one for each microsecond.
 const FENCES_IN_A_MS: u64 = 1_000;
 
 /// What one connection has found out about the locks that may be taken so.
@@ -63,18 +64,26 @@ impl Known {
                 .is_some_and(|until| now < *until)
     }
 
-    /// Takes note of what acquire.lua found a lock to be, asked at this moment.
-    pub(super) fn note(&self, name: &LockName, attempted: &Attempted, asked_at: Moment) {
+    /// Takes note of what acquire.lua found a lock to be, asked at this moment when the server's clock
+    /// showed `clock_us` at most.
+    pub(super) fn note(
+        &self,
+        name: &LockName,
+        attempted: &Attempted,
+        asked_at: Moment,
+        clock_us: u64,
+    ) {
         let mut names = self.names();
         match attempted {
-            Attempted::Granted { .. } => {
+            Attempted::Granted { fence, .. } if fence.get() <= clock_us + AHEAD_MAX_US => {
                 if names.len() >= KNOWN_MAX {
                     names.clear();
                 }
                 names.insert(name.clone(), asked_at + KNOWN_FOR);
             }
-            // A lock that is busy is asked for by the script, which then writes nothing.
-            Attempted::Busy(_) | Attempted::NotYet(_) => {
+            // A counter that is ahead of the clock does not tell it. A lock that is busy is asked for by
+            // the script, which then writes nothing.
+            Attempted::Granted { .. } | Attempted::Busy(_) | Attempted::NotYet(_) => {
                 names.remove(name);
             }
         }
@@ -114,7 +123,9 @@ impl Transaction {
             .arg(Layout::Native.counter_key(&held.name));
         mint.arg("NOMKSTREAM").arg("MAXLEN").arg(0);
         mint.arg("*").arg("f").arg("");
-        commands.cmd("TIME");
+        if !connection.knows_clock(sent_at) {
+            commands.cmd("TIME");
+        }
         commands.cmd("EXEC");
         Self {
             commands,
@@ -158,10 +169,10 @@ impl Transaction {
     }
 
     /// The moment from which the lease has a whole ttl. It was carried out after it was sent, when
-    /// the server's clock showed this; so it lasts at least for what is left until its end, counted
+    /// the server's clock showed this at most; so it lasts at least for what is left until its end, counted
     /// from when it was sent, whatever the clock did before.
-    fn counts_from(&self, ttl: Duration, server_us: u64) -> Moment {
-        let left = Duration::from_micros(self.landing.latest_us.saturating_sub(server_us));
+    fn counts_from(&self, ttl: Duration, clock_us: u64) -> Moment {
+        let left = Duration::from_micros(self.landing.latest_us.saturating_sub(clock_us));
         self.sent_at.before(ttl.saturating_sub(left))
     }
 
@@ -180,7 +191,7 @@ impl Transaction {
                 ),
             ))
         };
-        let [holder, fence, time] = replies else {
+        let [holder, fence, time @ ..] = replies else {
             return Err(strange("it is not complete"));
         };
         match holder {
@@ -192,17 +203,27 @@ impl Transaction {
             }
             _ => return Err(strange("the key may not be a lock")),
         }
-        let server_us = connection::micros(time).ok_or_else(|| strange("it tells no time"))?;
-        let expected_us = connection.server_us(connection.clock().now());
-        connection.set_clock(self.sent_at, server_us);
-        if server_us > expected_us + AHEAD_MAX_US || server_us + BEHIND_MAX_US < expected_us {
-            return Err(strange("the server's clock was set"));
-        }
         let fence = minted(fence).filter(|fence| *fence <= FENCE_MAX);
         let fence = fence.ok_or_else(|| strange("its fence counter was lost or is used up"))?;
+        let expected_us = connection.server_us(connection.clock().now());
+        let latest_us = match time.first() {
+            Some(time) => {
+                let server_us = connection::micros(time);
+                let server_us = server_us.ok_or_else(|| strange("it tells no time"))?;
+                connection.set_clock(self.sent_at, server_us);
+                server_us
+            }
+            None => fence / FENCES_IN_A_MS * FENCES_IN_A_MS + FENCES_IN_A_MS - 1,
+        };
+        if latest_us > expected_us + AHEAD_MAX_US || latest_us + BEHIND_MAX_US < expected_us {
+            if time.is_empty() {
+                connection.doubt_clock();
+            }
+            return Err(strange("the server's clock or its fence counter was set"));
+        }
         Ok(Attempted::Granted {
             fence: Fence::new(fence),
-            sent_at: self.counts_from(attempt.held.ttl, server_us),
+            sent_at: self.counts_from(attempt.held.ttl, latest_us),
         })
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     owes_since: AtomicU64,
     /// The server's clock less ours, in microseconds.
     clock_offset_us: AtomicI64,
+    /// When that was found out, in nanoseconds of the boot clock; 0 if it is in doubt.
+    clock_read_at: AtomicU64,
 }
 
 impl Connection {
@@ -64,6 +66,7 @@ impl Connection {
             timings: server.stats.timings.node(&place.target.address.to_string()),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
+            clock_read_at: AtomicU64::new(0),
         }
     }
 

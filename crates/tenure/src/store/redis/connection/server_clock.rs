@@ -1,10 +1,14 @@
 //! The server's clock as a connection knows it.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::Connection;
 use crate::moment::Moment;
 use crate::store::redis::value::Value;
+
+/// For how long what was found out about the server's clock is not asked for again.
+const FRESH_FOR: Duration = Duration::from_millis(100);
 
 impl Connection {
     /// The latest that the server's clock can show at `moment`, in microseconds.
@@ -20,6 +24,20 @@ impl Connection {
         let theirs = i64::try_from(server_us).unwrap_or(i64::MAX);
         self.clock_offset_us
             .store(theirs.saturating_sub(ours), Ordering::Relaxed);
+        self.clock_read_at
+            .store(asked_at.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Whether the server's clock was read so lately that it need not be read again.
+    pub(crate) fn knows_clock(&self, now: Moment) -> bool {
+        let read_at = self.clock_read_at.load(Ordering::Relaxed);
+        let age = Duration::from_nanos(now.as_nanos().saturating_sub(read_at));
+        read_at != 0 && age < FRESH_FOR
+    }
+
+    /// The server's clock has to be read again before it is relied on.
+    pub(crate) fn doubt_clock(&self) {
+        self.clock_read_at.store(0, Ordering::Relaxed);
     }
 }
 

@@ -37,6 +37,10 @@ if KEYS[5] then
   redis.call('DEL', KEYS[5])
 end
 -- By pcall: a key there that is no queue must not keep the lock from being released.
+if redis.pcall('EXISTS', KEYS[2]) == 0 then
+  redis.call('DEL', KEYS[1])
+  return 1
+end
 local queue, alive = KEYS[2], KEYS[3]
 local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
 if waiter then
