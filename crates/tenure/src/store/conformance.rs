@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tenure_testkit::RedisServer;
+use tenure_testkit::{ClockShim, RedisServer};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::memory::machine::{Answer, Effect, Machine};
@@ -20,9 +20,11 @@ use crate::pending::Pending;
 use crate::stats::Stats;
 use crate::url::Target;
 
-/// Long enough that nothing ends by itself: the machine's time and the server's are not the same.
-/// Short enough for locks to be taken by transaction.
+/// Long enough that nothing ends while steps are taken: the machine's time and the server's are not the
+/// same. Short enough for locks to be taken by transaction.
 const TTL: Duration = Duration::from_secs(60);
+/// How far both clocks are set forward at once: a lease lives through it once, and not twice.
+const AGE: Duration = Duration::from_secs(36);
 /// How many fences an attempt reserves, unless it is plain.
 const FENCES: u32 = 3;
 /// Leases that are asked for, and one more that never is.
@@ -60,6 +62,8 @@ enum Step {
     Look {
         name: usize,
     },
+    /// Time passes, by both clocks.
+    Age,
 }
 
 /// What a step answered, in words that both sides share.
@@ -79,6 +83,7 @@ enum Said {
 
 struct Both {
     machine: Machine,
+    clock: ClockShim,
     store: Arc<RedisStore>,
     names: Vec<LockName>,
     leases: Vec<LeaseId>,
@@ -101,7 +106,8 @@ fn redissons_layout_does_what_the_machine_does() {
 }
 
 fn check_histories(layout: Layout) {
-    let server = RedisServer::start();
+    let clock = ClockShim::compile().expect("a C compiler");
+    let server = RedisServer::builder().clock(clock.clone()).start();
     // As many hear whose turn it is as can wait: otherwise the server would take some of them for dead,
     // and cut offers short.
     let channels = ["tenure:wake:{plain}", "tenure:wake:{tag}ged"];
@@ -125,7 +131,7 @@ fn check_histories(layout: Layout) {
     let histories = proptest::collection::vec(step(), 1..40);
     let checked = runner.run(&histories, |steps| {
         server.client().command(&["FLUSHALL"]);
-        runtime.block_on(follow(&server, layout, &steps))
+        runtime.block_on(follow(&server, &clock, layout, &steps))
     });
     checked.unwrap();
     let transactions = server.command_calls("exec");
@@ -138,7 +144,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (name.clone(), lease.clone(), any::<bool>())
             .prop_map(|(name, lease, queue)| Step::Acquire { name, lease, queue }),
         3 => (name.clone(), lease.clone())
-            .prop_map(|(name, lease)| Step::AcquireHere { name, lease }),
+            // Those that have no metadata: a lease asks with the same every time.
+            .prop_map(|(name, lease)| Step::AcquireHere { name, lease: lease | 1 }),
         3 => (name.clone(), proptest::option::of(lease.clone()))
             .prop_map(|(name, place)| Step::Turn { name, place }),
         1 => (name.clone(), lease.clone()).prop_map(|(name, lease)| Step::Renew { name, lease }),
@@ -146,12 +153,18 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(name, from, lease)| Step::Adopt { name, from, lease }),
         3 => (name.clone(), lease).prop_map(|(name, lease)| Step::Release { name, lease }),
         1 => name.prop_map(|name| Step::Look { name }),
+        2 => Just(Step::Age),
     ]
 }
 
-async fn follow(server: &RedisServer, layout: Layout, steps: &[Step]) -> Result<(), TestCaseError> {
+async fn follow(
+    server: &RedisServer,
+    clock: &ClockShim,
+    layout: Layout,
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
     let (events, mut happened) = tokio::sync::mpsc::unbounded_channel();
-    let mut both = Both::new(server, layout, events).await;
+    let mut both = Both::new(server, clock, layout, events).await;
     for step in steps {
         let (machine, redis) = both.take(*step).await;
         prop_assert_eq!(&machine, &redis, "at {:?}", step);
@@ -181,7 +194,12 @@ async fn next_turn(events: &mut UnboundedReceiver<Event>) -> Option<Event> {
 }
 
 impl Both {
-    async fn new(server: &RedisServer, layout: Layout, events: UnboundedSender<Event>) -> Self {
+    async fn new(
+        server: &RedisServer,
+        clock: &ClockShim,
+        layout: Layout,
+        events: UnboundedSender<Event>,
+    ) -> Self {
         let url = format!("{}?layout={layout}", server.url());
         let Target::Redis(target) = Target::parse(&url).unwrap() else {
             panic!("not a server")
@@ -203,6 +221,7 @@ impl Both {
         let client = ClientId::fresh();
         Self {
             machine: Machine::default(),
+            clock: clock.clone(),
             store,
             leases: (0..=LEASES as u64)
                 .map(|n| LeaseId::fresh(layout, &client, n, TTL))
@@ -225,7 +244,21 @@ impl Both {
             Step::Release { name, lease } => self.release(name, lease).await,
             Step::Adopt { name, from, lease } => self.adopt(name, from, lease).await,
             Step::Look { name } => self.look(name).await,
+            Step::Age => self.age().await,
         }
+    }
+
+    /// Waiters leave first: by then they would be dead to the server, and the machine's never die.
+    async fn age(&mut self) -> (Said, Said) {
+        for (name, lease) in self.queued.clone() {
+            let (machine, redis) = self.release(name, lease).await;
+            if machine != redis {
+                return (machine, redis);
+            }
+        }
+        self.clock.step_forward(AGE);
+        self.now_us += u64::try_from(AGE.as_micros()).unwrap();
+        (Said::Yes, Said::Yes)
     }
 
     async fn acquire(&mut self, name: usize, lease: usize, queue: bool) -> (Said, Said) {

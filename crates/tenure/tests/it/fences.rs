@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure::{Layout, Tenure};
-use tenure_testkit::{ClockShim, RedisServer, Sentinels, eventually};
+use tenure_testkit::{ClockShim, Pair, Proxy, RedisServer, Sentinels, eventually};
 
 use crate::stage::ms;
 
@@ -85,6 +85,40 @@ async fn fences_grow_though_the_data_goes_back_under_a_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_though_the_data_goes_back_under_a_connection_in_redissons_layout() {
     check_growth_though_data_goes_back(Layout::Redisson).await;
+}
+
+/// A proxy leads to a copy that lags behind, from one command to the next: nothing tells the client.
+async fn check_growth_though_the_server_is_swapped(layout: Layout) {
+    let pair = Pair::start(&RedisServer::builder());
+    let proxy = Proxy::start_swappable(pair.primary().addr());
+    let builder = Tenure::builder(format!("redis://{}/", proxy.addr())).layout(layout);
+    let tenure = builder.connect().await.unwrap();
+    for _ in 0..3 {
+        fence(&tenure, "n").await;
+    }
+    let connections = proxy.counts().connections;
+    for round in 0..3 {
+        pair.set_lag(Duration::from_secs(60));
+        let mut last = 0;
+        for _ in 0..20 {
+            last = fence(&tenure, "n").await;
+        }
+        proxy.swap_target(pair.promote().addr());
+        let next = fence(&tenure, "n").await;
+        assert!(next > last, "round {round}: {next} after {last}");
+        tokio::task::block_in_place(|| pair.follow_new());
+    }
+    assert_eq!(proxy.counts().connections, connections, "a new connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_grow_though_the_server_is_swapped_under_a_connection() {
+    check_growth_though_the_server_is_swapped(Layout::Native).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_grow_though_the_server_is_swapped_under_a_connection_in_redissons_layout() {
+    check_growth_though_the_server_is_swapped(Layout::Redisson).await;
 }
 
 /// A client that had to wait for its greeting does not know when the server told its clock. Its fences

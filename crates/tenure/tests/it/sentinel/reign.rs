@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tenure::{ErrorKind, Released, Standing, Tenure};
-use tenure_testkit::{Fsync, RedisServer, Sentinels};
+use tenure_testkit::{Fsync, Proxy, RedisServer, Sentinels};
 
 use super::{FAILOVER_LIMIT, builder, fragile, kill_unheard, meanwhile};
 use crate::lua;
@@ -19,7 +19,11 @@ async fn patient(sentinels: &Sentinels) -> Tenure {
 }
 
 async fn patient_at(server: &RedisServer) -> Tenure {
-    let builder = Tenure::builder(server.url()).ttl(WAIT).after_failover(WAIT);
+    patient_by(server.url()).await
+}
+
+async fn patient_by(url: String) -> Tenure {
+    let builder = Tenure::builder(url).ttl(WAIT).after_failover(WAIT);
     builder.connect().await.unwrap()
 }
 
@@ -147,6 +151,31 @@ async fn a_server_that_is_promoted_again_begins_anew() {
     for client in [&settled, &silent, &late] {
         check_usable_within(client, "n", WAIT * 2).await;
     }
+    assert!(!guard.is_valid(), "two holders");
+}
+
+/// A proxy leads to another server from one command to the next, and the client's connection stays open.
+/// The lock that was held at the first server is unknown to the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_swapped_under_an_open_connection_begins_anew() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let proxy = Proxy::start_swappable(one.addr());
+    let settled = patient_by(format!("redis://{}/", proxy.addr())).await;
+    check_usable_within(&settled, "n", WAIT * 2).await;
+    let direct = Tenure::builder(one.url()).ttl(WAIT).connect().await;
+    let direct = direct.unwrap();
+    let guard = direct.lock("n").fixed(WAIT).acquire().await.unwrap();
+    let connections = proxy.counts().connections;
+    proxy.swap_target(two.addr());
+    let error = refused(settled.lock("n").try_acquire().await);
+    assert!(guard.is_valid(), "the test was too slow to show anything");
+    check_error(&error, ErrorKind::Unavailable, &["not granted yet"]);
+    assert_eq!(
+        proxy.counts().connections,
+        connections,
+        "it has noticed, by a new connection"
+    );
+    check_usable_within(&settled, "n", WAIT * 2).await;
     assert!(!guard.is_valid(), "two holders");
 }
 
