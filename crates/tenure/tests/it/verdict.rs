@@ -31,6 +31,19 @@ pub fn check_error(error: &Error, kind: ErrorKind, parts: &[&str]) {
     }
 }
 
+/// Asks until the server says that it does not grant yet. On a crowded machine it may take too long to
+/// answer at all.
+pub async fn check_not_yet<T>(ask: impl AsyncFn() -> Result<T>) -> Error {
+    loop {
+        let error = refused(ask().await);
+        if error.to_string().contains("did not answer in time") {
+            continue;
+        }
+        check_error(&error, ErrorKind::Unavailable, &["not granted yet"]);
+        return error;
+    }
+}
+
 /// Neither the lock nor anything beside it is in the server, soon if not at once. Only the fence
 /// counter may stay, and what clients say of themselves.
 #[track_caller]

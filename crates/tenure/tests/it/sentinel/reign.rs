@@ -8,7 +8,7 @@ use tenure_testkit::{Fsync, Proxy, RedisServer, Sentinels};
 use super::{FAILOVER_LIMIT, builder, fragile, kill_unheard, meanwhile};
 use crate::lua;
 use crate::stage::ms;
-use crate::verdict::{check_error, check_refused, check_usable, check_within, refused};
+use crate::verdict::{check_error, check_not_yet, check_refused, check_usable, check_within};
 
 /// How long a new master waits, and how long leases last.
 const WAIT: Duration = ms(5_000);
@@ -41,15 +41,13 @@ async fn h50_a_new_master_gives_no_lock_that_its_predecessor_may_have_given() {
     let guard = holder.lock("n").fixed(WAIT).acquire().await.unwrap();
     kill_unheard(&sentinels);
     let met = Instant::now();
-    let error = refused(other.lock("n").try_acquire().await);
+    let error = check_not_yet(async || other.lock("n").try_acquire().await).await;
     let parts = ["lock `n` is not granted yet", "has been the master for"];
     check_error(&error, ErrorKind::Unavailable, &parts);
     // A client that knows nothing of the failover is told the same, and a wait goes on.
     let later = patient(&sentinels).await;
-    let error = refused(later.lock("m").try_acquire().await);
-    check_error(&error, ErrorKind::Unavailable, &["not granted yet"]);
-    let impatient = later.lock("n").acquire_within(ms(500)).await;
-    check_refused(impatient, ErrorKind::Unavailable, &["not granted yet"]);
+    check_not_yet(async || later.lock("m").try_acquire().await).await;
+    check_not_yet(async || later.lock("n").acquire_within(ms(500)).await).await;
     // What is held goes on.
     kept.ensure(WAIT / 2).await.unwrap();
     assert_eq!(kept.standing(), Standing::Held);
@@ -92,8 +90,7 @@ async fn a_restarted_server_gives_no_lock_until_the_pause_is_over() {
     );
     meanwhile(|| server.restart());
     let restarted = Instant::now();
-    let error = refused(tenure.lock("n").try_acquire().await);
-    check_error(&error, ErrorKind::Unavailable, &["not granted yet"]);
+    check_not_yet(async || tenure.lock("n").try_acquire().await).await;
     check_usable_within(&tenure, "n", WAIT * 2).await;
     let again = restarted.elapsed();
     eprintln!("granted {first:?} after the start, {again:?} after the restart");
@@ -136,18 +133,12 @@ async fn a_server_that_is_promoted_again_begins_anew() {
     two.kill();
     follow_nobody(&one);
     for (client, what) in [(&settled, "settled"), (&silent, "silent")] {
-        let error = refused(client.lock("n").try_acquire().await);
-        assert!(guard.is_valid(), "the test was too slow to show anything");
-        check_error(&error, ErrorKind::Unavailable, &["not granted yet"]);
+        let error = check_not_yet(async || client.lock("n").try_acquire().await).await;
         eprintln!("{what}: {error}");
     }
     // Nor by a new client, and in the end by all.
     let late = patient_at(&one).await;
-    check_refused(
-        late.lock("n").try_acquire().await,
-        ErrorKind::Unavailable,
-        &["not granted yet"],
-    );
+    check_not_yet(async || late.lock("n").try_acquire().await).await;
     for client in [&settled, &silent, &late] {
         check_usable_within(client, "n", WAIT * 2).await;
     }
@@ -167,9 +158,7 @@ async fn a_server_that_was_swapped_under_an_open_connection_begins_anew() {
     let guard = direct.lock("n").fixed(WAIT).acquire().await.unwrap();
     let connections = proxy.counts().connections;
     proxy.swap_target(two.addr());
-    let error = refused(settled.lock("n").try_acquire().await);
-    assert!(guard.is_valid(), "the test was too slow to show anything");
-    check_error(&error, ErrorKind::Unavailable, &["not granted yet"]);
+    check_not_yet(async || settled.lock("n").try_acquire().await).await;
     assert_eq!(
         proxy.counts().connections,
         connections,
@@ -191,8 +180,8 @@ async fn what_is_written_of_an_earlier_reign_does_not_count() {
     assert!(one.wait_for_master(FAILOVER_LIMIT));
     follow_nobody(&one);
     assert_eq!(written().text(), first);
-    let refusal = patient_at(&one).await.lock("n").try_acquire().await;
-    check_refused(refusal, ErrorKind::Unavailable, &["not granted yet"]);
+    let client = patient_at(&one).await;
+    check_not_yet(async || client.lock("n").try_acquire().await).await;
     assert_ne!(written().text(), first);
 }
 
@@ -207,8 +196,7 @@ async fn nothing_is_adopted_from_a_master_that_has_just_begun() {
     let lease = guard.detach().unwrap();
     follow(&one, &two);
     follow_nobody(&one);
-    let adopted = tenure.adopt(lease).await;
-    check_refused(adopted, ErrorKind::Unavailable, &["not granted yet"]);
+    check_not_yet(async || tenure.adopt(lease.clone()).await).await;
 }
 
 #[tokio::test]
