@@ -148,7 +148,7 @@ fn a_command_that_wants_a_terminal_that_nobody_gives_it_stands_still() {
     let shell = shell();
     // Its shell has ended, so its group is nobody's job.
     shell.send_line(
-        "( { sleep 0.3; exec $T run -t 1 tty-orphan -- sh -c \
+        "( { sleep 0.3; exec $T run -t 5 tty-orphan -- sh -c \
          'echo run''ning-$$; read word; echo got-$word'; } </dev/tty & )",
     );
     let heard = expect(&shell, "running-");
@@ -159,7 +159,7 @@ fn a_command_that_wants_a_terminal_that_nobody_gives_it_stands_still() {
         "tenure: `tty-orphan`: the command wants the terminal, which others have",
     );
     // It is not continued, and the lease is renewed on: that is told by nobody taking it.
-    let next = super::run(&["run", "-w", "1.5", "tty-orphan", "true"]);
+    let next = super::run(&["run", "-w", "6", "tty-orphan", "true"]);
     next.ended_with(75);
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
     assert!(stat.contains(") T "), "{stat}");

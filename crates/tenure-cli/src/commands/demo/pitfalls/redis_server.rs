@@ -7,10 +7,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tenure::redis::Client;
 
 use super::pitfall::Missing;
@@ -21,6 +22,8 @@ const START_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
 /// How often another port is tried when somebody else took the chosen one first.
 const PORT_TRIES: u32 = 5;
+/// How often to remove its files again when some of them came meanwhile.
+const REMOVE_TRIES: u32 = 50;
 
 /// A `redis-server` on a free port of `127.0.0.1`. It dies when this is dropped, and takes its
 /// files with it.
@@ -62,7 +65,9 @@ impl RedisServer {
 
     /// It dies, as when its machine loses power.
     pub fn kill(&mut self) {
-        // It may have ended already, which is as good.
+        // With the copies of itself that write its files for replicas. It may have ended already, which
+        // is as good.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -156,8 +161,14 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // Whatever is left of a temporary directory harms nobody.
-        let _ = fs::remove_dir_all(&self.dir);
+        // A copy of the server that was killed with it may still be about to write its last file.
+        for _ in 0..REMOVE_TRIES {
+            let removed = fs::remove_dir_all(&self.dir);
+            if !removed.is_err_and(|error| error.kind() == ErrorKind::DirectoryNotEmpty) {
+                return;
+            }
+            thread::sleep(LOOK);
+        }
     }
 }
 
