@@ -26,7 +26,7 @@ use crate::resp::RespClient;
 use crate::{TlsFiles, spawn};
 
 /// How long a server may take to answer its first `PING`.
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(30);
 /// How often another port is tried when somebody else took the chosen one first.
 const PORT_TRIES: u32 = 8;
 /// The cluster bus listens 10000 above the port, which must fit as well.
