@@ -79,7 +79,18 @@ pub use crate::stats::SaleStats;
 pub use crate::stock::{Stock, Take, UNITS_MAX};
 pub use crate::verify::Verdict;
 
-/// The examples of the README compile and run; here, because this crate knows both libraries.
+/// The examples of the README and of the pages in `docs/` compile and run. They are tested here
+/// because this crate depends on both libraries.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/deployments.md")]
+    struct Deployments;
+    #[doc = include_str!("../../../docs/library.md")]
+    struct Library;
+    #[doc = include_str!("../../../docs/migrating.md")]
+    struct Migrating;
+    #[doc = include_str!("../../../docs/sales.md")]
+    struct Sales;
+}

@@ -5,7 +5,15 @@ use clap::error::ErrorKind;
 
 use super::*;
 
-const DOCUMENTS: [&str; 2] = ["README.md", "docs/cli.md"];
+const DOCUMENTS: [&str; 7] = [
+    "README.md",
+    "docs/cli.md",
+    "docs/command.md",
+    "docs/demo.md",
+    "docs/migrating.md",
+    "docs/sales.md",
+    "docs/service.md",
+];
 
 #[test]
 fn every_command_says_what_it_does_in_one_line() {
