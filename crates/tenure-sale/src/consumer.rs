@@ -1,7 +1,7 @@
 //! The consumer: brings orders from the queues into the ledger, and looks after the gates.
 
 mod backoff;
-mod commits;
+pub(crate) mod commits;
 mod keeper;
 mod options;
 pub(crate) mod settle;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use self::commits::Commits;
 use self::keeper::Keeper;
 pub use self::options::ConsumerOptions;
 pub(crate) use self::settle::settle;
+use crate::core::Core;
 use crate::error::Result;
-use crate::sale::{Core, Sale};
+use crate::sale::Sale;
 
 /// Consumes the queues of all items of a sale, until it is stopped or dropped.
 ///

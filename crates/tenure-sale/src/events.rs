@@ -1,6 +1,7 @@
 //! Events: what happens to an item and its orders, for live pages.
 
-mod follower;
+pub(crate) mod follower;
+pub(crate) mod followers;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,8 +11,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 
-pub(crate) use self::follower::{Followers, announce_lost};
-use self::follower::{Left, Live};
+use self::followers::{Followers, Left, Live};
 use crate::error::Result;
 use crate::item::{ItemState, Terms};
 use crate::ledger::{Change, What};

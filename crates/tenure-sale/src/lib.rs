@@ -47,6 +47,7 @@
 
 mod change;
 mod consumer;
+mod core;
 mod entry;
 mod error;
 mod events;

@@ -8,8 +8,9 @@
 //! | next epoch in the ledger | whoever still carries older entries is refused |
 //! | load buyers and answers, finish | the gate sells again, under the new epoch |
 
+pub(crate) mod background;
 mod drain;
-mod flight;
+pub(crate) mod running;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +19,12 @@ use tenure::Guard;
 use tracing::{info, warn};
 
 use self::drain::drain;
-pub(crate) use self::flight::Flights;
+use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::{bug, failpoint};
 use crate::gate::Load;
 use crate::item::ItemState;
 use crate::ledger::What;
-use crate::sale::Core;
 
 /// How long a rebuild that died keeps the next one waiting. The lock is renewed while it lives.
 const LOCK_TTL: Duration = Duration::from_secs(5);

@@ -3,17 +3,20 @@
 //! The gate keeps the number up to which it was told and moves it by compare-and-set. So any number of
 //! relays may run at once and die at any moment.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+pub(crate) mod turns;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tracing::debug;
 
+use crate::core::Core;
 use crate::error::Result;
 use crate::failpoint::failpoint;
 use crate::gate::Applied;
 use crate::rebuild::{self, Need};
-use crate::sale::Core;
+
+use self::turns::Place;
 
 /// Changes told in one step.
 const PAGE: usize = 200;
@@ -25,34 +28,6 @@ pub(crate) enum Relayed {
     Done,
     /// It must be rebuilt, which will cover it.
     Stale,
-}
-
-/// The relays of this process, one per item: callers who come while one runs share the next.
-#[derive(Debug, Default)]
-pub(crate) struct Relays {
-    // A std mutex, not an async one: nobody waits while it is held.
-    turns: Mutex<HashMap<String, Arc<Turn>>>,
-}
-
-#[derive(Debug, Default)]
-struct Turn {
-    /// How many callers have asked so far.
-    asked: AtomicU64,
-    state: tokio::sync::Mutex<TurnState>,
-}
-
-#[derive(Debug, Default)]
-struct TurnState {
-    /// So many of them are served by relays that began after they asked.
-    served: u64,
-    /// Where the gate was when it was told last.
-    place: Option<Place>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    epoch: u64,
-    change: u64,
 }
 
 /// Tells the gate of `item` all that it was not told.
@@ -130,14 +105,4 @@ async fn place(core: &Core, item: &str, known: &mut Option<Place>) -> Result<Opt
         });
     }
     Ok(*known)
-}
-
-impl Relays {
-    fn turn(&self, item: &str) -> Arc<Turn> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = turns.get(item) {
-            return Arc::clone(turn);
-        }
-        Arc::clone(turns.entry(item.to_owned()).or_default())
-    }
 }

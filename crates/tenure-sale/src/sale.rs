@@ -1,7 +1,6 @@
 //! The sale: gate, queue and ledger as one thing.
 
 mod builder;
-mod core;
 mod dead;
 mod items;
 mod orders;
@@ -13,9 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use self::builder::SaleBuilder;
-pub(crate) use self::core::{Core, no_item};
 pub use self::dead::DeadLetter;
 use crate::consumer::Consumer;
+use crate::core::Core;
 use crate::error::Result;
 use crate::gate::Gate;
 use crate::ledger::Ledger;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::core::Core;
 use crate::error::Result;
 use crate::order::{OrderId, OrderState};
 use crate::relay;
-use crate::sale::Core;
 
 /// Orders in one transaction of the ledger.
 const PAGE: usize = 500;

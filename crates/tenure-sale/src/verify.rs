@@ -1,10 +1,11 @@
 //! Verifying: whether what a sale promises holds for an item, looked at without changing anything.
 
+use crate::core::no_item;
 use crate::error::Result;
 use crate::ledger::Audit;
 use crate::order::OrderId;
 use crate::reconcile::{Mode, Report};
-use crate::sale::{Sale, no_item};
+use crate::sale::Sale;
 
 /// What was found out about an item, see [`Sale::verify`].
 #[derive(Clone, Debug, PartialEq, Eq)]

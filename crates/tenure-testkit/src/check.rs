@@ -19,9 +19,8 @@ mod holds;
 mod liveness;
 mod loss;
 mod resource;
+mod violation;
 mod waits;
-
-use std::fmt;
 
 pub use exclusion::{exclusion, permits};
 pub use fences::{FENCE_WENT_BACK, fences};
@@ -29,55 +28,8 @@ pub use holds::{Hold, holds};
 pub use liveness::{immortal_keys, liveness, orphans};
 pub use loss::loss;
 pub use resource::resource;
+pub use violation::{Violation, assert_none};
 pub use waits::{Patience, waits};
-
-/// How many violations a failed test shows.
-const SHOWN_MAX: usize = 10;
-
-/// A rule that was broken, and by what.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// The rule, in a few words.
-    pub rule: &'static str,
-    /// The lock, key or resource.
-    pub subject: String,
-    /// What broke it, one thing per line; usually two events.
-    pub evidence: Vec<String>,
-}
-
-/// Panics with the first violations if there are any.
-#[track_caller]
-pub fn assert_none(violations: &[Violation]) {
-    if violations.is_empty() {
-        return;
-    }
-    let shown: Vec<String> = violations
-        .iter()
-        .take(SHOWN_MAX)
-        .map(ToString::to_string)
-        .collect();
-    panic!("`{}` violations:\n{}", violations.len(), shown.join("\n"));
-}
-
-impl Violation {
-    pub(crate) fn new(rule: &'static str, subject: &str, evidence: &[&dyn fmt::Display]) -> Self {
-        Self {
-            rule,
-            subject: subject.into(),
-            evidence: evidence.iter().map(ToString::to_string).collect(),
-        }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: `{}`", self.rule, self.subject)?;
-        for line in &self.evidence {
-            write!(f, "\n    {line}")?;
-        }
-        Ok(())
-    }
-}
 
 /// Histories made by hand, for the checkers' own tests.
 #[cfg(test)]

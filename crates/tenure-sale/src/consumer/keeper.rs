@@ -11,11 +11,11 @@ use tracing::{debug, warn};
 
 use super::options::ConsumerOptions;
 use super::worker::Worker;
+use crate::core::Core;
 use crate::error::Result;
 use crate::gate::Standing;
 use crate::item::{Item, ItemState};
-use crate::rebuild::Flights;
-use crate::sale::Core;
+use crate::rebuild::background;
 use crate::{relay, sweeper};
 
 /// Closed items are looked at every so many times only: there may be many of them.
@@ -163,7 +163,7 @@ impl Keeper {
                 }
             }
             // Goes on by itself; the next look will see.
-            _ => drop(Flights::begin(&self.core, &item.name)),
+            _ => drop(background::begin(&self.core, &item.name)),
         }
         Ok(())
     }

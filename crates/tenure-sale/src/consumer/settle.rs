@@ -14,12 +14,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::{debug, error, warn};
 
+use crate::core::Core;
 use crate::entry::{Entry, Wanted};
 use crate::error::{Error, Result};
 use crate::failpoint::{bug, failpoint};
 use crate::ledger::{Fate, was_kept_waiting};
 use crate::order::{OrderId, OrderState};
-use crate::sale::Core;
 
 /// After so many deliveries an entry that the ledger does not take is buried.
 pub(crate) const DELIVERIES_MAX: u64 = 5;

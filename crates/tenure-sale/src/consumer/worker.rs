@@ -10,11 +10,11 @@ use tracing::{debug, warn};
 use super::backoff::Backoff;
 use super::options::ConsumerOptions;
 use super::settle::settle;
+use crate::core::Core;
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::failpoint::failpoint;
 use crate::relay;
-use crate::sale::Core;
 
 /// How long one question for new entries stays open. A clean stop waits for its end, because an answer
 /// under way would be entries handed to nobody.

@@ -4,7 +4,7 @@
 //! this process saw accepted and not yet committed: if their epoch is over and the ledger has not heard
 //! of them, they are lost, and somebody must say so even if nobody asks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,10 +12,12 @@ use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error};
 
+use crate::core::Core;
 use crate::error::Result;
 use crate::ledger::{Change, Moved, What};
 use crate::order::{OrderId, OrderState};
-use crate::sale::Core;
+
+use super::followers::{Follower, Followers, Left, Live, State};
 
 /// Events kept for a watcher that is slow; what is older it fetches itself.
 const LIVE_MAX: usize = 256;
@@ -37,39 +39,6 @@ const AUDIT_MAX: usize = 50;
 const AUDIT_MISSES_MAX: usize = 5;
 /// A follower that nobody needs for so long ends.
 const IDLE_MAX: Duration = Duration::from_secs(5);
-
-/// The followers of this process, by item.
-#[derive(Debug, Default)]
-pub(crate) struct Followers {
-    // A std mutex, not an async one: nobody waits while it is held.
-    running: Mutex<HashMap<String, Arc<Follower>>>,
-}
-
-#[derive(Debug)]
-struct Follower {
-    item: String,
-    live: broadcast::Sender<Live>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Epoch and number of orders accepted and not seen in the ledger, the oldest first.
-    awaited: BTreeSet<(u64, u64)>,
-    /// The units left that were told last.
-    left: Option<Left>,
-}
-
-/// What watchers are told.
-#[derive(Clone, Debug)]
-pub(super) enum Live {
-    Change(Arc<Change>),
-    Left(Left),
-}
-
-/// Units left at the gate; `None` if unlimited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Left(pub(super) Option<u64>);
 
 impl Followers {
     /// Remembers an order that was accepted, until the ledger has it or it is lost.
@@ -123,10 +92,6 @@ impl Followers {
         let following = follow(core, Arc::clone(&follower));
         tokio::spawn(async move { gone.run_until_cancelled(following).await });
         follower
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<String, Arc<Follower>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::spread::Place;
+use crate::change::{Change, What};
 use crate::error::{Error, ErrorKind, Result};
 use crate::item::{ItemState, Terms};
-use crate::ledger::{Change, What};
 use crate::stock::UNITS_MAX;
 
 /// What changes mean for the gate, or for one shelf of it, together.

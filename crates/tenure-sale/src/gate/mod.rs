@@ -7,25 +7,33 @@
 //! The stock of an item that one node cannot serve is spread over several *shelves*, each in a slot of
 //! its own: units move between them, buyers do not.
 
+mod checks;
 mod clock;
 mod combiner;
 mod fold;
+mod load;
 mod memory;
+mod outcome;
 mod redis;
 mod spread;
+mod standing;
 
-use std::fmt;
 use std::time::Duration;
 
 use tenure::{Fence, Tenure};
 
+pub(crate) use self::checks::check_spread;
+use self::checks::of_item;
+pub use self::load::{Load, Remembered};
 use self::memory::MemoryGate;
+pub use self::outcome::{Applied, Taken};
 use self::redis::RedisGate;
+pub use self::standing::{ShelfStanding, Standing};
+use crate::change::Change;
 pub use crate::entry::{Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
-use crate::item::{Item, ItemState, SPREAD_MAX, Terms};
-use crate::ledger::Change;
-use crate::names::{item_name, request_id};
+use crate::item::Item;
+use crate::names::item_name;
 use crate::order::{Answer, OrderId, Request};
 use crate::stock::UNITS_MAX;
 
@@ -39,129 +47,6 @@ pub struct Gate {
 enum Backend {
     Memory(MemoryGate),
     Redis(RedisGate),
-}
-
-/// What the gate knows of an item.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Whether the server is the one that was loaded, so that orders may be accepted.
-    pub current: bool,
-    /// Whether it is on sale; `None` while it is being rebuilt.
-    pub state: Option<ItemState>,
-    /// Under which epoch it was loaded.
-    pub epoch: u64,
-    /// Units left; `None` if unlimited. Of an item that is spread: on all shelves, each looked at at
-    /// another moment.
-    pub left: Option<u64>,
-    /// Units that one shelf gave and another may not have received. Zero unless they are just on their
-    /// way, or somebody died who moved them: see [`Gate::finish_moves`].
-    pub moving: u64,
-    /// The number of the last change that the gate applied.
-    pub change: u64,
-    /// Entries in the queue, those handed to consumers included.
-    pub queued: u64,
-    /// Units that all entries in the queue have set aside, if it was asked for.
-    pub queued_units: Option<u64>,
-    /// Entries handed to consumers and not acknowledged.
-    pub pending: u64,
-    /// Entries that were buried as dead.
-    pub dead: u64,
-    /// The shelves that know the item, if it is spread; none otherwise.
-    pub shelves: Vec<ShelfStanding>,
-}
-
-/// What one shelf knows of an item that is spread over several.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShelfStanding {
-    /// Which one, from zero on.
-    pub nth: u64,
-    /// Whether its server is the one that was loaded.
-    pub current: bool,
-    /// Whether the item is on sale here; `None` while it is being rebuilt.
-    pub state: Option<ItemState>,
-    /// Under which epoch it was loaded.
-    pub epoch: u64,
-    /// Units left here; `None` if unlimited.
-    pub left: Option<u64>,
-    /// Units that it gave another one, until that is concluded.
-    pub moving: u64,
-    /// Units that came, less those that went, less those that are left: not zero if somebody else
-    /// wrote to this shelf.
-    pub drift: i128,
-    /// The number of the last change that it was told.
-    pub change: u64,
-    /// Entries in its queue, those handed to consumers included.
-    pub queued: u64,
-    /// Entries handed to consumers and not acknowledged.
-    pub pending: u64,
-    /// Entries that were buried as dead.
-    pub dead: u64,
-}
-
-/// What came of telling the gate of changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
-    /// The gate is at the last of them now.
-    Done,
-    /// The gate is at another change than the caller thought: read the changes after it, and try again.
-    At(u64),
-    /// The gate is of another epoch, or does not know the item: nothing may be told to it before a rebuild.
-    Stale,
-}
-
-/// What came of taking units out for something that is no buyer's order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// The units are set aside and the entry stands in the queue.
-    Queued(OrderId),
-    /// The same reference did so before.
-    Replayed(OrderId),
-    /// Fewer units are left.
-    SoldOut {
-        /// So many.
-        left: u64,
-    },
-    /// The buyer would have more than one buyer may have.
-    LimitReached,
-    /// Too many entries wait for the ledger.
-    Busy,
-    /// The gate does not know the item.
-    NoItem,
-    /// The gate must be rebuilt first.
-    StaleEpoch,
-}
-
-/// What the gate is loaded with, read from the ledger in one transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Load {
-    /// The new epoch, above all before.
-    pub epoch: u64,
-    /// The fence of the lock under which the load is done: an older one is refused.
-    pub fence: Fence,
-    /// Whether it is on sale.
-    pub state: ItemState,
-    /// Units left: total less sold. `None` if unlimited.
-    pub left: Option<u64>,
-    /// The number of the newest change that is contained.
-    pub change: u64,
-    /// Over how many shelves it is spread.
-    pub spread: u64,
-    /// On which terms it is sold.
-    pub terms: Terms,
-}
-
-/// An answer that the gate is to remember after a load.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remembered {
-    /// Whose request.
-    pub buyer: String,
-    /// The buyer's id of it.
-    pub request: String,
-    /// For how many units.
-    pub units: u64,
-    /// The order it became.
-    pub order: OrderId,
 }
 
 /// The same call for every backend: the one in memory answers at once.
@@ -444,61 +329,4 @@ impl Gate {
     pub async fn forget(&self, item: &str) -> Result<bool> {
         each!(self, item, forget(item))
     }
-}
-
-/// What is taken is remembered by this. No buyer's request is: those begin with the buyer's name.
-fn reference(item: &str, wanted: &Wanted) -> Result<String> {
-    if wanted.units() == 0 || wanted.units() > UNITS_MAX {
-        let message = format!(
-            "cannot take `{}` units of `{item}`: it must be 1 to {UNITS_MAX}",
-            wanted.units()
-        );
-        return Err(Error::new(ErrorKind::InvalidUnits, message));
-    }
-    match wanted {
-        Wanted::Order { .. } => {
-            let message = format!("cannot take units of `{item}` for a buyer's order: ask for it");
-            Err(Error::new(ErrorKind::InvalidRequest, message))
-        }
-        Wanted::Withdrawal { reference, .. } => {
-            Ok(format!("\nwithdrawal\n{}", request_id(reference)?))
-        }
-        Wanted::Again { order, .. } => {
-            of_item(item, order)?;
-            Ok(format!("\nagain\n{order}"))
-        }
-    }
-}
-
-pub(crate) fn check_spread(item: &str, spread: u64) -> Result<()> {
-    if (1..=SPREAD_MAX).contains(&spread) {
-        return Ok(());
-    }
-    let message =
-        format!("cannot spread `{item}` over `{spread}` shelves: it must be 1 to {SPREAD_MAX}");
-    Err(Error::new(ErrorKind::InvalidSetting, message))
-}
-
-fn of_item(item: &str, order: &OrderId) -> Result<()> {
-    if order.item() == item {
-        return Ok(());
-    }
-    let message = format!("`{order}` is no entry of `{item}`");
-    Err(Error::new(ErrorKind::InvalidOrder, message))
-}
-
-fn other_units(item: &str, reference: &str) -> Error {
-    let message = format!(
-        "cannot take units of `{item}`: `{}` stands for another number of them",
-        reference.trim().replace('\n', " ")
-    );
-    Error::new(ErrorKind::Conflict, message)
-}
-
-fn foreign_id(item: &str, epoch: u64, id: impl fmt::Display) -> Error {
-    let message = format!(
-        "cannot load `{item}` under epoch {epoch}: its queue has had the id `{id}`, which is not below. \
-         Was the ledger restored from an older copy, or the queue written to by others?"
-    );
-    Error::new(ErrorKind::Conflict, message)
 }

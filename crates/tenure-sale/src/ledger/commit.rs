@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::entry::{Entry, Wanted};
-use crate::ledger::Fate;
 use crate::ledger::books::{Session, Work};
 use crate::ledger::changes::{change_columns, payloads, record};
 use crate::ledger::decision::{Decision, Facts, KnownOrder, Landing, NewRow, decide, key};
+use crate::ledger::fate::Fate;
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock};
 use crate::ledger::moments::milliseconds;

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::change::What;
 use crate::entry::{Entry, Wanted};
 use crate::item::Item;
-use crate::ledger::Fate;
+use crate::ledger::fate::Fate;
 use crate::names::{buyer_name, request_id};
 use crate::order::{ORDER_UNITS_MAX, OrderId, OrderState};
 use crate::stock::UNITS_MAX;

@@ -7,8 +7,10 @@ mod books;
 mod change_text;
 mod changes;
 mod commit;
+mod count;
 mod decision;
 mod epochs;
+mod fate;
 mod fault;
 mod items;
 mod moments;
@@ -26,6 +28,8 @@ use std::time::{Duration, SystemTime};
 use tenure::Fence;
 
 pub use self::audit::Audit;
+pub use self::count::Count;
+pub use self::fate::{Fate, Moved};
 pub(crate) use self::fault::was_kept_waiting;
 pub use crate::change::{Change, What};
 use crate::entry::{Entry, Wanted};
@@ -43,46 +47,6 @@ use crate::order::{Order, OrderId, OrderState};
 #[derive(Clone)]
 pub struct Ledger {
     books: Books,
-}
-
-/// What became of an entry that was brought to the ledger. All but [`Refused`](Fate::Refused) mean that
-/// the entry is settled and can be acknowledged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is in the ledger now, in this state (reserved, rejected, cancelled because that was wished before).
-    Settled(OrderState),
-    /// It was in the ledger before, with the same content; this is its state today.
-    Known(OrderState),
-    /// A withdrawal that was done (`true`) or refused and returned to the gate (`false`).
-    Withdrawal(bool),
-    /// Of an epoch older than the item's: nothing was written but that it is lost.
-    Stale,
-    /// It contradicts what the ledger holds under the same order id, or cannot be read. Bury it.
-    Refused(String),
-}
-
-/// What came of a change of state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moved {
-    /// It is as wished now.
-    Done(Order),
-    /// It was so before.
-    Already(Order),
-    /// Its state does not allow it; nothing was changed.
-    Refused(Order),
-    /// The ledger does not know the order (yet).
-    Unknown,
-}
-
-/// Orders and units of an item by state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count {
-    /// The state.
-    pub state: OrderState,
-    /// So many orders.
-    pub orders: u64,
-    /// So many units.
-    pub units: u64,
 }
 
 /// The longest reason that is kept with an order, in characters.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::change::What;
 use crate::error::Result;
-use crate::ledger::Moved;
 use crate::ledger::books::{Books, Session, Work};
 use crate::ledger::changes::record;
+use crate::ledger::fate::Moved;
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock, postgres_now, sqlite_now};
 use crate::ledger::moments::moment;

@@ -1,8 +1,8 @@
 //! Orders in the ledger: reading them.
 
 use crate::error::Result;
-use crate::ledger::Count;
 use crate::ledger::books::{Books, Session};
+use crate::ledger::count::Count;
 use crate::ledger::fault::Fault;
 use crate::ledger::moments::moment;
 use crate::ledger::sql::{Param, Row, Sql, int};

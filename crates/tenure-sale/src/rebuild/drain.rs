@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{stale, still_ours};
 use crate::consumer::settle;
+use crate::core::Core;
 use crate::error::Result;
-use crate::sale::Core;
 
 const BATCH: usize = 500;
 /// A queue at its cap of 100 000 needs a few seconds.

@@ -5,21 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::Tenure;
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
-use super::core::Limits;
-use super::{Core, Sale, Shared};
-use crate::consumer::{Commits, Consumer, ConsumerOptions};
+use super::{Sale, Shared};
+use crate::consumer::{Consumer, ConsumerOptions};
+use crate::core::{Core, Limits};
 use crate::error::{Error, Result};
-use crate::events::Followers;
 use crate::gate::Gate;
-use crate::hub::Hub;
 use crate::item::ItemState;
 use crate::ledger::Ledger;
-use crate::rebuild::{self, Flights, Need};
-use crate::relay::Relays;
-use crate::stats::Counters;
+use crate::rebuild::{self, Need};
 
 /// The settings of a [`Sale`], before it is opened.
 #[derive(Clone)]
@@ -79,25 +73,7 @@ impl SaleBuilder {
         if is_memory {
             ledger.claim_alone().await?;
         }
-        let core = Arc::new(Core {
-            name: own_name(),
-            gate,
-            ledger,
-            locks,
-            limits: self.limits,
-            hub: if is_memory {
-                Hub::that_remembers()
-            } else {
-                Hub::default()
-            },
-            counters: Counters::default(),
-            flights: Flights::default(),
-            relays: Relays::default(),
-            commits: Commits::default(),
-            followers: Followers::default(),
-            opened: Notify::new(),
-            gone: CancellationToken::new(),
-        });
+        let core = Arc::new(Core::new(gate, ledger, locks, self.limits));
         let own = if is_memory {
             load_all(&core).await?;
             Some(Consumer::start(Arc::clone(&core), self.own, None))
@@ -125,12 +101,6 @@ async fn load_all(core: &Core) -> Result<()> {
         rebuild::rebuild(core, &item.name, Need::Current).await?;
     }
     Ok(())
-}
-
-/// Two consumers of one name would take each other's entries.
-fn own_name() -> String {
-    let unique: u64 = rand::random();
-    format!("{}-{unique:016x}", std::process::id())
 }
 
 /// Without the passwords.

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::gate::Taken;
 use crate::ledger::Moved;
 use crate::order::{Order, OrderId, OrderState};
-use crate::rebuild::Flights;
+use crate::rebuild::background;
 use crate::relay;
 
 /// Between questions to a gate that is busy or must be rebuilt.
@@ -106,7 +106,7 @@ impl Sale {
                 return Ok(taken);
             }
             if taken != Taken::Busy {
-                let _ = timeout_at(end, Flights::join(core, item)).await;
+                let _ = timeout_at(end, background::join(core, item)).await;
             }
             sleep(PAUSE).await;
         }

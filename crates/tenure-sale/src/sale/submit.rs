@@ -6,11 +6,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Sale;
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::Followers;
+use crate::events::followers::Followers;
 use crate::failpoint::failpoint;
 use crate::item::ItemState;
 use crate::order::{Answer, OrderId, Outcome, Request};
-use crate::rebuild::Flights;
+use crate::rebuild::background;
 
 /// Between two questions to a gate that could not be rebuilt yet.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -75,7 +75,7 @@ impl Sale {
                 answer.outcome = Outcome::StaleEpoch;
                 return Ok(answer);
             }
-            let rebuilding = Box::pin(Flights::join(core, request.item()));
+            let rebuilding = Box::pin(background::join(core, request.item()));
             let _ = timeout_at(end, rebuilding).await;
             // If it was rebuilt, nobody notices so short a pause; if not, it should not be a storm.
             sleep(PAUSE.mul_f64(rand::random_range(0.0..1.0))).await;

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::Violation;
 use super::holds::{Hold, by_lock, holds};
+use super::violation::Violation;
 use crate::history::{History, Mode};
 
 /// Believed exclusion: an exclusive hold overlaps no other hold of its lock, from the return of

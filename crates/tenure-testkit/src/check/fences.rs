@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::Violation;
 use super::holds::{by_lock, is_grant};
+use super::violation::Violation;
 use crate::history::{Event, History, Op, Outcome};
 
 /// The rule that a later grant has a greater fence.

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::Violation;
 use super::holds::{by_lock, is_grant};
+use super::violation::Violation;
 use crate::RespClient;
 use crate::history::{Event, History, Millis, Op, whole_ns};
 

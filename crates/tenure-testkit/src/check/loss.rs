@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Violation;
 use super::holds::{Hold, by_lock, holds};
+use super::violation::Violation;
 use crate::history::{Fault, History, Mode, whole_ns};
 
 /// Loss noticed: when an exclusive lock goes to somebody else while a hold of it was neither

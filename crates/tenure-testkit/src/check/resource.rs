@@ -1,7 +1,7 @@
 //! A fenced resource is never damaged, whatever becomes of the lock.
 
-use super::Violation;
 use super::grants::{Grant, Grants};
+use super::violation::Violation;
 use crate::history::History;
 use crate::resource::{Access, AccessKind};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Violation;
 use super::holds::{Hold, by_lock, holds};
+use super::violation::Violation;
 use crate::history::{Event, Fault, History, Millis, Op, whole_ns};
 
 /// How long a client may wait for a lock; see [`waits`].

@@ -1,6 +1,7 @@
 //! The kit against real servers and processes: each fault is shown to take effect.
 #![expect(clippy::unwrap_used, reason = "these are tests throughout")]
 
+mod architecture;
 mod clock_shim;
 mod cluster;
 mod history;

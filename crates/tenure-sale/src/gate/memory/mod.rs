@@ -12,13 +12,16 @@ use tokio::sync::Notify;
 
 use self::item::ItemGate;
 use self::queue::Queue;
+use super::checks::reference;
 use super::clock::micros;
 use super::fold::Fold;
+use super::load::{Load, Remembered};
+use super::outcome::{Applied, Taken};
 use super::spread::Place;
-use super::{Applied, Load, Remembered, Standing, Taken, reference};
+use super::standing::Standing;
+use crate::change::Change;
 use crate::entry::{Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ledger::Change;
 use crate::order::{Answer, OrderId, Outcome, Request};
 
 /// Gates that were opened by name and are still in use.
@@ -153,7 +156,7 @@ impl MemoryGate {
             && last_epoch >= epoch
         {
             let id = format!("{last_epoch}-{number}");
-            return Err(super::foreign_id(item, epoch, id));
+            return Err(super::checks::foreign_id(item, epoch, id));
         }
         known.gate = Some(ItemGate::loading(epoch, fence));
         Ok(true)

@@ -6,7 +6,7 @@ use super::keys::{answer, answer_field};
 use super::shelves::{Shelf, Shelves};
 use super::{NONE, RedisGate, not_understood, optional, script, terms, words};
 use crate::error::Result;
-use crate::gate::{Load, Remembered};
+use crate::gate::load::{Load, Remembered};
 use crate::item::ItemState;
 
 /// Buyers and answers of one call while loading: others want the server in between.
@@ -40,7 +40,7 @@ impl RedisGate {
         match words(&reply) {
             (Some("begun"), _) => Ok(true),
             (Some("refused"), _) => Ok(false),
-            (Some("foreign"), Some(id)) => Err(crate::gate::foreign_id(item, epoch, id)),
+            (Some("foreign"), Some(id)) => Err(crate::gate::checks::foreign_id(item, epoch, id)),
             _ => Err(not_understood(item, &reply)),
         }
     }

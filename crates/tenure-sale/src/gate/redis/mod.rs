@@ -25,15 +25,15 @@ use self::keys::order_id;
 use self::moving::{BRING_MAX, Brought, Moves};
 use self::readers::Readers;
 use self::shelves::{Shelf, Shelves, Spreads};
+use super::checks::reference;
 use super::clock::{micros, millis};
 use super::combiner::Combiner;
 use super::fold::Fold;
-use super::reference;
-use super::{Applied, Taken};
+use super::outcome::{Applied, Taken};
+use crate::change::Change;
 use crate::entry::Wanted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::item::{ItemState, Terms};
-use crate::ledger::Change;
 use crate::order::{Answer, OrderId, Outcome, Request};
 
 /// No arguments.
@@ -179,7 +179,7 @@ impl RedisGate {
         let taken = match words(&reply) {
             (Some("queued"), Some(id)) => Taken::Queued(order(id)?),
             (Some("replayed"), Some(id)) => Taken::Replayed(order(id)?),
-            (Some("conflict"), Some(_)) => return Err(super::other_units(item, reference)),
+            (Some("conflict"), Some(_)) => return Err(super::checks::other_units(item, reference)),
             (Some("sold out"), Some(left)) => Taken::SoldOut {
                 left: whole(item, left)?,
             },

@@ -5,7 +5,7 @@ use tenure::redis::Value;
 use super::shelves::{Shelf, Shelves};
 use super::{NONE, RedisGate, not_understood, script};
 use crate::error::Result;
-use crate::gate::{ShelfStanding, Standing};
+use crate::gate::standing::{ShelfStanding, Standing};
 use crate::item::ItemState;
 use crate::order::OrderId;
 

@@ -6,15 +6,15 @@ use tenure::Tenure;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::consumer::Commits;
+use crate::consumer::commits::Commits;
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::Followers;
+use crate::events::followers::Followers;
 use crate::gate::Gate;
 use crate::hub::Hub;
 use crate::item::Item;
 use crate::ledger::Ledger;
-use crate::rebuild::Flights;
-use crate::relay::Relays;
+use crate::rebuild::running::RunningRebuilds;
+use crate::relay::turns::Relays;
 use crate::stats::Counters;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Core {
     pub(crate) limits: Limits,
     pub(crate) hub: Hub,
     pub(crate) counters: Counters,
-    pub(crate) flights: Flights,
+    pub(crate) rebuilds: RunningRebuilds,
     pub(crate) relays: Relays,
     pub(crate) commits: Commits,
     pub(crate) followers: Followers,
@@ -47,6 +47,29 @@ pub(crate) struct Limits {
 }
 
 impl Core {
+    pub(crate) fn new(gate: Gate, ledger: Ledger, locks: Tenure, limits: Limits) -> Self {
+        let hub = if gate.is_memory() {
+            Hub::that_remembers()
+        } else {
+            Hub::default()
+        };
+        Self {
+            name: own_name(),
+            gate,
+            ledger,
+            locks,
+            limits,
+            hub,
+            counters: Counters::default(),
+            rebuilds: RunningRebuilds::default(),
+            relays: Relays::default(),
+            commits: Commits::default(),
+            followers: Followers::default(),
+            opened: Notify::new(),
+            gone: CancellationToken::new(),
+        }
+    }
+
     /// An item that must be there.
     pub(crate) async fn item(&self, name: &str) -> Result<Item> {
         let item = self.ledger.item(name).await?;
@@ -57,4 +80,10 @@ impl Core {
 pub(crate) fn no_item(name: &str) -> Error {
     let message = format!("there is no item `{name}` in the ledger: create it first");
     Error::new(ErrorKind::NoItem, message)
+}
+
+/// Two consumers of one name would take each other's entries.
+fn own_name() -> String {
+    let unique: u64 = rand::random();
+    format!("{}-{unique:016x}", std::process::id())
 }

@@ -1,0 +1,14 @@
+//! Orders and units by state.
+
+use crate::order::OrderState;
+
+/// Orders and units of an item by state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The state.
+    pub state: OrderState,
+    /// So many orders.
+    pub orders: u64,
+    /// So many units.
+    pub units: u64,
+}
