@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::belief::Belief;
-use crate::engine::cleaner::{self, Parted, Parting};
-use crate::engine::given::Given;
-use crate::engine::lines::Lines;
+use crate::engine::detached::Given;
+use crate::engine::local_queue::Lines;
+use crate::engine::release::{self, Parted, Parting};
 use crate::engine::watchdog::{self, Watchdog};
-use crate::engine::{Engine, here, record, staying};
+use crate::engine::{Engine, client_record, fast_path, heartbeat};
 use crate::error::{Error, Result};
 use crate::guard::{LostReason, Released};
 use crate::lease::{ClientId, Lease, LeaseId};
@@ -79,13 +79,13 @@ impl Client {
         core.store.start(core.id, events, pending, attention);
         tokio::spawn(pass_on(Arc::clone(&core), happened));
         tokio::spawn(watchdog::run(Arc::clone(&core)));
-        tokio::spawn(record::run(Arc::clone(&core)));
-        tokio::spawn(staying::run(Arc::clone(&core)));
+        tokio::spawn(client_record::run(Arc::clone(&core)));
+        tokio::spawn(heartbeat::run(Arc::clone(&core)));
         let farewell = Arc::clone(&core);
         engine.on_stop(async move {
             let last_words = async {
                 farewell.pending.wait().await;
-                record::part(&farewell).await;
+                client_record::part(&farewell).await;
                 farewell.pending.wait().await;
             };
             let _ = tokio::time::timeout(FAREWELL_MAX, last_words).await;
@@ -126,7 +126,7 @@ impl Client {
             _pending: self.core.pending.begin(),
         };
         if let Some(parting) = rest.parting.as_mut().filter(|it| it.landing.is_none()) {
-            match here::release(&self.core, parting).await {
+            match fast_path::release(&self.core, parting).await {
                 Ok(released) => {
                     rest.parting = None;
                     return released;
@@ -217,7 +217,7 @@ impl Core {
             ..Parting::of(lease, ends_before)
         };
         tokio::spawn(async move {
-            cleaner::release_for_good(core, parting, None, pending).await;
+            release::release_for_good(core, parting, None, pending).await;
             drop(done);
         });
         async move {
@@ -254,7 +254,7 @@ impl Core {
             releases.spawn(async move {
                 let _pending = pending;
                 let parting = Parting::of(belief.held.clone(), until);
-                let parted = cleaner::see_off(&core, &parting).await;
+                let parted = release::see_off(&core, &parting).await;
                 if belief.landing.is_some() {
                     drop(core.clean_up(belief.held.clone(), belief.landing));
                 }
@@ -270,7 +270,7 @@ impl Core {
             self.pending.wait().await;
             // A program that ends after this is no longer listed. The engine's own farewell would
             // do it too, but nobody can wait for that.
-            record::part(self).await;
+            client_record::part(self).await;
             self.pending.wait().await;
         };
         let _ = tokio::time::timeout(rest, last_words).await;
@@ -294,7 +294,7 @@ impl Core {
     ) -> impl Future<Output = ()> + Send + use<> {
         // Counted before the caller goes on: who waits for what is pending must not miss it.
         let pending = self.pending.begin();
-        cleaner::release_for_good(Arc::clone(self), parting, answer, pending)
+        release::release_for_good(Arc::clone(self), parting, answer, pending)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::belief::Belief;
 use crate::core::Client;
 use crate::engine::attempt::Wish;
 use crate::engine::hand_off::{self, LetGo};
-use crate::engine::renewal;
+use crate::engine::renew_detached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until, check_ttl};
@@ -202,7 +202,7 @@ impl Hold {
             // A renewal that comes later would give the lease its usual ttl again.
             core.watchdog.settled(self.belief.number).await;
             let given = self.detach()?;
-            let until = renewal::extend(&core, &held).await?;
+            let until = renew_detached::extend(&core, &held).await?;
             core.given.renewed(&given, rest, until, core.clock.now());
             Ok(Lease { ttl: rest, ..given })
         };

@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 
 use crate::core::{Client, Core};
 use crate::engine::attempt::Wish;
-use crate::engine::here::{self, Asked};
-use crate::engine::waiting::{Begun, Waiter};
-use crate::engine::{once, patience, record};
+use crate::engine::fast_path::{self, Asked};
+use crate::engine::local_queue::{Begun, Waiter};
+use crate::engine::{client_record, retry, try_acquire};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason, Released};
 use crate::holder::Holder;
@@ -180,7 +180,7 @@ impl Lock {
         if let Some(guard) = self.reenter(&wish)? {
             return Ok(Some(guard));
         }
-        let acquisition = match here::ask(&self.client, self.owner.as_ref(), wish).await? {
+        let acquisition = match fast_path::ask(&self.client, self.owner.as_ref(), wish).await? {
             Asked::Granted(guard) => return Ok(Some(guard)),
             Asked::Busy(_) => return Ok(None),
             Asked::NotAnswered(acquisition) => acquisition,
@@ -190,7 +190,7 @@ impl Lock {
         self.client.check_open()?;
         let (client, owner) = (Arc::clone(&self.client), self.owner.clone());
         let (reply, answer) = oneshot::channel();
-        let asking = once::ask(client, owner, acquisition, reply, pending);
+        let asking = try_acquire::ask(client, owner, acquisition, reply, pending);
         self.client.engine.spawn(asking);
         answer.await.map_err(|_| Error::closed())?
     }
@@ -263,7 +263,7 @@ impl Lock {
         let core = Arc::clone(&self.client.core);
         let looking = async move {
             let look = |limit| find_holder(&core, &name, limit);
-            patience::look(&core, look).await
+            retry::look(&core, look).await
         };
         self.client.engine.run(looking).await?
     }
@@ -284,7 +284,7 @@ impl Lock {
         let core = Arc::clone(&self.client.core);
         let looking = async move {
             let look = |limit| find_lease(&core, &name, limit);
-            patience::look(&core, look).await
+            retry::look(&core, look).await
         };
         self.client.engine.run(looking).await?
     }
@@ -316,7 +316,13 @@ impl Lock {
         let free = patient && !core.watchdog.cares_for(&wish.name);
         let (begun, found_busy) = if free && let Some(_asking) = core.lines.ask(&wish.name) {
             // Boxed: what is only needed for asking must not be kept by those who wait.
-            match Box::pin(here::ask(&self.client, self.owner.as_ref(), wish.clone())).await? {
+            match Box::pin(fast_path::ask(
+                &self.client,
+                self.owner.as_ref(),
+                wish.clone(),
+            ))
+            .await?
+            {
                 Asked::Granted(guard) => return Ok(guard),
                 Asked::Busy(acquisition) => (Some(acquisition), true),
                 Asked::NotAnswered(acquisition) => (Some(acquisition), false),
@@ -410,7 +416,7 @@ async fn find_holder(
         return Ok(None);
     };
     if let Some(client) = holder.lease.client() {
-        let records = record::read(core, Some(client), limit).await?;
+        let records = client_record::read(core, Some(client), limit).await?;
         holder.client = records.into_iter().next();
     }
     Ok(Some(holder))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::{Client, Core};
-use crate::engine::cleaner::{self, Parting};
-use crate::engine::{adoption, listing, patience, renewal};
+use crate::engine::release::{self, Parting};
+use crate::engine::{adopt, list, renew_detached, retry};
 use crate::error::Result;
 use crate::guard::{Guard, Released};
 use crate::holder::{ClientRecord, Listing};
@@ -80,7 +80,7 @@ impl Locks {
         let pending = self.client.core.pending.begin();
         self.client.check_open()?;
         let client = Arc::clone(&self.client);
-        let adopting = async move { adoption::adopt(client, owner, lease, pending).await };
+        let adopting = async move { adopt::adopt(client, owner, lease, pending).await };
         self.client.engine.run(adopting).await?
     }
 
@@ -116,7 +116,7 @@ impl Locks {
         core.settings.check_longest(ttl)?;
         core.settings.check_pause(ttl)?;
         let lease = lease.clone();
-        let renewing = async move { renewal::renew(&core, lease, ttl).await };
+        let renewing = async move { renew_detached::renew(&core, lease, ttl).await };
         self.client.engine.run(renewing).await?
     }
 
@@ -193,7 +193,7 @@ impl Locks {
         let pending = core.pending.begin();
         let releasing = async move {
             let _pending = pending;
-            cleaner::release(&core, &Parting::of(held, until)).await
+            release::release(&core, &Parting::of(held, until)).await
         };
         self.client.engine.run(releasing).await?
     }
@@ -232,8 +232,8 @@ impl Locks {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let listing = async move {
-            let list = |limit| listing::list(&core, &wanted, limit);
-            patience::look(&core, list).await
+            let list = |limit| list::list(&core, &wanted, limit);
+            retry::look(&core, list).await
         };
         self.client.engine.run(listing).await?
     }
@@ -255,8 +255,8 @@ impl Locks {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let reading = async move {
-            let read = |limit| listing::clients(&core, limit);
-            patience::look(&core, read).await
+            let read = |limit| list::clients(&core, limit);
+            retry::look(&core, read).await
         };
         self.client.engine.run(reading).await?
     }

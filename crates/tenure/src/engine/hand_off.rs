@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
-use super::cleaner::{self, Parting};
-use super::line::take_first_for;
-use super::lines::Message;
-use super::waiting::{Queue, Waiter};
+use super::local_queue::task::take_first_for;
+use super::local_queue::{Message, Queue, Waiter};
+use super::release::{self, Parting};
 use crate::belief::Belief;
 use crate::core::{Client, Core};
 use crate::guard::Guard;
@@ -147,7 +146,7 @@ async fn ask_whose_turn(
                     offered_to: Some(_)
                 }
             );
-            cleaner::released(core, &belief.held, released);
+            release::released(core, &belief.held, released);
             if !offered {
                 // Nobody else tells the line that the lock may be free.
                 queue.tell(Message::LookAgain);
@@ -162,5 +161,5 @@ async fn release(core: &Arc<Core>, belief: &Belief, unknown: bool, pending: Pend
         unknown,
         ..core.parting(belief, None)
     };
-    cleaner::release_for_good(Arc::clone(core), parting, None, pending).await;
+    release::release_for_good(Arc::clone(core), parting, None, pending).await;
 }

@@ -14,22 +14,20 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, ErrorKind, Result};
 
-pub(crate) mod adoption;
+pub(crate) mod adopt;
 pub(crate) mod attempt;
-pub(crate) mod cleaner;
-pub(crate) mod given;
+pub(crate) mod client_record;
+mod current_holder;
+pub(crate) mod detached;
+pub(crate) mod fast_path;
 pub(crate) mod hand_off;
-pub(crate) mod here;
-mod line;
-pub(crate) mod lines;
-pub(crate) mod listing;
-mod obstacle;
-pub(crate) mod once;
-pub(crate) mod patience;
-pub(crate) mod record;
-pub(crate) mod renewal;
-pub(crate) mod staying;
-pub(crate) mod waiting;
+pub(crate) mod heartbeat;
+pub(crate) mod list;
+pub(crate) mod local_queue;
+pub(crate) mod release;
+pub(crate) mod renew_detached;
+pub(crate) mod retry;
+pub(crate) mod try_acquire;
 pub(crate) mod watchdog;
 
 /// A running engine. It ends when the last clone is gone and what was begun for it is done.

@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
-use self::care::{AT_ONCE, Care};
-use self::roster::Roster;
-use self::turns::Turns;
+use self::batch_limit::Turns;
+use self::schedule::Roster;
+use self::tracked_lease::{AT_ONCE, Care};
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 
-mod care;
-mod errands;
-mod roster;
-mod turns;
+mod batch_limit;
+mod renew_batch;
+mod schedule;
+mod tracked_lease;
 
 /// All leases of a client that a guard holds.
 #[derive(Default)]
@@ -204,7 +204,7 @@ pub(crate) async fn run(core: Arc<Core>) {
             let due = roster.due(now);
             (due, roster.fall_asleep(now))
         };
-        errands::perform(&core, due.tasks);
+        renew_batch::perform(&core, due.tasks);
         drop(due.answered);
         let sleep = async {
             match next {
@@ -223,7 +223,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 mod tests {
     use std::time::Duration;
 
-    use super::care::WATCH_AFTER;
+    use super::tracked_lease::WATCH_AFTER;
     use super::*;
     use crate::belief::Grant;
     use crate::lease::{ClientId, Fence, LeaseId};

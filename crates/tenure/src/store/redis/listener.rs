@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::channels::Channels;
 use super::connection::Connection;
-use super::link::Link;
+use super::reconnect::Link;
 use super::server::Server;
 use super::value::Value;
 use crate::moment::Moment;

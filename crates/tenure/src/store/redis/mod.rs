@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-pub(crate) use self::ballot::{Ballot, Bounds, Sent, TakenBack, Vote};
 pub use self::client::{Client, Command, Dedicated};
 pub(crate) use self::connection::Connection;
+pub(crate) use self::node_state::{Age, REST_MIN, Told};
 pub use self::script::Script;
 pub use self::value::Value;
-pub(crate) use self::vitals::{Age, REST_MIN, Told};
+pub(crate) use self::vote::{Ballot, Bounds, Sent, TakenBack, Vote};
 
 use self::channels::Channels;
 use self::cluster::{Cluster, Way};
@@ -37,41 +37,41 @@ use crate::store::{
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
-mod adoption;
-mod ballot;
+mod acquire;
+mod adopt;
+mod caller_connection;
 mod channels;
 mod client;
+mod client_records;
 mod cluster;
-mod confirmation;
 mod connection;
-mod exclusive;
-mod hearing;
-mod lane;
+mod dedicated_pool;
+mod endpoint;
+mod failover_pause;
+mod heartbeat;
+mod inspect;
 mod layout;
-mod link;
 mod listener;
-mod looking;
 mod node;
-mod parting;
-mod place;
-mod question;
-mod records;
-mod refusal;
-mod reign;
-mod renewal;
+mod node_state;
+mod reconnect;
+mod release;
+mod renew;
+mod replica_ack;
 mod reply;
+mod request;
+mod response_timeout;
 mod routes;
 mod script;
 mod sentinel;
 mod server;
-mod silence;
+mod server_error;
 mod socket;
-mod staying;
-mod taking;
+mod subscribe;
 mod transaction;
 mod turn;
 mod value;
-mod vitals;
+mod vote;
 
 pub(crate) struct RedisStore {
     routes: Routes,

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::caller_connection::Lane;
 use super::channels::Channels;
 use super::connection::Connection;
-use super::exclusive::{Exclusive, Seat};
-use super::lane::Lane;
-use super::link::Link;
+use super::dedicated_pool::{Exclusive, Seat};
 use super::listener::{Hears, Listener};
+use super::reconnect::Link;
 use super::server::Server;
 use crate::moment::Moment;
 use crate::store::{Event, Failure};

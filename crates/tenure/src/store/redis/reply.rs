@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::ballot::{TakenBack, Vote};
-use super::question::{Answer, Declined};
+use super::request::{Answer, Declined};
 use super::value::Value;
+use super::vote::{TakenBack, Vote};
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::lease::{Fence, LeaseId};

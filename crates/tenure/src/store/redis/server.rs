@@ -13,11 +13,11 @@ use ::redis::{
     TlsCertificates,
 };
 
-use super::place::Place;
-use super::refusal;
-use super::reign::Settled;
+use super::endpoint::Place;
+use super::failover_pause::Settled;
 use super::script::LockScripts;
 use super::sentinel::Sentinels;
+use super::server_error;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
 use crate::seeded::{Bug, bug};
@@ -166,7 +166,7 @@ impl fmt::Display for Server {
 /// The client crate's idea of a server. Made for every connection: certificates may have been
 /// renewed.
 pub(super) fn client(target: &RedisTarget) -> Result<::redis::Client, Failure> {
-    let refused = |error: ::redis::RedisError| refusal::failure(target, &error, None);
+    let refused = |error: ::redis::RedisError| server_error::failure(target, &error, None);
     let info = address(target).into_connection_info().map_err(refused)?;
     let info = info
         .set_redis_settings(greeting(target))

@@ -1,7 +1,7 @@
 //! Whose turn it is, after one process has had a lock several times in a row.
 
 use super::connection::Connection;
-use super::question::Question;
+use super::request::Question;
 use super::{RedisStore, reply};
 use crate::lease::LeaseId;
 use crate::moment::Moment;

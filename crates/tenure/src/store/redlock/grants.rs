@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use super::voter::lock;
+use super::node::lock;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;

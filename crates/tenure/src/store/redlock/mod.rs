@@ -13,14 +13,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use self::deferred_release::Leftover;
+use self::fan_out::Round;
 use self::grants::Grants;
-use self::leftovers::Leftover;
-use self::loose_ends::LooseEnds;
-use self::messages::Messages;
-use self::round::Round;
-use self::sightings::Sightings;
-use self::tally::majority;
-use self::voter::{Readiness, Voter, lock};
+use self::late_replies::LooseEnds;
+use self::node::{Readiness, Voter, lock};
+use self::node_age::Sightings;
+use self::subscribe::Messages;
+use self::vote_count::majority;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
@@ -34,21 +34,21 @@ use crate::store::{
     Watched,
 };
 
-mod campaign;
+mod acquire;
+mod client_records;
+mod deferred_release;
+mod fan_out;
 mod grants;
-mod keeping;
-mod leftovers;
-mod looking;
-mod loose_ends;
-mod messages;
-mod parting;
-mod records;
-mod round;
-mod sightings;
-mod survey;
-mod tally;
+mod inspect;
+mod late_replies;
+mod node;
+mod node_age;
+mod node_age_sync;
+mod release;
+mod renew;
+mod subscribe;
 mod turn;
-mod voter;
+mod vote_count;
 
 /// How long a shutdown waits for what is still under way to a node.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -89,8 +89,8 @@ impl RedlockStore {
             .map(|(node, store)| Arc::new(Voter::new(store, node, Arc::clone(&sightings))))
             .collect();
         for voter in &voters {
-            tokio::spawn(leftovers::run(Arc::clone(voter)));
-            tokio::spawn(voter::keep_ready(Arc::clone(voter)));
+            tokio::spawn(deferred_release::run(Arc::clone(voter)));
+            tokio::spawn(node::keep_ready(Arc::clone(voter)));
         }
         let shared = Shared {
             majority: majority(voters.len()),
@@ -107,7 +107,7 @@ impl RedlockStore {
             held_back: Mutex::default(),
         };
         let shared = Arc::new(shared);
-        tokio::spawn(loose_ends::run(Arc::clone(&shared)));
+        tokio::spawn(late_replies::run(Arc::clone(&shared)));
         Arc::new(Self { shared })
     }
 
@@ -128,8 +128,8 @@ impl RedlockStore {
             return Err(shared.too_few("can be reached"));
         }
         self.check_twins()?;
-        survey::conclude(shared, limit).await?;
-        tokio::spawn(survey::run(Arc::clone(shared)));
+        node_age_sync::conclude(shared, limit).await?;
+        tokio::spawn(node_age_sync::run(Arc::clone(shared)));
         Ok(())
     }
 
@@ -349,7 +349,7 @@ impl Store for RedlockStore {
             let attention = Arc::clone(&attention);
             voter.store.start(client, said, pending.clone(), attention);
             let shared = Arc::clone(&self.shared);
-            tokio::spawn(messages::pass_on(shared, saying, events.clone()));
+            tokio::spawn(subscribe::pass_on(shared, saying, events.clone()));
         }
         let _ = self.shared.pending.set(pending);
     }
@@ -359,12 +359,12 @@ impl Store for RedlockStore {
         attempt: &'a Attempt,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Attempted, Failure>> {
-        Box::pin(campaign::acquire(&self.shared, attempt, limit))
+        Box::pin(acquire::acquire(&self.shared, attempt, limit))
     }
 
     fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
         // What it leaves behind is given back by the campaign itself.
-        Some((None, campaign::acquire_here(&self.shared, attempt)?))
+        Some((None, acquire::acquire_here(&self.shared, attempt)?))
     }
 
     fn renew<'a>(
@@ -373,7 +373,7 @@ impl Store for RedlockStore {
         watched: bool,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Renewed, Failure>> {
-        Box::pin(keeping::renew(&self.shared, lease, watched, limit))
+        Box::pin(renew::renew(&self.shared, lease, watched, limit))
     }
 
     fn renew_all<'a>(
@@ -382,7 +382,7 @@ impl Store for RedlockStore {
         watched: bool,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>> {
-        Box::pin(keeping::renew_all(&self.shared, leases, watched, limit))
+        Box::pin(renew::renew_all(&self.shared, leases, watched, limit))
     }
 
     fn adopt<'a>(
@@ -391,7 +391,7 @@ impl Store for RedlockStore {
         lease: &'a Held,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Renewed, Failure>> {
-        Box::pin(keeping::adopt(&self.shared, from, lease, limit))
+        Box::pin(renew::adopt(&self.shared, from, lease, limit))
     }
 
     fn watch<'a>(
@@ -399,7 +399,7 @@ impl Store for RedlockStore {
         lease: &'a Held,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Watched, Failure>> {
-        Box::pin(keeping::watch(&self.shared, lease, limit))
+        Box::pin(renew::watch(&self.shared, lease, limit))
     }
 
     fn release<'a>(
@@ -408,7 +408,7 @@ impl Store for RedlockStore {
         _leaving: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Release, Failure>> {
-        Box::pin(parting::release(&self.shared, lease, limit))
+        Box::pin(release::release(&self.shared, lease, limit))
     }
 
     fn release_here<'a>(
@@ -416,7 +416,7 @@ impl Store for RedlockStore {
         lease: &'a Held,
         _leaving: Option<&'a LeaseId>,
     ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
-        parting::release_here(&self.shared, lease)
+        release::release_here(&self.shared, lease)
     }
 
     /// There is no queue over several nodes: if anybody else listens, whoever is first may take it.
@@ -451,7 +451,7 @@ impl Store for RedlockStore {
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
-        Box::pin(looking::look(&self.shared, name, limit))
+        Box::pin(inspect::look(&self.shared, name, limit))
     }
 
     fn look_all<'a>(
@@ -459,7 +459,7 @@ impl Store for RedlockStore {
         names: &'a [LockName],
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
-        Box::pin(looking::look_all(&self.shared, names, limit))
+        Box::pin(inspect::look_all(&self.shared, names, limit))
     }
 
     fn listen<'a>(
@@ -467,11 +467,11 @@ impl Store for RedlockStore {
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(messages::listen(&self.shared, name, limit))
+        Box::pin(subscribe::listen(&self.shared, name, limit))
     }
 
     fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
-        Box::pin(messages::unlisten(&self.shared, name, limit))
+        Box::pin(subscribe::unlisten(&self.shared, name, limit))
     }
 
     fn write_record<'a>(
@@ -480,7 +480,7 @@ impl Store for RedlockStore {
         change: &'a RecordChange,
         limit: Moment,
     ) -> BoxFuture<'a, Result<RecordWritten, Failure>> {
-        Box::pin(records::write(&self.shared, client, change, limit))
+        Box::pin(client_records::write(&self.shared, client, change, limit))
     }
 
     fn records(
@@ -488,6 +488,6 @@ impl Store for RedlockStore {
         only: Option<ClientId>,
         limit: Moment,
     ) -> BoxFuture<'_, Result<Vec<Record>, Failure>> {
-        Box::pin(records::read(&self.shared, only, limit))
+        Box::pin(client_records::read(&self.shared, only, limit))
     }
 }

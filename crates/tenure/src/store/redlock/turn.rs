@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shared;
-use super::campaign;
-use super::parting;
+use super::acquire;
+use super::release;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{Attempt, Attempted, Failure, Held, Turn};
@@ -30,7 +30,7 @@ pub(super) async fn turn(
     if !alone {
         shared.set_hold_back(&lease.name, shared.clock.now() + HEAD_START);
     }
-    parting::release(shared, lease, limit)
+    release::release(shared, lease, limit)
         .await
         .map(Turn::Passed)
 }
@@ -47,7 +47,7 @@ async fn go_on(shared: &Arc<Shared>, lease: &Held, fences: u32, limit: Moment) -
         fences,
         queue: false,
     };
-    match campaign::once(shared, &attempt, limit).await {
+    match acquire::once(shared, &attempt, limit).await {
         Ok(Attempted::Granted { fence, sent_at }) => Some(Turn::Again { fence, sent_at }),
         _ => None,
     }

@@ -10,10 +10,10 @@ use ::redis::Cmd;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
-use self::map::Map;
 pub(super) use self::redirect::Redirect;
 use self::redirect::Whereabouts;
-use self::slots::Slot;
+use self::slot::Slot;
+use self::slot_map::Map;
 use super::channels::Channels;
 use super::node::Node;
 use super::script::Script;
@@ -26,11 +26,11 @@ use crate::stats::Stats;
 use crate::store::{Event, Failure};
 use crate::url::RedisTarget;
 
-mod hearing;
-mod map;
 mod redirect;
 mod refresh;
-mod slots;
+mod slot;
+mod slot_map;
+mod subscribe;
 
 /// How often one question is sent on. Nodes that point at each other have not agreed yet: that is
 /// better waited for.
@@ -138,7 +138,7 @@ impl Cluster {
         let seeds = seeds.into_iter().map(|seed| cluster.make(seed));
         let _ = cluster.seeds.set(seeds.collect());
         tokio::spawn(refresh::keep_up(Arc::clone(&cluster)));
-        tokio::spawn(hearing::keep_hearing(Arc::clone(&cluster)));
+        tokio::spawn(subscribe::keep_hearing(Arc::clone(&cluster)));
         cluster
     }
 

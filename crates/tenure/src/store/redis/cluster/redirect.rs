@@ -1,6 +1,6 @@
 //! What a node says of a slot that it does not serve, or not alone.
 
-use super::slots::Slot;
+use super::slot::Slot;
 use crate::store::Failure;
 use crate::store::redis::connection::reply_of;
 use crate::url::{Address, RedisTarget};

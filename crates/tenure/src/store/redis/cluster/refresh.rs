@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::map::{self, Map, Share};
+use super::slot_map::{self, Map, Share};
 use super::{Cluster, lock};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
@@ -119,8 +119,8 @@ async fn ask(node: &Node, limit: Moment) -> Result<Vec<Share>, Failure> {
     let mut command = ::redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = connection.run(&command, limit, 0).await?;
-    let shares =
-        map::read(&reply).ok_or_else(|| Failure::refused(reply.unexpected("`CLUSTER SLOTS`")))?;
+    let shares = slot_map::read(&reply)
+        .ok_or_else(|| Failure::refused(reply.unexpected("`CLUSTER SLOTS`")))?;
     if shares.is_empty() {
         return Err(Failure::not_sent(Error::new(
             ErrorKind::Unavailable,

@@ -10,14 +10,14 @@ use ::redis::RedisError;
 use ::redis::aio::MultiplexedConnection;
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::asking::reply_of;
+pub(super) use self::request::reply_of;
 pub(super) use self::server_clock::micros;
 
-use super::place::Place;
-use super::refusal;
-use super::reign::Settled;
+use super::endpoint::Place;
+use super::failover_pause::Settled;
+use super::response_timeout::Silence;
 use super::server::Server;
-use super::silence::Silence;
+use super::server_error;
 use super::transaction::Known;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
@@ -26,12 +26,12 @@ use crate::store::{Failure, Landing};
 use crate::timings::NodeTimings;
 use crate::url::RedisTarget;
 
-mod asking;
-mod here;
-mod introduction;
-mod measuring;
+mod caller_request;
+mod handshake;
+mod request;
 mod server_clock;
-mod subscribing;
+mod subscribe;
+mod timing;
 
 /// An established connection.
 pub(crate) struct Connection {
@@ -122,12 +122,12 @@ impl Connection {
     /// The failure that an error inside several replies means.
     pub(super) fn refused_by(&self, error: &str) -> Failure {
         let (code, detail) = error.split_once(' ').unwrap_or((error, ""));
-        refusal::of_server(&self.target, code, detail)
+        server_error::of_server(&self.target, code, detail)
     }
 
     /// The failure of a question that was carried out too late, and so changed nothing.
     pub(super) fn too_late(&self) -> Failure {
-        refusal::silence(&self.target, None)
+        server_error::silence(&self.target, None)
     }
 
     /// The failure of a question that came too late again and again.
@@ -161,7 +161,7 @@ impl Connection {
 
     /// What an error means. A master that has become a replica is not asked again.
     fn refused(&self, error: &RedisError, landing: Option<Landing>) -> Failure {
-        let failure = refusal::failure(&self.target, error, landing);
+        let failure = server_error::failure(&self.target, error, landing);
         if failure.error.kind() != ErrorKind::ReadOnly {
             return failure;
         }

@@ -13,10 +13,10 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::view::{Named, View};
-use super::link::Link;
-use super::place::Place;
-use super::refusal;
+use super::endpoint::Place;
+use super::reconnect::Link;
 use super::server::Server;
+use super::server_error;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
 use crate::seeded::{Bug, bug};
@@ -24,8 +24,8 @@ use crate::stats::Stats;
 use crate::store::Failure;
 use crate::url::SentinelTarget;
 
+mod monitor;
 mod view;
-mod watching;
 
 /// How long to wait for the other sentinels when one has named the master: they may know of a
 /// newer one.
@@ -77,7 +77,7 @@ impl Sentinels {
             let (sender, pushes) = mpsc::unbounded_channel();
             let server = Server::sentinel(target.clone(), Arc::clone(stats));
             let link = Link::with_pushes(server, sender, Some(|| ::redis::cmd("PING")));
-            tokio::spawn(watching::watch(Arc::clone(&sentinels), at, link, pushes));
+            tokio::spawn(monitor::watch(Arc::clone(&sentinels), at, link, pushes));
         }
         sentinels
     }
@@ -189,7 +189,8 @@ impl Sentinels {
             let view = view.as_ref().filter(|_| *answered >= round);
             let _ = write!(text, "; {}", self.report(at, view));
         }
-        let wants_password = |failure| denied(failure) && !refusal::is_of_certificates(failure);
+        let wants_password =
+            |failure| denied(failure) && !server_error::is_of_certificates(failure);
         if failures().any(wants_password) {
             text.push_str(
                 "; the sentinels' own user and password are `sentinel_username` and \

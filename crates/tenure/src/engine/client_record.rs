@@ -1,0 +1,308 @@
+//! What a client says of itself: who it is, what it holds or gave away, who waits. Off the acquire
+//! path: written at most twice a second, when something changed, and only what is old enough to matter.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::detached::GivenLease;
+use crate::belief::Belief;
+use crate::core::Core;
+use crate::error::Result;
+use crate::guard::Standing;
+use crate::holder::{ClientRecord, LeaseRecord};
+use crate::lease::{ClientId, Fence, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Failure, RecordChange, RecordWritten};
+
+/// The least time between two writes, and the least age of a lease that is listed.
+const PACE: Duration = Duration::from_millis(500);
+/// How long a record is believed. A client that died is listed for that long.
+const RECORD_TTL: Duration = Duration::from_secs(30);
+/// How often a record is written though nothing changed.
+const REFRESH: Duration = Duration::from_secs(10);
+/// The same of a client that only waits. Its record changes nothing for anybody, and a crowd of such
+/// clients writes nothing else: so it is believed for longer, and written more rarely.
+const WAITING_RECORD_TTL: Duration = Duration::from_secs(3 * 60);
+const WAITING_REFRESH: Duration = Duration::from_secs(2 * 60);
+/// How many leases a record lists: the oldest. A client that holds more says how many more.
+const LISTED_MAX: usize = 10_000;
+const WRITE_LIMIT: Duration = Duration::from_secs(1);
+/// For how long at most a client is remembered that ended, because of leases that it gave away.
+const LAST_WORDS_TTL_MAX: Duration = Duration::from_secs(60 * 60);
+
+type Fields = BTreeMap<String, String>;
+
+/// Keeps the record up to date for as long as the engine runs.
+pub(crate) async fn run(core: Arc<Core>) {
+    let mut written = Fields::new();
+    let mut written_at = core.clock.now();
+    let mut failed = false;
+    let me = introduce(&core);
+    loop {
+        let holds = !core.watchdog.is_idle() || !core.given.is_empty();
+        let busy = failed || holds || !written.is_empty();
+        if !busy {
+            core.record_changed.notified().await;
+        }
+        core.clock.sleep_until(core.clock.now() + PACE).await;
+        let ended = core.record_ended.lock().await;
+        if *ended || core.is_closed() {
+            return;
+        }
+        let now = core.clock.now();
+        let fields = describe(&core, now);
+        let is_due = now.saturating_since(written_at) >= Pace::of(&written).refresh;
+        // What failed may have been written all the same.
+        if !failed && fields == written && (fields.is_empty() || !is_due) {
+            continue;
+        }
+        failed = write(&core, &me, &written, &fields, now).await.is_err();
+        drop(ended);
+        if !failed {
+            written = fields;
+            written_at = now;
+        }
+    }
+}
+
+/// The last words of a client: of the leases that it gave away it speaks until they end; if there are
+/// none, its record is taken away.
+pub(crate) async fn part(core: &Core) {
+    let mut ended = core.record_ended.lock().await;
+    *ended = true;
+    let now = core.clock.now();
+    let limit = now + WRITE_LIMIT;
+    let given = core.given.all(now);
+    if let Some(last) = given.iter().map(|(_, lease)| lease.ends_at).max() {
+        let said = given.into_iter().map(Spoken::of_given).collect();
+        let mut set: Vec<_> = introduce(core).into_iter().collect();
+        set.extend(speak(core, now, said));
+        let last_words = RecordChange {
+            all: true,
+            set,
+            removed: Vec::new(),
+            ttl: last.saturating_since(now).min(LAST_WORDS_TTL_MAX),
+        };
+        // The leases are held all the same if this fails: they are only not listed.
+        let _ = core.store.write_record(core.id, &last_words, limit).await;
+        return;
+    }
+    let nothing = RecordChange::default();
+    // It ends by itself if this fails. A client that never wrote one is not asked to erase it.
+    if core.stats.snapshot().records_written > 0 {
+        let _ = core.store.write_record(core.id, &nothing, limit).await;
+    }
+}
+
+/// The records of all clients that are alive, or of one.
+pub(crate) async fn read(
+    core: &Core,
+    only: Option<ClientId>,
+    limit: Moment,
+) -> Result<Vec<ClientRecord>, Failure> {
+    let records = core.store.records(only, limit).await?;
+    let now_ms = core.clock.wall_micros() / 1_000;
+    let parse = |(id, fields): &(ClientId, Fields)| parse(*id, fields, now_ms);
+    Ok(records.iter().map(parse).collect())
+}
+
+async fn write(
+    core: &Core,
+    me: &Fields,
+    written: &Fields,
+    fields: &Fields,
+    now: Moment,
+) -> Result<(), Failure> {
+    let limit = now + WRITE_LIMIT;
+    if fields.is_empty() {
+        let nothing = RecordChange::default();
+        core.store.write_record(core.id, &nothing, limit).await?;
+        return Ok(());
+    }
+    core.stats.record_written();
+    let changed = |(field, value): &(&String, &String)| written.get(*field) != Some(value);
+    let own = |(field, value): (&String, &String)| (field.clone(), value.clone());
+    if !written.is_empty() {
+        let gone = written.keys().filter(|field| !fields.contains_key(*field));
+        let change = RecordChange {
+            all: false,
+            set: fields.iter().filter(changed).map(own).collect(),
+            removed: gone.cloned().collect(),
+            ttl: Pace::of(fields).ttl,
+        };
+        let done = core.store.write_record(core.id, &change, limit).await?;
+        if done == RecordWritten::Yes {
+            return Ok(());
+        }
+    }
+    let all = RecordChange {
+        all: true,
+        set: me.iter().chain(fields).map(own).collect(),
+        removed: Vec::new(),
+        ttl: Pace::of(fields).ttl,
+    };
+    core.store.write_record(core.id, &all, limit).await?;
+    Ok(())
+}
+
+/// How long a record is believed, and how often it is written though nothing changed.
+struct Pace {
+    ttl: Duration,
+    refresh: Duration,
+}
+
+impl Pace {
+    fn of(fields: &Fields) -> Self {
+        if fields.keys().all(|field| field.starts_with("wait:")) {
+            return Self {
+                ttl: WAITING_RECORD_TTL,
+                refresh: WAITING_REFRESH,
+            };
+        }
+        Self {
+            ttl: RECORD_TTL,
+            refresh: REFRESH,
+        }
+    }
+}
+
+/// Who this client is: the part of its record that does not change.
+fn introduce(core: &Core) -> Fields {
+    let uname = rustix::system::uname();
+    let mut me = Fields::from([
+        (
+            "host".to_owned(),
+            uname.nodename().to_string_lossy().into_owned(),
+        ),
+        ("pid".to_owned(), std::process::id().to_string()),
+        ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+    ]);
+    if let Some(name) = &core.settings.name {
+        me.insert("name".to_owned(), name.clone());
+    }
+    for (field, value) in &core.settings.about {
+        me.insert(format!("about:{field}"), value.clone());
+    }
+    me
+}
+
+/// A lease as the record tells it.
+struct Spoken {
+    name: LockName,
+    id: LeaseId,
+    fence: Fence,
+    since: Moment,
+    ttl: Duration,
+}
+
+impl Spoken {
+    fn of_belief(belief: &Belief) -> Self {
+        Self {
+            name: belief.held.name.clone(),
+            id: belief.held.id.clone(),
+            fence: belief.fence,
+            since: belief.acquired_at,
+            ttl: belief.held.ttl,
+        }
+    }
+
+    fn of_given((name, lease): (LockName, GivenLease)) -> Self {
+        Self {
+            name,
+            id: lease.id,
+            fence: lease.fence,
+            since: lease.since,
+            ttl: lease.ttl,
+        }
+    }
+}
+
+/// What this client holds or gave away, and who waits: the part that changes.
+fn describe(core: &Core, now: Moment) -> Fields {
+    let (oldest, count) = core.watchdog.oldest(LISTED_MAX);
+    let unnamed = count - oldest.len();
+    let held = oldest
+        .iter()
+        .filter(|belief| belief.standing(now) != Standing::Lost);
+    let held = held.map(|belief| Spoken::of_belief(belief));
+    let given = core.given.all(now).into_iter().map(Spoken::of_given);
+    let mut leases: Vec<Spoken> = held.chain(given).collect();
+    leases.retain(|lease| now.saturating_since(lease.since) >= PACE);
+    // Of one lock, the last counts: its earlier lease has ended.
+    leases.sort_by_key(|lease| lease.since);
+    let more = unnamed + leases.len().saturating_sub(LISTED_MAX);
+    leases.truncate(LISTED_MAX);
+    let mut fields = speak(core, now, leases);
+    if more > 0 {
+        fields.insert("more".to_owned(), more.to_string());
+    }
+    for (name, waiting) in core.lines.lengths() {
+        if waiting > 0 {
+            fields.insert(format!("wait:{name}"), waiting.to_string());
+        }
+    }
+    fields
+}
+
+/// A field for each lease.
+fn speak(core: &Core, now: Moment, leases: Vec<Spoken>) -> Fields {
+    let now_ms = core.clock.wall_micros() / 1_000;
+    let field = |lease: Spoken| {
+        let age = now.saturating_since(lease.since);
+        let since_ms = now_ms - u64::try_from(age.as_millis()).unwrap_or(0).min(now_ms);
+        // Rounded, so that a wobbling clock does not look like a change.
+        let since_s = since_ms.div_ceil(1_000);
+        let Spoken {
+            name,
+            id,
+            fence,
+            ttl,
+            ..
+        } = lease;
+        let value = format!("{id} {fence} {since_s} {}", ttl.as_millis());
+        (format!("lease:{name}"), value)
+    };
+    leases.into_iter().map(field).collect()
+}
+
+fn parse(id: ClientId, fields: &Fields, now_ms: u64) -> ClientRecord {
+    let text = |field: &str| fields.get(field).cloned();
+    let mut record = ClientRecord {
+        id,
+        host: text("host").unwrap_or_default(),
+        pid: text("pid").and_then(|pid| pid.parse().ok()).unwrap_or(0),
+        name: text("name"),
+        about: Fields::new(),
+        version: text("version").unwrap_or_default(),
+        leases: Vec::new(),
+        more_leases: text("more").and_then(|more| more.parse().ok()).unwrap_or(0),
+        waiting: BTreeMap::new(),
+    };
+    for (field, value) in fields {
+        if let Some(name) = field.strip_prefix("lease:") {
+            record.leases.extend(parse_lease(name, value, now_ms));
+        } else if let Some(name) = field.strip_prefix("wait:") {
+            let waiting = value.parse().unwrap_or(0);
+            record.waiting.insert(name.to_owned(), waiting);
+        } else if let Some(field) = field.strip_prefix("about:") {
+            record.about.insert(field.to_owned(), value.clone());
+        }
+    }
+    record
+}
+
+fn parse_lease(name: &str, value: &str, now_ms: u64) -> Option<LeaseRecord> {
+    let mut parts = value.split(' ');
+    let lease = LeaseId::new(parts.next()?);
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    let (fence, since_s, ttl_ms) = (number()?, number()?, number()?);
+    Some(LeaseRecord {
+        name: LockName::new(name).ok()?,
+        lease,
+        fence: Fence::new(fence),
+        held_for: Duration::from_millis(now_ms.saturating_sub(since_s.saturating_mul(1_000))),
+        ttl: Duration::from_millis(ttl_ms),
+    })
+}

@@ -1,0 +1,165 @@
+//! Who holds what: what clients say of themselves, and whether the store still agrees.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use super::client_record;
+use crate::core::Core;
+use crate::error::ErrorKind;
+use crate::holder::{ClientRecord, LeaseRecord, Listed, Listing};
+use crate::lease::{ClientId, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Failure, Found, Looked};
+
+/// What the clients say of one lock.
+#[derive(Default)]
+struct Said<'a> {
+    leases: Vec<&'a LeaseRecord>,
+    waiters: Vec<Arc<ClientRecord>>,
+}
+
+/// Lists the locks that clients speak of and the caller wants.
+pub(crate) async fn list(
+    core: &Core,
+    wanted: impl Fn(&LockName) -> bool,
+    limit: Moment,
+) -> Result<Listing, Failure> {
+    let records = client_record::read(core, None, limit).await?;
+    let records: Vec<Arc<ClientRecord>> = records.into_iter().map(Arc::new).collect();
+    let said = collect(&records, wanted);
+    let names: Vec<LockName> = said.keys().cloned().collect();
+    let found = core.store.look_all(&names, limit).await?;
+    let waited_for = said.iter().filter(|(_, said)| !said.waiters.is_empty());
+    let waited_for = waited_for.map(|(name, _)| name.clone()).collect();
+    let mut living = living(core, waited_for, limit).await?;
+    let mut locks = Vec::with_capacity(said.len());
+    for ((name, mut said), looked) in said.into_iter().zip(found) {
+        let found = standing(looked)?;
+        if let Some(living) = living.remove(&name) {
+            said.keep_living(&living, found.as_ref());
+        }
+        if found.is_some() || !said.waiters.is_empty() {
+            locks.push(listed(name, &said, found, &records));
+        }
+    }
+    Ok(Listing {
+        locks,
+        more_leases: records
+            .iter()
+            .fold(0, |more, record| more.saturating_add(record.more_leases)),
+    })
+}
+
+/// What all clients say of themselves, without the waiters that have died.
+pub(crate) async fn clients(core: &Core, limit: Moment) -> Result<Vec<ClientRecord>, Failure> {
+    let mut records = client_record::read(core, None, limit).await?;
+    let waited_for = records.iter().flat_map(|record| record.waiting.keys());
+    let waited_for: BTreeSet<&String> = waited_for.collect();
+    let names = waited_for.into_iter();
+    let names = names.filter_map(|name| LockName::new(name).ok()).collect();
+    let living = living(core, names, limit).await?;
+    for record in &mut records {
+        let waits = |name: &str| {
+            let living = LockName::new(name).ok().and_then(|name| living.get(&name));
+            living.is_none_or(|living| living.contains(&record.id))
+        };
+        record.waiting.retain(|name, _| waits(name));
+    }
+    Ok(records)
+}
+
+/// The clients that wait for each lock by what its own queue says: a record outlives its client by
+/// minutes. Nothing of a lock of which the store does not know that.
+async fn living(
+    core: &Core,
+    names: Vec<LockName>,
+    limit: Moment,
+) -> Result<BTreeMap<LockName, HashSet<ClientId>>, Failure> {
+    let waiters = core.store.waiters(&names, limit).await?;
+    let clients = |waiters: Vec<LeaseId>| waiters.iter().filter_map(LeaseId::client).collect();
+    let known = names.into_iter().zip(waiters);
+    Ok(known
+        .filter_map(|(name, waiters)| Some((name, clients(waiters?))))
+        .collect())
+}
+
+impl Said<'_> {
+    /// Forgets the waiters that do not stand in the lock's queue. Those of the client that holds the
+    /// lock stand behind it in the process itself.
+    fn keep_living(&mut self, living: &HashSet<ClientId>, found: Option<&Found>) {
+        let holder = found.and_then(|found| found.id.client());
+        self.waiters
+            .retain(|client| living.contains(&client.id) || holder == Some(client.id));
+    }
+}
+
+/// Sorts what the records say by lock.
+fn collect(
+    records: &[Arc<ClientRecord>],
+    wanted: impl Fn(&LockName) -> bool,
+) -> BTreeMap<LockName, Said<'_>> {
+    let mut said: BTreeMap<LockName, Said<'_>> = BTreeMap::new();
+    for record in records {
+        for lease in record.leases.iter().filter(|lease| wanted(&lease.name)) {
+            let of_lock = said.entry(lease.name.clone()).or_default();
+            of_lock.leases.push(lease);
+        }
+        let waited_for = record.waiting.keys();
+        let waited_for = waited_for.filter_map(|name| LockName::new(name).ok());
+        for name in waited_for.filter(|name| wanted(name)) {
+            said.entry(name)
+                .or_default()
+                .waiters
+                .push(Arc::clone(record));
+        }
+    }
+    said
+}
+
+/// What stands at the name. Something that is no lock is nobody's lease, and what may not be looked
+/// at is not listed.
+fn standing(looked: Looked) -> Looked {
+    let is_unseen = |kind| matches!(kind, ErrorKind::NotALock | ErrorKind::Denied);
+    match looked {
+        Err(failure) if is_unseen(failure.error.kind()) => Ok(None),
+        looked => looked,
+    }
+}
+
+fn listed(
+    name: LockName,
+    said: &Said<'_>,
+    found: Option<Found>,
+    records: &[Arc<ClientRecord>],
+) -> Listed {
+    let mut listed = Listed {
+        name,
+        lease: None,
+        fence: None,
+        held_for: None,
+        ttl: None,
+        remaining: None,
+        meta: BTreeMap::new(),
+        client: None,
+        waiters: said.waiters.clone(),
+    };
+    let Some(found) = found else { return listed };
+    // Several speak of a lease that was given away. Whoever has known it for longest is right.
+    let of_lease = said.leases.iter().filter(|lease| lease.lease == found.id);
+    let record = of_lease.max_by_key(|lease| lease.held_for);
+    listed.fence = record.map(|record| record.fence).or(found.fence);
+    listed.held_for = record.map(|record| record.held_for);
+    listed.ttl = record.map(|record| record.ttl).or_else(|| found.id.ttl());
+    listed.remaining = found.remaining;
+    listed.meta = found.meta;
+    listed.client = client_of(&found.id, records);
+    listed.lease = Some(found.id);
+    listed
+}
+
+fn client_of(lease: &LeaseId, records: &[Arc<ClientRecord>]) -> Option<Arc<ClientRecord>> {
+    let client: ClientId = lease.client()?;
+    let record = records.iter().find(|record| record.id == client);
+    record.map(Arc::clone)
+}

@@ -1,0 +1,293 @@
+//! All lines of a client: how callers come to stand in one, and how word reaches it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+
+use self::task::Line;
+pub(crate) use self::waiters::{Begun, Queue, Waiter};
+use crate::core::Core;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::owner::Holds;
+use crate::store::Standing;
+
+pub(super) mod task;
+mod waiters;
+
+/// A waiter's place in a line. Dropping it takes the caller out.
+pub(crate) struct Place {
+    core: Arc<Core>,
+    queue: Arc<Queue>,
+    number: u64,
+    left: bool,
+}
+
+impl Place {
+    /// The caller got its answer, and is out already.
+    pub(crate) fn answered(mut self) {
+        self.left = true;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.left {
+            return;
+        }
+        let left = self.queue.waiting().leave(self.number);
+        if left.is_some() {
+            self.core.record_changed.notify_one();
+            // If it was the one being served, the line has somebody else to serve.
+            self.queue.tell(Message::Left);
+        }
+    }
+}
+
+/// A caller that asks the store by itself, before it stands in any line.
+pub(crate) struct Asking<'a> {
+    lines: &'a Lines,
+    name: &'a LockName,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.lines.names().asked.remove(self.name);
+    }
+}
+
+/// All lines of a client, by name.
+#[derive(Default)]
+pub(crate) struct Lines {
+    names: Mutex<Names>,
+    /// Numbers are never used twice, not even by the next line for the same name.
+    arrivals: AtomicU64,
+    /// A line stands in the store's queue.
+    standing: Notify,
+}
+
+#[derive(Default)]
+struct Names {
+    queues: HashMap<LockName, Arc<Queue>>,
+    /// Names that a caller asks for by itself.
+    asked: HashSet<LockName>,
+}
+
+/// What a line is told.
+pub(super) enum Message {
+    /// Somebody joined who cannot wait for the line to look by itself.
+    Joined,
+    /// A caller went away.
+    Left,
+    /// The line's place in the store's queue was given up with a release.
+    PlaceLeft,
+    /// The line's place in the store's queue is gone: it was silent for too long.
+    PlaceLost(LeaseId),
+    /// The lock was offered to this lease.
+    Offered(LeaseId),
+    /// The lock is free, and perhaps it is the turn of this lease.
+    Opened(Option<LeaseId>),
+    /// The lock is kept for the waiter whose turn it is for so long only.
+    Brief(Duration),
+    /// Look again: messages may have been missed.
+    LookAgain,
+    /// An owner got the lock by another way; its waiters share it.
+    Share(Arc<Holds>),
+    Close,
+}
+
+impl Lines {
+    /// The number of a caller that arrives now: who came first stands first.
+    pub(crate) fn arrive(&self) -> u64 {
+        self.arrivals.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Lets a caller ask the store by itself, unless another one of this process waits for the name
+    /// or asks for it: a herd asks once.
+    pub(crate) fn ask<'a>(&'a self, name: &'a LockName) -> Option<Asking<'a>> {
+        let mut names = self.names();
+        let queue = names.queues.get(name);
+        let waited_for = queue.is_some_and(|queue| queue.waiting().len() > 0);
+        if waited_for || !names.asked.insert(name.clone()) {
+            return None;
+        }
+        Some(Asking { lines: self, name })
+    }
+
+    /// Puts a waiter into the line for its name. If its owner was granted the lock while it was
+    /// coming, it gets its guard instead: it must not stand behind somebody who waits for that
+    /// owner.
+    pub(crate) fn join(&self, core: &Arc<Core>, number: u64, waiter: Waiter) -> Place {
+        let mut names = self.names();
+        let queue = Arc::clone(Self::queue_for(&mut names.queues, core, &waiter));
+        let mut waiting = queue.waiting();
+        let owner = waiter.owner.as_ref();
+        if let Some(hold) = owner.and_then(|owner| owner.held(&waiter.wish.name)) {
+            drop(waiting);
+            drop(names);
+            // Only now: should the hold be refused and end here, its release comes back to us.
+            let _ = waiter.reply.send(hold.reenter(&waiter.wish));
+        } else {
+            let tell = waiting.join(number, waiter);
+            drop(waiting);
+            if tell {
+                queue.tell(Message::Joined);
+            }
+            drop(names);
+            core.record_changed.notify_one();
+        }
+        Place {
+            core: Arc::clone(core),
+            queue,
+            number,
+            left: false,
+        }
+    }
+
+    pub(super) fn queue(&self, name: &LockName) -> Option<Arc<Queue>> {
+        self.names().queues.get(name).cloned()
+    }
+
+    pub(crate) fn wake(&self, name: &LockName, offered_to: LeaseId) {
+        self.tell(name, Message::Offered(offered_to));
+    }
+
+    /// A lease of this lock is on its way out: whoever of ours gets it next wants to know since when.
+    pub(crate) fn release_begins(&self, name: &LockName, now: Moment) {
+        if let Some(queue) = self.queue(name) {
+            let mut waiting = queue.waiting();
+            waiting.idle_since = (waiting.len() > 0).then_some(now);
+        }
+    }
+
+    /// There was nothing to release.
+    pub(crate) fn nothing_released(&self, name: &LockName) {
+        if let Some(queue) = self.queue(name) {
+            queue.waiting().idle_since = None;
+        }
+    }
+
+    /// The lock is kept for the waiter whose turn it is for so long only.
+    pub(crate) fn brief(&self, name: &LockName, lasts: Duration) {
+        self.tell(name, Message::Brief(lasts));
+    }
+
+    pub(crate) fn opened(&self, name: &LockName, next: Option<LeaseId>) {
+        self.tell(name, Message::Opened(next));
+    }
+
+    /// The line's place in the store's queue was given up. Told afterwards: whoever joined meanwhile
+    /// may have taken up that place again before it was given up.
+    pub(crate) fn place_left(&self, name: &LockName) {
+        self.tell(name, Message::PlaceLeft);
+    }
+
+    /// Where lines stand in the store's queues, as far as the store has said so.
+    pub(super) fn places(&self) -> Vec<Standing> {
+        let names = self.names();
+        let place = |(name, queue): (&LockName, &Arc<Queue>)| {
+            let id = queue.waiting().standing().cloned()?;
+            let name = name.clone();
+            Some(Standing { name, id })
+        };
+        names.queues.iter().filter_map(place).collect()
+    }
+
+    /// A line begins to stand in the store's queue: from now on it must say that it lives.
+    pub(super) fn stands(&self) {
+        self.standing.notify_one();
+    }
+
+    /// Waits for [`stands`](Lines::stands).
+    pub(super) async fn somebody_stands(&self) {
+        self.standing.notified().await;
+    }
+
+    /// A place in the store's queue is gone though its line believes to stand there.
+    pub(super) fn place_lost(&self, place: Standing) {
+        self.tell(&place.name, Message::PlaceLost(place.id));
+    }
+
+    /// The waiters of an owner who just got the lock have it too.
+    pub(crate) fn share(&self, name: &LockName, owner: &Arc<Holds>) {
+        self.tell(name, Message::Share(Arc::clone(owner)));
+    }
+
+    pub(crate) fn look_again(&self, name: &LockName) {
+        self.tell(name, Message::LookAgain);
+    }
+
+    pub(crate) fn wake_all(&self) {
+        for queue in self.names().queues.values() {
+            queue.tell(Message::LookAgain);
+        }
+    }
+
+    pub(crate) fn close_all(&self) {
+        for queue in self.names().queues.values() {
+            queue.tell(Message::Close);
+        }
+    }
+
+    /// How many callers wait, by name.
+    pub(crate) fn lengths(&self) -> Vec<(LockName, usize)> {
+        let length =
+            |(name, queue): (&LockName, &Arc<Queue>)| (name.clone(), queue.waiting().len());
+        self.names().queues.iter().map(length).collect()
+    }
+
+    /// Whether somebody waits whom a lost message would cost time: those at the head of a queue, and
+    /// whoever does not know where it stands.
+    pub(crate) fn attend(&self) -> bool {
+        let attends = |queue: &Arc<Queue>| {
+            let waiting = queue.waiting();
+            waiting.len() > 0 && !waiting.is_far()
+        };
+        self.names().queues.values().any(attends)
+    }
+
+    /// Takes a line away, unless somebody has joined it meanwhile.
+    pub(super) fn close(&self, name: &LockName) -> bool {
+        let queues = &mut self.names().queues;
+        let empty = queues
+            .get(name)
+            .is_none_or(|queue| queue.waiting().len() == 0);
+        if empty {
+            queues.remove(name);
+        }
+        empty
+    }
+
+    fn queue_for<'a>(
+        queues: &'a mut HashMap<LockName, Arc<Queue>>,
+        core: &Arc<Core>,
+        waiter: &Waiter,
+    ) -> &'a Arc<Queue> {
+        let name = &waiter.wish.name;
+        if queues.get(name).is_some_and(|queue| queue.is_dead()) {
+            // Its task failed, which must not shut the name for ever.
+            queues.remove(name);
+        }
+        queues.entry(name.clone()).or_insert_with(|| {
+            let (inbox, messages) = mpsc::unbounded_channel();
+            let queue = Queue::new(inbox);
+            let line = Line::new(Arc::clone(core), name.clone(), Arc::clone(&queue), messages);
+            waiter.client.engine.spawn(line.run());
+            queue
+        })
+    }
+
+    fn tell(&self, name: &LockName, message: Message) {
+        if let Some(queue) = self.queue(name) {
+            queue.tell(message);
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

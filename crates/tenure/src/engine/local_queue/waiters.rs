@@ -1,0 +1,225 @@
+//! Those who wait for one name in this process, in the order of arrival.
+//!
+//! Shared between threads: callers join and leave by themselves, a holder hands off to the first,
+//! and the line's task on the engine brings the first its lock from the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::Message;
+use super::task::ASK_MIN;
+use crate::core::Client;
+use crate::engine::attempt::{Acquisition, Wish};
+use crate::error::Result;
+use crate::guard::Guard;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::owner::Holds;
+
+/// How many at the head of the store's queue look after it though no message comes. Several: some of
+/// them may be dead.
+const NEAR: u64 = 4;
+
+/// A caller that waits.
+pub(crate) struct Waiter {
+    pub(crate) client: Arc<Client>,
+    pub(crate) wish: Wish,
+    pub(crate) owner: Option<Arc<Holds>>,
+    pub(crate) joined: Moment,
+    /// Until when it wants to wait for a holder.
+    pub(crate) limit: Option<Moment>,
+    /// What it has asked for already.
+    pub(crate) begun: Begun,
+    pub(crate) reply: oneshot::Sender<Result<Guard>>,
+}
+
+/// An acquisition that its caller began. Unless the line goes on with it, nothing of it is left
+/// behind.
+pub(crate) struct Begun {
+    client: Arc<Client>,
+    acquisition: Option<Box<Acquisition>>,
+    /// Whether the store said that the lock is busy.
+    pub(in crate::engine) found_busy: bool,
+}
+
+/// The waiters of one name, and how to reach the task that serves them.
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    inbox: mpsc::UnboundedSender<Message>,
+}
+
+/// A queue whose members may leave from the middle, and by their limits.
+#[derive(Default)]
+pub(in crate::engine) struct Waiting {
+    /// By number, which only grows: so this is the order of arrival.
+    by_number: BTreeMap<u64, Waiter>,
+    limits: BTreeSet<(Moment, u64)>,
+    /// Where the line stands in the store's queue, or asks to.
+    pub(in crate::engine) place: Option<LeaseId>,
+    /// Whether the store has said that it stands there.
+    pub(in crate::engine) stands: bool,
+    /// How many stand there before it, if that is known.
+    ahead: Option<u64>,
+    /// Since when the lock may be nobody's, if a release was begun here or heard of. Only measured.
+    pub(in crate::engine) idle_since: Option<Moment>,
+    /// When the line looks next by itself; never while it knows of nobody.
+    pub(in crate::engine) looks_at: Option<Moment>,
+}
+
+impl Begun {
+    pub(crate) fn new(
+        client: &Arc<Client>,
+        acquisition: Option<Acquisition>,
+        found_busy: bool,
+    ) -> Self {
+        Self {
+            client: Arc::clone(client),
+            acquisition: acquisition.map(Box::new),
+            found_busy,
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(mut acquisition) = self.acquisition.take()
+            && acquisition.leaves_something()
+        {
+            let core = Arc::clone(&self.client.core);
+            let pending = core.pending.begin();
+            self.client.engine.spawn(async move {
+                acquisition.give_up(&core).await;
+                drop(pending);
+            });
+        }
+    }
+}
+
+impl Queue {
+    pub(in crate::engine) fn new(inbox: mpsc::UnboundedSender<Message>) -> Arc<Self> {
+        Arc::new(Self {
+            waiting: Mutex::default(),
+            inbox,
+        })
+    }
+
+    /// A std mutex: nothing is awaited while it is held, and no guard is dropped, because that
+    /// may hand off and come back here.
+    pub(in crate::engine) fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::engine) fn tell(&self, message: Message) {
+        // If its task failed, the next one to join begins another.
+        let _ = self.inbox.send(message);
+    }
+
+    pub(in crate::engine) fn is_dead(&self) -> bool {
+        self.inbox.is_closed()
+    }
+}
+
+impl Waiting {
+    /// Takes a waiter in; true if the line must be told, because it would look too late by itself.
+    pub(in crate::engine) fn join(&mut self, number: u64, waiter: Waiter) -> bool {
+        let limit = limit(&waiter);
+        self.limits.extend(limit.map(|limit| (limit, number)));
+        self.by_number.insert(number, waiter);
+        match self.looks_at {
+            None => true,
+            Some(looks_at) => limit.is_some_and(|limit| limit < looks_at),
+        }
+    }
+
+    /// Where the line stands in the store's queue, if the store has said so.
+    pub(in crate::engine) fn standing(&self) -> Option<&LeaseId> {
+        self.place.as_ref().filter(|_| self.stands)
+    }
+
+    /// Takes note of how many stand before the line in the store's queue, or that nobody knows.
+    pub(in crate::engine) fn stands_behind(&mut self, ahead: Option<u64>) {
+        self.ahead = ahead;
+    }
+
+    /// Takes note that the lock went to another one of that queue.
+    pub(in crate::engine) fn moves_up(&mut self) {
+        self.ahead = self.ahead.map(|ahead| ahead.saturating_sub(1));
+    }
+
+    /// Whether so many stand before the line that looking after the lock is theirs to do.
+    pub(in crate::engine) fn is_far(&self) -> bool {
+        self.ahead.is_some_and(|ahead| ahead >= NEAR)
+    }
+
+    /// Whether the line is known to be one of those who look after the lock.
+    pub(in crate::engine) fn is_near(&self) -> bool {
+        self.ahead.is_some_and(|ahead| ahead < NEAR)
+    }
+
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Whose turn it is, and its number. One whose caller has gone away is as good as gone itself,
+    /// though word of it may come later.
+    pub(in crate::engine) fn first(&self) -> Option<(u64, &Waiter)> {
+        let here = |(_, waiter): &(&u64, &Waiter)| !waiter.reply.is_closed();
+        let first = self.by_number.iter().find(here);
+        first.map(|(number, waiter)| (*number, waiter))
+    }
+
+    /// Takes out the one with this number, if it is here.
+    pub(in crate::engine) fn leave(&mut self, number: u64) -> Option<Waiter> {
+        let waiter = self.by_number.remove(&number)?;
+        if let Some(limit) = limit(&waiter) {
+            self.limits.remove(&(limit, number));
+        }
+        Some(waiter)
+    }
+
+    /// Takes out one whose limit has passed, other than the one that is being served.
+    pub(in crate::engine) fn next_too_late(
+        &mut self,
+        now: Moment,
+        served: Option<u64>,
+    ) -> Option<Waiter> {
+        let mut limits = self.limits.iter();
+        let &(limit, number) = limits.find(|(_, number)| Some(*number) != served)?;
+        (now >= limit).then(|| self.leave(number)).flatten()
+    }
+
+    /// The numbers of all waiters of one owner.
+    pub(in crate::engine) fn numbers_of(&self, owner: &Arc<Holds>) -> Vec<u64> {
+        let is_theirs = |waiter: &Waiter| {
+            let theirs = waiter.owner.as_ref();
+            theirs.is_some_and(|theirs| Arc::ptr_eq(theirs, owner))
+        };
+        let all = self.by_number.iter();
+        let theirs = all.filter(|(_, waiter)| is_theirs(waiter));
+        theirs.map(|(number, _)| *number).collect()
+    }
+
+    pub(in crate::engine) fn get(&self, number: u64) -> Option<&Waiter> {
+        self.by_number.get(&number)
+    }
+
+    /// What a waiter has asked for already: the line goes on with it.
+    pub(in crate::engine) fn take_begun(&mut self, number: u64) -> Option<Acquisition> {
+        let begun = self.by_number.get_mut(&number)?.begun.acquisition.take();
+        begun.map(|acquisition| *acquisition)
+    }
+
+    /// When the next limit passes, but for the one that is being served.
+    pub(in crate::engine) fn next_limit(&self, served: Option<u64>) -> Option<Moment> {
+        let mut limits = self.limits.iter();
+        let next = limits.find(|(_, number)| Some(*number) != served);
+        next.map(|(limit, _)| *limit)
+    }
+}
+
+/// One whose limit has passed already is still asked for once, if it is its turn soon.
+fn limit(waiter: &Waiter) -> Option<Moment> {
+    waiter.limit.map(|limit| limit.max(waiter.joined + ASK_MIN))
+}

@@ -1,0 +1,185 @@
+//! Asking the store what is due, in batches, and what its answers mean.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::tracked_lease::{Task, WATCH_AFTER};
+use crate::belief::Belief;
+use crate::core::Core;
+use crate::guard::LostReason;
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
+use crate::store::{Failure, Renewed, Watched};
+
+/// How long to wait after a failed renewal: a tenth of what is left, within these bounds.
+const RETRY_MIN: Duration = Duration::from_millis(10);
+const RETRY_MAX: Duration = Duration::from_millis(500);
+/// How many leases are asked for in one piece.
+const BATCH: usize = 128;
+
+/// Asks in batches, and not in too many at once: each question has a limit that begins when it is
+/// sent, and a client that is short of time must not let its questions grow old in a queue of its
+/// own. The earliest are first.
+pub(super) fn perform(core: &Arc<Core>, tasks: Vec<Task>) {
+    // Together goes what is confirmed by as many replicas.
+    let (mut renewals, mut looks) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
+    for task in tasks {
+        match task {
+            Task::Lose(..) if bug(Bug::LossNotTold) => {}
+            Task::Lose(belief, reason) => lose(core, &belief, reason),
+            Task::Renew { belief, watched } => {
+                let together = renewals.entry((watched, belief.held.replicas));
+                together.or_default().push(belief);
+            }
+            Task::Look(belief) => looks.push(belief),
+        }
+    }
+    for ((watched, _), renewals) in renewals {
+        for (place, batch) in batches(core, renewals) {
+            tokio::spawn(renew(Arc::clone(core), place, batch, watched));
+        }
+    }
+    for (place, batch) in batches(core, looks) {
+        tokio::spawn(look(Arc::clone(core), place, batch));
+    }
+}
+
+/// What may be asked in one piece, with where.
+fn batches(core: &Core, beliefs: Vec<Arc<Belief>>) -> Vec<(u64, Vec<Arc<Belief>>)> {
+    let mut places: BTreeMap<u64, Vec<Arc<Belief>>> = BTreeMap::new();
+    for belief in beliefs {
+        let place = core.store.place_of(&belief.held.name);
+        places.entry(place).or_default().push(belief);
+    }
+    let chunks = |(place, beliefs): (u64, Vec<Arc<Belief>>)| {
+        let chunks = beliefs.chunks(BATCH).map(<[_]>::to_vec);
+        chunks.map(|chunk| (place, chunk)).collect::<Vec<_>>()
+    };
+    places.into_iter().flat_map(chunks).collect()
+}
+
+async fn renew(core: Arc<Core>, place: u64, batch: Vec<Arc<Belief>>, watched: bool) {
+    let _turn = core.watchdog.renewals.wait(place).await;
+    let mut alone = batch;
+    if alone.len() > 1 {
+        alone = renew_together(&core, alone, watched).await;
+    }
+    for belief in alone {
+        let limit = belief.deadline();
+        let result = core.store.renew(&belief.held, watched, limit).await;
+        renewed(&core, vec![(belief, result)]);
+    }
+}
+
+/// Renews a batch in one piece, and returns those that must be asked for by themselves.
+async fn renew_together(core: &Core, batch: Vec<Arc<Belief>>, watched: bool) -> Vec<Arc<Belief>> {
+    let leases = batch.iter().map(|belief| &belief.held).collect();
+    let latest = batch.iter().map(|belief| belief.deadline()).max();
+    let limit = latest.unwrap_or(core.clock.now());
+    let answers = core.store.renew_all(leases, watched, limit).await;
+    let (mut results, mut alone) = (Vec::with_capacity(batch.len()), Vec::new());
+    match answers {
+        Ok(mut answers) => {
+            answers.resize_with(batch.len(), || None);
+            for (belief, answer) in batch.into_iter().zip(answers) {
+                match answer {
+                    Some(answer) => results.push((belief, Ok(answer))),
+                    None => alone.push(belief),
+                }
+            }
+        }
+        Err(failure) => {
+            results.extend(
+                batch
+                    .into_iter()
+                    .map(|belief| (belief, Err(failure.share()))),
+            );
+        }
+    }
+    renewed(core, results);
+    alone
+}
+
+async fn look(core: Arc<Core>, place: u64, batch: Vec<Arc<Belief>>) {
+    let _turn = core.watchdog.looks.wait(place).await;
+    for belief in batch {
+        let limit = belief.deadline();
+        let result = core.store.watch(&belief.held, limit).await;
+        looked(&core, &belief, &result);
+    }
+}
+
+/// Takes note of what renewals came to, and when they are due again.
+fn renewed(core: &Core, results: Vec<(Arc<Belief>, Result<Renewed, Failure>)>) {
+    let mut due = Vec::with_capacity(results.len());
+    for (belief, result) in results {
+        due.push((belief.number, renew_at(core, &belief, result)));
+    }
+    core.watchdog.renewals_tried(due);
+}
+
+/// When a lease is to be renewed next, after this.
+fn renew_at(core: &Core, belief: &Arc<Belief>, result: Result<Renewed, Failure>) -> Option<Moment> {
+    let now = core.clock.now();
+    // It may have been handed off meanwhile.
+    let belief = core.watchdog.present(belief);
+    match result {
+        Ok(Renewed::Until { sent_at }) => {
+            core.stats.renewed();
+            let left = belief.deadline().saturating_since(now);
+            core.stats.timings.renewed(left);
+            belief.extend(sent_at, now);
+            Some(sent_at + belief.held.ttl / 3)
+        }
+        Ok(Renewed::NotHeld(not_held)) => {
+            lose_present(core, belief.number, not_held.reason());
+            None
+        }
+        Ok(Renewed::Unconfirmed(failure)) | Err(failure) => {
+            core.stats.renewal_failed();
+            let left = belief.deadline().saturating_since(now);
+            if belief.doubt() {
+                tracing::warn!(
+                    lock = %belief.held.name, error = %failure.error, ?left,
+                    "lock.suspect: renewal failed"
+                );
+            }
+            Some(now + (left / 10).clamp(RETRY_MIN, RETRY_MAX))
+        }
+    }
+}
+
+fn looked(core: &Core, belief: &Belief, result: &Result<Watched, Failure>) {
+    let now = core.clock.now();
+    if let Ok(Watched::NotHeld(not_held)) = result {
+        lose_present(core, belief.number, not_held.reason());
+    }
+    core.watchdog.change(vec![belief.number], |care| {
+        care.look.under_way = false;
+        care.watched = result.is_ok();
+        if !care.watched {
+            // Renewals go on by themselves; whether the lease can be watched is tried again, at
+            // once if there is news meanwhile.
+            let later = now + WATCH_AFTER;
+            care.look.due = Some(care.look.due.map_or(later, |due| due.min(later)));
+        }
+    });
+}
+
+/// The store no longer has the lease: whoever holds it now has lost it.
+fn lose_present(core: &Core, number: u64, reason: LostReason) {
+    if let Some(belief) = core.watchdog.lost(number) {
+        lose(core, &belief, reason);
+    }
+}
+
+fn lose(core: &Core, belief: &Belief, reason: LostReason) {
+    if belief.lose(reason) {
+        core.stats.lost();
+        tracing::error!(
+            lock = %belief.held.name, lease = %belief.held.id, fence = %belief.fence, %reason,
+            "lock.lost"
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! All leases of a client, and when each needs something next.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use tokio::sync::oneshot;
+
+use super::tracked_lease::{Care, Task, WATCH_AFTER};
+use crate::moment::Moment;
+use crate::name::LockName;
+
+/// What each lease needs, and when.
+#[derive(Default)]
+pub(super) struct Roster {
+    /// By number, which is random: in no order of time.
+    pub(super) leases: BTreeMap<u64, Care>,
+    /// Which leases have a name. Mostly one: a second while the guard of a lost one still lives.
+    pub(super) by_name: HashMap<LockName, Vec<u64>>,
+    /// When each lease needs something next, the earliest first.
+    pub(super) schedule: BTreeSet<(Moment, u64)>,
+    /// When the watchdog will look next, whatever happens. It need not be woken for what is due
+    /// later: most leases are gone by then.
+    pub(super) asleep_until: Option<Moment>,
+    /// Whether a lease came since the watchdog looked last.
+    has_come: bool,
+}
+
+/// What is to be done once the roster is no longer locked.
+#[derive(Default)]
+pub(super) struct Due {
+    pub(super) tasks: Vec<Task>,
+    /// Callers who need not wait any longer.
+    pub(super) answered: Vec<oneshot::Sender<()>>,
+}
+
+impl Roster {
+    /// The numbers of the leases that were granted first, at most so many, in no order.
+    pub(super) fn oldest(&self, most: usize) -> Vec<u64> {
+        let granted = |(number, care): (&u64, &Care)| (care.belief.acquired_at, *number);
+        let mut by_age: Vec<(Moment, u64)> = self.leases.iter().map(granted).collect();
+        if by_age.len() > most {
+            by_age.select_nth_unstable(most);
+            by_age.truncate(most);
+        }
+        by_age.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// When something is to be done next.
+    pub(super) fn next(&self) -> Option<Moment> {
+        self.schedule.first().map(|(at, _)| *at)
+    }
+
+    /// Takes note of when the watchdog will look again. While leases come and go at once, that is
+    /// soon: with a late alarm, or none, each that comes would wake it.
+    pub(super) fn fall_asleep(&mut self, now: Moment) -> Option<Moment> {
+        let has_come = std::mem::take(&mut self.has_come);
+        let soon = has_come.then(|| now + WATCH_AFTER);
+        self.asleep_until = self.next().into_iter().chain(soon).min();
+        self.asleep_until
+    }
+
+    /// What is to be done by now, the earliest first.
+    pub(super) fn due(&mut self, now: Moment) -> Due {
+        let mut due = Due::default();
+        while let Some(&(at, number)) = self.schedule.first()
+            && at <= now
+        {
+            let answered = self.update(number, |care| care.begin(now, &mut due.tasks));
+            due.answered.extend(answered);
+        }
+        due
+    }
+
+    pub(super) fn enter(&mut self, mut care: Care) {
+        let number = care.belief.number;
+        self.has_come = true;
+        care.scheduled = care.next();
+        self.schedule.extend(care.scheduled.map(|at| (at, number)));
+        let name = care.belief.held.name.clone();
+        self.by_name.entry(name).or_default().push(number);
+        self.leases.insert(number, care);
+    }
+
+    pub(super) fn leave(&mut self, number: u64) -> Option<Care> {
+        let care = self.leases.remove(&number)?;
+        if let Some(at) = care.scheduled {
+            self.schedule.remove(&(at, number));
+        }
+        let name = &care.belief.held.name;
+        if let Some(numbers) = self.by_name.get_mut(name) {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.by_name.remove(name);
+            }
+        }
+        Some(care)
+    }
+
+    /// Changes what is known of a lease, and its place in the schedule with it. Returns the callers
+    /// who need not wait any longer: the renewal was tried, or will never be.
+    pub(super) fn update(
+        &mut self,
+        number: u64,
+        change: impl FnOnce(&mut Care),
+    ) -> Vec<oneshot::Sender<()>> {
+        let Some(care) = self.leases.get_mut(&number) else {
+            return Vec::new();
+        };
+        let before = care.scheduled;
+        change(care);
+        care.scheduled = care.next();
+        let answered = if std::mem::take(&mut care.renewal_tried) || care.scheduled.is_none() {
+            std::mem::take(&mut care.waiting)
+        } else {
+            Vec::new()
+        };
+        if care.scheduled != before {
+            let after = care.scheduled;
+            before.map(|at| self.schedule.remove(&(at, number)));
+            self.schedule.extend(after.map(|at| (at, number)));
+        }
+        answered
+    }
+}

@@ -1,0 +1,150 @@
+//! Taking a lock: by the engine, or by the caller's own task.
+
+use std::sync::Arc;
+
+use super::connection::Connection;
+use super::failover_pause::TooYoung;
+use super::node::Line;
+use super::request::{Answer, Question};
+use super::transaction::Transaction;
+use super::{RedisStore, reply};
+use crate::layout::Layout;
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
+use crate::store::{AskedHere, Attempt, Attempted, Failure, SILENCE_LIMIT};
+
+impl RedisStore {
+    pub(super) async fn try_acquire(
+        &self,
+        attempt: &Attempt,
+        limit: Moment,
+    ) -> Result<Attempted, Failure> {
+        let name = &attempt.held.name;
+        let arguments = |connection: &Connection, latest_us| {
+            acquire_arguments(attempt, latest_us, self.master_argument(connection))
+        };
+        let read = |answer: &Answer| reply::attempt(self.layout, name, answer);
+        let keys = acquire_keys(self.layout, attempt);
+        let too_young = TooYoung::default();
+        let question = Question::about(&attempt.held, &self.scripts().acquire, &keys);
+        let question = question.for_new(&too_young);
+        let (attempted, answer) = match self.in_time(&question, arguments, read, limit).await {
+            Ok(answered) => answered,
+            Err(failure) => return too_young.take().map(Attempted::NotYet).ok_or(failure),
+        };
+        if !matches!(attempted, Attempted::Granted { .. }) {
+            return Ok(attempted);
+        }
+        let (connection, latest_us) = (&answer.connection, answer.latest_us);
+        self.confirm_grant(connection, &attempt.held, attempted, latest_us, limit)
+            .await
+    }
+
+    /// The same question for the caller's own task, if a connection is there on which it can be asked.
+    pub(super) fn ask_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+        if attempt.held.replicas > 0 {
+            // The caller's own connection is shared, and replicas take their time.
+            return None;
+        }
+        let node = self.way(&attempt.held.name).ok()?.node;
+        let connection = node.connection_here()?;
+        let master = self.granting_master(&connection)?;
+        if self.may_transact(&connection) && connection.known().suits(attempt, self.clock.now()) {
+            let transaction = Transaction::new(&connection, attempt);
+            let landing = transaction.landing;
+            let asking = async move {
+                let attempted = transaction.run(&connection, attempt).await;
+                attempted.map_err(|failure| self.routes.noted(&node, failure))
+            };
+            return Some((Some(landing), Box::pin(asking)));
+        }
+        let latest_us = connection.server_us(self.clock.now() + SILENCE_LIMIT);
+        let landing = connection.landing(latest_us);
+        let asking = async move {
+            let attempted = self.try_acquire_here(connection, attempt, latest_us, master);
+            let attempted = attempted.await;
+            attempted.map_err(|failure| self.routes.noted(&node, failure))
+        };
+        Some((Some(landing), Box::pin(asking)))
+    }
+
+    async fn try_acquire_here(
+        &self,
+        connection: Arc<Connection>,
+        attempt: &Attempt,
+        latest_us: u64,
+        master: String,
+    ) -> Result<Attempted, Failure> {
+        let sent_at = self.clock.now();
+        let keys = acquire_keys(self.layout, attempt);
+        let arguments = acquire_arguments(attempt, latest_us, master);
+        let reply = connection
+            .script_here(&self.scripts().acquire, &keys, &arguments, latest_us)
+            .await?;
+        let answer = Answer {
+            reply,
+            sent_at: self.sent_at(sent_at),
+            latest_us,
+            connection: Line::Shared(connection),
+        };
+        let name = &attempt.held.name;
+        let attempted = reply::attempt(self.layout, name, &answer)?.map_err(|declined| {
+            // The engine asks again.
+            answer.note(declined);
+            answer.connection.too_late()
+        })?;
+        let clock_us = answer.connection.server_us(self.clock.now());
+        let known = answer.connection.known();
+        known.note(name, &attempted, sent_at, clock_us);
+        Ok(attempted)
+    }
+
+    /// Whether a lock may be taken by a transaction, which cannot compare the master. Nodes of a cluster
+    /// may send it elsewhere in the middle.
+    fn may_transact(&self, connection: &Connection) -> bool {
+        self.layout == Layout::Native
+            && !self.pauses_after_failover()
+            && !connection.is_replaceable()
+            && !bug(Bug::FenceFromOldCopy)
+    }
+
+    /// The only master that may grant, as the scripts take it. One that no server has, if none is
+    /// known to be old enough.
+    pub(super) fn master_argument(&self, connection: &Connection) -> String {
+        let master = self.granting_master(connection);
+        master.unwrap_or_else(|| "unknown".to_owned())
+    }
+}
+
+/// The keys that acquire.lua touches, all in one slot. Most attempts need two of them.
+fn acquire_keys(layout: Layout, attempt: &Attempt) -> Vec<String> {
+    let name = &attempt.held.name;
+    let mut keys = vec![name.as_str().to_owned(), layout.counter_key(name)];
+    if attempt.queue || attempt.held.has_meta {
+        keys.extend([name.neighbour("queue"), name.neighbour("alive")]);
+    }
+    if attempt.held.has_meta {
+        keys.push(name.neighbour("meta"));
+    }
+    keys
+}
+
+fn acquire_arguments(attempt: &Attempt, latest_us: u64, master: String) -> Vec<String> {
+    let mut arguments = vec![
+        attempt.held.id.as_str().to_owned(),
+        attempt.held.ttl.as_millis().to_string(),
+        latest_us.to_string(),
+        attempt.fences.to_string(),
+    ];
+    let has_master = !master.is_empty();
+    if attempt.queue || attempt.held.has_meta || has_master {
+        arguments.push(if attempt.queue { "queue" } else { "" }.to_owned());
+    }
+    if attempt.held.has_meta || has_master {
+        arguments.push(master);
+    }
+    for (field, value) in attempt.meta.iter() {
+        arguments.extend([field.clone(), value.clone()]);
+    }
+    arguments
+}

@@ -1,0 +1,45 @@
+//! Taking up a lease that somebody gave away.
+
+use super::connection::Connection;
+use super::failover_pause::TooYoung;
+use super::request::Question;
+use super::{RedisStore, reply};
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::store::{Failure, Held, Renewed};
+
+impl RedisStore {
+    pub(super) async fn try_adopt(
+        &self,
+        from: &LeaseId,
+        lease: &Held,
+        limit: Moment,
+    ) -> Result<Renewed, Failure> {
+        let keys = [lease.name.as_str().to_owned(), lease.name.neighbour("meta")];
+        let arguments = |connection: &Connection, latest_us: u64| {
+            vec![
+                from.as_str().to_owned(),
+                lease.id.as_str().to_owned(),
+                lease.ttl.as_millis().to_string(),
+                latest_us.to_string(),
+                self.master_argument(connection),
+            ]
+        };
+        // Somebody else may have adopted it, and this master not have heard of that.
+        let too_young = TooYoung::default();
+        let question = Question::about(lease, &self.scripts().adopt, &keys).for_new(&too_young);
+        let adopting = self.in_time(&question, arguments, reply::adoption, limit);
+        let (renewed, answer) = adopting.await?;
+        if matches!(renewed, Renewed::Until { .. }) {
+            let (connection, latest_us) = (&answer.connection, answer.latest_us);
+            let confirmed = self.confirm(connection, lease, latest_us, limit).await;
+            // It goes by our id by now: whoever gives up must give it back.
+            let landing = Some(connection.landing(latest_us));
+            confirmed.map_err(|unconfirmed| Failure {
+                landing,
+                ..unconfirmed.into()
+            })?;
+        }
+        Ok(renewed)
+    }
+}

@@ -1,0 +1,82 @@
+//! The first words on a connection: whom it leads to, and whether that server is fit.
+
+use ::redis::{Cmd, Pipeline};
+
+use super::{Connection, micros};
+use crate::error::{Error, ErrorKind};
+use crate::moment::{Clock, Moment};
+use crate::store::Failure;
+use crate::store::redis::server::ServerInfo;
+use crate::store::redis::value::Value;
+use crate::store::redis::{script, server_error};
+
+impl Connection {
+    /// Learns the server's version, clock and settings, and loads the scripts. What the user may
+    /// not ask stays unknown.
+    pub(in crate::store::redis) async fn introduce(&self) -> Result<(), Failure> {
+        if self.server.is_sentinel() {
+            return Ok(());
+        }
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("INFO");
+        pipeline.cmd("TIME");
+        if self.server.moves() {
+            pipeline.cmd("ROLE");
+        }
+        for (_, script) in script::all(self.server.scripts()) {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
+        }
+        let asked_at = self.server.clock.now();
+        let replies = self
+            .inner
+            .clone()
+            .send_packed_commands(&pipeline, 0, pipeline.len())
+            .await
+            .map_err(|error| server_error::failure(&self.target, &error, None))?;
+        let mut replies = replies.into_iter();
+        let info = replies.next().unwrap_or(::redis::Value::Nil);
+        if let Err(error) = info.clone().extract_error()
+            && error.code() != Some("NOPERM")
+        {
+            return Err(server_error::failure(&self.target, &error, None));
+        }
+        let info = ServerInfo::parse(Value::of(info).as_str().unwrap_or_default());
+        self.server.admit(&info)?;
+        let time = replies.next().map(Value::of);
+        self.note_clock(asked_at, time.as_ref().and_then(micros));
+        if self.server.moves() {
+            self.check_role(&info, replies.next().map(Value::of))?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is to be sent before anything else. Whether the server accepts it.
+    pub(in crate::store::redis) async fn greet(&self, greeting: &Cmd) -> bool {
+        let answer = self.inner.clone().send_packed_command(greeting).await;
+        answer.and_then(::redis::Value::extract_error).is_ok()
+    }
+
+    /// Refuses a replica where the master is wanted: the sentinels may be behind. What the user may
+    /// not ask is found out by the first write.
+    fn check_role(&self, info: &ServerInfo, role: Option<Value>) -> Result<(), Failure> {
+        let role = role.and_then(|role| role.as_array()?.first()?.lossy());
+        let role = role.or_else(|| info.role.clone());
+        if role.is_none_or(|role| role == "master") {
+            return Ok(());
+        }
+        Err(Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "`{}` is a replica, though the sentinels of `{}` call it the master: a failover \
+                 may be under way",
+                self.target, self.server
+            ),
+        )))
+    }
+
+    /// Takes note of what the server's clock shows as the connection begins.
+    fn note_clock(&self, asked_at: Moment, server_us: Option<u64>) {
+        let server_us = server_us.unwrap_or_else(|| Clock::Boot.wall_micros());
+        self.set_clock(asked_at, server_us);
+    }
+}

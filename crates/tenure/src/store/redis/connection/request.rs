@@ -1,0 +1,192 @@
+//! Asking a server, and waiting for its answer until a deadline.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ::redis::aio::ConnectionLike;
+use ::redis::{Cmd, Pipeline, RedisError};
+
+use super::Connection;
+use super::timing::{call_of, call_of_all};
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
+use crate::store::redis::script::Script;
+use crate::store::redis::server_error;
+use crate::store::redis::value::Value;
+use crate::store::{Failure, SILENCE_LIMIT};
+
+impl Connection {
+    /// Sends one command and waits for its answer.
+    pub(crate) async fn run(
+        &self,
+        command: &Cmd,
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
+        let answer = self.answer(inner.req_packed_command(command), limit, latest_us);
+        let answer = answer.await.and_then(|value| self.checked(value));
+        self.measure(&begun, || call_of(command), &answer);
+        answer
+    }
+
+    /// Sends a command, perhaps about keys whose slot is only on its way to this node. `ASKING` says
+    /// so of the command that follows it: both go out in one piece.
+    pub(in crate::store::redis) async fn run_by(
+        &self,
+        asking: bool,
+        command: &Cmd,
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
+        if !asking || bug(Bug::AskWithoutAsking) {
+            return self.run(command, limit, latest_us).await;
+        }
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.cmd("ASKING").add_command(command.clone());
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
+        let answer = inner.req_packed_commands(&pipeline, 0, 2);
+        let answer = self.answer(answer, limit, latest_us).await;
+        let answer =
+            answer.and_then(|mut values| self.checked(values.pop().unwrap_or(::redis::Value::Nil)));
+        self.measure(&begun, || call_of(command), &answer);
+        answer
+    }
+
+    /// Sends several commands in one piece and waits for all answers.
+    pub(crate) async fn run_all(
+        &self,
+        pipeline: &Pipeline,
+        limit: Moment,
+    ) -> Result<Vec<Value>, Failure> {
+        let (mut inner, begun) = (self.inner.clone(), self.begin());
+        let answer = inner.req_packed_commands(pipeline, 0, pipeline.len());
+        let answer = self.answer(answer, limit, 0).await;
+        self.measure(&begun, || call_of_all(pipeline), &answer);
+        Ok(answer?.into_iter().map(Value::of).collect())
+    }
+
+    /// Runs a script by its hash, with its text if the server does not know it.
+    pub(crate) async fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        keys: &[K],
+        arguments: &[A],
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
+        self.script_by(false, script, keys, arguments, limit, latest_us)
+            .await
+    }
+
+    /// Runs a script, perhaps on keys whose slot is only on its way to this node.
+    pub(in crate::store::redis) async fn script_by<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+        &self,
+        asking: bool,
+        script: &Script,
+        keys: &[K],
+        arguments: &[A],
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<Value, Failure> {
+        let by_hash = eval("EVALSHA", script.hash(), keys, arguments);
+        let mut answer = self.run_by(asking, &by_hash, limit, latest_us).await;
+        if answer.as_ref().is_err_and(is_unknown_script) {
+            let by_text = eval("EVAL", script.code(), keys, arguments);
+            answer = self.run_by(asking, &by_text, limit, latest_us).await;
+        }
+        answer.map_err(|failure| self.not_half_done(failure, latest_us))
+    }
+
+    /// Waits for an answer, keeps the account of what the server owes, and gives the connection up
+    /// when it fails or stays silent.
+    pub(super) async fn answer<T>(
+        &self,
+        answer: impl Future<Output = Result<T, RedisError>>,
+        limit: Moment,
+        latest_us: u64,
+    ) -> Result<T, Failure> {
+        let target = &self.target;
+        let landing = self.landing(latest_us);
+        let sent_at = self.server.clock.now();
+        let owed = sent_at.as_nanos().max(1);
+        let _ = self
+            .owes_since
+            .compare_exchange(0, owed, Ordering::Relaxed, Ordering::Relaxed);
+        let left = limit.saturating_since(sent_at);
+        let answer = async {
+            tokio::select! {
+                biased;
+                answer = tokio::time::timeout(left, answer) => answer.ok(),
+                () = self.given_up.cancelled() => None,
+            }
+        };
+        match answer.await {
+            Some(Ok(value)) => {
+                self.owes_since.store(0, Ordering::Relaxed);
+                Ok(value)
+            }
+            Some(Err(error)) => {
+                let failure = self.refused(&error, Some(landing));
+                if failure.landing.is_some() {
+                    self.give_up();
+                } else {
+                    self.owes_since.store(0, Ordering::Relaxed);
+                }
+                Err(failure)
+            }
+            None => {
+                self.give_up_if_silent();
+                Err(server_error::silence(target, Some(landing)))
+            }
+        }
+    }
+
+    fn give_up_if_silent(&self) {
+        let owes_since = self.owes_since.load(Ordering::Relaxed);
+        let silent = self
+            .server
+            .clock
+            .now()
+            .saturating_since(Moment::from_nanos(owes_since));
+        if owes_since > 0 && silent + Duration::from_millis(5) >= SILENCE_LIMIT {
+            self.give_up();
+        }
+    }
+
+    /// A script that failed half-way may have changed something: its failure says where.
+    pub(super) fn not_half_done(&self, mut failure: Failure, latest_us: u64) -> Failure {
+        if failure.landing.is_none()
+            && reply_of(&failure).is_some_and(|reply| server_error::is_half_done(&reply))
+        {
+            failure.landing = Some(self.landing(latest_us));
+        }
+        failure
+    }
+}
+
+pub(super) fn eval<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+    command: &str,
+    script: &str,
+    keys: &[K],
+    arguments: &[A],
+) -> Cmd {
+    let mut command = ::redis::cmd(command);
+    command.arg(script).arg(keys.len());
+    for key in keys {
+        command.arg(key.as_ref());
+    }
+    for argument in arguments {
+        command.arg(argument.as_ref());
+    }
+    command
+}
+
+pub(super) fn is_unknown_script(failure: &Failure) -> bool {
+    reply_of(failure).is_some_and(|reply| reply.starts_with("NOSCRIPT"))
+}
+
+/// What the server itself said.
+pub(in crate::store::redis) fn reply_of(failure: &Failure) -> Option<String> {
+    std::error::Error::source(&failure.error).map(ToString::to_string)
+}

@@ -1,0 +1,164 @@
+//! Whether a master has reigned for long enough to give new locks.
+//!
+//! A replica that is promoted may not have heard of the last locks of its master, and a server that
+//! restarts may have forgotten them. A client that asks for it (`after_failover`) gets no new lock from
+//! such a server until every lease of its predecessor has ended. Since when it reigns is kept in Redis,
+//! so that clients that come later agree.
+//!
+//! A connection says nothing about who answers on it: a master may be demoted and promoted again, and a
+//! proxy may lead to another server, while the client's socket stays open. So a client remembers which
+//! master it found to be old enough, by run id and replication id, and the script that grants compares
+//! that with the server it runs on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::connection::Connection;
+use super::node::Node;
+use super::request::Question;
+use super::value::Value;
+use super::{RedisStore, script};
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::seeded::{Bug, bug};
+use crate::store::{Failure, NotYet};
+
+/// The master at one address whose reign is known to have lasted for long enough. That stays true for
+/// as long as a server goes by this run id and replication id.
+#[derive(Default)]
+pub(super) struct Settled(Mutex<Option<Arc<str>>>);
+
+/// Where a question that must wait leaves until when.
+#[derive(Default)]
+pub(super) struct TooYoung(Mutex<Option<NotYet>>);
+
+const NO_ARGUMENTS: [&str; 0] = [];
+
+/// What reign.lua answers.
+struct Reign {
+    master: Arc<str>,
+    lasted: Duration,
+}
+
+impl Settled {
+    pub(super) fn master(&self) -> Option<Arc<str>> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Another master answered.
+    pub(super) fn forget(&self) {
+        self.settle(None);
+    }
+
+    fn settle(&self, master: Option<Arc<str>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = master;
+    }
+}
+
+impl TooYoung {
+    pub(super) fn take(&self) -> Option<NotYet> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn note(&self, not_yet: NotYet) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(not_yet);
+    }
+}
+
+impl RedisStore {
+    /// From now on no master gives new locks before it has reigned for so long.
+    pub(crate) fn pause_after_failover(&self, wait: Duration) {
+        // Said once, before the first lock is asked for.
+        let _ = self.after_failover.set(wait);
+    }
+
+    pub(super) fn pauses_after_failover(&self) -> bool {
+        self.after_failover.get().is_some()
+    }
+
+    /// The only master that may grant, for the script to compare: empty if any may. `None` if no
+    /// master is known to be old enough.
+    pub(super) fn granting_master(&self, connection: &Connection) -> Option<String> {
+        if !self.pauses_after_failover() || bug(Bug::ReignIgnored) {
+            return Some(String::new());
+        }
+        let master = connection.settled().master();
+        master.map(|master| master.to_string())
+    }
+
+    /// Fails if this question is for a new lock and the master at the end of the connection is too
+    /// young to give one. Until when is left with the question.
+    pub(super) async fn check_reign(
+        &self,
+        question: &Question<'_>,
+        node: &Arc<Node>,
+        connection: &Connection,
+        limit: Moment,
+    ) -> Result<(), Failure> {
+        let (Some(too_young), Some(wait)) = (question.grants, self.after_failover.get()) else {
+            return Ok(());
+        };
+        if self.granting_master(connection).is_some() {
+            return Ok(());
+        }
+        let key = self.routes.reign_key(node);
+        let reply = connection
+            .script(&script::REIGN, &[key], &NO_ARGUMENTS, limit, 0)
+            .await
+            .map_err(|failure| explain(connection, failure))?;
+        let reign = read(&reply).ok_or_else(|| Failure::refused(reply.unexpected("reign.lua")))?;
+        if reign.lasted >= *wait {
+            connection.settled().settle(Some(reign.master));
+            return Ok(());
+        }
+        let left = wait.saturating_sub(reign.lasted);
+        let error = || young(question.name, connection, reign.lasted, left);
+        too_young.note(NotYet {
+            until: self.clock.now() + left,
+            error: error(),
+        });
+        Err(Failure::not_sent(error()))
+    }
+}
+
+fn read(reply: &Value) -> Option<Reign> {
+    let [master, since, now] = reply.as_array()? else {
+        return None;
+    };
+    let number = |value: &Value| u64::try_from(value.as_int()?).ok();
+    Some(Reign {
+        master: Arc::from(master.as_str()?),
+        lasted: Duration::from_micros(number(now)?.saturating_sub(number(since)?)),
+    })
+}
+
+fn young(name: &LockName, connection: &Connection, reigned: Duration, left: Duration) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!(
+            "lock `{name}` is not granted yet: `{}` has been the master for {reigned:.1?} only, and \
+             leases of its predecessor may last for {left:.1?} more",
+            connection.target()
+        ),
+    )
+}
+
+/// Names the right that is most likely to be missing.
+fn explain(connection: &Connection, failure: Failure) -> Failure {
+    if failure.error.kind() != ErrorKind::Denied {
+        return failure;
+    }
+    let error = Error::new(
+        ErrorKind::Denied,
+        format!(
+            "cannot tell since when `{}` has been the master, as `after_failover` needs: give this \
+             user the right to INFO",
+            connection.target()
+        ),
+    );
+    Failure::refused(error.caused_by(failure.error))
+}

@@ -1,0 +1,163 @@
+//! Waiters that say that they live, and who waits for a lock.
+
+use std::sync::Arc;
+
+use ::redis::Pipeline;
+
+use super::RedisStore;
+use super::node::Node;
+use super::request::Question;
+use super::script::{STAY, Script, WAITERS};
+use super::value::Value;
+use crate::error::ErrorKind;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Failure, Standing};
+
+/// How many locks are asked for in one piece: few enough that nobody else waits long for the server.
+const TOGETHER: usize = 250;
+
+impl RedisStore {
+    /// All on the node of the first, in pieces. What one of them was not told there is asked by itself.
+    pub(super) async fn try_stay(
+        &self,
+        places: &[Standing],
+        limit: Moment,
+    ) -> Result<Vec<Option<bool>>, Failure> {
+        let mut answers = Vec::with_capacity(places.len());
+        let Some(first) = places.first() else {
+            return Ok(answers);
+        };
+        let node = self.way(&first.name)?.node;
+        for together in places.chunks(TOGETHER) {
+            let asked: Vec<_> = together.iter().map(question).collect();
+            let replies = self.ask_node(&node, &STAY, &asked, limit).await;
+            let replies = replies.map_err(|failure| self.routes.noted(&node, failure))?;
+            for (place, reply) in together.iter().zip(replies) {
+                let reply = match reply {
+                    Value::Error(error) => {
+                        // The lock has moved, or its slot is on the way.
+                        self.routes.overhear(&node, &error);
+                        self.stay_alone(place, limit).await?
+                    }
+                    reply => reply,
+                };
+                answers.push(reply.as_int().map(|stands| stands == 1));
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn stay_alone(&self, place: &Standing, limit: Moment) -> Result<Value, Failure> {
+        let (keys, lease) = question(place);
+        self.ask_alone(&place.name, &STAY, &keys, &lease, limit)
+            .await
+    }
+
+    pub(super) async fn try_waiters(
+        &self,
+        names: &[LockName],
+        limit: Moment,
+    ) -> Result<Vec<Option<Vec<LeaseId>>>, Failure> {
+        let mut waiters: Vec<Option<Vec<LeaseId>>> = vec![None; names.len()];
+        for (node, places) in self.places_by_node(names, &mut []) {
+            for together in places.chunks(TOGETHER) {
+                let asked = together.iter().map(|place| queue_keys(&names[*place]));
+                let asked: Vec<_> = asked.map(|keys| (keys, [])).collect();
+                let replies = self.ask_node(&node, &WAITERS, &asked, limit).await;
+                let replies = replies.map_err(|failure| self.routes.noted(&node, failure))?;
+                for (place, reply) in together.iter().zip(replies) {
+                    waiters[*place] = match reply {
+                        Value::Error(error) => {
+                            self.routes.overhear(&node, &error);
+                            self.waiters_alone(&names[*place], limit).await?
+                        }
+                        reply => ids(&reply),
+                    };
+                }
+            }
+        }
+        Ok(waiters)
+    }
+
+    async fn waiters_alone(
+        &self,
+        name: &LockName,
+        limit: Moment,
+    ) -> Result<Option<Vec<LeaseId>>, Failure> {
+        let keys = queue_keys(name);
+        match self.ask_alone(name, &WAITERS, &keys, &[], limit).await {
+            Ok(reply) => Ok(ids(&reply)),
+            // Who may not see this one may see the others.
+            Err(failure) if failure.error.kind() == ErrorKind::Denied => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Asks a script where the lock is.
+    async fn ask_alone(
+        &self,
+        name: &LockName,
+        script: &Script,
+        keys: &[String],
+        arguments: &[String],
+        limit: Moment,
+    ) -> Result<Value, Failure> {
+        let question = Question {
+            name,
+            replicas: 0,
+            grants: None,
+            script,
+            keys,
+        };
+        let answer = self
+            .ask(&question, |_, _| arguments.to_vec(), limit)
+            .await?;
+        Ok(answer.reply)
+    }
+
+    /// Asks a script of one node several times, in one piece. A node that does not know it gets its text.
+    async fn ask_node<const N: usize>(
+        &self,
+        node: &Arc<Node>,
+        script: &Script,
+        asked: &[([String; 2], [String; N])],
+        limit: Moment,
+    ) -> Result<Vec<Value>, Failure> {
+        let limit = self.command_limit(limit);
+        let connection = node.commands.connection(limit).await?;
+        let by = |text: bool| {
+            let mut pipeline = Pipeline::with_capacity(asked.len());
+            for (at, (keys, arguments)) in asked.iter().enumerate() {
+                let command = if text && at == 0 {
+                    pipeline.cmd("EVAL").arg(script.code())
+                } else {
+                    pipeline.cmd("EVALSHA").arg(script.hash())
+                };
+                command.arg(keys.len()).arg(keys).arg(arguments);
+            }
+            pipeline
+        };
+        let replies = connection.run_all(&by(false), limit).await?;
+        let unknown =
+            |reply: &Value| matches!(reply, Value::Error(it) if it.starts_with("NOSCRIPT"));
+        if replies.iter().any(unknown) {
+            return connection.run_all(&by(true), limit).await;
+        }
+        Ok(replies)
+    }
+}
+
+fn question(place: &Standing) -> ([String; 2], [String; 1]) {
+    (queue_keys(&place.name), [place.id.as_str().to_owned()])
+}
+
+fn queue_keys(name: &LockName) -> [String; 2] {
+    ["queue", "alive"].map(|role| name.neighbour(role))
+}
+
+fn ids(reply: &Value) -> Option<Vec<LeaseId>> {
+    let ids = reply.as_array()?.iter();
+    Some(ids.filter_map(Value::lossy).map(LeaseId::new).collect())
+}

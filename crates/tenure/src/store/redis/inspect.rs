@@ -1,0 +1,146 @@
+//! Who holds locks, without taking them: one by one, or many in few pieces.
+
+use std::sync::Arc;
+
+use ::redis::Pipeline;
+
+use super::node::Node;
+use super::request::Question;
+use super::value::Value;
+use super::{RedisStore, reply};
+use crate::error::ErrorKind;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Failure, Found, Looked, Outlook};
+
+/// How many locks are asked for in one piece: few enough that nobody else waits long for the server.
+const TOGETHER: usize = 250;
+
+/// Locks on one node, by their places in the list that was asked for.
+pub(super) type Group = (Arc<Node>, Vec<usize>);
+
+impl RedisStore {
+    pub(super) async fn try_look(
+        &self,
+        name: &LockName,
+        limit: Moment,
+    ) -> Result<Option<Found>, Failure> {
+        let keys = self.look_keys(name);
+        let look = &self.scripts().look;
+        let question = Question {
+            name,
+            replicas: 0,
+            grants: None,
+            script: look,
+            keys: &keys,
+        };
+        let answer = self.ask(&question, |_, _| Vec::new(), limit).await?;
+        reply::look(self.layout, name, answer.reply)
+    }
+
+    pub(super) async fn try_outlook(
+        &self,
+        name: &LockName,
+        place: &LeaseId,
+        limit: Moment,
+    ) -> Result<Option<Outlook>, Failure> {
+        let (key, limit) = (name.as_str(), self.command_limit(limit));
+        let left = ::redis::cmd("PTTL").arg(key).clone();
+        let left = self.run_where(key, &left, limit).await?;
+        let Some(remaining) = reply::time_left(&left) else {
+            return Ok(None);
+        };
+        let mut rank = ::redis::cmd("ZRANK");
+        rank.arg(name.neighbour("queue")).arg(place.as_str());
+        let rank = self.run_where(key, &rank, limit).await?.as_int();
+        let ahead = rank.and_then(|rank| u64::try_from(rank).ok());
+        Ok(ahead.map(|ahead| Outlook { remaining, ahead }))
+    }
+
+    pub(super) async fn try_look_all(
+        &self,
+        names: &[LockName],
+        limit: Moment,
+    ) -> Result<Vec<Looked>, Failure> {
+        let mut looked: Vec<Looked> = names.iter().map(|_| Ok(None)).collect();
+        for (node, places) in self.places_by_node(names, &mut looked) {
+            for together in places.chunks(TOGETHER) {
+                let replies = self.look_at(&node, names, together, limit).await;
+                let replies = replies.map_err(|failure| self.routes.noted(&node, failure))?;
+                for (place, reply) in together.iter().zip(replies) {
+                    let name = &names[*place];
+                    looked[*place] = if let Value::Error(error) = &reply {
+                        // It may have moved. Who may not see this one may see the others.
+                        self.routes.overhear(&node, error);
+                        match self.try_look(name, limit).await {
+                            Err(failure) if failure.error.kind() != ErrorKind::Denied => {
+                                return Err(failure);
+                            }
+                            looked => looked,
+                        }
+                    } else {
+                        reply::look(self.layout, name, reply)
+                    };
+                }
+            }
+        }
+        Ok(looked)
+    }
+
+    /// The locks, with the nodes that have them. What has none is told of at its place, if anybody asks
+    /// for that.
+    pub(super) fn places_by_node(&self, names: &[LockName], looked: &mut [Looked]) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for (place, name) in names.iter().enumerate() {
+            let node = match self.way(name) {
+                Ok(way) => way.node,
+                Err(failure) => {
+                    if let Some(looked) = looked.get_mut(place) {
+                        *looked = Err(failure);
+                    }
+                    continue;
+                }
+            };
+            let mut known = groups.iter_mut();
+            match known.find(|(known, _)| Arc::ptr_eq(known, &node)) {
+                Some((_, places)) => places.push(place),
+                None => groups.push((node, vec![place])),
+            }
+        }
+        groups
+    }
+
+    async fn look_at(
+        &self,
+        node: &Node,
+        names: &[LockName],
+        places: &[usize],
+        limit: Moment,
+    ) -> Result<Vec<Value>, Failure> {
+        let limit = self.command_limit(limit);
+        let connection = node.commands.connection(limit).await?;
+        let look = &self.scripts().look;
+        let mut pipeline = Pipeline::with_capacity(places.len());
+        for (at, place) in places.iter().enumerate() {
+            // The first brings the script along, so that the server knows it for the others.
+            let command = if at == 0 {
+                pipeline.cmd("EVAL").arg(look.code())
+            } else {
+                pipeline.cmd("EVALSHA").arg(look.hash())
+            };
+            let keys = self.look_keys(&names[*place]);
+            command.arg(keys.len()).arg(&keys);
+        }
+        connection.run_all(&pipeline, limit).await
+    }
+
+    fn look_keys(&self, name: &LockName) -> [String; 4] {
+        [
+            name.as_str().to_owned(),
+            self.layout.counter_key(name),
+            name.neighbour("meta"),
+            self.layout.fence_key(name),
+        ]
+    }
+}

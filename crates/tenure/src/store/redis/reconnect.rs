@@ -1,0 +1,236 @@
+//! A place for one connection to one server, which comes back by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Cmd, PushInfo, RedisError};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+
+use super::connection::Connection;
+use super::response_timeout;
+use super::server::{self, Server};
+use super::server_error;
+use super::socket::Socket;
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::store::Failure;
+use crate::url::{Address, RedisTarget};
+
+/// How long connecting may take, greetings included.
+pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// How long after a failed attempt the next one waits.
+const CONNECT_PAUSE: Duration = Duration::from_millis(50);
+/// Enough for a thousand concurrent callers to share one write.
+const PIPELINE_BUFFER: usize = 2_048;
+
+/// A place for one connection.
+#[derive(Clone)]
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: Arc<Server>,
+    state: watch::Sender<State>,
+    /// Where messages of the server go that answer no command.
+    pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+    /// What to send first on a new connection; a refusal of it does not end the connection.
+    greeting: Option<fn() -> Cmd>,
+    /// Whether the greeting was accepted on the present connection.
+    greeted: AtomicBool,
+    /// The engine, if connections are made and driven elsewhere.
+    engine: Option<Handle>,
+}
+
+enum State {
+    Idle,
+    Failed { at: Moment, failure: Failure },
+    Connecting,
+    Live(Arc<Connection>),
+}
+
+impl Link {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        Self::build(server, None, None, None)
+    }
+
+    /// A link whose connections are driven by whatever runtime they are asked for on.
+    pub(crate) fn driven_elsewhere(server: Arc<Server>, engine: Handle) -> Self {
+        Self::build(server, None, None, Some(engine))
+    }
+
+    /// A link whose server may also speak unasked.
+    pub(crate) fn with_pushes(
+        server: Arc<Server>,
+        pushes: mpsc::UnboundedSender<PushInfo>,
+        greeting: Option<fn() -> Cmd>,
+    ) -> Self {
+        Self::build(server, Some(pushes), greeting, None)
+    }
+
+    fn build(
+        server: Arc<Server>,
+        pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+        greeting: Option<fn() -> Cmd>,
+        engine: Option<Handle>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                server,
+                state: watch::Sender::new(State::Idle),
+                pushes,
+                greeting,
+                greeted: AtomicBool::new(false),
+                engine,
+            }),
+        }
+    }
+
+    /// The connection that is there now, if any.
+    pub(crate) fn live(&self) -> Option<Arc<Connection>> {
+        match &*self.shared.state.borrow() {
+            State::Live(connection) if !connection.is_broken() => Some(Arc::clone(connection)),
+            _ => None,
+        }
+    }
+
+    /// Whether the server accepted what was sent first.
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.shared.greeted.load(Ordering::Relaxed)
+    }
+
+    /// A connection, made if there is none.
+    pub(crate) async fn connection(&self, limit: Moment) -> Result<Arc<Connection>, Failure> {
+        let mut states = self.shared.state.subscribe();
+        let asked_at = self.now();
+        loop {
+            if let Some(connection) = self.live() {
+                return Ok(connection);
+            }
+            if let Some(failure) = self.recent_failure(asked_at) {
+                return Err(failure);
+            }
+            states.mark_unchanged();
+            self.begin_connecting();
+            let left = limit.saturating_since(self.now());
+            if tokio::time::timeout(left, states.changed()).await.is_err() {
+                return Err(Failure::not_sent(Error::new(
+                    ErrorKind::Unavailable,
+                    format!(
+                        "could not connect to `{}` in time: is the host right, is a firewall in \
+                         between, and does the port speak TLS exactly if the URL does?",
+                        self.shared.server
+                    ),
+                )));
+            }
+        }
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.shared.server.clock.now()
+    }
+
+    /// A failure that answers a caller who began to ask at `asked_at`: it came later, or so
+    /// shortly before that trying again would only make noise.
+    fn recent_failure(&self, asked_at: Moment) -> Option<Failure> {
+        match &*self.shared.state.borrow() {
+            State::Failed { at, failure } if *at + CONNECT_PAUSE > asked_at => {
+                Some(failure.share())
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes a connection if there is none, in the background.
+    pub(super) fn begin_connecting(&self) {
+        let begun = self.shared.state.send_if_modified(|state| {
+            let idle = match state {
+                State::Connecting => false,
+                State::Live(connection) => connection.is_broken(),
+                State::Idle | State::Failed { .. } => true,
+            };
+            if idle {
+                *state = State::Connecting;
+            }
+            idle
+        });
+        if begun {
+            let shared = Arc::clone(&self.shared);
+            // On its own task: a caller with little time must not end an attempt that others
+            // wait for.
+            tokio::spawn(async move { shared.connect().await });
+        }
+    }
+}
+
+impl Shared {
+    async fn connect(&self) {
+        let attempt = tokio::time::timeout(CONNECT_LIMIT, self.try_connect());
+        let state = match attempt.await {
+            Ok(Ok(connection)) => {
+                let connection = Arc::new(connection);
+                response_timeout::listen_for(&connection, self.engine.as_ref());
+                State::Live(connection)
+            }
+            Ok(Err(failure)) => self.failed(failure),
+            Err(_) => self.failed(server_error::silence(&*self.server, None)),
+        };
+        self.state.send_replace(state);
+    }
+
+    fn failed(&self, failure: Failure) -> State {
+        tracing::debug!(server = %self.server, error = %failure.error, "redis.unreachable");
+        State::Failed {
+            at: self.server.clock.now(),
+            failure,
+        }
+    }
+
+    async fn try_connect(&self) -> Result<Connection, Failure> {
+        let mut config = config();
+        if let Some(pushes) = &self.pushes {
+            config = config.set_push_sender(pushes.clone());
+        }
+        let place = self.server.locate().await?;
+        let inner = open(&place.target, config).await?;
+        let connection = Connection::new(&self.server, &place, inner);
+        connection.introduce().await?;
+        if let Some(greeting) = self.greeting {
+            let accepted = connection.greet(&greeting()).await;
+            self.greeted.store(accepted, Ordering::Relaxed);
+        }
+        Ok(connection)
+    }
+}
+
+/// A connection that the present runtime drives.
+async fn open(
+    target: &RedisTarget,
+    config: AsyncConnectionConfig,
+) -> Result<MultiplexedConnection, Failure> {
+    let refused = |error: RedisError| server_error::failure(target, &error, None);
+    if let Address::Tls { .. } = target.address {
+        let client = server::client(target)?;
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        return connecting.await.map_err(refused);
+    }
+    let socket = Socket::open(&target.address).await;
+    let socket = socket.map_err(|error| refused(error.into()))?;
+    let greeting = server::greeting(target);
+    let connecting = MultiplexedConnection::new_with_config(&greeting, socket, config);
+    let (connection, driver) = connecting.await.map_err(refused)?;
+    // It ends when the last handle of the connection is gone.
+    tokio::spawn(driver);
+    Ok(connection)
+}
+
+/// Deadlines are ours: the driver's would hide whether a command was carried out.
+fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_connection_timeout(None)
+        .set_pipeline_buffer_size(PIPELINE_BUFFER)
+}

@@ -1,0 +1,248 @@
+//! Keeping leases: renewals, one by one or in batches, and watching for their loss.
+
+use ::redis::Pipeline;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::cluster::Way;
+use super::node::Node;
+use super::request::Question;
+use super::value::Value;
+use super::{RedisStore, reply};
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::store::{Failure, Held, Renewed, Watched};
+
+impl RedisStore {
+    pub(super) async fn try_renew(
+        &self,
+        lease: &Held,
+        watched: bool,
+        limit: Moment,
+    ) -> Result<Renewed, Failure> {
+        if lease.replicas > 0 {
+            return self.renew_confirmed(lease, limit).await;
+        }
+        let limit = self.command_limit(limit);
+        let node = self.way(&lease.name)?.node;
+        if let Some(connection) = node.tracking(watched) {
+            let sent_at = self.clock.now();
+            // `CLIENT CACHING` is about the command that follows it: both go out in one piece.
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+            self.add_renewal(&mut pipeline, lease, true);
+            let replies = connection.run_all(&pipeline, limit).await;
+            let replies = replies.map_err(|failure| self.routes.noted(&node, failure))?;
+            match replies.get(1) {
+                Some(reply @ Value::Array(_)) => return reply::renewal(reply, sent_at),
+                // The script is not known there, for example, or the lock is elsewhere. Ask the
+                // plain way.
+                Some(Value::Error(error)) => self.routes.overhear(&node, error),
+                _ => {}
+            }
+        }
+        let mut keys = vec![lease.name.as_str().to_owned()];
+        if lease.has_meta {
+            keys.push(lease.name.neighbour("meta"));
+        }
+        let arguments = |_: &_, _| {
+            let ttl_ms = lease.ttl.as_millis().to_string();
+            vec![lease.id.as_str().to_owned(), ttl_ms, "0".to_owned()]
+        };
+        let question = Question::about(lease, &self.scripts().renew, &keys);
+        let answer = self.ask(&question, arguments, limit).await?;
+        reply::renewal(&answer.reply, answer.sent_at)
+    }
+
+    /// Renews several leases in one piece, all on the node of the first. An answer that is none says
+    /// nothing of the others.
+    pub(super) async fn try_renew_all(
+        &self,
+        leases: Vec<&Held>,
+        watched: bool,
+        limit: Moment,
+    ) -> Result<Vec<Option<Renewed>>, Failure> {
+        let Some(first) = leases.first() else {
+            return Ok(Vec::new());
+        };
+        if first.replicas > 0 {
+            return self.renew_all_confirmed(&leases, limit).await;
+        }
+        let node = self.way(&first.name)?.node;
+        let limit = self.command_limit(limit);
+        let replies = self.ask_all_at(&node, &leases, watched, limit).await;
+        replies.map_err(|failure| self.routes.noted(&node, failure))
+    }
+
+    async fn ask_all_at(
+        &self,
+        node: &Arc<Node>,
+        leases: &[&Held],
+        watched: bool,
+        limit: Moment,
+    ) -> Result<Vec<Option<Renewed>>, Failure> {
+        let tracking = node.tracking(watched);
+        let tracked = tracking.is_some();
+        let connection = match tracking {
+            Some(connection) => connection,
+            None => node.commands.connection(limit).await?,
+        };
+        let mut pipeline = Pipeline::with_capacity(leases.len() * 2);
+        for lease in leases {
+            if tracked {
+                pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+            }
+            self.add_renewal(&mut pipeline, lease, tracked);
+        }
+        let sent_at = self.clock.now();
+        let replies = connection.run_all(&pipeline, limit).await?;
+        let replies = replies.chunks(if tracked { 2 } else { 1 });
+        let read = |replies: &[Value]| match replies.last() {
+            Some(reply @ Value::Array(_)) => reply::renewal(reply, sent_at).ok(),
+            Some(Value::Error(error)) => {
+                self.routes.overhear(node, error);
+                None
+            }
+            _ => None,
+        };
+        Ok(replies.map(read).collect())
+    }
+
+    /// Renews a lease, and lets replicas confirm it. Not on the connection that tracks, which `WAIT`
+    /// would block; that one takes it for news, and looks.
+    async fn renew_confirmed(&self, lease: &Held, limit: Moment) -> Result<Renewed, Failure> {
+        let mut way = self.way(&lease.name)?;
+        loop {
+            let answer = self.renew_confirmed_at(&way, lease, limit).await;
+            let Err(failure) = answer else { return answer };
+            way = self.onward(&lease.name, way, failure, limit).await?;
+        }
+    }
+
+    async fn renew_confirmed_at(
+        &self,
+        way: &Way,
+        lease: &Held,
+        limit: Moment,
+    ) -> Result<Renewed, Failure> {
+        let connection = way.node.keeping(limit).await?;
+        let mut keys = vec![lease.name.as_str().to_owned()];
+        if lease.has_meta {
+            keys.push(lease.name.neighbour("meta"));
+        }
+        let ttl_ms = lease.ttl.as_millis().to_string();
+        let arguments = [lease.id.as_str(), &ttl_ms, "0"];
+        let (renew, sent_at) = (&self.scripts().renew, self.clock.now());
+        let answer_by = self.command_limit(limit);
+        let reply = connection.script_by(way.asking, renew, &keys, &arguments, answer_by, 0);
+        let renewed = reply::renewal(&reply.await?, sent_at)?;
+        if matches!(renewed, Renewed::Until { .. }) {
+            self.confirm(&connection, lease, 0, limit).await?;
+        }
+        Ok(renewed)
+    }
+
+    /// The same for several, which as many replicas must confirm: those are asked once for all.
+    async fn renew_all_confirmed(
+        &self,
+        leases: &[&Held],
+        limit: Moment,
+    ) -> Result<Vec<Option<Renewed>>, Failure> {
+        let Some(first) = leases.first() else {
+            return Ok(Vec::new());
+        };
+        let node = self.way(&first.name)?.node;
+        let answers = self.renew_all_confirmed_at(&node, first, leases, limit);
+        let answers = answers.await;
+        answers.map_err(|failure| self.routes.noted(&node, failure))
+    }
+
+    async fn renew_all_confirmed_at(
+        &self,
+        node: &Arc<Node>,
+        first: &Held,
+        leases: &[&Held],
+        limit: Moment,
+    ) -> Result<Vec<Option<Renewed>>, Failure> {
+        let connection = node.keeping(limit).await?;
+        let mut pipeline = Pipeline::with_capacity(leases.len());
+        for lease in leases {
+            self.add_renewal(&mut pipeline, lease, false);
+        }
+        let sent_at = self.clock.now();
+        let answer_by = self.command_limit(limit);
+        let replies = connection.run_all(&pipeline, answer_by).await?;
+        let confirmed = self.confirm(&connection, first, 0, limit).await;
+        let failure = confirmed.err().map(Failure::from);
+        let read = |reply: &Value| {
+            if let Value::Error(error) = reply {
+                self.routes.overhear(node, error);
+            }
+            let renewed = reply::renewal(reply, sent_at).ok()?;
+            Some(match (&failure, renewed) {
+                (Some(failure), Renewed::Until { .. }) => Renewed::Unconfirmed(failure.share()),
+                (_, renewed) => renewed,
+            })
+        };
+        Ok(replies.iter().map(read).collect())
+    }
+
+    fn add_renewal(&self, pipeline: &mut Pipeline, lease: &Held, tracked: bool) {
+        let evalsha = pipeline.cmd("EVALSHA").arg(self.scripts().renew.hash());
+        evalsha.arg(1 + usize::from(lease.has_meta));
+        evalsha.arg(lease.name.as_str());
+        if lease.has_meta {
+            evalsha.arg(lease.name.neighbour("meta"));
+        }
+        let ttl_ms = u64::try_from(lease.ttl.as_millis()).unwrap_or(u64::MAX);
+        evalsha.arg(lease.id.as_str()).arg(ttl_ms);
+        evalsha.arg(u8::from(tracked));
+    }
+
+    pub(super) async fn try_watch(&self, lease: &Held, limit: Moment) -> Result<Watched, Failure> {
+        let limit = self.command_limit(limit);
+        let mut way = self.way(&lease.name)?;
+        loop {
+            let answer = self.watch_at(&way, lease, limit).await;
+            let Err(failure) = answer else { return answer };
+            way = self.onward(&lease.name, way, failure, limit).await?;
+        }
+    }
+
+    async fn watch_at(&self, way: &Way, lease: &Held, limit: Moment) -> Result<Watched, Failure> {
+        if way.asking {
+            // `ASKING` and `CLIENT CACHING` cannot both be about one command. The lease is looked at
+            // again soon, and its slot is at one place by then.
+            let error = Error::new(
+                ErrorKind::Unavailable,
+                "the lock is on its way to another node",
+            );
+            return Err(Failure::not_sent(error));
+        }
+        let connection = way.node.listener.link.connection(limit).await?;
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+        self.layout.ask_for(lease, &mut pipeline);
+        let replies = connection.run_all(&pipeline, limit).await?;
+        if let Some(Value::Error(error)) = replies.first() {
+            self.tell_of_tracking(&way.node, error);
+        }
+        let answers = replies.get(1..).unwrap_or_default();
+        let watched = self.layout.read_answers(lease, answers);
+        watched.map_err(|error| {
+            let failure = Error::new(ErrorKind::Unavailable, error.clone());
+            Failure::not_sent(failure.caused_by(error))
+        })
+    }
+
+    /// Says once that leases cannot be watched: tracking itself was refused, or `CLIENT CACHING`.
+    fn tell_of_tracking(&self, node: &Node, error: &str) {
+        if !self.told_of_tracking.swap(true, Ordering::Relaxed) {
+            self.stats.tracking_refused();
+            tracing::warn!(
+                server = %node.server, error,
+                "redis.tracking_refused: a forced release will be noticed at the next renewal only"
+            );
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What one node of a Redlock is asked beyond what every server is: for its vote, to take a vote
+//! back, and to take up again a lease that it has forgotten.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::connection::Connection;
+use super::node_state::{LONGEST_TTL, REST_MIN};
+use super::script::{self, RedlockScripts, Script};
+use super::value::Value;
+use super::{RedisStore, reply};
+use crate::layout::Layout;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Attempt, Busy, Failure, Held, Landing, SILENCE_LIMIT};
+
+/// A block of fences that is proposed to all nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ballot {
+    pub(crate) first: u64,
+    pub(crate) fences: u32,
+}
+
+/// How far a block may be from a node's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// How far below it may begin, where the clock counts.
+    below: Duration,
+    /// How far above it may end.
+    above: Duration,
+    /// Whether the clock counts though a fence is stored.
+    always: bool,
+}
+
+impl Bounds {
+    /// Of a node that may have lost what it stored last: its clock stands in for it. The same for
+    /// every client, and the model in `tests/ballot` shows that one step more of either is too much.
+    pub(crate) const OF_ONE_THAT_MAY_FORGET: Self = Self {
+        below: QUARTER,
+        above: QUARTER,
+        always: true,
+    };
+
+    /// Of a node that keeps everything: its clock only guards against a client that is out of its
+    /// mind.
+    pub(crate) const OF_ONE_THAT_KEEPS_ALL: Self = Self {
+        below: QUARTER.saturating_mul(2),
+        above: DAY,
+        always: false,
+    };
+}
+
+/// A quarter of the shortest time that a node which may have forgotten something has no vote.
+const QUARTER: Duration = Duration::from_millis(7_500);
+const _: () = assert!(QUARTER.as_millis() * 4 == REST_MIN.as_millis());
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Ballot {
+    pub(crate) fn last(self) -> u64 {
+        self.first + u64::from(self.fences) - 1
+    }
+}
+
+/// What a node said to a ballot.
+#[derive(Clone, Debug)]
+pub(crate) enum Vote {
+    Granted,
+    /// Somebody else has the lock there; and the fence above which the node would accept one.
+    Busy(Busy, u64),
+    /// The block must be above this fence.
+    Stale(u64),
+    /// The block is too far above this node's clock, which shows this.
+    Far(u64),
+}
+
+/// A question that was sent: where it may land if its answer is lost, and the connection behind
+/// which a release must travel.
+#[derive(Clone)]
+pub(crate) struct Sent {
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) landing: Landing,
+}
+
+/// What came of taking a lease back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakenBack {
+    WasHeld,
+    NotHeld,
+}
+
+impl RedisStore {
+    /// The connection to this node for a question of the caller's own task.
+    pub(crate) fn connection_here(&self) -> Option<Arc<Connection>> {
+        self.routes.any().ok()?.connection_here()
+    }
+
+    /// The connection to this node that the engine drives, made if there is none.
+    pub(crate) async fn connection(&self, limit: Moment) -> Result<Arc<Connection>, Failure> {
+        self.routes.any()?.commands.connection(limit).await
+    }
+
+    /// The same, if there is one.
+    pub(crate) fn live_connection(&self) -> Option<Arc<Connection>> {
+        self.routes.any().ok()?.commands.live()
+    }
+
+    /// Where this node is, for people.
+    pub(crate) fn target(&self) -> String {
+        let node = self.routes.any();
+        node.map_or_else(|_| String::new(), |node| node.server.target.to_string())
+    }
+
+    /// Asks for this node's vote. The question is on its way when the future was polled once.
+    pub(crate) fn vote(
+        &self,
+        connection: Arc<Connection>,
+        attempt: &Attempt,
+        (ballot, bounds): (Ballot, Bounds),
+    ) -> (
+        Sent,
+        impl Future<Output = Result<Vote, Failure>> + Send + use<>,
+    ) {
+        let latest_us = connection.server_us(self.clock.now() + SILENCE_LIMIT);
+        let sent = Sent {
+            landing: connection.landing(latest_us),
+            connection: Arc::clone(&connection),
+        };
+        let held = &attempt.held;
+        let mut keys = self.ballot_keys(&held.name);
+        let mut arguments = vec![
+            held.id.as_str().to_owned(),
+            held.ttl.as_millis().to_string(),
+            latest_us.to_string(),
+            ballot.first.to_string(),
+            ballot.fences.to_string(),
+            bounds.below.as_micros().to_string(),
+            bounds.above.as_micros().to_string(),
+            if bounds.always { "always" } else { "" }.to_owned(),
+        ];
+        if held.has_meta {
+            keys.push(held.name.neighbour("meta"));
+            for (field, value) in attempt.meta.iter() {
+                arguments.extend([field.clone(), value.clone()]);
+            }
+        }
+        if held.ttl > REST_MIN {
+            keys.push(LONGEST_TTL.to_owned());
+        }
+        let (layout, name, asked_at) = (self.layout, held.name.clone(), self.clock.now());
+        let vote = &self.layout.redlock_scripts().vote;
+        let voting = async move {
+            let reply = connection
+                .script_here(vote, &keys, &arguments, latest_us)
+                .await?;
+            let vote = reply::vote(layout, &name, &reply)?.map_err(|server_us| {
+                connection.set_clock(asked_at, server_us);
+                connection.too_late()
+            })?;
+            if let Vote::Far(server_us) = vote {
+                // We thought that its clock was ahead of where it is, or it was set back.
+                connection.set_clock(asked_at, server_us);
+            }
+            Ok(vote)
+        };
+        (sent, voting)
+    }
+
+    /// Takes back what was voted for: only the vote for this block, or whatever stands there for
+    /// this lease. Those who wait are told if asked to.
+    pub(crate) fn take_back(
+        &self,
+        connection: Arc<Connection>,
+        lease: &Held,
+        ballot: Option<Ballot>,
+        tell: bool,
+    ) -> impl Future<Output = Result<TakenBack, Failure>> + Send + use<> {
+        let name = &lease.name;
+        let mut keys = self.ballot_keys(name);
+        if lease.has_meta {
+            keys.push(name.neighbour("meta"));
+        }
+        let mut channels = self.layout.channels(name).into_iter();
+        let last = ballot.map_or(String::new(), |ballot| ballot.last().to_string());
+        let mut arguments = vec![lease.id.as_str().to_owned(), last];
+        if tell {
+            arguments.extend(channels.by_ref().map(|(channel, _)| channel));
+        } else {
+            arguments.push(String::new());
+        }
+        let release = &self.layout.redlock_scripts().release;
+        async move {
+            let reply = connection
+                .script_here(release, &keys, &arguments, 0)
+                .await?;
+            reply::taken_back(&reply)
+        }
+    }
+
+    /// How many processes hear on this node when the lock is free.
+    pub(crate) async fn listeners(&self, name: &LockName, limit: Moment) -> Result<u64, Failure> {
+        let limit = self.command_limit(limit);
+        let connection = self.connection(limit).await?;
+        let mut command = ::redis::cmd("PUBSUB");
+        command.arg("NUMSUB").arg(name.neighbour("wake"));
+        let reply = connection.run(&command, limit, 0).await?;
+        let count = reply.as_array().and_then(|pair| pair.get(1)?.as_int());
+        Ok(count
+            .and_then(|count| u64::try_from(count).ok())
+            .unwrap_or(0))
+    }
+
+    /// The server's clock, in microseconds.
+    pub(crate) async fn server_clock(
+        &self,
+        connection: &Connection,
+        limit: Moment,
+    ) -> Result<u64, Failure> {
+        let limit = self.command_limit(limit);
+        let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
+        super::connection::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))
+    }
+
+    /// Gives the node a lease again that it has forgotten. True if it has it now.
+    pub(crate) async fn repair(
+        &self,
+        connection: &Connection,
+        lease: &Held,
+        last_fence: u64,
+        latest_us: u64,
+    ) -> Result<bool, Failure> {
+        let arguments = [
+            lease.id.as_str().to_owned(),
+            lease.ttl.as_millis().to_string(),
+            latest_us.to_string(),
+            last_fence.to_string(),
+        ];
+        let repair: &Script = &self.layout.redlock_scripts().repair;
+        let keys = self.ballot_keys(&lease.name);
+        let asked_at = self.clock.now();
+        let reply = connection
+            .script_here(repair, &keys, &arguments, latest_us)
+            .await?;
+        let parts = reply.as_array().unwrap_or_default();
+        if parts.first().and_then(Value::as_str) == Some("late")
+            && let Some(time) = parts.get(1).and_then(Value::as_int)
+        {
+            // Its clock was set forward: the next repair comes in time.
+            connection.set_clock(asked_at, u64::try_from(time).unwrap_or(0));
+        }
+        Ok(parts.first().and_then(Value::as_int) == Some(1))
+    }
+
+    fn ballot_keys(&self, name: &LockName) -> Vec<String> {
+        vec![name.as_str().to_owned(), self.layout.fence_key(name)]
+    }
+}
+
+impl Layout {
+    pub(super) fn redlock_scripts(self) -> &'static RedlockScripts {
+        match self {
+            Self::Native => &script::REDLOCK_NATIVE,
+            Self::Redisson => &script::REDLOCK_REDISSON,
+        }
+    }
+}

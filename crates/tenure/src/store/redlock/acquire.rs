@@ -1,0 +1,372 @@
+//! Asking all nodes for their votes, and giving back what was not enough.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Shared;
+use super::deferred_release::Leftover;
+use super::fan_out::Round;
+use super::node::{Readiness, Ready};
+use super::vote_count::{DAY_US, Tally, Verdict};
+use crate::error::{Error, ErrorKind};
+use crate::lease::Fence;
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
+use crate::store::redis::{Ballot, Sent, Vote};
+use crate::store::{Attempt, Attempted, BoxFuture, Busy, Failure, NotYet};
+
+/// How often to ask again while several clients take the votes from each other, before the lock is
+/// called busy.
+const SPLITS_MAX: u32 = 6;
+/// How long to wait after a split vote, at first and at most: a random part of it.
+const BACK_OFF_MIN: Duration = Duration::from_millis(2);
+const BACK_OFF_MAX: Duration = Duration::from_millis(100);
+/// How long to wait at least for the nodes that have not answered when a majority has, and that
+/// did not decide it.
+const GRACE_MIN: Duration = Duration::from_millis(10);
+/// How often a block may be too low, before the clocks are called unreasonable.
+const TOO_LOW_MAX: u32 = 4;
+/// How soon a waiter asks again when votes were split, though nobody tells it to.
+const SPLIT_PATIENCE: Duration = Duration::from_millis(50);
+
+/// Takes the lock if a majority votes for it.
+pub(super) async fn acquire(
+    shared: &Arc<Shared>,
+    attempt: &Attempt,
+    limit: Moment,
+) -> Result<Attempted, Failure> {
+    shared.hold_back(&attempt.held.name).await;
+    let (mut splits, mut too_low) = (0, 0);
+    loop {
+        let voters = match gather(shared, limit).await? {
+            Voters::Enough(voters) => voters,
+            Voters::TooYoung(not_yet) => return Ok(Attempted::NotYet(not_yet)),
+        };
+        let mut campaign = Campaign::begin(shared, attempt, voters);
+        match campaign.decide_in_time().await {
+            Verdict::Won => return Ok(campaign.win()),
+            Verdict::Held(busy) => return Ok(Attempted::Busy(busy)),
+            Verdict::Failed(failure) => return Err(listing_nodes(shared, failure)),
+            Verdict::TooLow | Verdict::Open if too_low < TOO_LOW_MAX => too_low += 1,
+            Verdict::TooLow | Verdict::Open => return Err(clocks_differ()),
+            Verdict::Split(busy) => {
+                drop(campaign);
+                splits += 1;
+                let pause = BACK_OFF_MIN.max(shared.round_time()) * 2_u32.pow(splits);
+                let pause = part_of(pause.min(BACK_OFF_MAX));
+                if splits > SPLITS_MAX || shared.clock.now() + pause >= limit {
+                    return split(busy);
+                }
+                shared.clock.sleep_until(shared.clock.now() + pause).await;
+            }
+        }
+    }
+}
+
+/// Asks once more for a lease that this client holds.
+pub(super) async fn once(
+    shared: &Arc<Shared>,
+    attempt: &Attempt,
+    limit: Moment,
+) -> Result<Attempted, Failure> {
+    let Voters::Enough(voters) = gather(shared, limit).await? else {
+        return Err(undecided());
+    };
+    let mut campaign = Campaign::begin(shared, attempt, voters);
+    match campaign.decide_in_time().await {
+        Verdict::Won => Ok(campaign.win()),
+        _ => Err(undecided()),
+    }
+}
+
+/// Asks once, on the caller's own task, if enough nodes can be asked at once.
+pub(super) fn acquire_here<'a>(
+    shared: &'a Arc<Shared>,
+    attempt: &'a Attempt,
+) -> Option<BoxFuture<'a, Result<Attempted, Failure>>> {
+    if shared.holds_back(&attempt.held.name).is_some() {
+        return None;
+    }
+    let ready = |(node, voter): (usize, &Arc<super::node::Voter>)| match voter
+        .ready_here(&shared.runtime)
+    {
+        Readiness::Ready(ready) => Some((node, ready)),
+        _ => None,
+    };
+    let voters: Vec<_> = shared.voters.iter().enumerate().filter_map(ready).collect();
+    if voters.len() < shared.majority {
+        return None;
+    }
+    Some(Box::pin(async move {
+        let mut campaign = Campaign::begin(shared, attempt, voters);
+        match campaign.decide().await {
+            Verdict::Won => Ok(campaign.win()),
+            Verdict::Held(busy) => Ok(Attempted::Busy(busy)),
+            Verdict::Failed(failure) => Err(failure),
+            // The engine goes on: it has timers.
+            Verdict::TooLow | Verdict::Split(_) | Verdict::Open => Err(undecided()),
+        }
+    }))
+}
+
+/// The nodes that can be asked.
+enum Voters {
+    Enough(Vec<(usize, Ready)>),
+    TooYoung(NotYet),
+}
+
+/// Waits until a majority can be asked, or says why not.
+async fn gather(shared: &Arc<Shared>, limit: Moment) -> Result<Voters, Failure> {
+    let mut waited = false;
+    loop {
+        let (mut ready, mut young_until) = (Vec::new(), Vec::new());
+        for (node, voter) in shared.voters.iter().enumerate() {
+            match voter.ready() {
+                Readiness::Ready(voter) => ready.push((node, voter)),
+                Readiness::Young { until, .. } => young_until.push(until),
+                Readiness::NotReached => {}
+            }
+        }
+        if ready.len() >= shared.majority {
+            return Ok(Voters::Enough(ready));
+        }
+        if !waited {
+            waited = true;
+            shared.prepare_majority(limit).await;
+            continue;
+        }
+        let missing = shared.majority - ready.len();
+        young_until.sort();
+        return match young_until.get(missing - 1) {
+            Some(until) => Ok(Voters::TooYoung(NotYet {
+                until: *until,
+                error: shared.too_few("may vote"),
+            })),
+            None => Err(Failure::not_sent(shared.too_few("can be reached"))),
+        };
+    }
+}
+
+/// One round of votes. Dropped before it is won, it gives back what it may have got.
+struct Campaign<'a> {
+    shared: &'a Arc<Shared>,
+    attempt: &'a Attempt,
+    ballot: Ballot,
+    begun: Moment,
+    round: Option<Round<Result<Vote, Failure>>>,
+    tally: Tally,
+    /// The nodes that were asked, but for those that are known to have given nothing.
+    sent: Vec<(usize, Sent)>,
+    won: bool,
+}
+
+impl<'a> Campaign<'a> {
+    fn begin(shared: &'a Arc<Shared>, attempt: &'a Attempt, voters: Vec<(usize, Ready)>) -> Self {
+        let begun = shared.clock.now();
+        let ballot = propose(shared, attempt, &voters, begun);
+        // No two rounds of this client propose the same, so that what one gives back is its own.
+        let name = &attempt.held.name;
+        shared.grants.saw_fence(name, ballot.last());
+        let tally = Tally::new(shared.voters.len(), voters.len());
+        let (mut sent, mut questions) = (Vec::new(), Vec::new());
+        for (node, Ready { connection, bounds }) in voters {
+            let store = &shared.voters[node].store;
+            let (travelling, voting) = store.vote(connection, attempt, (ballot, bounds));
+            sent.push((node, travelling));
+            questions.push((node, Box::pin(voting) as BoxFuture<'static, _>));
+        }
+        Self {
+            shared,
+            attempt,
+            ballot,
+            begun,
+            round: Some(Round::begin(questions)),
+            tally,
+            sent,
+            won: false,
+        }
+    }
+
+    /// Counts votes until they decide.
+    async fn decide(&mut self) -> Verdict {
+        loop {
+            match self.tally.verdict(false) {
+                Verdict::Open => {}
+                verdict => return verdict,
+            }
+            if !self.count_next().await {
+                return self.tally.verdict(true);
+            }
+        }
+    }
+
+    /// The same, but a node that has not answered for long after a majority has is not waited for.
+    async fn decide_in_time(&mut self) -> Verdict {
+        loop {
+            match self.tally.verdict(false) {
+                Verdict::Open => {}
+                verdict => return verdict,
+            }
+            let counted = if self.tally.is_heard() {
+                let taken = self.shared.clock.now().saturating_since(self.begun);
+                let grace = (taken * 3).max(GRACE_MIN);
+                tokio::time::timeout(grace, self.count_next()).await
+            } else {
+                Ok(self.count_next().await)
+            };
+            if !counted.unwrap_or(false) {
+                return self.tally.verdict(true);
+            }
+        }
+    }
+
+    /// Counts one more vote; false if there is none.
+    async fn count_next(&mut self) -> bool {
+        let Some(round) = &mut self.round else {
+            return false;
+        };
+        let Some((node, vote)) = round.next().await else {
+            return false;
+        };
+        let gave_nothing = match &vote {
+            Ok(Vote::Granted) => false,
+            Ok(_) => true,
+            Err(failure) => failure.landing.is_none(),
+        };
+        if gave_nothing {
+            self.sent.retain(|(asked, _)| *asked != node);
+        }
+        self.tally.count(vote);
+        if self.tally.floor > 0 {
+            let name = &self.attempt.held.name;
+            self.shared.grants.saw_fence(name, self.tally.floor);
+        }
+        true
+    }
+
+    /// A majority gave its votes.
+    fn win(mut self) -> Attempted {
+        self.won = true;
+        let taken = self.shared.clock.now().saturating_since(self.begun);
+        self.shared.note_round_time(taken);
+        let held = &self.attempt.held;
+        let grants = &self.shared.grants;
+        // What they still say is not heard: whoever voted late has the lease like the others.
+        let unheard = self
+            .round
+            .take()
+            .map_or_else(Vec::new, |rest| rest.unheard());
+        let sent = std::mem::take(&mut self.sent);
+        grants.note((held, self.begun), self.ballot, sent, unheard);
+        Attempted::Granted {
+            fence: Fence::new(self.ballot.first),
+            sent_at: if bug(Bug::RedlockValidityFromAnswer) {
+                self.shared.clock.now()
+            } else {
+                self.begun
+            },
+        }
+    }
+}
+
+impl Drop for Campaign<'_> {
+    fn drop(&mut self) {
+        // No further question of this round is sent: what follows comes later than all of it.
+        self.round = None;
+        if self.won || bug(Bug::RedlockMinorityKept) {
+            return;
+        }
+        for (node, sent) in std::mem::take(&mut self.sent) {
+            let shared = Arc::clone(self.shared);
+            let leftover = Leftover {
+                held: self.attempt.held.clone(),
+                ballot: Some(self.ballot),
+                landing: Some(sent.landing),
+                until: shared.clock.now() + self.attempt.held.ttl + shared.longest_ttl,
+            };
+            self.shared
+                .spawn_pending(give_back(shared, node, sent, leftover));
+        }
+    }
+}
+
+/// Takes a vote back that was not enough, behind the question on its own connection.
+async fn give_back(shared: Arc<Shared>, node: usize, sent: Sent, leftover: Leftover) {
+    let voter = &shared.voters[node];
+    let (held, ballot) = (&leftover.held, leftover.ballot);
+    let broken = sent.connection.is_broken();
+    let taking = (!broken).then(|| voter.store.take_back(sent.connection, held, ballot, false));
+    let taken = match taken_by(taking).await {
+        Some(Ok(_)) => true,
+        Some(Err(failure)) => !failure.transient && failure.landing.is_none(),
+        None => false,
+    };
+    if !taken {
+        voter.leave(leftover);
+    }
+}
+
+async fn taken_by<T>(taking: Option<impl Future<Output = T>>) -> Option<T> {
+    match taking {
+        Some(taking) => Some(taking.await),
+        None => None,
+    }
+}
+
+/// A block of fences above all that is known of the name, and above the clocks of most nodes.
+fn propose(shared: &Shared, attempt: &Attempt, voters: &[(usize, Ready)], now: Moment) -> Ballot {
+    let mut clocks: Vec<u64> = voters
+        .iter()
+        .map(|(_, it)| it.connection.server_us(now))
+        .collect();
+    clocks.sort_unstable();
+    // Not the greatest: one node whose clock is far ahead must not carry the others with it.
+    let clock = clocks.get(clocks.len() / 2).copied().unwrap_or(0);
+    let seen = shared.grants.greatest_fence(&attempt.held.name);
+    let above = if seen < clock + DAY_US { seen + 1 } else { 0 };
+    Ballot {
+        first: clock.max(above),
+        fences: attempt.fences,
+    }
+}
+
+/// Nobody has a majority, and it went on like this: busy, for a moment.
+fn split(busy: Option<Busy>) -> Result<Attempted, Failure> {
+    let busy = busy.ok_or_else(undecided)?;
+    let patience = SPLIT_PATIENCE + part_of(SPLIT_PATIENCE);
+    let remaining = busy.remaining.map_or(patience, |left| left.min(patience));
+    Ok(Attempted::Busy(Busy {
+        remaining: Some(remaining),
+        ..busy
+    }))
+}
+
+/// A failure, with what is known of every node.
+fn listing_nodes(shared: &Shared, failure: Failure) -> Failure {
+    if !failure.transient {
+        return failure;
+    }
+    Failure {
+        error: shared.too_few("answered").caused_by(failure.error),
+        ..failure
+    }
+}
+
+fn undecided() -> Failure {
+    Failure::not_sent(Error::new(
+        ErrorKind::Unavailable,
+        "no majority of the Redlock's nodes agreed in time: several clients asked at once",
+    ))
+}
+
+fn clocks_differ() -> Failure {
+    Failure::not_sent(Error::new(
+        ErrorKind::Unavailable,
+        "the Redlock's nodes store fences that no majority accepts: do their clocks differ by more \
+         than a day?",
+    ))
+}
+
+fn part_of(most: Duration) -> Duration {
+    most.mul_f64(rand::random::<f64>())
+}

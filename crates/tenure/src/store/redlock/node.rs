@@ -1,0 +1,253 @@
+//! One node of a Redlock: how to reach it, and whether its vote counts.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::deferred_release::Leftover;
+use super::node_age::Sightings;
+use crate::error::Error;
+use crate::moment::{Clock, Moment};
+use crate::seeded::{Bug, bug};
+use crate::store::Failure;
+use crate::store::redis::{Bounds, Connection, RedisStore};
+
+/// Of how many connections the standing is remembered: the engine's and the callers' own, and
+/// those before them.
+const REMEMBERED: usize = 4;
+
+/// How often to look whether a node must be reached again.
+const LOOK: Duration = Duration::from_millis(250);
+const PREPARE_LIMIT: Duration = Duration::from_secs(2);
+
+pub(super) struct Voter {
+    pub(super) store: Arc<RedisStore>,
+    /// Its number among the nodes.
+    node: usize,
+    pub(super) sightings: Arc<Sightings>,
+    pub(super) clock: Clock,
+    standings: Mutex<Vec<Standing>>,
+    /// Why the node could not be asked the last time.
+    trouble: Mutex<Option<Error>>,
+    learning: AtomicBool,
+    pub(super) leftovers: Mutex<Vec<Leftover>>,
+    pub(super) leftover: Notify,
+}
+
+/// What is known of the server at the other end of a connection.
+#[derive(Clone)]
+struct Standing {
+    connection: u64,
+    run_id: Option<String>,
+    /// Since when the server runs as far as is known, and from when on it may vote.
+    started: Moment,
+    votes_from: Moment,
+    /// What it would need to vote at once after each restart.
+    lacks: Vec<&'static str>,
+}
+
+/// Whether a node may be asked.
+pub(super) enum Readiness {
+    Ready(Ready),
+    /// It may have forgotten a lease that has not ended yet.
+    Young {
+        age: Duration,
+        until: Moment,
+        lacks: Vec<&'static str>,
+    },
+    NotReached,
+}
+
+/// A node that may be asked: how, and what it accepts.
+pub(super) struct Ready {
+    pub(super) connection: Arc<Connection>,
+    pub(super) bounds: Bounds,
+}
+
+impl Voter {
+    pub(super) fn new(store: Arc<RedisStore>, node: usize, sightings: Arc<Sightings>) -> Self {
+        Self {
+            store,
+            node,
+            sightings,
+            clock: Clock::Boot,
+            standings: Mutex::default(),
+            trouble: Mutex::default(),
+            learning: AtomicBool::new(false),
+            leftovers: Mutex::default(),
+            leftover: Notify::new(),
+        }
+    }
+
+    /// Whether this node can be asked at once, by a caller's own task: on a connection that it
+    /// drives itself, or else on the engine's.
+    pub(super) fn ready_here(self: &Arc<Self>, engine: &Handle) -> Readiness {
+        let Some(connection) = self.store.connection_here() else {
+            return self.ready();
+        };
+        if self.standing(&connection).is_some() {
+            return self.readiness(connection);
+        }
+        if !self.learning.swap(true, Ordering::AcqRel) {
+            // It may lead to another process than the engine's does.
+            let voter = Arc::clone(self);
+            engine.spawn(async move {
+                let limit = voter.clock.now() + PREPARE_LIMIT;
+                let _ = voter.learn(&connection, limit).await;
+                voter.learning.store(false, Ordering::Release);
+            });
+        }
+        self.ready()
+    }
+
+    /// Whether this node can be asked at once, by the engine.
+    pub(super) fn ready(&self) -> Readiness {
+        match self.store.live_connection() {
+            Some(connection) => self.readiness(connection),
+            None => Readiness::NotReached,
+        }
+    }
+
+    fn readiness(&self, connection: Arc<Connection>) -> Readiness {
+        let now = self.clock.now();
+        match self.standing(&connection) {
+            None => Readiness::NotReached,
+            Some(standing) if now < standing.votes_from => Readiness::Young {
+                age: now.saturating_since(standing.started),
+                until: standing.votes_from,
+                lacks: standing.lacks,
+            },
+            Some(standing) => Readiness::Ready(Ready {
+                connection,
+                bounds: standing.bounds(),
+            }),
+        }
+    }
+
+    /// Connects, and learns whether the node may vote.
+    pub(super) async fn prepare(&self, limit: Moment) -> Result<(), Failure> {
+        let prepared = self.try_prepare(limit).await;
+        let trouble = prepared.as_ref().err().map(|failure| failure.error.share());
+        *lock(&self.trouble) = trouble;
+        prepared
+    }
+
+    async fn try_prepare(&self, limit: Moment) -> Result<(), Failure> {
+        let connection = self.store.connection(limit).await?;
+        self.learn(&connection, limit).await
+    }
+
+    async fn learn(&self, connection: &Connection, limit: Moment) -> Result<(), Failure> {
+        if self.standing(connection).is_some() {
+            return Ok(());
+        }
+        let vitals = self.store.vitals(connection, limit).await?;
+        // It is at least this old by now. When it was asked it need not have been: the question may
+        // have travelled for longer than the second that its age is rounded by.
+        let now = self.clock.now();
+        if let Some(run_id) = &vitals.run_id {
+            self.sightings.see(self.node, run_id, vitals.uptime, now);
+        }
+        self.sightings.hear(self.node, vitals.told, now);
+        let mut standing = Standing {
+            connection: connection.id,
+            run_id: vitals.run_id,
+            started: now,
+            votes_from: now,
+            lacks: vitals.lacks,
+        };
+        standing.assess(&self.sightings);
+        let mut standings = lock(&self.standings);
+        if standings.len() >= REMEMBERED {
+            standings.remove(0);
+        }
+        standings.push(standing);
+        Ok(())
+    }
+
+    /// Something was learned about the nodes: it may change when this one votes.
+    pub(super) fn reassess(&self) {
+        let mut standings = lock(&self.standings);
+        let standings = standings.iter_mut();
+        standings.for_each(|standing| standing.assess(&self.sightings));
+    }
+
+    fn standing(&self, connection: &Connection) -> Option<Standing> {
+        let standings = lock(&self.standings);
+        let known = standings.iter().find(|it| it.connection == connection.id);
+        known.cloned()
+    }
+
+    /// The server's process, if it is known.
+    pub(super) fn run_id(&self) -> Option<String> {
+        lock(&self.standings).last()?.run_id.clone()
+    }
+
+    /// Why it cannot be asked, for people.
+    pub(super) fn reason(&self) -> String {
+        match self.ready() {
+            Readiness::Ready(_) => format!("`{}` answers", self.store.target()),
+            Readiness::Young { age, until, lacks } => {
+                let left = until.saturating_since(self.clock.now());
+                format!(
+                    "`{}` is {age:.0?} old as far as is known, and may have forgotten a lease: its \
+                     vote counts in {left:.0?}, or at once after each restart with {}",
+                    self.store.target(),
+                    lacks.join(" and ")
+                )
+            }
+            Readiness::NotReached => {
+                let trouble = lock(&self.trouble);
+                trouble.as_ref().map_or_else(
+                    || format!("`{}` is not connected yet", self.store.target()),
+                    ToString::to_string,
+                )
+            }
+        }
+    }
+}
+
+impl Standing {
+    /// Whether each answer comes after what it promises is on disk.
+    fn keeps_all(&self) -> bool {
+        self.lacks.is_empty() || bug(Bug::RedlockYoungNodeVotes)
+    }
+
+    fn assess(&mut self, sightings: &Sightings) {
+        let run_id = self.run_id.as_deref();
+        if let Some(started) = run_id.and_then(|run_id| sightings.started(run_id)) {
+            self.started = started;
+        }
+        self.votes_from = if self.keeps_all() {
+            self.started
+        } else {
+            self.started + sightings.rest()
+        };
+    }
+
+    fn bounds(&self) -> Bounds {
+        if self.keeps_all() {
+            Bounds::OF_ONE_THAT_KEEPS_ALL
+        } else {
+            Bounds::OF_ONE_THAT_MAY_FORGET
+        }
+    }
+}
+
+/// Sees to it that a node which was away is asked again when it is back. Ends with the engine.
+pub(super) async fn keep_ready(voter: Arc<Voter>) {
+    loop {
+        voter.clock.sleep_until(voter.clock.now() + LOOK).await;
+        if matches!(voter.ready(), Readiness::NotReached) {
+            // What it says is remembered, for the next error.
+            let _ = voter.prepare(voter.clock.now() + PREPARE_LIMIT).await;
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

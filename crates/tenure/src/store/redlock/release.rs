@@ -1,0 +1,223 @@
+//! Letting go: a release on all nodes, told when a majority has answered.
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::deferred_release::Leftover;
+use super::fan_out::Round;
+use super::grants::Grant;
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
+use crate::store::redis::{RedisStore, TakenBack};
+use crate::store::{BoxFuture, Failure, Held, Landing, Release, SILENCE_LIMIT};
+
+type Answer = Result<TakenBack, Failure>;
+
+/// Releases on all nodes that may have it.
+pub(super) async fn release(
+    shared: &Arc<Shared>,
+    lease: &Held,
+    limit: Moment,
+) -> Result<Release, Failure> {
+    let parting = begin(shared, lease, limit);
+    finish(shared, lease, parting).await
+}
+
+/// Releases on the caller's own task, if nothing but its votes was ever sent about the lease, and
+/// their connections are still there.
+pub(super) fn release_here<'a>(
+    shared: &'a Arc<Shared>,
+    lease: &'a Held,
+) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
+    let grant = shared.grants.take_plain(&lease.id)?;
+    if grant
+        .sent
+        .iter()
+        .any(|(_, sent)| sent.connection.is_broken())
+    {
+        shared.grants.put_back(&lease.id, grant);
+        return None;
+    }
+    Some(Box::pin(async move {
+        let parting = behind_votes(shared, lease, grant);
+        finish(shared, lease, parting).await
+    }))
+}
+
+/// A release under way. Dropped before all have answered, the rest goes on in the background.
+struct Parting<'a> {
+    shared: &'a Arc<Shared>,
+    lease: &'a Held,
+    round: Option<Round<Answer>>,
+    until: Moment,
+}
+
+impl Parting<'_> {
+    /// A majority has answered: the others are heard later.
+    fn leave_the_rest(&mut self) {
+        if let Some(rest) = self.round.take() {
+            let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
+            let hearing = hear_the_rest(shared, lease, rest, self.until);
+            self.shared.finish_later(hearing);
+        }
+    }
+}
+
+impl Drop for Parting<'_> {
+    fn drop(&mut self) {
+        if let Some(rest) = self.round.take() {
+            let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
+            self.shared
+                .spawn_pending(hear_the_rest(shared, lease, rest, self.until));
+        }
+    }
+}
+
+/// Sends the releases: to the nodes of a lease that was granted here, otherwise to all.
+fn begin<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Parting<'a> {
+    let grant = shared.grants.take(&lease.id);
+    for (node, landing) in grant.iter().flat_map(|grant| &grant.unknown) {
+        shared.leave(lease, *node, Some(*landing));
+    }
+    match grant {
+        Some(grant) if !grant.repaired && !grant.sent.is_empty() => {
+            behind_votes(shared, lease, grant)
+        }
+        Some(grant) => {
+            shared.leave_unheard(lease, &grant, false);
+            everywhere(shared, lease, limit)
+        }
+        None => everywhere(shared, lease, limit),
+    }
+}
+
+/// Sends the release to all nodes.
+fn everywhere<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Parting<'a> {
+    let limit = limit.min(shared.clock.now() + SILENCE_LIMIT);
+    let round = shared.ask_all(|store| {
+        let lease = lease.clone();
+        release_on(store, lease, limit)
+    });
+    parting(shared, lease, round)
+}
+
+/// Sends the release to one node, on whatever connection there is.
+async fn release_on(store: Arc<RedisStore>, lease: Held, limit: Moment) -> Answer {
+    let connection = store.connection(limit).await?;
+    store.take_back(connection, &lease, None, true).await
+}
+
+/// Sends each release behind the vote on its own connection.
+fn behind_votes<'a>(shared: &'a Arc<Shared>, lease: &'a Held, grant: Grant) -> Parting<'a> {
+    let limit = shared.clock.now() + SILENCE_LIMIT;
+    shared.leave_unheard(lease, &grant, true);
+    let mut questions = Vec::with_capacity(grant.sent.len());
+    for (node, sent) in grant.sent {
+        let store = &shared.voters[node].store;
+        let question: BoxFuture<'static, Answer> = if sent.connection.is_broken() {
+            Box::pin(release_on(Arc::clone(store), lease.clone(), limit))
+        } else {
+            let taking = store.take_back(sent.connection, lease, None, true);
+            let unheard = grant.unheard.contains(&node).then_some(sent.landing);
+            Box::pin(async move {
+                taking
+                    .await
+                    .map_err(|failure| or_the_vote(failure, unheard))
+            })
+        };
+        questions.push((node, question));
+    }
+    parting(shared, lease, Round::begin(questions))
+}
+
+/// A release that got no answer: if the vote before it was not heard either, that may land alone.
+fn or_the_vote(failure: Failure, vote: Option<Landing>) -> Failure {
+    let is_known = !failure.transient && failure.landing.is_none();
+    if is_known || bug(Bug::RedlockStrayVoteLeft) {
+        return failure;
+    }
+    Failure {
+        landing: vote.or(failure.landing),
+        ..failure
+    }
+}
+
+fn parting<'a>(shared: &'a Arc<Shared>, lease: &'a Held, round: Round<Answer>) -> Parting<'a> {
+    Parting {
+        shared,
+        lease,
+        round: Some(round),
+        until: shared.clock.now() + lease.ttl,
+    }
+}
+
+/// Hears the nodes until they decide.
+async fn finish(
+    shared: &Arc<Shared>,
+    lease: &Held,
+    mut parting: Parting<'_>,
+) -> Result<Release, Failure> {
+    let (mut held, mut gone, mut failure) = (0, 0, None);
+    let nodes = shared.voters.len();
+    loop {
+        if held >= shared.majority {
+            parting.leave_the_rest();
+            return Ok(Release::WasHeld { offered_to: None });
+        }
+        if gone > nodes - shared.majority {
+            parting.leave_the_rest();
+            return Ok(Release::NotHeld);
+        }
+        let next = match &mut parting.round {
+            Some(round) => round.next().await,
+            None => None,
+        };
+        match next {
+            None => break,
+            Some((_, Ok(TakenBack::WasHeld))) => held += 1,
+            Some((_, Ok(TakenBack::NotHeld))) => gone += 1,
+            Some((node, Err(failed))) => {
+                if failed.transient || failed.landing.is_some() {
+                    shared.leave(lease, node, failed.landing);
+                }
+                failure = Some(failed);
+            }
+        }
+    }
+    let failure = failure.unwrap_or_else(undecided);
+    if !failure.transient {
+        return Err(failure);
+    }
+    // Some have let it go: asked again they would say that it was not there.
+    Err(Failure {
+        landing: Some(Landing {
+            connection: None,
+            latest_us: 0,
+        }),
+        ..failure
+    })
+}
+
+/// Sees to it that the nodes which did not answer in time let go as well.
+async fn hear_the_rest(shared: Arc<Shared>, lease: Held, mut rest: Round<Answer>, until: Moment) {
+    while let Some((node, answer)) = rest.next().await {
+        if let Err(failure) = answer
+            && failure.transient
+        {
+            shared.voters[node].leave(Leftover {
+                held: lease.clone(),
+                ballot: None,
+                landing: failure.landing,
+                until,
+            });
+        }
+    }
+}
+
+fn undecided() -> Failure {
+    Failure::not_sent(Error::new(
+        ErrorKind::Unavailable,
+        "too few nodes of the Redlock answered to a release",
+    ))
+}

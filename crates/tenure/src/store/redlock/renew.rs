@@ -1,0 +1,344 @@
+//! Keeping a lease on a majority: renewal, repair of nodes that forgot it, watching, adoption.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Shared;
+use super::fan_out::Round;
+use crate::error::{Error, ErrorKind};
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
+use crate::store::{
+    Failure, Held, Landing, NotHeld, Release, Renewed, SILENCE_LIMIT, Store, Watched,
+};
+
+/// How long the last nodes are waited for when the others do not agree.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// What nodes said about a lease that they should have.
+struct Count {
+    nodes: usize,
+    majority: usize,
+    sent_at: Option<Moment>,
+    held: usize,
+    /// Those that do not have it, and whether somebody else stands there.
+    gone: Vec<(usize, Option<LeaseId>)>,
+    failure: Option<Failure>,
+}
+
+impl Count {
+    fn new(shared: &Shared) -> Self {
+        Self {
+            nodes: shared.voters.len(),
+            majority: shared.majority,
+            sent_at: None,
+            held: 0,
+            gone: Vec::new(),
+            failure: None,
+        }
+    }
+
+    fn renewal(&mut self, node: usize, answer: Result<Renewed, Failure>) {
+        match answer {
+            Ok(Renewed::Until { sent_at }) => {
+                self.held += 1;
+                self.sent_at = Some(self.sent_at.map_or(sent_at, |known| known.min(sent_at)));
+            }
+            Ok(Renewed::NotHeld(not_held)) => self.gone.push((node, not_held.taken_by)),
+            Ok(Renewed::Unconfirmed(failure)) | Err(failure) => self.failed(failure),
+        }
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        // The one that may still land tells more to whoever has to clean up.
+        if failure.landing.is_some() || self.failure.is_none() {
+            self.failure = Some(failure);
+        }
+    }
+
+    /// What it means, once it does.
+    fn verdict(&self) -> Option<Result<Moment, NotHeld>> {
+        let enough = if bug(Bug::RedlockRenewedByOne) {
+            1
+        } else {
+            self.majority
+        };
+        if self.held >= enough {
+            return self.sent_at.map(Ok);
+        }
+        // So many do not have it that no majority can.
+        (self.gone.len() > self.nodes - self.majority).then(|| {
+            let taken_by = self.gone.iter().find_map(|(_, by)| by.clone());
+            Err(NotHeld { taken_by })
+        })
+    }
+
+    fn undecided(self) -> Failure {
+        self.failure.unwrap_or_else(|| {
+            Failure::not_sent(Error::new(
+                ErrorKind::Unavailable,
+                "too few nodes of the Redlock still have the lease, or too few answered",
+            ))
+        })
+    }
+}
+
+/// Renews on all nodes; done when a majority has.
+pub(super) async fn renew(
+    shared: &Arc<Shared>,
+    lease: &Held,
+    watched: bool,
+    limit: Moment,
+) -> Result<Renewed, Failure> {
+    let mut round = shared.ask_all(|store| {
+        let lease = lease.clone();
+        async move {
+            store.keep_longest_ttl(&lease, limit).await?;
+            store.renew(&lease, watched, limit).await
+        }
+    });
+    let mut count = Count::new(shared);
+    while count.verdict().is_none() {
+        let Some((node, answer)) = round.next().await else {
+            return Err(count.undecided());
+        };
+        count.renewal(node, answer);
+    }
+    match count.verdict() {
+        Some(Ok(sent_at)) => {
+            shared.grants.note_renewed(lease, sent_at);
+            let forgot = count.forgot();
+            shared.spawn(repair_the_rest(
+                Arc::clone(shared),
+                lease.clone(),
+                forgot,
+                round,
+            ));
+            Ok(Renewed::Until { sent_at })
+        }
+        Some(Err(not_held)) => {
+            shared.forget(lease);
+            Ok(Renewed::NotHeld(not_held))
+        }
+        None => Err(count.undecided()),
+    }
+}
+
+impl Count {
+    /// The nodes where nobody stands.
+    fn forgot(&self) -> Vec<usize> {
+        let nobody = self.gone.iter().filter(|(_, by)| by.is_none());
+        nobody.map(|(node, _)| *node).collect()
+    }
+}
+
+/// Renews several leases, in one piece on each node.
+pub(super) async fn renew_all(
+    shared: &Arc<Shared>,
+    leases: Vec<&Held>,
+    watched: bool,
+    limit: Moment,
+) -> Result<Vec<Option<Renewed>>, Failure> {
+    let owned: Arc<Vec<Held>> = Arc::new(leases.into_iter().cloned().collect());
+    let mut round = shared.ask_all(|store| {
+        let leases = Arc::clone(&owned);
+        async move {
+            if let Some(longest) = leases.iter().max_by_key(|lease| lease.ttl) {
+                store.keep_longest_ttl(longest, limit).await?;
+            }
+            let leases = leases.iter().collect();
+            store.renew_all(leases, watched, limit).await
+        }
+    });
+    let mut counts: Vec<Count> = owned.iter().map(|_| Count::new(shared)).collect();
+    let mut failure = None;
+    let mut answered = 0;
+    while counts.iter().any(|count| count.verdict().is_none()) {
+        match round.next().await {
+            None => break,
+            Some((_, Err(failed))) => failure = Some(failed),
+            Some((node, Ok(answers))) => {
+                answered += 1;
+                for (count, answer) in counts.iter_mut().zip(answers) {
+                    if let Some(answer) = answer {
+                        count.renewal(node, Ok(answer));
+                    }
+                }
+            }
+        }
+    }
+    if answered < shared.majority {
+        return Err(failure.unwrap_or_else(|| Count::new(shared).undecided()));
+    }
+    let mut renewed = Vec::with_capacity(counts.len());
+    for (lease, count) in owned.iter().zip(counts) {
+        renewed.push(match count.verdict() {
+            Some(Ok(sent_at)) => {
+                shared.grants.note_renewed(lease, sent_at);
+                for node in count.forgot() {
+                    let (shared, lease) = (Arc::clone(shared), lease.clone());
+                    let again = Arc::clone(&shared);
+                    again.spawn(async move { repair(&shared, node, &lease).await });
+                }
+                Some(Renewed::Until { sent_at })
+            }
+            // Asked by itself, it is told who stands there.
+            Some(Err(_)) | None => None,
+        });
+    }
+    Ok(renewed)
+}
+
+/// Offers the lease again to nodes that have forgotten it: those that said so already, and those
+/// that say it now.
+async fn repair_the_rest(
+    shared: Arc<Shared>,
+    lease: Held,
+    forgot: Vec<usize>,
+    mut rest: Round<Result<Renewed, Failure>>,
+) {
+    for node in forgot {
+        repair(&shared, node, &lease).await;
+    }
+    while let Some((node, answer)) = rest.next().await {
+        let nobody = |not_held: &NotHeld| not_held.taken_by.is_none();
+        if matches!(&answer, Ok(Renewed::NotHeld(not_held)) if nobody(not_held)) {
+            repair(&shared, node, &lease).await;
+        }
+    }
+}
+
+async fn repair(shared: &Shared, node: usize, lease: &Held) {
+    let store = &shared.voters[node].store;
+    let Some(connection) = store.live_connection() else {
+        return;
+    };
+    let Some(last_fence) = shared.grants.begin_repair(&lease.id) else {
+        return;
+    };
+    // Only while the majority that has just extended it still has it.
+    let in_time = SILENCE_LIMIT.min(lease.ttl / 2);
+    let latest_us = connection.server_us(shared.clock.now() + in_time);
+    let repaired = store
+        .repair(&connection, lease, last_fence, latest_us)
+        .await;
+    match repaired {
+        Ok(true) => tracing::info!(
+            lock = %lease.name, node = %store.target(),
+            "redlock.repaired: a node had forgotten the lease and has it again"
+        ),
+        Ok(false) => {}
+        Err(failure) => {
+            if let Some(landing) = failure.landing {
+                shared.may_land(lease, node, landing);
+            }
+        }
+    }
+}
+
+/// Looks whether a majority still has the lease, and asks each to tell when that changes.
+pub(super) async fn watch(
+    shared: &Arc<Shared>,
+    lease: &Held,
+    limit: Moment,
+) -> Result<Watched, Failure> {
+    let mut round = shared.ask_all(|store| {
+        let lease = lease.clone();
+        async move { store.watch(&lease, limit).await }
+    });
+    let mut count = Count::new(shared);
+    count.sent_at = Some(shared.clock.now());
+    while count.verdict().is_none() {
+        let next = if count.held + count.gone.len() < shared.majority {
+            round.next().await
+        } else {
+            // Those that have answered do not agree: it is changing just now. One that hangs must
+            // not keep us from looking again.
+            let next = tokio::time::timeout(GRACE, round.next()).await;
+            next.unwrap_or(None)
+        };
+        match next {
+            None => return Err(count.undecided()),
+            Some((_, Ok(Watched::Held))) => count.held += 1,
+            Some((node, Ok(Watched::NotHeld(not_held)))) => {
+                count.gone.push((node, not_held.taken_by));
+            }
+            Some((_, Err(failure))) => count.failed(failure),
+        }
+    }
+    // The others are watched as well.
+    shared.spawn(async move { while round.next().await.is_some() {} });
+    match count.verdict() {
+        Some(Ok(_)) => Ok(Watched::Held),
+        Some(Err(not_held)) => Ok(Watched::NotHeld(not_held)),
+        None => Err(count.undecided()),
+    }
+}
+
+/// Goes on with a lease under another id on a majority of the nodes.
+pub(super) async fn adopt(
+    shared: &Arc<Shared>,
+    from: &LeaseId,
+    lease: &Held,
+    limit: Moment,
+) -> Result<Renewed, Failure> {
+    let mut round = shared.ask_all(|store| {
+        let (from, lease) = (from.clone(), lease.clone());
+        async move {
+            store.keep_longest_ttl(&lease, limit).await?;
+            store.adopt(&from, &lease, limit).await
+        }
+    });
+    let mut count = Count::new(shared);
+    while let Some((node, answer)) = round.next().await {
+        count.renewal(node, answer);
+        if count.held >= shared.majority {
+            break;
+        }
+    }
+    match count.verdict() {
+        Some(Ok(sent_at)) => {
+            shared.grants.note_adopted(lease, sent_at, None);
+            let (shared, lease) = (Arc::clone(shared), lease.clone());
+            let again = Arc::clone(&shared);
+            again.spawn(async move {
+                while round.next().await.is_some() {}
+                learn_fence(&shared, &lease, limit).await;
+            });
+            Ok(Renewed::Until { sent_at })
+        }
+        Some(Err(not_held)) => {
+            // Some may have it under the new id by now.
+            let release = super::release::release(shared, lease, limit).await;
+            debug_assert!(!matches!(release, Ok(Release::WasHeld { .. })));
+            Ok(Renewed::NotHeld(not_held))
+        }
+        None => {
+            let failure = count.undecided();
+            let landing = Landing {
+                connection: None,
+                latest_us: failure.landing.map_or(0, |landing| landing.latest_us),
+            };
+            Err(Failure {
+                landing: Some(landing),
+                ..failure
+            })
+        }
+    }
+}
+
+/// Asks for the last fence of a lease that came from elsewhere: without it no node can be repaired.
+async fn learn_fence(shared: &Shared, lease: &Held, limit: Moment) {
+    for voter in &shared.voters {
+        if let Ok(Some(found)) = voter.store.look(&lease.name, limit).await
+            && found.id == lease.id
+            && let Some(fence) = found.fence
+        {
+            let now = shared.clock.now();
+            return shared
+                .grants
+                .note_adopted(lease, now.before(lease.ttl), Some(fence.get()));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What the nodes say unasked, made into what happened: a lease is free when a majority said so,
+//! or soon after the first did.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::Shared;
+use super::node::lock;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::Store;
+use crate::store::{Event, Failure};
+
+/// How long after the first node the others are waited for.
+const SOON: Duration = Duration::from_millis(5);
+/// How long at most a process leaves a free lock to the others.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// How many released leases are remembered, so that the last node's message wakes nobody again.
+const REMEMBERED: usize = 1_000;
+
+#[derive(Default)]
+pub(super) struct Messages {
+    freed: Mutex<Freed>,
+    /// When each name was last said to be free, so that only the last time counts.
+    opened: Mutex<HashMap<LockName, u64>>,
+    /// On which nodes each line of waiters listens.
+    listening: Mutex<HashMap<LockName, Vec<Vec<usize>>>>,
+}
+
+/// By how many nodes each lease was said to be free.
+#[derive(Default)]
+struct Freed {
+    counts: HashMap<LeaseId, usize>,
+    order: VecDeque<LeaseId>,
+}
+
+impl Freed {
+    fn count(&mut self, lease: &LeaseId) -> usize {
+        let known = self.counts.entry(lease.clone()).or_default();
+        *known += 1;
+        let count = *known;
+        if count == 1 {
+            self.order.push_back(lease.clone());
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.counts.remove(&oldest);
+        }
+        count
+    }
+}
+
+/// Passes on what one node says. Ends with the engine.
+pub(super) async fn pass_on(
+    shared: Arc<Shared>,
+    mut said: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedSender<Event>,
+) {
+    while let Some(event) = said.recv().await {
+        let Event::Freed {
+            name,
+            lease,
+            listeners,
+        } = event
+        else {
+            let _ = events.send(event);
+            continue;
+        };
+        let count = lock(&shared.messages.freed).count(&lease);
+        if count == shared.majority {
+            open(&shared, &events, name, listeners);
+        } else if count == 1 {
+            let (shared, events) = (Arc::clone(&shared), events.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(SOON).await;
+                let count = lock(&shared.messages.freed).counts.get(&lease).copied();
+                if count.unwrap_or(0) < shared.majority {
+                    open(&shared, &events, name, listeners);
+                }
+            });
+        }
+    }
+}
+
+/// Says that the lock is free, after a moment that is the longer the more processes heard it: if
+/// all asked at once, they would take the votes from each other, again and again.
+fn open(
+    shared: &Arc<Shared>,
+    events: &mpsc::UnboundedSender<Event>,
+    name: LockName,
+    listeners: u32,
+) {
+    let this_time = shared.messages.note_opened(&name);
+    let pause = shared.round_time() * listeners.saturating_sub(1);
+    let pause = pause.mul_f64(rand::random()).min(PAUSE_MAX);
+    let opened = Event::Opened {
+        name: name.clone(),
+        next: None,
+    };
+    if pause.is_zero() {
+        let _ = events.send(opened);
+        return;
+    }
+    let (shared, events) = (Arc::clone(shared), events.clone());
+    tokio::spawn(async move {
+        tokio::time::sleep(pause).await;
+        // If somebody has had it meanwhile and let it go again, that counts.
+        if shared.messages.is_latest(&name, this_time) {
+            let _ = events.send(opened);
+        }
+    });
+}
+
+/// Listens on all nodes; done when a majority has confirmed it.
+pub(super) async fn listen(
+    shared: &Arc<Shared>,
+    name: &LockName,
+    limit: Moment,
+) -> Result<(), Failure> {
+    let mut round = shared.ask_all(|store| {
+        let name = name.clone();
+        async move { store.listen(&name, limit).await }
+    });
+    let (mut heard, mut failure) = (Vec::new(), None);
+    while heard.len() < shared.majority {
+        match round.next().await {
+            Some((node, Ok(()))) => heard.push(node),
+            Some((_, Err(failed))) => failure = Some(failed),
+            None => break,
+        }
+    }
+    let enough = heard.len() >= shared.majority;
+    shared.messages.begun(name, heard);
+    let (later, also) = (Arc::clone(shared), name.clone());
+    shared.spawn(async move {
+        while let Some((node, confirmed)) = round.next().await {
+            if confirmed.is_ok() {
+                later.messages.also_heard(&also, node);
+            }
+        }
+    });
+    if enough {
+        return Ok(());
+    }
+    unlisten(shared, name, limit).await;
+    Err(failure.unwrap_or_else(|| Failure::not_sent(shared.too_few("can be listened to"))))
+}
+
+/// Ends [`listen`] on the nodes where it began.
+pub(super) async fn unlisten(shared: &Arc<Shared>, name: &LockName, limit: Moment) {
+    let nodes = shared.messages.no_longer(name);
+    for node in nodes {
+        shared.voters[node].store.unlisten(name, limit).await;
+    }
+}
+
+impl Messages {
+    fn note_opened(&self, name: &LockName) -> u64 {
+        let mut opened = lock(&self.opened);
+        if opened.len() > REMEMBERED {
+            opened.clear();
+        }
+        let times = opened.entry(name.clone()).or_default();
+        *times += 1;
+        *times
+    }
+
+    fn is_latest(&self, name: &LockName, time: u64) -> bool {
+        // A name that was forgotten meanwhile is said to be free once too often.
+        lock(&self.opened)
+            .get(name)
+            .is_none_or(|last| *last == time)
+    }
+
+    fn begun(&self, name: &LockName, nodes: Vec<usize>) {
+        let mut listening = lock(&self.listening);
+        listening.entry(name.clone()).or_default().push(nodes);
+    }
+
+    fn also_heard(&self, name: &LockName, node: usize) {
+        let mut listening = lock(&self.listening);
+        if let Some(line) = listening.get_mut(name).and_then(|lines| lines.last_mut()) {
+            line.push(node);
+        }
+    }
+
+    fn no_longer(&self, name: &LockName) -> Vec<usize> {
+        let mut listening = lock(&self.listening);
+        let Some(lines) = listening.get_mut(name) else {
+            return Vec::new();
+        };
+        let nodes = lines.pop().unwrap_or_default();
+        if lines.is_empty() {
+            listening.remove(name);
+        }
+        nodes
+    }
+}
