@@ -12,7 +12,7 @@ use crate::lease::{DRIFT_DIVISOR, Fence, Lease, believed_until};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::settings::HandOff;
-use crate::store::{Held, Landing};
+use crate::store::{InFlight, LeaseSpec};
 
 /// The belief in one lease: shared by the guards of a chain and the watchdog. When the lease is
 /// handed off, the next holder gets a belief of its own in the same lease.
@@ -27,7 +27,7 @@ use crate::store::{Held, Landing};
 pub(crate) struct Belief {
     /// Identifies the lease inside its client.
     pub(crate) number: u64,
-    pub(crate) held: Held,
+    pub(crate) held: LeaseSpec,
     pub(crate) fence: Fence,
     pub(crate) acquired_at: Moment,
     /// Whether the watchdog renews it.
@@ -35,12 +35,12 @@ pub(crate) struct Belief {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
     /// Where an earlier attempt of the same acquisition may still land.
-    pub(crate) landing: Option<Landing>,
-    turns: Turns,
+    pub(crate) landing: Option<InFlight>,
+    turns: HandOffBudget,
     /// Nanoseconds of the clock. Atomic, because `is_valid` is asked in hot loops. It belongs to the
     /// lease, so all its holders share it.
     deadline: Arc<AtomicU64>,
-    state: Mutex<State>,
+    state: Mutex<BeliefState>,
     /// Cancelled when the lease is lost or let go.
     no_longer_held: CancellationToken,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Belief {
 /// What the store granted, and to whom.
 pub(crate) struct Grant {
     pub(crate) number: u64,
-    pub(crate) held: Held,
+    pub(crate) held: LeaseSpec,
     /// The first of the fences that were reserved, how many they are, and when the answer came.
     pub(crate) fence: Fence,
     pub(crate) fences: u32,
@@ -57,12 +57,12 @@ pub(crate) struct Grant {
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
-    pub(crate) landing: Option<Landing>,
+    pub(crate) landing: Option<InFlight>,
 }
 
 /// How far a lease may still be handed off before the store must be asked whose turn it is.
 #[derive(Clone, Copy, Debug)]
-struct Turns {
+struct HandOffBudget {
     since: Moment,
     left: u32,
     /// The fence that the store minted, and a moment at which its clock had reached it.
@@ -70,7 +70,7 @@ struct Turns {
     minted_at: Moment,
 }
 
-impl Turns {
+impl HandOffBudget {
     /// Whether the store's clock has certainly reached this fence. What its clock has not reached the
     /// store could mint for another holder, should it lose its data.
     fn covers(&self, fence: Fence, now: Moment) -> bool {
@@ -82,7 +82,7 @@ impl Turns {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BeliefState {
     Held,
     Suspect,
     Lost(LostReason),
@@ -96,7 +96,7 @@ impl Belief {
         let last_fence = (grant.fences > 1).then_some(grant.fence);
         Self {
             number: grant.number,
-            held: Held {
+            held: LeaseSpec {
                 last_fence,
                 ..grant.held
             },
@@ -106,14 +106,14 @@ impl Belief {
             max_hold: grant.max_hold,
             meta: grant.meta,
             landing: grant.landing,
-            turns: Turns {
+            turns: HandOffBudget {
                 since: grant.sent_at,
                 left: grant.fences - 1,
                 minted: grant.fence,
                 minted_at: grant.answered_at,
             },
             deadline: Arc::new(AtomicU64::new(deadline.as_nanos())),
-            state: Mutex::new(State::Held),
+            state: Mutex::new(BeliefState::Held),
             no_longer_held: CancellationToken::new(),
         }
     }
@@ -157,7 +157,7 @@ impl Belief {
         }
         Some(Self {
             number: self.number,
-            held: Held {
+            held: LeaseSpec {
                 last_fence: Some(fence),
                 ..self.held.clone()
             },
@@ -167,9 +167,9 @@ impl Belief {
             max_hold: self.max_hold,
             meta: Arc::clone(&self.meta),
             landing: self.landing,
-            turns: Turns { left, ..self.turns },
+            turns: HandOffBudget { left, ..self.turns },
             deadline: Arc::clone(&self.deadline),
-            state: Mutex::new(State::Held),
+            state: Mutex::new(BeliefState::Held),
             no_longer_held: CancellationToken::new(),
         })
     }
@@ -200,25 +200,27 @@ impl Belief {
 
     pub(crate) fn remaining(&self, now: Moment) -> Duration {
         match *self.state() {
-            State::Held | State::Suspect => self.believable_until().saturating_since(now),
-            State::Lost(_) | State::Ended(_) => Duration::ZERO,
+            BeliefState::Held | BeliefState::Suspect => {
+                self.believable_until().saturating_since(now)
+            }
+            BeliefState::Lost(_) | BeliefState::Ended(_) => Duration::ZERO,
         }
     }
 
     pub(crate) fn standing(&self, now: Moment) -> Standing {
         match *self.state() {
-            State::Lost(_) | State::Ended(_) => Standing::Lost,
+            BeliefState::Lost(_) | BeliefState::Ended(_) => Standing::Lost,
             _ if now >= self.believable_until() => Standing::Lost,
-            State::Held => Standing::Held,
-            State::Suspect => Standing::Suspect,
+            BeliefState::Held => Standing::Held,
+            BeliefState::Suspect => Standing::Suspect,
         }
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
         match *self.state() {
-            State::Lost(reason) => Some(reason),
-            State::Ended(reason) => reason,
-            State::Held | State::Suspect => None,
+            BeliefState::Lost(reason) => Some(reason),
+            BeliefState::Ended(reason) => reason,
+            BeliefState::Held | BeliefState::Suspect => None,
         }
     }
 
@@ -231,8 +233,8 @@ impl Belief {
     pub(crate) fn extend(&self, sent_at: Moment, now: Moment) {
         let mut state = self.state();
         let in_time = now < self.deadline() || bug(Bug::LateRenewalCounts);
-        if matches!(*state, State::Held | State::Suspect) && in_time {
-            *state = State::Held;
+        if matches!(*state, BeliefState::Held | BeliefState::Suspect) && in_time {
+            *state = BeliefState::Held;
             let deadline = believed_until(sent_at, self.held.ttl).as_nanos();
             self.deadline.fetch_max(deadline, Ordering::AcqRel);
         }
@@ -241,9 +243,9 @@ impl Belief {
     /// A renewal got no useful answer. The deadline stays. True if the lease is still held.
     pub(crate) fn doubt(&self) -> bool {
         let mut state = self.state();
-        let held = matches!(*state, State::Held | State::Suspect);
+        let held = matches!(*state, BeliefState::Held | BeliefState::Suspect);
         if held {
-            *state = State::Suspect;
+            *state = BeliefState::Suspect;
         }
         held
     }
@@ -251,9 +253,9 @@ impl Belief {
     /// The lease is gone; true if that is news.
     pub(crate) fn lose(&self, reason: LostReason) -> bool {
         let mut state = self.state();
-        let news = matches!(*state, State::Held | State::Suspect);
+        let news = matches!(*state, BeliefState::Held | BeliefState::Suspect);
         if news {
-            *state = State::Lost(reason);
+            *state = BeliefState::Lost(reason);
             drop(state);
             self.no_longer_held.cancel();
         }
@@ -264,11 +266,11 @@ impl Belief {
     pub(crate) fn end(&self) -> bool {
         let mut state = self.state();
         let reason = match *state {
-            State::Ended(_) => return false,
-            State::Lost(reason) => Some(reason),
-            State::Held | State::Suspect => None,
+            BeliefState::Ended(_) => return false,
+            BeliefState::Lost(reason) => Some(reason),
+            BeliefState::Held | BeliefState::Suspect => None,
         };
-        *state = State::Ended(reason);
+        *state = BeliefState::Ended(reason);
         drop(state);
         self.no_longer_held.cancel();
         true
@@ -283,7 +285,7 @@ impl Belief {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BeliefState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -303,7 +305,7 @@ mod tests {
     const TTL: Duration = Duration::from_secs(60);
 
     fn belief(sent_at: Moment) -> Belief {
-        let held = Held {
+        let held = LeaseSpec {
             name: LockName::new("n").unwrap(),
             id: LeaseId::fresh(Layout::Native, &ClientId::fresh(), 1, TTL),
             ttl: TTL,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::Builder;
-use crate::core::Client;
+use crate::core::ClientHandle;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -170,7 +170,9 @@ impl Builder {
         let on_engine = engine.clone();
         let connecting = async move {
             let store = open(target, &settings, &clock, &stats).await?;
-            Ok(Client::start(on_engine, settings, clock, store, stats))
+            Ok(ClientHandle::start(
+                on_engine, settings, clock, store, stats,
+            ))
         };
         let client = engine.run(connecting).await??;
         Ok(Tenure {

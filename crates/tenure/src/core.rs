@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::belief::Belief;
-use crate::engine::detached::Given;
-use crate::engine::local_queue::Lines;
-use crate::engine::release::{self, Parted, Parting};
+use crate::engine::detached::DetachedLeases;
+use crate::engine::local_queue::LocalQueues;
+use crate::engine::release::{self, ReleaseRequest, ReleaseResult};
 use crate::engine::watchdog::{self, Watchdog};
 use crate::engine::{Engine, client_record, fast_path, heartbeat};
 use crate::error::{Error, Result};
@@ -22,14 +22,14 @@ use crate::pending::{Pending, PendingOne};
 use crate::seeded::{Bug, bug};
 use crate::settings::Settings;
 use crate::stats::Stats;
-use crate::store::{Attention, Event, Held, Landing, OFFER, Store};
+use crate::store::{Event, InFlight, LeaseSpec, NeedsMessages, OFFER, Store};
 
 /// How long the engine goes on with releases after the last handle is gone.
 const FAREWELL_MAX: Duration = Duration::from_secs(5);
 
 /// A client as its handles and guards share it. When the last of them is gone, the engine
 /// finishes what is pending and ends.
-pub(crate) struct Client {
+pub(crate) struct ClientHandle {
     pub(crate) core: Arc<Core>,
     pub(crate) engine: Engine,
 }
@@ -40,9 +40,9 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) stats: Arc<Stats>,
-    pub(crate) lines: Lines,
+    pub(crate) lines: LocalQueues,
     pub(crate) watchdog: Watchdog,
-    pub(crate) given: Given,
+    pub(crate) given: DetachedLeases,
     pub(crate) pending: Pending,
     /// Something that the client's record tells has changed.
     pub(crate) record_changed: Notify,
@@ -51,7 +51,7 @@ pub(crate) struct Core {
     closed: AtomicBool,
 }
 
-impl Client {
+impl ClientHandle {
     /// Sets the parts going. Must be called on the engine.
     pub(crate) fn start(
         engine: Engine,
@@ -66,9 +66,9 @@ impl Client {
             clock,
             store,
             stats,
-            lines: Lines::default(),
+            lines: LocalQueues::default(),
             watchdog: Watchdog::default(),
-            given: Given::default(),
+            given: DetachedLeases::default(),
             pending: Pending::default(),
             record_changed: Notify::new(),
             record_ended: tokio::sync::Mutex::default(),
@@ -117,10 +117,10 @@ impl Client {
     }
 
     /// The same for a lease that nobody believes in here.
-    pub(crate) async fn part_with(&self, parting: Parting) -> Result<Released> {
+    pub(crate) async fn part_with(&self, parting: ReleaseRequest) -> Result<Released> {
         let answer_by = self.core.clock.now() + self.core.settings.unreachable_after;
         self.core.release_begins(&parting.lease.name);
-        let mut rest = Rest {
+        let mut rest = UnfinishedRelease {
             client: self,
             parting: Some(parting),
             _pending: self.core.pending.begin(),
@@ -146,13 +146,13 @@ impl Client {
 
 /// The rest of a release that its caller began. Dropped before that is done, it goes on in the
 /// background.
-struct Rest<'a> {
-    client: &'a Client,
-    parting: Option<Parting>,
+struct UnfinishedRelease<'a> {
+    client: &'a ClientHandle,
+    parting: Option<ReleaseRequest>,
     _pending: PendingOne,
 }
 
-impl Drop for Rest<'_> {
+impl Drop for UnfinishedRelease<'_> {
     fn drop(&mut self) {
         if let Some(parting) = self.parting.take() {
             let releasing = self.client.core.releasing(parting, None);
@@ -204,17 +204,17 @@ impl Core {
     /// Gives back what nobody took up, in the background; resolves when it is done.
     pub(crate) fn clean_up(
         self: &Arc<Self>,
-        lease: Held,
-        landing: Option<Landing>,
+        lease: LeaseSpec,
+        landing: Option<InFlight>,
     ) -> impl Future<Output = ()> + use<> {
         let pending = self.pending.begin();
         let core = Arc::clone(self);
         // Whatever the store holds for this lease is an offer or a grant of this moment.
         let ends_before = core.clock.now() + lease.ttl.max(OFFER);
         let (done, cleaned) = oneshot::channel::<()>();
-        let parting = Parting {
+        let parting = ReleaseRequest {
             landing,
-            ..Parting::of(lease, ends_before)
+            ..ReleaseRequest::of(lease, ends_before)
         };
         tokio::spawn(async move {
             release::release_for_good(core, parting, None, pending).await;
@@ -253,12 +253,12 @@ impl Core {
             let pending = self.pending.begin();
             releases.spawn(async move {
                 let _pending = pending;
-                let parting = Parting::of(belief.held.clone(), until);
+                let parting = ReleaseRequest::of(belief.held.clone(), until);
                 let parted = release::see_off(&core, &parting).await;
                 if belief.landing.is_some() {
                     drop(core.clean_up(belief.held.clone(), belief.landing));
                 }
-                let gone = matches!(parted, Ok(Parted::Said(_) | Parted::Gone));
+                let gone = matches!(parted, Ok(ReleaseResult::Said(_) | ReleaseResult::Gone));
                 (!gone).then(|| belief.lease())
             });
         }
@@ -278,18 +278,18 @@ impl Core {
     }
 
     /// What is to be released of a lease that was believed in.
-    pub(crate) fn parting(&self, belief: &Belief, leaving: Option<LeaseId>) -> Parting {
+    pub(crate) fn parting(&self, belief: &Belief, leaving: Option<LeaseId>) -> ReleaseRequest {
         let ends_before = belief.ends_before(self.clock.now());
-        Parting {
+        ReleaseRequest {
             leaving,
             landing: belief.landing,
-            ..Parting::of(belief.held.clone(), ends_before)
+            ..ReleaseRequest::of(belief.held.clone(), ends_before)
         }
     }
 
     fn releasing(
         self: &Arc<Self>,
-        parting: Parting,
+        parting: ReleaseRequest,
         answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
     ) -> impl Future<Output = ()> + Send + use<> {
         // Counted before the caller goes on: who waits for what is pending must not miss it.
@@ -299,7 +299,7 @@ impl Core {
 }
 
 /// Messages are missed by whoever holds a lease that is watched, and by those whose turn may be next.
-fn attention(core: &Arc<Core>) -> Attention {
+fn attention(core: &Arc<Core>) -> NeedsMessages {
     let core = Arc::downgrade(core);
     Arc::new(move || {
         let attends = |core: Arc<Core>| !core.watchdog.is_idle() || core.lines.attend();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::belief::Belief;
-use crate::core::Client;
-use crate::engine::attempt::Wish;
-use crate::engine::hand_off::{self, LetGo};
+use crate::core::ClientHandle;
+use crate::engine::attempt::AcquireRequest;
+use crate::engine::hand_off::{self, HandOffOutcome};
 use crate::engine::renew_detached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, LostReason, Released, Standing};
@@ -14,10 +14,10 @@ use crate::lease::{Lease, believed_until, check_ttl};
 use crate::moment::Moment;
 use crate::owner::Holds;
 use crate::seeded::{Bug, bug};
-use crate::store::Held;
+use crate::store::LeaseSpec;
 
 pub(crate) struct Hold {
-    client: Arc<Client>,
+    client: Arc<ClientHandle>,
     belief: Arc<Belief>,
     /// Whoever may re-enter it, and must forget it when it ends.
     owner: Option<Arc<Holds>>,
@@ -26,7 +26,7 @@ pub(crate) struct Hold {
 impl Hold {
     /// Takes up a grant: from here on, dropping releases it.
     pub(crate) fn take_up(
-        client: Arc<Client>,
+        client: Arc<ClientHandle>,
         owner: Option<Arc<Holds>>,
         belief: Arc<Belief>,
     ) -> Arc<Self> {
@@ -36,7 +36,7 @@ impl Hold {
 
     /// Takes up a lease that is in care already.
     pub(crate) fn hand_on(
-        client: Arc<Client>,
+        client: Arc<ClientHandle>,
         owner: Option<Arc<Holds>>,
         belief: Arc<Belief>,
     ) -> Arc<Self> {
@@ -65,12 +65,12 @@ impl Hold {
     ///
     /// If the lease is lost, which must not be papered over by a fresh one in the middle of the
     /// outer section, or if the wish differs from what the lock is held with.
-    pub(crate) fn reenter(self: Arc<Self>, wish: &Wish) -> Result<Guard> {
+    pub(crate) fn reenter(self: Arc<Self>, wish: &AcquireRequest) -> Result<Guard> {
         self.check_reentry(wish)?;
         Ok(Guard::new(self))
     }
 
-    fn check_reentry(&self, wish: &Wish) -> Result<()> {
+    fn check_reentry(&self, wish: &AcquireRequest) -> Result<()> {
         let belief = &self.belief;
         let name = &belief.held.name;
         if belief.standing(self.now()) == Standing::Lost && !bug(Bug::ReentryIntoLost) {
@@ -150,9 +150,9 @@ impl Hold {
         }
         let leaving = match hand_off::let_go(&hold.client, &hold.belief) {
             // By the deadline alone.
-            LetGo::PassedOn if was_held => return Ok(Released::WasHeld),
-            LetGo::PassedOn => return Ok(Released::AlreadyGone),
-            LetGo::Release { leaving } => leaving,
+            HandOffOutcome::PassedOn if was_held => return Ok(Released::WasHeld),
+            HandOffOutcome::PassedOn => return Ok(Released::AlreadyGone),
+            HandOffOutcome::Release { leaving } => leaving,
         };
         let released = hold.client.release(&hold.belief, leaving).await?;
         // The store may still have had it, but the holder could no longer believe that.
@@ -195,7 +195,7 @@ impl Hold {
         // On the engine from here on: a caller that goes away has given the lease away all the same.
         let giving = async move {
             let _pending = pending;
-            let held = Held {
+            let held = LeaseSpec {
                 ttl: rest,
                 ..self.belief.held.clone()
             };
@@ -219,7 +219,7 @@ impl Drop for Hold {
         if !first || bug(Bug::DroppedGuardKept) {
             return;
         }
-        if let LetGo::Release { leaving } = hand_off::let_go(&self.client, &self.belief) {
+        if let HandOffOutcome::Release { leaving } = hand_off::let_go(&self.client, &self.belief) {
             if bug(Bug::DropBlocks) {
                 let _ = crate::blocking::block_on(self.client.release(&self.belief, None));
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
-use crate::store::{Busy, Found};
+use crate::store::{Busy, LockState};
 
 /// Who holds a lock, as far as the store tells.
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ impl Listed {
 
 impl Holder {
     /// What the store tells of a lock.
-    pub(crate) fn found(found: Found) -> Self {
+    pub(crate) fn found(found: LockState) -> Self {
         Self {
             lease: found.id,
             remaining: found.remaining,

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::core::{Client, Core};
-use crate::engine::attempt::Wish;
-use crate::engine::fast_path::{self, Asked};
-use crate::engine::local_queue::{Begun, Waiter};
+use crate::core::{ClientHandle, Core};
+use crate::engine::attempt::AcquireRequest;
+use crate::engine::fast_path::{self, FastPathOutcome};
+use crate::engine::local_queue::{StartedAcquisition, Waiter};
 use crate::engine::{client_record, retry, try_acquire};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason, Released};
@@ -32,7 +32,7 @@ const META_BYTES_MAX: usize = 4_096;
 #[derive(Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {
-    client: Arc<Client>,
+    client: Arc<ClientHandle>,
     name: String,
     owner: Option<Arc<Holds>>,
     ttl: Option<Duration>,
@@ -44,7 +44,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(client: Arc<Client>, name: &str, owner: Option<Arc<Holds>>) -> Self {
+    pub(crate) fn new(client: Arc<ClientHandle>, name: &str, owner: Option<Arc<Holds>>) -> Self {
         Self {
             client,
             name: name.to_owned(),
@@ -181,9 +181,9 @@ impl Lock {
             return Ok(Some(guard));
         }
         let acquisition = match fast_path::ask(&self.client, self.owner.as_ref(), wish).await? {
-            Asked::Granted(guard) => return Ok(Some(guard)),
-            Asked::Busy(_) => return Ok(None),
-            Asked::NotAnswered(acquisition) => acquisition,
+            FastPathOutcome::Granted(guard) => return Ok(Some(guard)),
+            FastPathOutcome::Busy(_) => return Ok(None),
+            FastPathOutcome::NotAnswered(acquisition) => acquisition,
         };
         // Before looking whether the client is open: a shutdown either waits for this or is seen.
         let pending = self.client.core.pending.begin();
@@ -323,9 +323,9 @@ impl Lock {
             ))
             .await?
             {
-                Asked::Granted(guard) => return Ok(guard),
-                Asked::Busy(acquisition) => (Some(acquisition), true),
-                Asked::NotAnswered(acquisition) => (Some(acquisition), false),
+                FastPathOutcome::Granted(guard) => return Ok(guard),
+                FastPathOutcome::Busy(acquisition) => (Some(acquisition), true),
+                FastPathOutcome::NotAnswered(acquisition) => (Some(acquisition), false),
             }
         } else {
             (None, false)
@@ -337,7 +337,7 @@ impl Lock {
             owner: self.owner.clone(),
             joined,
             limit: limit.map(|limit| joined + limit),
-            begun: Begun::new(&self.client, begun, found_busy),
+            begun: StartedAcquisition::new(&self.client, begun, found_busy),
             reply,
         };
         let place = core.lines.join(core, number, waiter);
@@ -346,7 +346,7 @@ impl Lock {
         result.map_err(|_| Error::closed())?
     }
 
-    fn reenter(&self, wish: &Wish) -> Result<Option<Guard>> {
+    fn reenter(&self, wish: &AcquireRequest) -> Result<Option<Guard>> {
         match &self.owner {
             Some(owner) => owner.reenter(wish),
             None => Ok(None),
@@ -354,7 +354,7 @@ impl Lock {
     }
 
     /// Checks the settings, before anything is sent.
-    fn wish(&self) -> Result<Wish> {
+    fn wish(&self) -> Result<AcquireRequest> {
         let name = LockName::new(&self.name)?;
         let ttl = match (self.ttl, self.fixed) {
             (Some(ttl), Some(_)) => {
@@ -381,7 +381,7 @@ impl Lock {
         settings.check_replicas(replicas)?;
         settings.check_pause(ttl)?;
         self.check_meta()?;
-        Ok(Wish {
+        Ok(AcquireRequest {
             name,
             ttl: Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
             renewed: self.fixed.is_none(),

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::{Client, Core};
-use crate::engine::release::{self, Parting};
+use crate::core::{ClientHandle, Core};
+use crate::engine::release::{self, ReleaseRequest};
 use crate::engine::{adopt, list, renew_detached, retry};
 use crate::error::Result;
 use crate::guard::{Guard, Released};
@@ -16,7 +16,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::{Holds, Owner};
 use crate::stats::StatsSnapshot;
-use crate::store::Held;
+use crate::store::LeaseSpec;
 use crate::timings::TimingsSnapshot;
 
 /// What [`Tenure`](crate::Tenure) and [`Redlock`](crate::Redlock) have in common, for code that
@@ -39,11 +39,11 @@ use crate::timings::TimingsSnapshot;
 /// ```
 #[derive(Clone)]
 pub struct Locks {
-    client: Arc<Client>,
+    client: Arc<ClientHandle>,
 }
 
 impl Locks {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Arc<ClientHandle>) -> Self {
         Self { client }
     }
 
@@ -149,7 +149,7 @@ impl Locks {
         core.record_changed.notify_one();
         let ttl = id.ttl().unwrap_or(core.settings.ttl).min(TTL_MAX);
         let ends_before = core.clock.now() + ttl + ttl / 10;
-        let held = Held {
+        let held = LeaseSpec {
             name,
             id: id.clone(),
             ttl,
@@ -159,7 +159,9 @@ impl Locks {
             last_fence: None,
         };
         let ends_before = known.map_or(ends_before, |lease| lease.ends_at.max(ends_before));
-        self.client.part_with(Parting::of(held, ends_before)).await
+        self.client
+            .part_with(ReleaseRequest::of(held, ends_before))
+            .await
     }
 
     /// Ends a lease that somebody else holds: for administrators. The holder learns of it at once
@@ -177,7 +179,7 @@ impl Locks {
     ///
     /// The release goes on in the background.
     pub async fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
-        let held = Held {
+        let held = LeaseSpec {
             name: LockName::new(name)?,
             id: id.clone(),
             ttl: id.ttl().unwrap_or(self.client.core.settings.ttl),
@@ -193,7 +195,7 @@ impl Locks {
         let pending = core.pending.begin();
         let releasing = async move {
             let _pending = pending;
-            release::release(&core, &Parting::of(held, until)).await
+            release::release(&core, &ReleaseRequest::of(held, until)).await
         };
         self.client.engine.run(releasing).await?
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::Builder;
-use crate::core::Client;
+use crate::core::ClientHandle;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -145,7 +145,7 @@ impl Builder<Redlock> {
         let (on_engine, stats) = (engine.clone(), Arc::new(Stats::default()));
         let connecting = async move {
             let store = open(targets, &settings, longest_ttl, &stats).await?;
-            Ok(Client::start(
+            Ok(ClientHandle::start(
                 on_engine,
                 settings,
                 Clock::Boot,

@@ -4,28 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::belief::{Belief, Grant};
-use crate::core::{Client, Core};
+use crate::core::{ClientHandle, Core};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason};
 use crate::hold::Hold;
 use crate::lease::{Lease, LeaseId, believed_until};
 use crate::owner::Holds;
 use crate::pending::PendingOne;
-use crate::store::{Held, Landing, Renewed};
+use crate::store::{InFlight, LeaseSpec, RenewReply};
 
 /// How long to wait before asking again.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Takes up a detached lease under an id of our own.
 pub(crate) async fn adopt(
-    client: Arc<Client>,
+    client: Arc<ClientHandle>,
     owner: Option<Arc<Holds>>,
     lease: Lease,
     _pending: PendingOne,
 ) -> Result<Guard> {
     let core = &client.core;
     let number = Core::next_lease_number();
-    let held = Held {
+    let held = LeaseSpec {
         id: LeaseId::fresh(core.settings.layout, &core.id, number, lease.ttl),
         name: lease.name.clone(),
         ttl: lease.ttl,
@@ -61,19 +61,19 @@ pub(crate) async fn adopt(
 async fn pursue(
     core: &Arc<Core>,
     lease: &Lease,
-    held: &Held,
+    held: &LeaseSpec,
     number: u64,
-    landing: &mut Option<Landing>,
+    landing: &mut Option<InFlight>,
 ) -> Result<Arc<Belief>> {
     let limit = core.clock.now() + core.settings.unreachable_after;
     // What the store said says more than its silence afterwards.
     let mut said = None;
     loop {
         let trouble = match core.store.adopt(&lease.id, held, limit).await {
-            Ok(Renewed::NotHeld(not_held)) => {
+            Ok(RenewReply::NotHeld(not_held)) => {
                 return Err(Error::lost(&held.name, not_held.reason()));
             }
-            Ok(Renewed::Until { sent_at })
+            Ok(RenewReply::Until { sent_at })
                 if core.clock.now() < believed_until(sent_at, held.ttl) =>
             {
                 let (held, landing) = (held.clone(), landing.take());
@@ -91,8 +91,8 @@ async fn pursue(
                 })));
             }
             // The answer came after the lease could have ended: that proves nothing. Ask again.
-            Ok(Renewed::Until { .. }) => Error::lost(&held.name, LostReason::Expired),
-            Ok(Renewed::Unconfirmed(failure)) => failure.error,
+            Ok(RenewReply::Until { .. }) => Error::lost(&held.name, LostReason::Expired),
+            Ok(RenewReply::Unconfirmed(failure)) => failure.error,
             Err(failure) => {
                 *landing = failure.landing.map(|it| it.and(*landing)).or(*landing);
                 if !failure.transient {

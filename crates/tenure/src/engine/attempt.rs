@@ -11,7 +11,7 @@ use crate::lease::{LeaseId, believed_until};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing, NotYet};
+use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, NotYet};
 
 /// How long a caller whose time is over waits for what it leaves behind to be cleaned up. It is
 /// cleaned up in any case.
@@ -19,7 +19,7 @@ const GIVE_UP_PATIENCE: Duration = Duration::from_millis(100);
 
 /// What a caller wants: the same for every attempt of one acquisition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct AcquireRequest {
     pub(crate) name: LockName,
     pub(crate) ttl: Duration,
     pub(crate) renewed: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Wish {
     pub(crate) meta: Arc<BTreeMap<String, String>>,
 }
 
-impl Wish {
+impl AcquireRequest {
     /// Whether a lease is just what is wished for.
     pub(crate) fn is_met_by(&self, belief: &Belief) -> bool {
         self.ttl == belief.held.ttl
@@ -44,25 +44,25 @@ impl Wish {
 /// An acquisition under way: a wish with a lease id of its own.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
-    pub(crate) wish: Wish,
+    pub(crate) wish: AcquireRequest,
     number: u64,
     id: LeaseId,
     pub(super) begun: Moment,
     /// Whether it stands in the store's queue.
     queued: bool,
     /// Where an attempt whose reply was lost may still land.
-    landing: Option<Landing>,
+    landing: Option<InFlight>,
 }
 
 /// What an attempt came to. A grant must be taken up or given back.
-pub(crate) enum Outcome {
+pub(crate) enum AttemptOutcome {
     Granted(Arc<Belief>),
     Busy(Busy),
     NotYet(NotYet),
 }
 
 impl Acquisition {
-    pub(crate) fn new(core: &Core, wish: Wish) -> Self {
+    pub(crate) fn new(core: &Core, wish: AcquireRequest) -> Self {
         let number = Core::next_lease_number();
         Self {
             id: LeaseId::fresh(core.settings.layout, &core.id, number, wish.ttl),
@@ -84,7 +84,7 @@ impl Acquisition {
         core: &Arc<Core>,
         queue: bool,
         limit: Moment,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<AttemptOutcome, Failure> {
         self.queued |= queue;
         let attempt = self.question(core.fences_for(self.wish.renewed), queue);
         let answer = core.store.acquire(&attempt, limit).await;
@@ -106,15 +106,15 @@ impl Acquisition {
         &mut self,
         core: &Core,
         attempt: Attempt,
-        answer: Result<Attempted, Failure>,
-    ) -> Result<Outcome, Failure> {
+        answer: Result<AcquireReply, Failure>,
+    ) -> Result<AttemptOutcome, Failure> {
         match answer {
-            Ok(Attempted::Busy(busy)) => {
+            Ok(AcquireReply::Busy(busy)) => {
                 core.stats.found_busy();
-                Ok(Outcome::Busy(busy))
+                Ok(AttemptOutcome::Busy(busy))
             }
-            Ok(Attempted::NotYet(not_yet)) => Ok(Outcome::NotYet(not_yet)),
-            Ok(Attempted::Granted { fence, sent_at }) => {
+            Ok(AcquireReply::NotYet(not_yet)) => Ok(AttemptOutcome::NotYet(not_yet)),
+            Ok(AcquireReply::Granted { fence, sent_at }) => {
                 let answered_at = core.clock.now();
                 let ended = answered_at >= believed_until(sent_at, self.wish.ttl);
                 if ended && !bug(Bug::EndedGrantTakenUp) {
@@ -134,7 +134,7 @@ impl Acquisition {
                     meta: Arc::clone(&self.wish.meta),
                     landing: self.landing.take(),
                 });
-                Ok(Outcome::Granted(Arc::new(belief)))
+                Ok(AttemptOutcome::Granted(Arc::new(belief)))
             }
             Err(failure) => {
                 if let Some(landing) = failure.landing {
@@ -156,7 +156,7 @@ impl Acquisition {
     }
 
     /// Takes note that an attempt may still be carried out.
-    pub(super) fn may_land(&mut self, landing: Landing) {
+    pub(super) fn may_land(&mut self, landing: InFlight) {
         self.landing = Some(landing.and(self.landing));
     }
 
@@ -172,8 +172,8 @@ impl Acquisition {
         let _ = tokio::time::timeout(GIVE_UP_PATIENCE, cleaning).await;
     }
 
-    fn held(&self) -> Held {
-        Held {
+    fn held(&self) -> LeaseSpec {
+        LeaseSpec {
             name: self.wish.name.clone(),
             id: self.id.clone(),
             ttl: self.wish.ttl,

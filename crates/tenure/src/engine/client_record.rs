@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::detached::GivenLease;
+use super::detached::DetachedLease;
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::error::Result;
@@ -53,7 +53,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         }
         let now = core.clock.now();
         let fields = describe(&core, now);
-        let is_due = now.saturating_since(written_at) >= Pace::of(&written).refresh;
+        let is_due = now.saturating_since(written_at) >= RefreshRate::of(&written).refresh;
         // What failed may have been written all the same.
         if !failed && fields == written && (fields.is_empty() || !is_due) {
             continue;
@@ -76,7 +76,7 @@ pub(crate) async fn part(core: &Core) {
     let limit = now + WRITE_LIMIT;
     let given = core.given.all(now);
     if let Some(last) = given.iter().map(|(_, lease)| lease.ends_at).max() {
-        let said = given.into_iter().map(Spoken::of_given).collect();
+        let said = given.into_iter().map(RecordedLease::of_given).collect();
         let mut set: Vec<_> = introduce(core).into_iter().collect();
         set.extend(speak(core, now, said));
         let last_words = RecordChange {
@@ -130,7 +130,7 @@ async fn write(
             all: false,
             set: fields.iter().filter(changed).map(own).collect(),
             removed: gone.cloned().collect(),
-            ttl: Pace::of(fields).ttl,
+            ttl: RefreshRate::of(fields).ttl,
         };
         let done = core.store.write_record(core.id, &change, limit).await?;
         if done == RecordWritten::Yes {
@@ -141,19 +141,19 @@ async fn write(
         all: true,
         set: me.iter().chain(fields).map(own).collect(),
         removed: Vec::new(),
-        ttl: Pace::of(fields).ttl,
+        ttl: RefreshRate::of(fields).ttl,
     };
     core.store.write_record(core.id, &all, limit).await?;
     Ok(())
 }
 
 /// How long a record is believed, and how often it is written though nothing changed.
-struct Pace {
+struct RefreshRate {
     ttl: Duration,
     refresh: Duration,
 }
 
-impl Pace {
+impl RefreshRate {
     fn of(fields: &Fields) -> Self {
         if fields.keys().all(|field| field.starts_with("wait:")) {
             return Self {
@@ -189,7 +189,7 @@ fn introduce(core: &Core) -> Fields {
 }
 
 /// A lease as the record tells it.
-struct Spoken {
+struct RecordedLease {
     name: LockName,
     id: LeaseId,
     fence: Fence,
@@ -197,7 +197,7 @@ struct Spoken {
     ttl: Duration,
 }
 
-impl Spoken {
+impl RecordedLease {
     fn of_belief(belief: &Belief) -> Self {
         Self {
             name: belief.held.name.clone(),
@@ -208,7 +208,7 @@ impl Spoken {
         }
     }
 
-    fn of_given((name, lease): (LockName, GivenLease)) -> Self {
+    fn of_given((name, lease): (LockName, DetachedLease)) -> Self {
         Self {
             name,
             id: lease.id,
@@ -226,9 +226,9 @@ fn describe(core: &Core, now: Moment) -> Fields {
     let held = oldest
         .iter()
         .filter(|belief| belief.standing(now) != Standing::Lost);
-    let held = held.map(|belief| Spoken::of_belief(belief));
-    let given = core.given.all(now).into_iter().map(Spoken::of_given);
-    let mut leases: Vec<Spoken> = held.chain(given).collect();
+    let held = held.map(|belief| RecordedLease::of_belief(belief));
+    let given = core.given.all(now).into_iter().map(RecordedLease::of_given);
+    let mut leases: Vec<RecordedLease> = held.chain(given).collect();
     leases.retain(|lease| now.saturating_since(lease.since) >= PACE);
     // Of one lock, the last counts: its earlier lease has ended.
     leases.sort_by_key(|lease| lease.since);
@@ -247,14 +247,14 @@ fn describe(core: &Core, now: Moment) -> Fields {
 }
 
 /// A field for each lease.
-fn speak(core: &Core, now: Moment, leases: Vec<Spoken>) -> Fields {
+fn speak(core: &Core, now: Moment, leases: Vec<RecordedLease>) -> Fields {
     let now_ms = core.clock.wall_micros() / 1_000;
-    let field = |lease: Spoken| {
+    let field = |lease: RecordedLease| {
         let age = now.saturating_since(lease.since);
         let since_ms = now_ms - u64::try_from(age.as_millis()).unwrap_or(0).min(now_ms);
         // Rounded, so that a wobbling clock does not look like a change.
         let since_s = since_ms.div_ceil(1_000);
-        let Spoken {
+        let RecordedLease {
             name,
             id,
             fence,

@@ -19,7 +19,7 @@ const LOOK_UP_AFTER: Duration = Duration::from_millis(700);
 const LOOK_UP_TAKES: Duration = Duration::from_millis(20);
 
 /// The holder whom a line waits for.
-pub(super) struct Obstacle {
+pub(super) struct CurrentHolder {
     busy: Busy,
     /// When the store said so.
     told_at: Moment,
@@ -30,7 +30,7 @@ pub(super) struct Obstacle {
     holder: Holder,
 }
 
-impl Obstacle {
+impl CurrentHolder {
     pub(super) fn new(busy: Busy, now: Moment) -> Self {
         Self {
             holder: Holder::seen_in_the_way(&busy),

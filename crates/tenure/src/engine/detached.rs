@@ -19,19 +19,19 @@ const SEARCH_PACE: Duration = Duration::from_millis(100);
 
 /// The leases, by lock: whoever is given a lock anew proves that its earlier lease has ended.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
-    state: Mutex<State>,
+pub(crate) struct DetachedLeases {
+    state: Mutex<DetachedState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    leases: HashMap<LockName, GivenLease>,
+struct DetachedState {
+    leases: HashMap<LockName, DetachedLease>,
     searched_at: Option<Moment>,
 }
 
 /// A lease that was given away.
 #[derive(Clone, Debug)]
-pub(crate) struct GivenLease {
+pub(crate) struct DetachedLease {
     pub(crate) id: LeaseId,
     pub(crate) fence: Fence,
     pub(crate) ttl: Duration,
@@ -41,10 +41,10 @@ pub(crate) struct GivenLease {
     pub(crate) ends_at: Moment,
 }
 
-impl Given {
+impl DetachedLeases {
     /// Remembers a lease that its holder gives away at this moment.
     pub(crate) fn keep(&self, belief: &Belief, now: Moment) {
-        let given = GivenLease {
+        let given = DetachedLease {
             id: belief.held.id.clone(),
             fence: belief.fence,
             ttl: belief.held.ttl,
@@ -65,7 +65,7 @@ impl Given {
             known.ends_at = until + SLACK;
             return;
         }
-        let given = GivenLease {
+        let given = DetachedLease {
             id: lease.id.clone(),
             fence: lease.fence,
             ttl,
@@ -77,14 +77,14 @@ impl Given {
     }
 
     /// Forgets a lease that was released or taken up, and tells what was known of it.
-    pub(crate) fn forget(&self, name: &LockName, id: &LeaseId) -> Option<GivenLease> {
+    pub(crate) fn forget(&self, name: &LockName, id: &LeaseId) -> Option<DetachedLease> {
         let mut state = self.state();
         let is_it = state.leases.get(name).is_some_and(|known| known.id == *id);
         is_it.then(|| state.leases.remove(name))?
     }
 
     /// Those that have not ended.
-    pub(crate) fn all(&self, now: Moment) -> Vec<(LockName, GivenLease)> {
+    pub(crate) fn all(&self, now: Moment) -> Vec<(LockName, DetachedLease)> {
         let mut state = self.state();
         state.leases.retain(|_, lease| now < lease.ends_at);
         let leases = state.leases.iter();
@@ -97,13 +97,13 @@ impl Given {
         self.state().leases.is_empty()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DetachedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn insert(&mut self, name: LockName, lease: GivenLease, now: Moment) {
+impl DetachedState {
+    fn insert(&mut self, name: LockName, lease: DetachedLease, now: Moment) {
         let full = |state: &Self| state.leases.len() >= REMEMBERED_MAX;
         let is_new = !self.leases.contains_key(&name);
         let may_search = self.searched_at.is_none_or(|at| now >= at + SEARCH_PACE);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_spoken_of_until_it_ends_or_is_released() {
-        let (given, start) = (Given::default(), Moment::from_nanos(1));
+        let (given, start) = (DetachedLeases::default(), Moment::from_nanos(1));
         let (one, other) = (lease("a", 1), lease("b", 2));
         given.renewed(&one, TTL, start + TTL, start);
         given.renewed(&other, TTL, start + TTL, start);
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn no_more_are_remembered_than_there_is_room_for() {
-        let (given, start) = (Given::default(), Moment::from_nanos(1));
+        let (given, start) = (DetachedLeases::default(), Moment::from_nanos(1));
         let count = u64::try_from(REMEMBERED_MAX).unwrap() + 5;
         for number in 0..count {
             let lease = lease(&format!("lock {number}"), number);

@@ -6,19 +6,19 @@
 
 use std::sync::Arc;
 
-use super::attempt::{Acquisition, Outcome, Wish};
-use super::release::{self, Parting};
+use super::attempt::{AcquireRequest, Acquisition, AttemptOutcome};
+use super::release::{self, ReleaseRequest};
 use crate::belief::Belief;
-use crate::core::{Client, Core};
+use crate::core::{ClientHandle, Core};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Released};
 use crate::hold::Hold;
 use crate::owner::Holds;
 use crate::pending::PendingOne;
-use crate::store::{Failure, Landing, SILENCE_LIMIT};
+use crate::store::{Failure, InFlight, SILENCE_LIMIT};
 
 /// What came of asking here.
-pub(crate) enum Asked {
+pub(crate) enum FastPathOutcome {
     Granted(Guard),
     /// Somebody holds it.
     Busy(Acquisition),
@@ -32,10 +32,10 @@ pub(crate) enum Asked {
 ///
 /// What the store refuses for good, and if the client was closed meanwhile.
 pub(crate) async fn ask(
-    client: &Arc<Client>,
+    client: &Arc<ClientHandle>,
     owner: Option<&Arc<Holds>>,
-    wish: Wish,
-) -> Result<Asked> {
+    wish: AcquireRequest,
+) -> Result<FastPathOutcome> {
     // Before looking whether the client is open: a shutdown either waits for this or is seen.
     let pending = client.core.pending.begin();
     client.check_open()?;
@@ -45,9 +45,9 @@ pub(crate) async fn ask(
     // One with less patience needs a timer, which only the engine has.
     let patient = client.core.settings.unreachable_after >= SILENCE_LIMIT;
     let Some((landing, asking)) = asking.filter(|_| patient) else {
-        return Ok(Asked::NotAnswered(acquisition));
+        return Ok(FastPathOutcome::NotAnswered(acquisition));
     };
-    let mut ticket = Ticket {
+    let mut ticket = CancelOnDrop {
         client,
         landing,
         acquisition: Some(acquisition),
@@ -58,18 +58,24 @@ pub(crate) async fn ask(
         return Err(Error::closed());
     };
     match acquisition.settle(&client.core, attempt, answer) {
-        Ok(Outcome::Granted(belief)) => take_up(client, owner, belief).map(Asked::Granted),
-        Ok(Outcome::Busy(_)) => Ok(Asked::Busy(acquisition)),
+        Ok(AttemptOutcome::Granted(belief)) => {
+            take_up(client, owner, belief).map(FastPathOutcome::Granted)
+        }
+        Ok(AttemptOutcome::Busy(_)) => Ok(FastPathOutcome::Busy(acquisition)),
         Err(Failure {
             error,
             transient: false,
             landing: None,
         }) => Err(error),
-        Ok(Outcome::NotYet(_)) | Err(_) => Ok(Asked::NotAnswered(acquisition)),
+        Ok(AttemptOutcome::NotYet(_)) | Err(_) => Ok(FastPathOutcome::NotAnswered(acquisition)),
     }
 }
 
-fn take_up(client: &Arc<Client>, owner: Option<&Arc<Holds>>, belief: Arc<Belief>) -> Result<Guard> {
+fn take_up(
+    client: &Arc<ClientHandle>,
+    owner: Option<&Arc<Holds>>,
+    belief: Arc<Belief>,
+) -> Result<Guard> {
     if client.core.is_closed() {
         client.core.stats.cancelled();
         let core = Arc::clone(&client.core);
@@ -94,7 +100,10 @@ fn take_up(client: &Arc<Client>, owner: Option<&Arc<Holds>>, belief: Arc<Belief>
 
 /// Releases, if the store can be asked from here. An outer `Err` if it was not, or did not answer,
 /// with whether it may have been released all the same.
-pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Result<Released>, bool> {
+pub(crate) async fn release(
+    core: &Core,
+    parting: &ReleaseRequest,
+) -> Result<Result<Released>, bool> {
     let lease = &parting.lease;
     let asking = core.store.release_here(lease, parting.leaving.as_ref());
     let asking = asking.filter(|_| core.settings.unreachable_after >= SILENCE_LIMIT);
@@ -115,14 +124,14 @@ pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Result<Rel
 }
 
 /// A question under way. If its future is dropped, the engine cleans up behind it.
-struct Ticket<'a> {
-    client: &'a Arc<Client>,
-    landing: Option<Landing>,
+struct CancelOnDrop<'a> {
+    client: &'a Arc<ClientHandle>,
+    landing: Option<InFlight>,
     acquisition: Option<Acquisition>,
     _pending: PendingOne,
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(mut acquisition) = self.acquisition.take() else {
             return;

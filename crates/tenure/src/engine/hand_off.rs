@@ -7,20 +7,20 @@
 use std::sync::Arc;
 
 use super::local_queue::task::take_first_for;
-use super::local_queue::{Message, Queue, Waiter};
-use super::release::{self, Parting};
+use super::local_queue::{LocalQueue, QueueMessage, Waiter};
+use super::release::{self, ReleaseRequest};
 use crate::belief::Belief;
-use crate::core::{Client, Core};
+use crate::core::{ClientHandle, Core};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::lease::{LeaseId, believed_until};
 use crate::owner::Holds;
 use crate::pending::PendingOne;
 use crate::seeded::{Bug, bug};
-use crate::store::{Release, Turn};
+use crate::store::{ReleaseReply, TurnReply};
 
 /// What is still to be done for a lease that its holder let go.
-pub(crate) enum LetGo {
+pub(crate) enum HandOffOutcome {
     /// Nothing: somebody else has it, or sees to it.
     PassedOn,
     /// It must be released, and with it perhaps the line's place in the store's queue, because
@@ -29,71 +29,71 @@ pub(crate) enum LetGo {
 }
 
 /// Passes a lease on that its holder has just let go, or ends the care for it.
-pub(crate) fn let_go(client: &Arc<Client>, belief: &Arc<Belief>) -> LetGo {
+pub(crate) fn let_go(client: &Arc<ClientHandle>, belief: &Arc<Belief>) -> HandOffOutcome {
     let core = &client.core;
     let queue = core.lines.queue(&belief.held.name);
     let queue = queue.filter(|_| belief.lost_reason().is_none() || bug(Bug::HandOffLost));
     let Some(queue) = queue else {
         core.dismiss(belief);
-        return LetGo::Release { leaving: None };
+        return HandOffOutcome::Release { leaving: None };
     };
     match next_turn(core, &queue, belief) {
-        Next::Turn(waiter, next) => {
+        NextHolder::Turn(waiter, next) => {
             core.stats.handed_off();
             deliver(core, waiter, next, Hold::hand_on);
-            LetGo::PassedOn
+            HandOffOutcome::PassedOn
         }
-        Next::AskTheStore => {
+        NextHolder::AskTheStore => {
             core.dismiss(belief);
             let pending = core.pending.begin();
             let asking = ask_whose_turn(Arc::clone(client), queue, Arc::clone(belief), pending);
             client.engine.spawn(asking);
-            LetGo::PassedOn
+            HandOffOutcome::PassedOn
         }
-        Next::Nobody { leaving } => {
+        NextHolder::Nobody { leaving } => {
             core.dismiss(belief);
-            LetGo::Release { leaving }
+            HandOffOutcome::Release { leaving }
         }
     }
 }
 
 /// Who has a lease next.
-enum Next {
+enum NextHolder {
     Turn(Waiter, Arc<Belief>),
     AskTheStore,
     Nobody { leaving: Option<LeaseId> },
 }
 
-fn next_turn(core: &Core, queue: &Queue, belief: &Arc<Belief>) -> Next {
+fn next_turn(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> NextHolder {
     let bounds = &core.settings.hand_off;
     let mut waiting = queue.waiting();
     let Some((number, first)) = waiting.first() else {
         let leaving = waiting.place.take();
         let leaving = leaving.filter(|_| !bug(Bug::PlaceNotLeft));
-        return Next::Nobody { leaving };
+        return NextHolder::Nobody { leaving };
     };
     let met = first.wish.is_met_by(belief) || bug(Bug::HandOffAnyWish);
     let fits = bounds.on && belief.renewed && met;
     if !fits || core.is_closed() {
-        return Next::Nobody { leaving: None };
+        return NextHolder::Nobody { leaving: None };
     }
     let next = belief.next_turn(bounds, core.clock.now()).map(Arc::new);
     let Some(next) = next.filter(|_| belief.landing.is_none()) else {
-        return Next::AskTheStore;
+        return NextHolder::AskTheStore;
     };
     // While the queue is locked, so that nobody else takes this waiter; and the waiter only leaves
     // it once the lease is known to be there.
     if !core.watchdog.hand_over(belief, &next) {
-        return Next::Nobody { leaving: None };
+        return NextHolder::Nobody { leaving: None };
     }
     if core.is_closed() {
         // A shutdown that began meanwhile may have missed it.
         next.end();
-        return Next::Nobody { leaving: None };
+        return NextHolder::Nobody { leaving: None };
     }
     match waiting.leave(number) {
-        Some(waiter) => Next::Turn(waiter, next),
-        None => Next::Nobody { leaving: None },
+        Some(waiter) => NextHolder::Turn(waiter, next),
+        None => NextHolder::Nobody { leaving: None },
     }
 }
 
@@ -102,7 +102,7 @@ fn deliver(
     core: &Core,
     waiter: Waiter,
     belief: Arc<Belief>,
-    hold: impl FnOnce(Arc<Client>, Option<Arc<Holds>>, Arc<Belief>) -> Arc<Hold>,
+    hold: impl FnOnce(Arc<ClientHandle>, Option<Arc<Holds>>, Arc<Belief>) -> Arc<Hold>,
 ) {
     core.stats.acquired();
     core.record_changed.notify_one();
@@ -117,8 +117,8 @@ fn deliver(
 
 /// Lets the store decide whose turn it is. If it is ours again, the first in line gets the lease.
 async fn ask_whose_turn(
-    client: Arc<Client>,
-    queue: Arc<Queue>,
+    client: Arc<ClientHandle>,
+    queue: Arc<LocalQueue>,
     belief: Arc<Belief>,
     pending: PendingOne,
 ) {
@@ -128,7 +128,7 @@ async fn ask_whose_turn(
     let limit = core.clock.now() + core.settings.unreachable_after;
     let turn = core.store.turn(&belief.held, fences, place.as_ref(), limit);
     match turn.await {
-        Ok(Turn::Again { fence, sent_at }) => {
+        Ok(TurnReply::Again { fence, sent_at }) => {
             let ttl = belief.held.ttl;
             let now = core.clock.now();
             let next = Arc::new(belief.again(fence, fences, (sent_at, now)));
@@ -139,17 +139,17 @@ async fn ask_whose_turn(
                 None => release(core, &next, false, pending).await,
             }
         }
-        Ok(Turn::Passed(released)) => {
+        Ok(TurnReply::Passed(released)) => {
             let offered = matches!(
                 &released,
-                Release::WasHeld {
+                ReleaseReply::WasHeld {
                     offered_to: Some(_)
                 }
             );
             release::released(core, &belief.held, released);
             if !offered {
                 // Nobody else tells the line that the lock may be free.
-                queue.tell(Message::LookAgain);
+                queue.tell(QueueMessage::LookAgain);
             }
         }
         Err(failure) => release(core, &belief, failure.landing.is_some(), pending).await,
@@ -157,7 +157,7 @@ async fn ask_whose_turn(
 }
 
 async fn release(core: &Arc<Core>, belief: &Belief, unknown: bool, pending: PendingOne) {
-    let parting = Parting {
+    let parting = ReleaseRequest {
         unknown,
         ..core.parting(belief, None)
     };

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::core::Core;
 use crate::seeded::{Bug, bug};
-use crate::store::{SILENCE_LIMIT, Standing};
+use crate::store::{QueuedWaiter, SILENCE_LIMIT};
 
 /// A third of how long a waiter counts as living without a word: one that is lost or late does no harm.
 const EVERY: Duration = Duration::from_secs(2);
@@ -38,8 +38,8 @@ pub(crate) async fn run(core: Arc<Core>) {
 }
 
 /// Says once that all who stand at these places live. False if a server did not answer.
-async fn stay(core: &Arc<Core>, places: Vec<Standing>) -> bool {
-    let mut by_server: HashMap<u64, Vec<Standing>> = HashMap::new();
+async fn stay(core: &Arc<Core>, places: Vec<QueuedWaiter>) -> bool {
+    let mut by_server: HashMap<u64, Vec<QueuedWaiter>> = HashMap::new();
     for place in places {
         let server = core.store.place_of(&place.name);
         by_server.entry(server).or_default().push(place);

@@ -10,11 +10,11 @@ use crate::holder::{ClientRecord, LeaseRecord, Listed, Listing};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Failure, Found, Looked};
+use crate::store::{Failure, InspectResult, LockState};
 
 /// What the clients say of one lock.
 #[derive(Default)]
-struct Said<'a> {
+struct LockClaims<'a> {
     leases: Vec<&'a LeaseRecord>,
     waiters: Vec<Arc<ClientRecord>>,
 }
@@ -84,10 +84,10 @@ async fn living(
         .collect())
 }
 
-impl Said<'_> {
+impl LockClaims<'_> {
     /// Forgets the waiters that do not stand in the lock's queue. Those of the client that holds the
     /// lock stand behind it in the process itself.
-    fn keep_living(&mut self, living: &HashSet<ClientId>, found: Option<&Found>) {
+    fn keep_living(&mut self, living: &HashSet<ClientId>, found: Option<&LockState>) {
         let holder = found.and_then(|found| found.id.client());
         self.waiters
             .retain(|client| living.contains(&client.id) || holder == Some(client.id));
@@ -98,8 +98,8 @@ impl Said<'_> {
 fn collect(
     records: &[Arc<ClientRecord>],
     wanted: impl Fn(&LockName) -> bool,
-) -> BTreeMap<LockName, Said<'_>> {
-    let mut said: BTreeMap<LockName, Said<'_>> = BTreeMap::new();
+) -> BTreeMap<LockName, LockClaims<'_>> {
+    let mut said: BTreeMap<LockName, LockClaims<'_>> = BTreeMap::new();
     for record in records {
         for lease in record.leases.iter().filter(|lease| wanted(&lease.name)) {
             let of_lock = said.entry(lease.name.clone()).or_default();
@@ -119,7 +119,7 @@ fn collect(
 
 /// What stands at the name. Something that is no lock is nobody's lease, and what may not be looked
 /// at is not listed.
-fn standing(looked: Looked) -> Looked {
+fn standing(looked: InspectResult) -> InspectResult {
     let is_unseen = |kind| matches!(kind, ErrorKind::NotALock | ErrorKind::Denied);
     match looked {
         Err(failure) if is_unseen(failure.error.kind()) => Ok(None),
@@ -129,8 +129,8 @@ fn standing(looked: Looked) -> Looked {
 
 fn listed(
     name: LockName,
-    said: &Said<'_>,
-    found: Option<Found>,
+    said: &LockClaims<'_>,
+    found: Option<LockState>,
     records: &[Arc<ClientRecord>],
 ) -> Listed {
     let mut listed = Listed {

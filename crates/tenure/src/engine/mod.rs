@@ -35,10 +35,10 @@ pub(crate) mod watchdog;
 pub(crate) struct Engine {
     /// One channel for all: under load the thread is woken once for many pieces of work. Spawning
     /// from outside would cost a system call each time.
-    inbox: mpsc::UnboundedSender<Message>,
+    inbox: mpsc::UnboundedSender<EngineMessage>,
 }
 
-enum Message {
+enum EngineMessage {
     Work(Work),
     /// What to finish before the thread ends.
     Farewell(Work),
@@ -80,7 +80,7 @@ impl Engine {
 
     /// Runs `work` on the engine and forgets it. Never blocks, and needs no runtime.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.send(Message::Work(Box::pin(work)));
+        self.send(EngineMessage::Work(Box::pin(work)));
     }
 
     /// Runs `work` on the engine and waits for it, from any executor. If the waiting future is
@@ -99,23 +99,23 @@ impl Engine {
 
     /// What to finish before the thread ends.
     pub(crate) fn on_stop(&self, farewell: impl Future<Output = ()> + Send + 'static) {
-        self.send(Message::Farewell(Box::pin(farewell)));
+        self.send(EngineMessage::Farewell(Box::pin(farewell)));
     }
 
-    fn send(&self, message: Message) {
+    fn send(&self, message: EngineMessage) {
         // The thread lives for as long as there is somebody to send.
         let _ = self.inbox.send(message);
     }
 }
 
 /// The thread's life: work until nobody can send any more, then the farewell.
-fn live(runtime: &Runtime, mut messages: mpsc::UnboundedReceiver<Message>) {
+fn live(runtime: &Runtime, mut messages: mpsc::UnboundedReceiver<EngineMessage>) {
     runtime.block_on(async {
         let mut farewell = None;
         while let Some(message) = messages.recv().await {
             match message {
-                Message::Work(work) => drop(tokio::spawn(work)),
-                Message::Farewell(work) => farewell = Some(work),
+                EngineMessage::Work(work) => drop(tokio::spawn(work)),
+                EngineMessage::Farewell(work) => farewell = Some(work),
             }
         }
         if let Some(farewell) = farewell {

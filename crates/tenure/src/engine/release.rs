@@ -11,7 +11,7 @@ use crate::guard::Released;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::pending::PendingOne;
-use crate::store::{Held, Landing, Release};
+use crate::store::{InFlight, LeaseSpec, ReleaseReply};
 
 /// How long to wait before trying again, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -21,20 +21,20 @@ const LANDING_MAX: Duration = Duration::from_secs(3);
 
 /// A lease to be released.
 #[derive(Debug)]
-pub(crate) struct Parting {
-    pub(crate) lease: Held,
+pub(crate) struct ReleaseRequest {
+    pub(crate) lease: LeaseSpec,
     /// The line's place in the store's queue, to be given up with it.
     pub(crate) leaving: Option<LeaseId>,
     /// Where an earlier attempt for the same lease may still land.
-    pub(crate) landing: Option<Landing>,
+    pub(crate) landing: Option<InFlight>,
     /// When the lease has ended by itself.
     pub(crate) ends_before: Moment,
     /// Whether an answer to its release was lost already.
     pub(crate) unknown: bool,
 }
 
-impl Parting {
-    pub(crate) fn of(lease: Held, ends_before: Moment) -> Self {
+impl ReleaseRequest {
+    pub(crate) fn of(lease: LeaseSpec, ends_before: Moment) -> Self {
         Self {
             lease,
             leaving: None,
@@ -46,7 +46,7 @@ impl Parting {
 }
 
 /// What became of a lease that was to be released.
-pub(crate) enum Parted {
+pub(crate) enum ReleaseResult {
     Said(Released),
     /// It is not there. Whether that is our doing was in an answer that was lost.
     Gone,
@@ -55,10 +55,10 @@ pub(crate) enum Parted {
 }
 
 /// Releases a lease as [`see_off`] does, and says no more than a holder wants to know.
-pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Released> {
+pub(crate) async fn release(core: &Core, parting: &ReleaseRequest) -> Result<Released> {
     Ok(match see_off(core, parting).await? {
-        Parted::Said(released) => released,
-        Parted::Gone | Parted::Unanswered => Released::Unknown,
+        ReleaseResult::Said(released) => released,
+        ReleaseResult::Gone | ReleaseResult::Unanswered => Released::Unknown,
     })
 }
 
@@ -72,8 +72,8 @@ pub(crate) async fn release(core: &Core, parting: &Parting) -> Result<Released> 
 /// | none | not there | gone: the lost answer may have been either |
 /// | none | none until the lease must have ended | unanswered |
 /// | a refusal that will not change | | that error |
-pub(crate) async fn see_off(core: &Core, parting: &Parting) -> Result<Parted> {
-    let Parting {
+pub(crate) async fn see_off(core: &Core, parting: &ReleaseRequest) -> Result<ReleaseResult> {
+    let ReleaseRequest {
         lease, ends_before, ..
     } = parting;
     let leaving = parting.leaving.as_ref();
@@ -85,8 +85,8 @@ pub(crate) async fn see_off(core: &Core, parting: &Parting) -> Result<Parted> {
             core.lines.place_left(&lease.name);
         }
         let failure = match answer {
-            Ok(Release::NotHeld) if unknown => return Ok(Parted::Gone),
-            Ok(release) => return Ok(Parted::Said(released(core, lease, release))),
+            Ok(ReleaseReply::NotHeld) if unknown => return Ok(ReleaseResult::Gone),
+            Ok(release) => return Ok(ReleaseResult::Said(released(core, lease, release))),
             Err(failure) => failure,
         };
         unknown |= failure.landing.is_some();
@@ -94,7 +94,7 @@ pub(crate) async fn see_off(core: &Core, parting: &Parting) -> Result<Parted> {
             return Err(failure.error);
         }
         if core.clock.now() >= ends_before {
-            return Ok(Parted::Unanswered);
+            return Ok(ReleaseResult::Unanswered);
         }
         let again_at = (core.clock.now() + pause).min(ends_before);
         core.clock.sleep_until(again_at).await;
@@ -103,9 +103,9 @@ pub(crate) async fn see_off(core: &Core, parting: &Parting) -> Result<Parted> {
 }
 
 /// Takes note of what the store said, and wakes the waiter whose turn it is.
-pub(crate) fn released(core: &Core, lease: &Held, release: Release) -> Released {
+pub(crate) fn released(core: &Core, lease: &LeaseSpec, release: ReleaseReply) -> Released {
     match release {
-        Release::WasHeld { offered_to } => {
+        ReleaseReply::WasHeld { offered_to } => {
             core.stats.released();
             // If it is one of ours, the store's message comes later, or not at all.
             if let Some(offered_to) = offered_to {
@@ -113,7 +113,7 @@ pub(crate) fn released(core: &Core, lease: &Held, release: Release) -> Released 
             }
             Released::WasHeld
         }
-        Release::NotHeld => {
+        ReleaseReply::NotHeld => {
             if core.stats.timings.is_wanted() {
                 core.lines.nothing_released(&lease.name);
             }
@@ -126,7 +126,7 @@ pub(crate) fn released(core: &Core, lease: &Held, release: Release) -> Released 
 /// the release said as soon as that is known, or when the listener's time is up.
 pub(crate) async fn release_for_good(
     core: Arc<Core>,
-    parting: Parting,
+    parting: ReleaseRequest,
     answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
     pending: PendingOne,
 ) {
@@ -157,7 +157,7 @@ pub(crate) async fn release_for_good(
 }
 
 /// Repeats the release until the attempt can no longer land, or its lease would have ended.
-pub(crate) async fn cancel(core: &Core, lease: &Held, landing: Landing) {
+pub(crate) async fn cancel(core: &Core, lease: &LeaseSpec, landing: InFlight) {
     let give_up_at = core.clock.now() + LANDING_MAX + lease.ttl;
     while core.clock.now() < give_up_at {
         let pause = match core.store.cancel(lease, landing, give_up_at).await {

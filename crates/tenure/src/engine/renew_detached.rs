@@ -7,14 +7,14 @@ use crate::error::{Error, Result};
 use crate::guard::LostReason;
 use crate::lease::{Lease, believed_until};
 use crate::moment::Moment;
-use crate::store::{Held, Renewed};
+use crate::store::{LeaseSpec, RenewReply};
 
 /// How long to wait before asking again.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Asks until there is a useful answer, or no time left. Asking twice does no harm.
 pub(crate) async fn renew(core: &Core, lease: Lease, ttl: Duration) -> Result<Moment> {
-    let held = Held {
+    let held = LeaseSpec {
         id: lease.id.clone(),
         name: lease.name.clone(),
         ttl,
@@ -30,14 +30,14 @@ pub(crate) async fn renew(core: &Core, lease: Lease, ttl: Duration) -> Result<Mo
 }
 
 /// The same for a lease of which more is known. Its ttl is the new one.
-pub(crate) async fn extend(core: &Core, held: &Held) -> Result<Moment> {
+pub(crate) async fn extend(core: &Core, held: &LeaseSpec) -> Result<Moment> {
     let limit = core.clock.now() + core.settings.unreachable_after;
     loop {
         let trouble = match core.store.renew(held, false, limit).await {
-            Ok(Renewed::NotHeld(not_held)) => {
+            Ok(RenewReply::NotHeld(not_held)) => {
                 return Err(Error::lost(&held.name, not_held.reason()));
             }
-            Ok(Renewed::Until { sent_at }) => {
+            Ok(RenewReply::Until { sent_at }) => {
                 let until = believed_until(sent_at, held.ttl);
                 if core.clock.now() < until {
                     return Ok(until);
@@ -45,7 +45,7 @@ pub(crate) async fn extend(core: &Core, held: &Held) -> Result<Moment> {
                 // The answer came after the lease could have ended: that proves nothing.
                 Error::lost(&held.name, LostReason::Expired)
             }
-            Ok(Renewed::Unconfirmed(failure)) => failure.error,
+            Ok(RenewReply::Unconfirmed(failure)) => failure.error,
             Err(failure) if failure.transient => failure.error,
             Err(failure) => return Err(failure.error),
         };

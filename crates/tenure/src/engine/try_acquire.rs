@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::attempt::{Acquisition, Outcome};
+use super::attempt::{Acquisition, AttemptOutcome};
 use crate::belief::Belief;
-use crate::core::{Client, Core};
+use crate::core::{ClientHandle, Core};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Takes the lock if it is free, and tells whoever still wants to know. A grant that nobody wants
 /// any more is given back.
 pub(crate) async fn ask(
-    client: Arc<Client>,
+    client: Arc<ClientHandle>,
     owner: Option<Arc<Holds>>,
     acquisition: Acquisition,
     reply: oneshot::Sender<Result<Option<Guard>>>,
@@ -59,9 +59,9 @@ async fn attempt(
     let mut said = None;
     let result = loop {
         match acquisition.attempt(core, false, limit).await {
-            Ok(Outcome::Granted(belief)) => return Ok(Some(belief)),
-            Ok(Outcome::Busy(_)) => break Ok(None),
-            Ok(Outcome::NotYet(not_yet)) => break Err(not_yet.error),
+            Ok(AttemptOutcome::Granted(belief)) => return Ok(Some(belief)),
+            Ok(AttemptOutcome::Busy(_)) => break Ok(None),
+            Ok(AttemptOutcome::NotYet(not_yet)) => break Err(not_yet.error),
             Err(failure) if failure.transient && core.clock.now() + PAUSE < limit => {
                 core.clock.sleep_until(core.clock.now() + PAUSE).await;
                 said = failure.landing.is_none().then_some(failure.error).or(said);

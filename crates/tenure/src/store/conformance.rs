@@ -9,9 +9,9 @@ use proptest::test_runner::{Config, TestRunner};
 use tenure_testkit::{ClockShim, RedisServer};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::memory::machine::{Answer, Effect, Machine};
+use super::memory::machine::{Effect, Machine, MachineReply};
 use super::redis::RedisStore;
-use super::{Attempt, Attempted, Event, Held, Release, Renewed, Store, Turn};
+use super::{AcquireReply, Attempt, Event, LeaseSpec, ReleaseReply, RenewReply, Store, TurnReply};
 use crate::layout::Layout;
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
@@ -269,7 +269,7 @@ impl Both {
             BTreeMap::new()
         };
         let attempt = Attempt {
-            held: Held {
+            held: LeaseSpec {
                 has_meta: !meta.is_empty(),
                 replicas: 0,
                 ..self.held(name, lease)
@@ -279,7 +279,7 @@ impl Both {
             queue,
         };
         let asked = self.store.acquire(&attempt, soon()).await.unwrap();
-        if queue && matches!(asked, Attempted::Busy(_)) {
+        if queue && matches!(asked, AcquireReply::Busy(_)) {
             self.queued.insert((name, lease));
         }
         self.attempted(name, &attempt, asked)
@@ -287,7 +287,7 @@ impl Both {
 
     async fn acquire_here(&mut self, name: usize, lease: usize) -> (Said, Said) {
         let attempt = Attempt {
-            held: Held {
+            held: LeaseSpec {
                 has_meta: false,
                 ..self.held(name, lease)
             },
@@ -300,7 +300,7 @@ impl Both {
             None => None,
         };
         // A transaction that finds anything out of the ordinary leaves it to the script.
-        let is_own = |asked: &Attempted| matches!(asked, Attempted::Busy(busy) if busy.holder == attempt.held.id);
+        let is_own = |asked: &AcquireReply| matches!(asked, AcquireReply::Busy(busy) if busy.holder == attempt.held.id);
         let asked = match here.filter(|asked| !is_own(asked)) {
             Some(asked) => asked,
             None => self.store.acquire(&attempt, soon()).await.unwrap(),
@@ -308,15 +308,15 @@ impl Both {
         self.attempted(name, &attempt, asked)
     }
 
-    fn attempted(&mut self, name: usize, attempt: &Attempt, asked: Attempted) -> (Said, Said) {
+    fn attempted(&mut self, name: usize, attempt: &Attempt, asked: AcquireReply) -> (Said, Said) {
         let machine = match self.machine.acquire(self.now_us, attempt) {
-            Answer::Granted(fence) => self.granted(name, 0, fence.get()),
-            Answer::Busy { holder, .. } => Said::Busy(holder.to_string()),
+            MachineReply::Granted(fence) => self.granted(name, 0, fence.get()),
+            MachineReply::Busy { holder, .. } => Said::Busy(holder.to_string()),
         };
         let redis = match asked {
-            Attempted::Granted { fence, .. } => self.granted(name, 1, fence.get()),
-            Attempted::Busy(busy) => Said::Busy(busy.holder.to_string()),
-            Attempted::NotYet(not_yet) => panic!("{}", not_yet.error),
+            AcquireReply::Granted { fence, .. } => self.granted(name, 1, fence.get()),
+            AcquireReply::Busy(busy) => Said::Busy(busy.holder.to_string()),
+            AcquireReply::NotYet(not_yet) => panic!("{}", not_yet.error),
         };
         (machine, redis)
     }
@@ -350,8 +350,8 @@ impl Both {
         self.expect_offers(effects);
         let turn = self.store.turn(&held, FENCES, place.as_ref(), soon()).await;
         let redis = match turn.unwrap() {
-            Turn::Again { fence, .. } => self.granted(name, 1, fence.get()),
-            Turn::Passed(release) => released(release),
+            TurnReply::Again { fence, .. } => self.granted(name, 1, fence.get()),
+            TurnReply::Passed(release) => released(release),
         };
         (machine, redis)
     }
@@ -363,9 +363,9 @@ impl Both {
             Err(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
         };
         let redis = match self.store.renew(&held, false, soon()).await.unwrap() {
-            Renewed::Until { .. } => Said::Yes,
-            Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
-            Renewed::Unconfirmed(failure) => panic!("{:?}", failure.error),
+            RenewReply::Until { .. } => Said::Yes,
+            RenewReply::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            RenewReply::Unconfirmed(failure) => panic!("{:?}", failure.error),
         };
         (machine, redis)
     }
@@ -377,9 +377,9 @@ impl Both {
             Err(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
         };
         let redis = match self.store.adopt(&from, &held, soon()).await.unwrap() {
-            Renewed::Until { .. } => Said::Yes,
-            Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
-            Renewed::Unconfirmed(failure) => panic!("{:?}", failure.error),
+            RenewReply::Until { .. } => Said::Yes,
+            RenewReply::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            RenewReply::Unconfirmed(failure) => panic!("{:?}", failure.error),
         };
         (machine, redis)
     }
@@ -403,7 +403,7 @@ impl Both {
     }
 
     async fn look(&mut self, name: usize) -> (Said, Said) {
-        let say = |found: Option<super::Found>| match found {
+        let say = |found: Option<super::LockState>| match found {
             None => Said::Free,
             Some(found) => Said::Held {
                 by: found.id.to_string(),
@@ -422,8 +422,8 @@ impl Both {
         Said::Granted
     }
 
-    fn held(&self, name: usize, lease: usize) -> Held {
-        Held {
+    fn held(&self, name: usize, lease: usize) -> LeaseSpec {
+        LeaseSpec {
             name: self.names[name].clone(),
             id: self.leases[lease].clone(),
             ttl: TTL,
@@ -435,13 +435,13 @@ impl Both {
     }
 }
 
-fn released(release: Release) -> Said {
+fn released(release: ReleaseReply) -> Said {
     match release {
-        Release::WasHeld { offered_to: None } => Said::Yes,
-        Release::WasHeld {
+        ReleaseReply::WasHeld { offered_to: None } => Said::Yes,
+        ReleaseReply::WasHeld {
             offered_to: Some(to),
         } => Said::Offered(to.to_string()),
-        Release::NotHeld => Said::No(None),
+        ReleaseReply::NotHeld => Said::No(None),
     }
 }
 

@@ -41,10 +41,13 @@ pub(crate) const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where an attempt may land if its answer is lost, and the answer.
-pub(crate) type AskedHere<'a> = (Option<Landing>, BoxFuture<'a, Result<Attempted, Failure>>);
+pub(crate) type CallerAcquire<'a> = (
+    Option<InFlight>,
+    BoxFuture<'a, Result<AcquireReply, Failure>>,
+);
 
 /// Whether somebody must learn soon that messages no longer come.
-pub(crate) type Attention = Arc<dyn Fn() -> bool + Send + Sync>;
+pub(crate) type NeedsMessages = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Where leases live. All futures run on the engine, and each is answered by `limit` at the
 /// latest; those of `_here` run anywhere, and are answered when the store is found to be silent at
@@ -57,7 +60,7 @@ pub(crate) trait Store: Send + Sync + 'static {
         client: ClientId,
         events: mpsc::UnboundedSender<Event>,
         pending: Pending,
-        attention: Attention,
+        attention: NeedsMessages,
     );
 
     /// Takes the lock if it is free, in one atomic step. Repeating it finds its own grant.
@@ -65,28 +68,28 @@ pub(crate) trait Store: Send + Sync + 'static {
         &'a self,
         attempt: &'a Attempt,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Attempted, Failure>>;
+    ) -> BoxFuture<'a, Result<AcquireReply, Failure>>;
 
     /// Asks as [`acquire`](Store::acquire) does, but on the caller's own task, if that is possible
     /// at this moment.
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>>;
+    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>>;
 
     /// Gives the lease a full ttl again. Never creates one. A watched lease stays watched.
     fn renew<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>>;
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>>;
 
     /// Renews several leases in one piece, each as [`renew`](Store::renew) does. `None` for one
     /// that must be asked for by itself.
     fn renew_all<'a>(
         &'a self,
-        leases: Vec<&'a Held>,
+        leases: Vec<&'a LeaseSpec>,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>>;
+    ) -> BoxFuture<'a, Result<Vec<Option<RenewReply>>, Failure>>;
 
     /// How many fences one lease may reserve at most, where unused ones are not given back: more than
     /// it can use up in its turn would make fences run ahead of the clock.
@@ -105,51 +108,51 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn adopt<'a>(
         &'a self,
         from: &'a LeaseId,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>>;
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>>;
 
     /// Looks whether the lease is still there, and asks to be told when that changes.
     fn watch<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Watched, Failure>>;
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>>;
 
     /// Ends the lease if it is still this one. Also gives up its place in the queue, and another
     /// one: `leaving`.
     fn release<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         leaving: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Release, Failure>>;
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>>;
 
     /// Releases as [`release`](Store::release) does, but on the caller's own task, if that is
     /// possible at this moment.
     fn release_here<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         leaving: Option<&'a LeaseId>,
-    ) -> Option<BoxFuture<'a, Result<Release, Failure>>>;
+    ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>>;
 
     /// Asks whose turn it is after this lease. Somebody's who has stood in the queue for longer
     /// than `place`: then it is released and offered to that one. Or ours again: then it is given
     /// a full ttl, further fences, and `place` goes to the end of the queue.
     fn turn<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         fences: u32,
         place: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Turn, Failure>>;
+    ) -> BoxFuture<'a, Result<TurnReply, Failure>>;
 
     /// Makes sure that an attempt whose reply was lost leaves nothing behind. Answers how long to
     /// wait before asking again, or `None` when it can no longer land.
     fn cancel<'a>(
         &'a self,
-        lease: &'a Held,
-        landing: Landing,
+        lease: &'a LeaseSpec,
+        landing: InFlight,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>>;
 
@@ -158,7 +161,7 @@ pub(crate) trait Store: Send + Sync + 'static {
         &'a self,
         name: &'a LockName,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Found>, Failure>>;
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>>;
 
     /// Who holds each of these locks, asked for in few pieces. What keeps one of them from being
     /// looked at is told of that one.
@@ -166,7 +169,7 @@ pub(crate) trait Store: Send + Sync + 'static {
         &'a self,
         names: &'a [LockName],
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>>;
+    ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>>;
 
     /// How long a lock is held, and how many wait for it before the waiter at this place: cheaper than
     /// an attempt. `None` if that is no reason not to ask: it is free or without an end, the place is
@@ -176,7 +179,7 @@ pub(crate) trait Store: Send + Sync + 'static {
         _name: &'a LockName,
         _place: &'a LeaseId,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Outlook>, Failure>> {
+    ) -> BoxFuture<'a, Result<Option<QueuePosition>, Failure>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
@@ -184,7 +187,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// whether it still stands in the queue; `None` if nothing is known of it.
     fn stay<'a>(
         &'a self,
-        places: &'a [Standing],
+        places: &'a [QueuedWaiter],
         _limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Option<bool>>, Failure>> {
         Box::pin(std::future::ready(Ok(vec![None; places.len()])))
@@ -229,7 +232,7 @@ pub(crate) trait Store: Send + Sync + 'static {
 /// repetition of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    pub(crate) held: Held,
+    pub(crate) held: LeaseSpec,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
     /// How many fences to reserve: one for the holder, and one for each to whom it may be handed
     /// off.
@@ -240,14 +243,14 @@ pub(crate) struct Attempt {
 
 /// A place in the queue of a lock.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct QueuedWaiter {
     pub(crate) name: LockName,
     pub(crate) id: LeaseId,
 }
 
 /// What a waiter sees of a lock that is held.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outlook {
+pub(crate) struct QueuePosition {
     /// Until the present lease ends, unless it is renewed.
     pub(crate) remaining: Duration,
     /// How many stand before the waiter in the queue.
@@ -256,7 +259,7 @@ pub(crate) struct Outlook {
 
 /// What identifies a lease to the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct LeaseSpec {
     pub(crate) name: LockName,
     pub(crate) id: LeaseId,
     pub(crate) ttl: Duration,
@@ -269,7 +272,7 @@ pub(crate) struct Held {
 }
 
 #[derive(Debug)]
-pub(crate) enum Attempted {
+pub(crate) enum AcquireReply {
     /// With the first of the fences that were reserved.
     Granted {
         fence: Fence,
@@ -296,7 +299,7 @@ pub(crate) struct Busy {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Release {
+pub(crate) enum ReleaseReply {
     /// It was held. Now the lock is free, or offered to this waiter.
     WasHeld {
         offered_to: Option<LeaseId>,
@@ -306,15 +309,15 @@ pub(crate) enum Release {
 
 /// Whose turn it is.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum TurnReply {
     /// Ours again, with the first of the fences that were reserved.
     Again { fence: Fence, sent_at: Moment },
     /// Somebody else's, or the lease was gone.
-    Passed(Release),
+    Passed(ReleaseReply),
 }
 
 #[derive(Debug)]
-pub(crate) enum Renewed {
+pub(crate) enum RenewReply {
     /// Held for a full ttl, counted from this moment.
     Until {
         sent_at: Moment,
@@ -325,7 +328,7 @@ pub(crate) enum Renewed {
 }
 
 #[derive(Debug)]
-pub(crate) enum Watched {
+pub(crate) enum WatchReply {
     Held,
     NotHeld(NotHeld),
 }
@@ -347,11 +350,11 @@ impl NotHeld {
 }
 
 /// What looking at one lock of several has shown.
-pub(crate) type Looked = Result<Option<Found>, Failure>;
+pub(crate) type InspectResult = Result<Option<LockState>, Failure>;
 
 /// What stands at the name of a lock.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LockState {
     pub(crate) id: LeaseId,
     pub(crate) remaining: Option<Duration>,
     pub(crate) fence: Option<Fence>,
@@ -413,7 +416,7 @@ pub(crate) struct Failure {
     /// Whether trying again soon may help.
     pub(crate) transient: bool,
     /// Set if the call may have been, or may still be, carried out: the reply was lost.
-    pub(crate) landing: Option<Landing>,
+    pub(crate) landing: Option<InFlight>,
 }
 
 impl Failure {
@@ -446,7 +449,7 @@ impl Failure {
 
 /// Until when an attempt whose reply was lost may still be carried out by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Landing {
+pub(crate) struct InFlight {
     /// The connection it travelled on, if it was one only: whatever is sent there later arrives
     /// later.
     pub(crate) connection: Option<u64>,
@@ -454,11 +457,11 @@ pub(crate) struct Landing {
     pub(crate) latest_us: u64,
 }
 
-impl Landing {
+impl InFlight {
     /// Both of two attempts.
-    pub(crate) fn and(self, earlier: Option<Landing>) -> Landing {
+    pub(crate) fn and(self, earlier: Option<InFlight>) -> InFlight {
         let Some(earlier) = earlier else { return self };
-        Landing {
+        InFlight {
             connection: self
                 .connection
                 .filter(|connection| earlier.connection == Some(*connection)),

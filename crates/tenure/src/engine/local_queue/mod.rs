@@ -7,34 +7,34 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 
-use self::task::Line;
-pub(crate) use self::waiters::{Begun, Queue, Waiter};
+use self::task::QueueTask;
+pub(crate) use self::waiters::{LocalQueue, StartedAcquisition, Waiter};
 use crate::core::Core;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
-use crate::store::Standing;
+use crate::store::QueuedWaiter;
 
 pub(super) mod task;
 mod waiters;
 
 /// A waiter's place in a line. Dropping it takes the caller out.
-pub(crate) struct Place {
+pub(crate) struct QueueEntry {
     core: Arc<Core>,
-    queue: Arc<Queue>,
+    queue: Arc<LocalQueue>,
     number: u64,
     left: bool,
 }
 
-impl Place {
+impl QueueEntry {
     /// The caller got its answer, and is out already.
     pub(crate) fn answered(mut self) {
         self.left = true;
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueEntry {
     fn drop(&mut self) {
         if self.left {
             return;
@@ -43,18 +43,18 @@ impl Drop for Place {
         if left.is_some() {
             self.core.record_changed.notify_one();
             // If it was the one being served, the line has somebody else to serve.
-            self.queue.tell(Message::Left);
+            self.queue.tell(QueueMessage::Left);
         }
     }
 }
 
 /// A caller that asks the store by itself, before it stands in any line.
-pub(crate) struct Asking<'a> {
-    lines: &'a Lines,
+pub(crate) struct FastPathPermit<'a> {
+    lines: &'a LocalQueues,
     name: &'a LockName,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for FastPathPermit<'_> {
     fn drop(&mut self) {
         self.lines.names().asked.remove(self.name);
     }
@@ -62,8 +62,8 @@ impl Drop for Asking<'_> {
 
 /// All lines of a client, by name.
 #[derive(Default)]
-pub(crate) struct Lines {
-    names: Mutex<Names>,
+pub(crate) struct LocalQueues {
+    names: Mutex<Registry>,
     /// Numbers are never used twice, not even by the next line for the same name.
     arrivals: AtomicU64,
     /// A line stands in the store's queue.
@@ -71,14 +71,14 @@ pub(crate) struct Lines {
 }
 
 #[derive(Default)]
-struct Names {
-    queues: HashMap<LockName, Arc<Queue>>,
+struct Registry {
+    queues: HashMap<LockName, Arc<LocalQueue>>,
     /// Names that a caller asks for by itself.
     asked: HashSet<LockName>,
 }
 
 /// What a line is told.
-pub(super) enum Message {
+pub(super) enum QueueMessage {
     /// Somebody joined who cannot wait for the line to look by itself.
     Joined,
     /// A caller went away.
@@ -100,7 +100,7 @@ pub(super) enum Message {
     Close,
 }
 
-impl Lines {
+impl LocalQueues {
     /// The number of a caller that arrives now: who came first stands first.
     pub(crate) fn arrive(&self) -> u64 {
         self.arrivals.fetch_add(1, Ordering::Relaxed)
@@ -108,20 +108,20 @@ impl Lines {
 
     /// Lets a caller ask the store by itself, unless another one of this process waits for the name
     /// or asks for it: a herd asks once.
-    pub(crate) fn ask<'a>(&'a self, name: &'a LockName) -> Option<Asking<'a>> {
+    pub(crate) fn ask<'a>(&'a self, name: &'a LockName) -> Option<FastPathPermit<'a>> {
         let mut names = self.names();
         let queue = names.queues.get(name);
         let waited_for = queue.is_some_and(|queue| queue.waiting().len() > 0);
         if waited_for || !names.asked.insert(name.clone()) {
             return None;
         }
-        Some(Asking { lines: self, name })
+        Some(FastPathPermit { lines: self, name })
     }
 
     /// Puts a waiter into the line for its name. If its owner was granted the lock while it was
     /// coming, it gets its guard instead: it must not stand behind somebody who waits for that
     /// owner.
-    pub(crate) fn join(&self, core: &Arc<Core>, number: u64, waiter: Waiter) -> Place {
+    pub(crate) fn join(&self, core: &Arc<Core>, number: u64, waiter: Waiter) -> QueueEntry {
         let mut names = self.names();
         let queue = Arc::clone(Self::queue_for(&mut names.queues, core, &waiter));
         let mut waiting = queue.waiting();
@@ -135,12 +135,12 @@ impl Lines {
             let tell = waiting.join(number, waiter);
             drop(waiting);
             if tell {
-                queue.tell(Message::Joined);
+                queue.tell(QueueMessage::Joined);
             }
             drop(names);
             core.record_changed.notify_one();
         }
-        Place {
+        QueueEntry {
             core: Arc::clone(core),
             queue,
             number,
@@ -148,12 +148,12 @@ impl Lines {
         }
     }
 
-    pub(super) fn queue(&self, name: &LockName) -> Option<Arc<Queue>> {
+    pub(super) fn queue(&self, name: &LockName) -> Option<Arc<LocalQueue>> {
         self.names().queues.get(name).cloned()
     }
 
     pub(crate) fn wake(&self, name: &LockName, offered_to: LeaseId) {
-        self.tell(name, Message::Offered(offered_to));
+        self.tell(name, QueueMessage::Offered(offered_to));
     }
 
     /// A lease of this lock is on its way out: whoever of ours gets it next wants to know since when.
@@ -173,26 +173,26 @@ impl Lines {
 
     /// The lock is kept for the waiter whose turn it is for so long only.
     pub(crate) fn brief(&self, name: &LockName, lasts: Duration) {
-        self.tell(name, Message::Brief(lasts));
+        self.tell(name, QueueMessage::Brief(lasts));
     }
 
     pub(crate) fn opened(&self, name: &LockName, next: Option<LeaseId>) {
-        self.tell(name, Message::Opened(next));
+        self.tell(name, QueueMessage::Opened(next));
     }
 
     /// The line's place in the store's queue was given up. Told afterwards: whoever joined meanwhile
     /// may have taken up that place again before it was given up.
     pub(crate) fn place_left(&self, name: &LockName) {
-        self.tell(name, Message::PlaceLeft);
+        self.tell(name, QueueMessage::PlaceLeft);
     }
 
     /// Where lines stand in the store's queues, as far as the store has said so.
-    pub(super) fn places(&self) -> Vec<Standing> {
+    pub(super) fn places(&self) -> Vec<QueuedWaiter> {
         let names = self.names();
-        let place = |(name, queue): (&LockName, &Arc<Queue>)| {
+        let place = |(name, queue): (&LockName, &Arc<LocalQueue>)| {
             let id = queue.waiting().standing().cloned()?;
             let name = name.clone();
-            Some(Standing { name, id })
+            Some(QueuedWaiter { name, id })
         };
         names.queues.iter().filter_map(place).collect()
     }
@@ -202,48 +202,48 @@ impl Lines {
         self.standing.notify_one();
     }
 
-    /// Waits for [`stands`](Lines::stands).
+    /// Waits for [`stands`](LocalQueues::stands).
     pub(super) async fn somebody_stands(&self) {
         self.standing.notified().await;
     }
 
     /// A place in the store's queue is gone though its line believes to stand there.
-    pub(super) fn place_lost(&self, place: Standing) {
-        self.tell(&place.name, Message::PlaceLost(place.id));
+    pub(super) fn place_lost(&self, place: QueuedWaiter) {
+        self.tell(&place.name, QueueMessage::PlaceLost(place.id));
     }
 
     /// The waiters of an owner who just got the lock have it too.
     pub(crate) fn share(&self, name: &LockName, owner: &Arc<Holds>) {
-        self.tell(name, Message::Share(Arc::clone(owner)));
+        self.tell(name, QueueMessage::Share(Arc::clone(owner)));
     }
 
     pub(crate) fn look_again(&self, name: &LockName) {
-        self.tell(name, Message::LookAgain);
+        self.tell(name, QueueMessage::LookAgain);
     }
 
     pub(crate) fn wake_all(&self) {
         for queue in self.names().queues.values() {
-            queue.tell(Message::LookAgain);
+            queue.tell(QueueMessage::LookAgain);
         }
     }
 
     pub(crate) fn close_all(&self) {
         for queue in self.names().queues.values() {
-            queue.tell(Message::Close);
+            queue.tell(QueueMessage::Close);
         }
     }
 
     /// How many callers wait, by name.
     pub(crate) fn lengths(&self) -> Vec<(LockName, usize)> {
         let length =
-            |(name, queue): (&LockName, &Arc<Queue>)| (name.clone(), queue.waiting().len());
+            |(name, queue): (&LockName, &Arc<LocalQueue>)| (name.clone(), queue.waiting().len());
         self.names().queues.iter().map(length).collect()
     }
 
     /// Whether somebody waits whom a lost message would cost time: those at the head of a queue, and
     /// whoever does not know where it stands.
     pub(crate) fn attend(&self) -> bool {
-        let attends = |queue: &Arc<Queue>| {
+        let attends = |queue: &Arc<LocalQueue>| {
             let waiting = queue.waiting();
             waiting.len() > 0 && !waiting.is_far()
         };
@@ -263,10 +263,10 @@ impl Lines {
     }
 
     fn queue_for<'a>(
-        queues: &'a mut HashMap<LockName, Arc<Queue>>,
+        queues: &'a mut HashMap<LockName, Arc<LocalQueue>>,
         core: &Arc<Core>,
         waiter: &Waiter,
-    ) -> &'a Arc<Queue> {
+    ) -> &'a Arc<LocalQueue> {
         let name = &waiter.wish.name;
         if queues.get(name).is_some_and(|queue| queue.is_dead()) {
             // Its task failed, which must not shut the name for ever.
@@ -274,20 +274,20 @@ impl Lines {
         }
         queues.entry(name.clone()).or_insert_with(|| {
             let (inbox, messages) = mpsc::unbounded_channel();
-            let queue = Queue::new(inbox);
-            let line = Line::new(Arc::clone(core), name.clone(), Arc::clone(&queue), messages);
+            let queue = LocalQueue::new(inbox);
+            let line = QueueTask::new(Arc::clone(core), name.clone(), Arc::clone(&queue), messages);
             waiter.client.engine.spawn(line.run());
             queue
         })
     }
 
-    fn tell(&self, name: &LockName, message: Message) {
+    fn tell(&self, name: &LockName, message: QueueMessage) {
         if let Some(queue) = self.queue(name) {
             queue.tell(message);
         }
     }
 
-    fn names(&self) -> MutexGuard<'_, Names> {
+    fn names(&self) -> MutexGuard<'_, Registry> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

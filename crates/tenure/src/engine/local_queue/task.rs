@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::{Message, Queue, Waiter};
+use super::{LocalQueue, QueueMessage, Waiter};
 use crate::belief::Belief;
 use crate::core::Core;
-use crate::engine::attempt::{Acquisition, Outcome, Wish};
+use crate::engine::attempt::{AcquireRequest, Acquisition, AttemptOutcome};
 use crate::engine::client_record;
-use crate::engine::current_holder::Obstacle;
+use crate::engine::current_holder::CurrentHolder;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
@@ -48,17 +48,17 @@ const HEAD_START: Duration = Duration::from_millis(10);
 /// one comes soon, and need not subscribe again.
 const LINGER: Duration = Duration::from_secs(1);
 
-pub(super) struct Line {
+pub(super) struct QueueTask {
     core: Arc<Core>,
     name: LockName,
-    queue: Arc<Queue>,
-    inbox: mpsc::UnboundedReceiver<Message>,
+    queue: Arc<LocalQueue>,
+    inbox: mpsc::UnboundedReceiver<QueueMessage>,
     /// The number of the waiter that is being served, and whether the store was asked for it.
     served: Option<u64>,
     asked: bool,
-    messages: Messages,
-    news: News,
-    obstacle: Option<Obstacle>,
+    messages: Subscription,
+    news: Wakeups,
+    obstacle: Option<CurrentHolder>,
     /// Why the store may not grant, though nobody holds the lock.
     not_yet: Option<Error>,
     unreachable: Option<Unreachable>,
@@ -68,7 +68,7 @@ pub(super) struct Line {
 /// What the line must know of the one that is first.
 struct First {
     number: u64,
-    wish: Wish,
+    wish: AcquireRequest,
     owner: Option<Arc<Holds>>,
     joined: Moment,
     limit: Option<Moment>,
@@ -82,7 +82,7 @@ struct Unreachable {
 
 /// Whether the store tells this line when the lock is offered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Messages {
+enum Subscription {
     NotAsked,
     Arrive,
     Refused,
@@ -91,19 +91,19 @@ enum Messages {
 /// What was heard since the store was last asked. An answer and a message travel on two
 /// connections, and the message may overtake.
 #[derive(Default)]
-struct News {
+struct Wakeups {
     /// There is reason to ask again.
     ask: bool,
     /// The lock is someone else's for this long at most: offered, or left to.
     offered_to_other: Option<Duration>,
 }
 
-impl Line {
+impl QueueTask {
     pub(super) fn new(
         core: Arc<Core>,
         name: LockName,
-        queue: Arc<Queue>,
-        inbox: mpsc::UnboundedReceiver<Message>,
+        queue: Arc<LocalQueue>,
+        inbox: mpsc::UnboundedReceiver<QueueMessage>,
     ) -> Self {
         Self {
             core,
@@ -112,8 +112,8 @@ impl Line {
             inbox,
             served: None,
             asked: false,
-            messages: Messages::NotAsked,
-            news: News::default(),
+            messages: Subscription::NotAsked,
+            news: Wakeups::default(),
             obstacle: None,
             not_yet: None,
             unreachable: None,
@@ -133,7 +133,7 @@ impl Line {
                 break;
             }
         }
-        if self.messages == Messages::Arrive {
+        if self.messages == Subscription::Arrive {
             let limit = self.now() + self.core.settings.unreachable_after;
             self.core.store.unlisten(&self.name, limit).await;
         }
@@ -141,7 +141,7 @@ impl Line {
 
     /// Lingers for a while, if that spares the next waiter a subscription.
     async fn somebody_comes(&mut self) -> bool {
-        if self.messages != Messages::Arrive || self.closed {
+        if self.messages != Subscription::Arrive || self.closed {
             return false;
         }
         let until = self.now() + LINGER;
@@ -203,7 +203,7 @@ impl Line {
     /// Asks and sleeps in turn, until the lease is granted or nobody wants it any more.
     async fn pursue(&mut self, acquisition: &mut Acquisition) -> Option<Arc<Belief>> {
         let mut pause = PAUSE_MIN;
-        if self.asked && self.messages == Messages::NotAsked {
+        if self.asked && self.messages == Subscription::NotAsked {
             // Its caller has just asked.
             let first = self.first()?;
             self.listen(&first).await;
@@ -223,8 +223,8 @@ impl Line {
             }
             self.asked = true;
             let asked_at = self.now();
-            self.news = News::default();
-            let queue = self.messages != Messages::NotAsked;
+            self.news = Wakeups::default();
+            let queue = self.messages != Subscription::NotAsked;
             if queue {
                 self.begin_to_stand(acquisition.id());
             }
@@ -232,25 +232,25 @@ impl Line {
             let core = Arc::clone(&self.core);
             let answer = self.while_minding(acquisition.attempt(&core, queue, limit));
             match answer.await {
-                Ok(Outcome::Granted(belief)) => {
+                Ok(AttemptOutcome::Granted(belief)) => {
                     self.unreachable = None;
                     self.not_yet = None;
                     self.note_handover();
                     return Some(belief);
                 }
-                Ok(Outcome::NotYet(not_yet)) => {
+                Ok(AttemptOutcome::NotYet(not_yet)) => {
                     self.unreachable = None;
                     self.not_yet = Some(not_yet.error);
                     let look_at = not_yet.until.min(self.now() + LOOK_WHETHER_YET);
                     self.rest(look_at, &first).await;
                 }
-                Ok(Outcome::Busy(busy)) => {
+                Ok(AttemptOutcome::Busy(busy)) => {
                     pause = PAUSE_MIN;
                     self.note_busy(busy);
                     if queue {
                         self.stand();
                     }
-                    if self.messages == Messages::NotAsked {
+                    if self.messages == Subscription::NotAsked {
                         // Then ask again: only now is it sure that no message can be missed.
                         self.listen(&first).await;
                         if bug(Bug::NoLookAfterListening) {
@@ -326,7 +326,7 @@ impl Line {
         self.not_yet = None;
         // Whoever has let go of it, somebody else got it.
         self.queue.waiting().idle_since = None;
-        Obstacle::update(&mut self.obstacle, busy, self.core.clock.now());
+        CurrentHolder::update(&mut self.obstacle, busy, self.core.clock.now());
     }
 
     /// Takes note that a question asked at this moment got no answer.
@@ -343,13 +343,13 @@ impl Line {
         let (name, limit) = (self.name.clone(), self.attempt_limit(first));
         let listening = async move { core.store.listen(&name, limit).await };
         match self.while_minding(listening).await {
-            Ok(()) => self.messages = Messages::Arrive,
+            Ok(()) => self.messages = Subscription::Arrive,
             // Not reachable: the next attempt will say so, and the one after it listens again.
             Err(failure) if failure.transient => {
                 self.rest(self.now() + PAUSE_MIN, first).await;
             }
             Err(failure) => {
-                self.messages = Messages::Refused;
+                self.messages = Subscription::Refused;
                 self.core.stats.messages_refused();
                 tracing::warn!(
                     lock = %self.name, error = %failure.error,
@@ -378,8 +378,10 @@ impl Line {
             }
             if now >= look_at {
                 match self.messages {
-                    Messages::Refused => self.core.stats.woken_by_poll(),
-                    Messages::NotAsked | Messages::Arrive => self.core.stats.woken_by_timer(),
+                    Subscription::Refused => self.core.stats.woken_by_poll(),
+                    Subscription::NotAsked | Subscription::Arrive => {
+                        self.core.stats.woken_by_timer()
+                    }
                 }
                 if !self.is_behind(first).await {
                     return;
@@ -412,10 +414,10 @@ impl Line {
         let patience = patience.unwrap_or_default();
         self.now()
             + match self.messages {
-                Messages::Refused => {
+                Subscription::Refused => {
                     patience.min(LOOK_WITHOUT_MESSAGES + jitter(LOOK_WITHOUT_MESSAGES))
                 }
-                Messages::NotAsked | Messages::Arrive => patience,
+                Subscription::NotAsked | Subscription::Arrive => patience,
             }
     }
 
@@ -425,9 +427,9 @@ impl Line {
         let place = {
             let waiting = self.queue.waiting();
             let place = waiting.place.clone().filter(|_| !waiting.is_near());
-            let over = |obstacle: &Obstacle| obstacle.is_over(self.now());
+            let over = |obstacle: &CurrentHolder| obstacle.is_over(self.now());
             let asks = !waiting.is_far() && self.obstacle.as_ref().is_none_or(over);
-            place.filter(|_| self.messages == Messages::Arrive && !asks)
+            place.filter(|_| self.messages == Subscription::Arrive && !asks)
         };
         let Some(place) = place else { return false };
         let (core, name) = (Arc::clone(&self.core), self.name.clone());
@@ -512,7 +514,7 @@ impl Line {
     }
 
     /// The next message, if one comes until then. Ends the waiters whose limit passes.
-    async fn next_message(&mut self, until: Moment) -> Option<Message> {
+    async fn next_message(&mut self, until: Moment) -> Option<QueueMessage> {
         loop {
             let now = self.now();
             self.end_those_too_late(now);
@@ -529,16 +531,16 @@ impl Line {
         }
     }
 
-    fn take(&mut self, message: Message) {
+    fn take(&mut self, message: QueueMessage) {
         match message {
-            Message::Joined | Message::Left => {}
-            Message::Close => self.closed = true,
-            Message::LookAgain | Message::PlaceLeft => {
+            QueueMessage::Joined | QueueMessage::Left => {}
+            QueueMessage::Close => self.closed = true,
+            QueueMessage::LookAgain | QueueMessage::PlaceLeft => {
                 // Who knows how often the lock went to another one meanwhile.
                 self.queue.waiting().stands_behind(None);
                 self.news.ask = true;
             }
-            Message::PlaceLost(place) => {
+            QueueMessage::PlaceLost(place) => {
                 let mut waiting = self.queue.waiting();
                 if waiting.standing() == Some(&place) && !bug(Bug::LostPlaceIgnored) {
                     waiting.stands = false;
@@ -547,14 +549,14 @@ impl Line {
                     self.news.ask = true;
                 }
             }
-            Message::Brief(lasts) => {
+            QueueMessage::Brief(lasts) => {
                 self.news.offered_to_other = Some(lasts);
                 let now = self.now();
                 if let Some(obstacle) = &mut self.obstacle {
                     obstacle.lasts(lasts, now);
                 }
             }
-            Message::Offered(to) => {
+            QueueMessage::Offered(to) => {
                 let ours = self.queue.waiting().place.as_ref() == Some(&to);
                 self.note_idle(ours);
                 if ours {
@@ -567,20 +569,20 @@ impl Line {
                     self.stand_behind(to, offer);
                 }
             }
-            Message::Opened(None) => {
+            QueueMessage::Opened(None) => {
                 self.note_idle(true);
                 if self.served.is_some() {
                     self.core.stats.woken_by_message();
                 }
                 self.news.ask = true;
             }
-            Message::Opened(Some(next)) => {
+            QueueMessage::Opened(Some(next)) => {
                 let ours = self.queue.waiting().place.as_ref() == Some(&next);
                 self.note_idle(ours);
                 let rest = if ours { HEAD_START } else { offer_to(&next) };
                 self.news.offered_to_other = Some(rest);
             }
-            Message::Share(owner) => {
+            QueueMessage::Share(owner) => {
                 // The one that is served may be among them.
                 self.news.ask = true;
                 self.serve_owner(&owner);
@@ -595,7 +597,7 @@ impl Line {
             holder,
             remaining: Some(offer),
         };
-        Obstacle::update(&mut self.obstacle, busy, now);
+        CurrentHolder::update(&mut self.obstacle, busy, now);
     }
 
     /// Takes note that the lock was released: to be ours next, or somebody else's. Only measured.
@@ -695,7 +697,7 @@ impl Line {
 }
 
 /// Takes the first out of its queue, if it wants what this lease is.
-pub(in crate::engine) fn take_first_for(queue: &Queue, belief: &Belief) -> Option<Waiter> {
+pub(in crate::engine) fn take_first_for(queue: &LocalQueue, belief: &Belief) -> Option<Waiter> {
     let mut waiting = queue.waiting();
     let (number, first) = waiting.first()?;
     let fits = first.wish.is_met_by(belief);

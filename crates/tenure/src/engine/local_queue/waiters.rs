@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::Message;
+use super::QueueMessage;
 use super::task::ASK_MIN;
-use crate::core::Client;
-use crate::engine::attempt::{Acquisition, Wish};
+use crate::core::ClientHandle;
+use crate::engine::attempt::{AcquireRequest, Acquisition};
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::lease::LeaseId;
@@ -24,35 +24,35 @@ const NEAR: u64 = 4;
 
 /// A caller that waits.
 pub(crate) struct Waiter {
-    pub(crate) client: Arc<Client>,
-    pub(crate) wish: Wish,
+    pub(crate) client: Arc<ClientHandle>,
+    pub(crate) wish: AcquireRequest,
     pub(crate) owner: Option<Arc<Holds>>,
     pub(crate) joined: Moment,
     /// Until when it wants to wait for a holder.
     pub(crate) limit: Option<Moment>,
     /// What it has asked for already.
-    pub(crate) begun: Begun,
+    pub(crate) begun: StartedAcquisition,
     pub(crate) reply: oneshot::Sender<Result<Guard>>,
 }
 
 /// An acquisition that its caller began. Unless the line goes on with it, nothing of it is left
 /// behind.
-pub(crate) struct Begun {
-    client: Arc<Client>,
+pub(crate) struct StartedAcquisition {
+    client: Arc<ClientHandle>,
     acquisition: Option<Box<Acquisition>>,
     /// Whether the store said that the lock is busy.
     pub(in crate::engine) found_busy: bool,
 }
 
 /// The waiters of one name, and how to reach the task that serves them.
-pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
-    inbox: mpsc::UnboundedSender<Message>,
+pub(crate) struct LocalQueue {
+    waiting: Mutex<Waiters>,
+    inbox: mpsc::UnboundedSender<QueueMessage>,
 }
 
 /// A queue whose members may leave from the middle, and by their limits.
 #[derive(Default)]
-pub(in crate::engine) struct Waiting {
+pub(in crate::engine) struct Waiters {
     /// By number, which only grows: so this is the order of arrival.
     by_number: BTreeMap<u64, Waiter>,
     limits: BTreeSet<(Moment, u64)>,
@@ -68,9 +68,9 @@ pub(in crate::engine) struct Waiting {
     pub(in crate::engine) looks_at: Option<Moment>,
 }
 
-impl Begun {
+impl StartedAcquisition {
     pub(crate) fn new(
-        client: &Arc<Client>,
+        client: &Arc<ClientHandle>,
         acquisition: Option<Acquisition>,
         found_busy: bool,
     ) -> Self {
@@ -82,7 +82,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for StartedAcquisition {
     fn drop(&mut self) {
         if let Some(mut acquisition) = self.acquisition.take()
             && acquisition.leaves_something()
@@ -97,8 +97,8 @@ impl Drop for Begun {
     }
 }
 
-impl Queue {
-    pub(in crate::engine) fn new(inbox: mpsc::UnboundedSender<Message>) -> Arc<Self> {
+impl LocalQueue {
+    pub(in crate::engine) fn new(inbox: mpsc::UnboundedSender<QueueMessage>) -> Arc<Self> {
         Arc::new(Self {
             waiting: Mutex::default(),
             inbox,
@@ -107,11 +107,11 @@ impl Queue {
 
     /// A std mutex: nothing is awaited while it is held, and no guard is dropped, because that
     /// may hand off and come back here.
-    pub(in crate::engine) fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    pub(in crate::engine) fn waiting(&self) -> MutexGuard<'_, Waiters> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::engine) fn tell(&self, message: Message) {
+    pub(in crate::engine) fn tell(&self, message: QueueMessage) {
         // If its task failed, the next one to join begins another.
         let _ = self.inbox.send(message);
     }
@@ -121,7 +121,7 @@ impl Queue {
     }
 }
 
-impl Waiting {
+impl Waiters {
     /// Takes a waiter in; true if the line must be told, because it would look too late by itself.
     pub(in crate::engine) fn join(&mut self, number: u64, waiter: Waiter) -> bool {
         let limit = limit(&waiter);

@@ -11,9 +11,9 @@ const BATCHES: usize = 8;
 /// Whose turn it is to ask, for each place in the store: one that does not answer must not delay what
 /// is asked of the others.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<u64, Arc<Semaphore>>>);
+pub(super) struct BatchLimit(Mutex<HashMap<u64, Arc<Semaphore>>>);
 
-impl Turns {
+impl BatchLimit {
     pub(super) async fn wait(&self, place: u64) -> Option<OwnedSemaphorePermit> {
         let semaphore = {
             let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);

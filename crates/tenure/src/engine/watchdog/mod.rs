@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
-use self::batch_limit::Turns;
-use self::schedule::Roster;
-use self::tracked_lease::{AT_ONCE, Care};
+use self::batch_limit::BatchLimit;
+use self::schedule::Schedule;
+use self::tracked_lease::{AT_ONCE, TrackedLease};
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::moment::Moment;
@@ -25,18 +25,18 @@ mod tracked_lease;
 #[derive(Default)]
 pub(crate) struct Watchdog {
     /// A std mutex: nothing is awaited, and nobody is woken, while it is held.
-    roster: Mutex<Roster>,
+    roster: Mutex<Schedule>,
     /// The first thing to do has changed.
     sooner: Notify,
     /// Whose turn it is to ask.
-    renewals: Turns,
-    looks: Turns,
+    renewals: BatchLimit,
+    looks: BatchLimit,
 }
 
 impl Watchdog {
     pub(crate) fn look_after(&self, belief: &Arc<Belief>) {
         let mut roster = self.roster();
-        roster.enter(Care::new(Arc::clone(belief)));
+        roster.enter(TrackedLease::new(Arc::clone(belief)));
         self.wake_if_sooner(&roster);
     }
 
@@ -55,7 +55,7 @@ impl Watchdog {
     pub(crate) fn hand_over(&self, from: &Arc<Belief>, to: &Arc<Belief>) -> bool {
         let mut roster = self.roster();
         let care = roster.leases.get(&from.number);
-        let is_lost = |care: &Care| care.lost && !bug(Bug::HandOffLost);
+        let is_lost = |care: &TrackedLease| care.lost && !bug(Bug::HandOffLost);
         let cared_for = care.is_some_and(|care| !is_lost(care) && Arc::ptr_eq(&care.belief, from));
         if cared_for && !bug(Bug::HandOffNotRenewed) {
             // Nobody waits for a renewal of what is let go.
@@ -93,13 +93,13 @@ impl Watchdog {
     /// The key at this name changed: look whether the lease is still there.
     pub(crate) fn changed(&self, name: &LockName) {
         let numbers = self.roster().by_name.get(name).cloned();
-        self.change(numbers.unwrap_or_default(), Care::look_again);
+        self.change(numbers.unwrap_or_default(), TrackedLease::look_again);
     }
 
     /// Changes may have been missed: look at all that were watched.
     pub(crate) fn missed(&self) {
-        let watched = |care: &&Care| care.watched;
-        let number = |care: &Care| care.belief.number;
+        let watched = |care: &&TrackedLease| care.watched;
+        let number = |care: &TrackedLease| care.belief.number;
         let numbers = self
             .roster()
             .leases
@@ -107,7 +107,7 @@ impl Watchdog {
             .filter(watched)
             .map(number)
             .collect();
-        self.change(numbers, Care::look_again);
+        self.change(numbers, TrackedLease::look_again);
     }
 
     /// Renews a lease now; returns when that was tried.
@@ -170,7 +170,7 @@ impl Watchdog {
         drop(answered);
     }
 
-    fn change(&self, numbers: Vec<u64>, mut change: impl FnMut(&mut Care)) {
+    fn change(&self, numbers: Vec<u64>, mut change: impl FnMut(&mut TrackedLease)) {
         let mut roster = self.roster();
         let mut answered = Vec::new();
         for number in numbers {
@@ -182,14 +182,14 @@ impl Watchdog {
         self.sooner.notify_one();
     }
 
-    fn wake_if_sooner(&self, roster: &Roster) {
+    fn wake_if_sooner(&self, roster: &Schedule) {
         let next = roster.next();
         if roster.asleep_until.is_none_or(|until| next < Some(until)) {
             self.sooner.notify_one();
         }
     }
 
-    fn roster(&self) -> MutexGuard<'_, Roster> {
+    fn roster(&self) -> MutexGuard<'_, Schedule> {
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -228,7 +228,7 @@ mod tests {
     use crate::belief::Grant;
     use crate::lease::{ClientId, Fence, LeaseId};
     use crate::settings::HandOff;
-    use crate::store::Held;
+    use crate::store::LeaseSpec;
 
     /// So short that its renewal comes before anybody looks at it.
     const TTL: Duration = Duration::from_secs(2);
@@ -245,7 +245,7 @@ mod tests {
     fn granted(number: u64, sent_at: Moment, ttl: Duration) -> Arc<Belief> {
         Arc::new(Belief::new(Grant {
             number,
-            held: Held {
+            held: LeaseSpec {
                 name: LockName::new("n").unwrap(),
                 id: LeaseId::fresh(crate::layout::Layout::Native, &ClientId::fresh(), 1, ttl),
                 ttl,

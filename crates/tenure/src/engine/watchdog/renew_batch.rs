@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tracked_lease::{Task, WATCH_AFTER};
+use super::tracked_lease::{DueTask, WATCH_AFTER};
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::guard::LostReason;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::{Failure, Renewed, Watched};
+use crate::store::{Failure, RenewReply, WatchReply};
 
 /// How long to wait after a failed renewal: a tenth of what is left, within these bounds.
 const RETRY_MIN: Duration = Duration::from_millis(10);
@@ -21,18 +21,18 @@ const BATCH: usize = 128;
 /// Asks in batches, and not in too many at once: each question has a limit that begins when it is
 /// sent, and a client that is short of time must not let its questions grow old in a queue of its
 /// own. The earliest are first.
-pub(super) fn perform(core: &Arc<Core>, tasks: Vec<Task>) {
+pub(super) fn perform(core: &Arc<Core>, tasks: Vec<DueTask>) {
     // Together goes what is confirmed by as many replicas.
     let (mut renewals, mut looks) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
     for task in tasks {
         match task {
-            Task::Lose(..) if bug(Bug::LossNotTold) => {}
-            Task::Lose(belief, reason) => lose(core, &belief, reason),
-            Task::Renew { belief, watched } => {
+            DueTask::Lose(..) if bug(Bug::LossNotTold) => {}
+            DueTask::Lose(belief, reason) => lose(core, &belief, reason),
+            DueTask::Renew { belief, watched } => {
                 let together = renewals.entry((watched, belief.held.replicas));
                 together.or_default().push(belief);
             }
-            Task::Look(belief) => looks.push(belief),
+            DueTask::Look(belief) => looks.push(belief),
         }
     }
     for ((watched, _), renewals) in renewals {
@@ -111,7 +111,7 @@ async fn look(core: Arc<Core>, place: u64, batch: Vec<Arc<Belief>>) {
 }
 
 /// Takes note of what renewals came to, and when they are due again.
-fn renewed(core: &Core, results: Vec<(Arc<Belief>, Result<Renewed, Failure>)>) {
+fn renewed(core: &Core, results: Vec<(Arc<Belief>, Result<RenewReply, Failure>)>) {
     let mut due = Vec::with_capacity(results.len());
     for (belief, result) in results {
         due.push((belief.number, renew_at(core, &belief, result)));
@@ -120,23 +120,27 @@ fn renewed(core: &Core, results: Vec<(Arc<Belief>, Result<Renewed, Failure>)>) {
 }
 
 /// When a lease is to be renewed next, after this.
-fn renew_at(core: &Core, belief: &Arc<Belief>, result: Result<Renewed, Failure>) -> Option<Moment> {
+fn renew_at(
+    core: &Core,
+    belief: &Arc<Belief>,
+    result: Result<RenewReply, Failure>,
+) -> Option<Moment> {
     let now = core.clock.now();
     // It may have been handed off meanwhile.
     let belief = core.watchdog.present(belief);
     match result {
-        Ok(Renewed::Until { sent_at }) => {
+        Ok(RenewReply::Until { sent_at }) => {
             core.stats.renewed();
             let left = belief.deadline().saturating_since(now);
             core.stats.timings.renewed(left);
             belief.extend(sent_at, now);
             Some(sent_at + belief.held.ttl / 3)
         }
-        Ok(Renewed::NotHeld(not_held)) => {
+        Ok(RenewReply::NotHeld(not_held)) => {
             lose_present(core, belief.number, not_held.reason());
             None
         }
-        Ok(Renewed::Unconfirmed(failure)) | Err(failure) => {
+        Ok(RenewReply::Unconfirmed(failure)) | Err(failure) => {
             core.stats.renewal_failed();
             let left = belief.deadline().saturating_since(now);
             if belief.doubt() {
@@ -150,9 +154,9 @@ fn renew_at(core: &Core, belief: &Arc<Belief>, result: Result<Renewed, Failure>)
     }
 }
 
-fn looked(core: &Core, belief: &Belief, result: &Result<Watched, Failure>) {
+fn looked(core: &Core, belief: &Belief, result: &Result<WatchReply, Failure>) {
     let now = core.clock.now();
-    if let Ok(Watched::NotHeld(not_held)) = result {
+    if let Ok(WatchReply::NotHeld(not_held)) = result {
         lose_present(core, belief.number, not_held.reason());
     }
     core.watchdog.change(vec![belief.number], |care| {

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tokio::sync::oneshot;
 
-use super::tracked_lease::{Care, Task, WATCH_AFTER};
+use super::tracked_lease::{DueTask, TrackedLease, WATCH_AFTER};
 use crate::moment::Moment;
 use crate::name::LockName;
 
 /// What each lease needs, and when.
 #[derive(Default)]
-pub(super) struct Roster {
+pub(super) struct Schedule {
     /// By number, which is random: in no order of time.
-    pub(super) leases: BTreeMap<u64, Care>,
+    pub(super) leases: BTreeMap<u64, TrackedLease>,
     /// Which leases have a name. Mostly one: a second while the guard of a lost one still lives.
     pub(super) by_name: HashMap<LockName, Vec<u64>>,
     /// When each lease needs something next, the earliest first.
@@ -27,15 +27,15 @@ pub(super) struct Roster {
 /// What is to be done once the roster is no longer locked.
 #[derive(Default)]
 pub(super) struct Due {
-    pub(super) tasks: Vec<Task>,
+    pub(super) tasks: Vec<DueTask>,
     /// Callers who need not wait any longer.
     pub(super) answered: Vec<oneshot::Sender<()>>,
 }
 
-impl Roster {
+impl Schedule {
     /// The numbers of the leases that were granted first, at most so many, in no order.
     pub(super) fn oldest(&self, most: usize) -> Vec<u64> {
-        let granted = |(number, care): (&u64, &Care)| (care.belief.acquired_at, *number);
+        let granted = |(number, care): (&u64, &TrackedLease)| (care.belief.acquired_at, *number);
         let mut by_age: Vec<(Moment, u64)> = self.leases.iter().map(granted).collect();
         if by_age.len() > most {
             by_age.select_nth_unstable(most);
@@ -70,7 +70,7 @@ impl Roster {
         due
     }
 
-    pub(super) fn enter(&mut self, mut care: Care) {
+    pub(super) fn enter(&mut self, mut care: TrackedLease) {
         let number = care.belief.number;
         self.has_come = true;
         care.scheduled = care.next();
@@ -80,7 +80,7 @@ impl Roster {
         self.leases.insert(number, care);
     }
 
-    pub(super) fn leave(&mut self, number: u64) -> Option<Care> {
+    pub(super) fn leave(&mut self, number: u64) -> Option<TrackedLease> {
         let care = self.leases.remove(&number)?;
         if let Some(at) = care.scheduled {
             self.schedule.remove(&(at, number));
@@ -100,7 +100,7 @@ impl Roster {
     pub(super) fn update(
         &mut self,
         number: u64,
-        change: impl FnOnce(&mut Care),
+        change: impl FnOnce(&mut TrackedLease),
     ) -> Vec<oneshot::Sender<()>> {
         let Some(care) = self.leases.get_mut(&number) else {
             return Vec::new();

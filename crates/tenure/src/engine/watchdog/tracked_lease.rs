@@ -17,12 +17,12 @@ pub(super) const WATCH_AFTER: Duration = Duration::from_secs(1);
 pub(super) const AT_ONCE: Moment = Moment::from_nanos(0);
 
 /// What the watchdog knows of one lease.
-pub(super) struct Care {
+pub(super) struct TrackedLease {
     pub(super) belief: Arc<Belief>,
     /// Its place in the schedule; none once it is lost.
     pub(super) scheduled: Option<Moment>,
-    pub(super) renewal: Errand,
-    pub(super) look: Errand,
+    pub(super) renewal: RequestState,
+    pub(super) look: RequestState,
     /// Whether the store will tell when the key changes.
     pub(super) watched: bool,
     /// Whether the loss has been noticed: nothing more is to be done.
@@ -34,25 +34,25 @@ pub(super) struct Care {
 
 /// A question to the store: when to ask, and whether an answer is still awaited.
 #[derive(Default)]
-pub(super) struct Errand {
+pub(super) struct RequestState {
     pub(super) due: Option<Moment>,
     pub(super) under_way: bool,
 }
 
 /// Something to do for a lease.
-pub(super) enum Task {
+pub(super) enum DueTask {
     Renew { belief: Arc<Belief>, watched: bool },
     Look(Arc<Belief>),
     Lose(Arc<Belief>, LostReason),
 }
 
-impl Care {
+impl TrackedLease {
     pub(super) fn new(belief: Arc<Belief>) -> Self {
         let renew_at = belief.acquired_at + belief.held.ttl / 3;
         Self {
             scheduled: None,
-            renewal: Errand::at(belief.renewed.then_some(renew_at)),
-            look: Errand::at(Some(belief.acquired_at + WATCH_AFTER)),
+            renewal: RequestState::at(belief.renewed.then_some(renew_at)),
+            look: RequestState::at(Some(belief.acquired_at + WATCH_AFTER)),
             watched: false,
             lost: false,
             waiting: Vec::new(),
@@ -77,19 +77,19 @@ impl Care {
     }
 
     /// Begins what is due.
-    pub(super) fn begin(&mut self, now: Moment, tasks: &mut Vec<Task>) {
+    pub(super) fn begin(&mut self, now: Moment, tasks: &mut Vec<DueTask>) {
         if let Some(reason) = self.lost_by(now) {
             self.lost = true;
-            return tasks.push(Task::Lose(Arc::clone(&self.belief), reason));
+            return tasks.push(DueTask::Lose(Arc::clone(&self.belief), reason));
         }
         if self.renewal.begins(now) {
-            tasks.push(Task::Renew {
+            tasks.push(DueTask::Renew {
                 belief: Arc::clone(&self.belief),
                 watched: self.watched,
             });
         }
         if self.look.begins(now) {
-            tasks.push(Task::Look(Arc::clone(&self.belief)));
+            tasks.push(DueTask::Look(Arc::clone(&self.belief)));
         }
     }
 
@@ -109,7 +109,7 @@ impl Care {
     }
 }
 
-impl Errand {
+impl RequestState {
     fn at(due: Option<Moment>) -> Self {
         Self {
             due,

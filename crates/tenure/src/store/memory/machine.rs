@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
 use crate::store::{
-    Attempt, FENCE_KEPT, Found, Held, Record, RecordChange, RecordWritten, Release, offer_to,
+    Attempt, FENCE_KEPT, LeaseSpec, LockState, Record, RecordChange, RecordWritten, ReleaseReply,
+    offer_to,
 };
 
 /// After this many calls the machine forgets what has expired, so that it does not grow for ever.
@@ -39,7 +40,7 @@ struct Expiring<T> {
 
 /// What the machine answers to an attempt.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum MachineReply {
     Granted(Fence),
     Busy { holder: LeaseId, left_us: u64 },
 }
@@ -65,13 +66,13 @@ pub(crate) struct Absent {
 }
 
 impl Machine {
-    pub(crate) fn acquire(&mut self, now_us: u64, attempt: &Attempt) -> Answer {
+    pub(crate) fn acquire(&mut self, now_us: u64, attempt: &Attempt) -> MachineReply {
         self.count_call(now_us);
-        let Held { name, id, ttl, .. } = &attempt.held;
+        let LeaseSpec { name, id, ttl, .. } = &attempt.held;
         let end_us = now_us + micros(*ttl);
         match self.live(name, now_us) {
             Some(entry) if entry.id != *id => {
-                let busy = Answer::Busy {
+                let busy = MachineReply::Busy {
                     holder: entry.id.clone(),
                     left_us: entry.end_us - now_us,
                 };
@@ -99,10 +100,10 @@ impl Machine {
         if attempt.queue {
             self.leave_queue(name, id);
         }
-        Answer::Granted(self.mint(name, now_us, attempt.fences))
+        MachineReply::Granted(self.mint(name, now_us, attempt.fences))
     }
 
-    pub(crate) fn renew(&mut self, now_us: u64, lease: &Held) -> Result<(), Absent> {
+    pub(crate) fn renew(&mut self, now_us: u64, lease: &LeaseSpec) -> Result<(), Absent> {
         self.count_call(now_us);
         let entry = self.held(lease, now_us)?;
         entry.end_us = now_us + micros(lease.ttl);
@@ -114,10 +115,10 @@ impl Machine {
         &mut self,
         now_us: u64,
         from: &LeaseId,
-        lease: &Held,
+        lease: &LeaseSpec,
     ) -> Result<(), Absent> {
         self.count_call(now_us);
-        let before = Held {
+        let before = LeaseSpec {
             id: from.clone(),
             ..lease.clone()
         };
@@ -133,7 +134,7 @@ impl Machine {
     }
 
     /// Says whether the lease is there, and remembers to tell when that changes.
-    pub(crate) fn watch(&mut self, now_us: u64, lease: &Held) -> Result<(), Absent> {
+    pub(crate) fn watch(&mut self, now_us: u64, lease: &LeaseSpec) -> Result<(), Absent> {
         self.held(lease, now_us)?;
         self.watched.insert(lease.name.clone());
         Ok(())
@@ -143,17 +144,17 @@ impl Machine {
     pub(crate) fn release(
         &mut self,
         now_us: u64,
-        lease: &Held,
+        lease: &LeaseSpec,
         leaving: Option<&LeaseId>,
         effects: &mut Vec<Effect>,
-    ) -> Release {
+    ) -> ReleaseReply {
         self.count_call(now_us);
         if let Some(leaving) = leaving {
             self.leave_queue(&lease.name, leaving);
         }
         if self.held(lease, now_us).is_err() {
             self.leave_queue(&lease.name, &lease.id);
-            return Release::NotHeld;
+            return ReleaseReply::NotHeld;
         }
         self.locks.remove(&lease.name);
         if self.watched.remove(&lease.name) {
@@ -167,18 +168,18 @@ impl Machine {
             name: lease.name.clone(),
             to,
         }));
-        Release::WasHeld { offered_to }
+        ReleaseReply::WasHeld { offered_to }
     }
 
     /// Passes the lease on to whoever waited for longer than `place`, or grants it anew.
     pub(crate) fn turn(
         &mut self,
         now_us: u64,
-        lease: &Held,
+        lease: &LeaseSpec,
         fences: u32,
         place: Option<&LeaseId>,
         effects: &mut Vec<Effect>,
-    ) -> Result<Fence, Release> {
+    ) -> Result<Fence, ReleaseReply> {
         let first = self.queues.get(&lease.name).and_then(VecDeque::front);
         let ours = first.is_none_or(|first| Some(first) == place);
         if !ours || self.held(lease, now_us).is_err() {
@@ -193,10 +194,10 @@ impl Machine {
         Ok(self.mint(&lease.name, now_us, fences))
     }
 
-    pub(crate) fn look(&mut self, now_us: u64, name: &LockName) -> Option<Found> {
+    pub(crate) fn look(&mut self, now_us: u64, name: &LockName) -> Option<LockState> {
         let fence = Fence::new(self.fences.get(name).map_or(0, |fence| fence.value));
         let entry = self.live(name, now_us)?;
-        Some(Found {
+        Some(LockState {
             id: entry.id.clone(),
             remaining: Some(std::time::Duration::from_micros(entry.end_us - now_us)),
             fence: Some(fence),
@@ -281,7 +282,7 @@ impl Machine {
             .filter(|entry| entry.end_us > now_us)
     }
 
-    fn held(&mut self, lease: &Held, now_us: u64) -> Result<&mut Entry, Absent> {
+    fn held(&mut self, lease: &LeaseSpec, now_us: u64) -> Result<&mut Entry, Absent> {
         match self.live(&lease.name, now_us) {
             Some(entry) if entry.id == lease.id => Ok(entry),
             other => Err(Absent {

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use self::machine::{Absent, Answer, Effect, Machine};
+use self::machine::{Absent, Effect, Machine, MachineReply};
 use crate::error::{Error, Result};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::pending::Pending;
 use crate::store::{
-    AskedHere, Attempt, Attempted, Attention, BoxFuture, Busy, Event, Failure, Found, Held,
-    Landing, Looked, NotHeld, Record, RecordChange, RecordWritten, Release, Renewed, Store, Turn,
-    Watched,
+    AcquireReply, Attempt, BoxFuture, Busy, CallerAcquire, Event, Failure, InFlight, InspectResult,
+    LeaseSpec, LockState, NeedsMessages, NotHeld, Record, RecordChange, RecordWritten,
+    ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
 };
 
 pub(crate) mod machine;
@@ -32,11 +32,11 @@ pub(crate) struct MemoryStore {
     began: Moment,
     began_us: u64,
     /// A std mutex, not an async one: no call waits while it is held.
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     machine: Machine,
     listeners: HashMap<ClientId, mpsc::UnboundedSender<Event>>,
 }
@@ -74,7 +74,7 @@ impl MemoryStore {
         Ok(store)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +85,7 @@ impl MemoryStore {
     }
 }
 
-impl State {
+impl MemoryState {
     fn announce(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             let (client, event) = addressed(effect);
@@ -104,7 +104,7 @@ impl Store for MemoryStore {
         client: ClientId,
         events: mpsc::UnboundedSender<Event>,
         _: Pending,
-        _: Attention,
+        _: NeedsMessages,
     ) {
         let mut state = self.state();
         state.listeners.retain(|_, listener| !listener.is_closed());
@@ -115,28 +115,28 @@ impl Store for MemoryStore {
         &'a self,
         attempt: &'a Attempt,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Attempted, Failure>> {
+    ) -> BoxFuture<'a, Result<AcquireReply, Failure>> {
         let sent_at = self.clock.now();
         let answer = self.state().machine.acquire(self.now_us(), attempt);
         done(Ok(match answer {
-            Answer::Granted(fence) => Attempted::Granted { fence, sent_at },
-            Answer::Busy { holder, left_us } => Attempted::Busy(Busy {
+            MachineReply::Granted(fence) => AcquireReply::Granted { fence, sent_at },
+            MachineReply::Busy { holder, left_us } => AcquireReply::Busy(Busy {
                 holder,
                 remaining: Some(Duration::from_micros(left_us)),
             }),
         }))
     }
 
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
         Some((None, self.acquire(attempt, self.clock.now())))
     }
 
     fn renew<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         _watched: bool,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         let sent_at = self.clock.now();
         let answer = self.state().machine.renew(self.now_us(), lease);
         done(Ok(renewed(answer, sent_at)))
@@ -144,10 +144,10 @@ impl Store for MemoryStore {
 
     fn renew_all<'a>(
         &'a self,
-        leases: Vec<&'a Held>,
+        leases: Vec<&'a LeaseSpec>,
         _watched: bool,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>> {
+    ) -> BoxFuture<'a, Result<Vec<Option<RenewReply>>, Failure>> {
         let sent_at = self.clock.now();
         let mut state = self.state();
         let mut renew = |lease| state.machine.renew(self.now_us(), lease);
@@ -160,9 +160,9 @@ impl Store for MemoryStore {
     fn adopt<'a>(
         &'a self,
         from: &'a LeaseId,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         let sent_at = self.clock.now();
         let answer = self.state().machine.adopt(self.now_us(), from, lease);
         done(Ok(renewed(answer, sent_at)))
@@ -170,22 +170,22 @@ impl Store for MemoryStore {
 
     fn watch<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Watched, Failure>> {
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
         let answer = self.state().machine.watch(self.now_us(), lease);
         done(Ok(match answer {
-            Ok(()) => Watched::Held,
-            Err(absent) => Watched::NotHeld(absent.into()),
+            Ok(()) => WatchReply::Held,
+            Err(absent) => WatchReply::NotHeld(absent.into()),
         }))
     }
 
     fn release<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         leaving: Option<&'a LeaseId>,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Release, Failure>> {
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
         let mut effects = Vec::new();
         let mut state = self.state();
         let now_us = self.now_us();
@@ -196,19 +196,19 @@ impl Store for MemoryStore {
 
     fn release_here<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         leaving: Option<&'a LeaseId>,
-    ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
+    ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
         Some(self.release(lease, leaving, self.clock.now()))
     }
 
     fn turn<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         fences: u32,
         place: Option<&'a LeaseId>,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Turn, Failure>> {
+    ) -> BoxFuture<'a, Result<TurnReply, Failure>> {
         let sent_at = self.clock.now();
         let mut effects = Vec::new();
         let mut state = self.state();
@@ -217,15 +217,15 @@ impl Store for MemoryStore {
             .turn(self.now_us(), lease, fences, place, &mut effects);
         state.announce(effects);
         done(Ok(match turn {
-            Ok(fence) => Turn::Again { fence, sent_at },
-            Err(release) => Turn::Passed(release),
+            Ok(fence) => TurnReply::Again { fence, sent_at },
+            Err(release) => TurnReply::Passed(release),
         }))
     }
 
     fn cancel<'a>(
         &'a self,
-        lease: &'a Held,
-        _landing: Landing,
+        lease: &'a LeaseSpec,
+        _landing: InFlight,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
         // Nothing is ever under way here: what was asked has been done.
@@ -236,7 +236,7 @@ impl Store for MemoryStore {
         &'a self,
         name: &'a LockName,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
         let found = self.state().machine.look(self.now_us(), name);
         done(Ok(found))
     }
@@ -245,7 +245,7 @@ impl Store for MemoryStore {
         &'a self,
         names: &'a [LockName],
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
+    ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>> {
         let mut state = self.state();
         let now_us = self.now_us();
         let looked = names.iter().map(|name| state.machine.look(now_us, name));
@@ -296,10 +296,10 @@ impl From<Absent> for NotHeld {
     }
 }
 
-fn renewed(answer: Result<(), Absent>, sent_at: Moment) -> Renewed {
+fn renewed(answer: Result<(), Absent>, sent_at: Moment) -> RenewReply {
     match answer {
-        Ok(()) => Renewed::Until { sent_at },
-        Err(absent) => Renewed::NotHeld(absent.into()),
+        Ok(()) => RenewReply::Until { sent_at },
+        Err(absent) => RenewReply::NotHeld(absent.into()),
     }
 }
 

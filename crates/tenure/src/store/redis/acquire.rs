@@ -3,36 +3,36 @@
 use std::sync::Arc;
 
 use super::connection::Connection;
-use super::failover_pause::TooYoung;
-use super::node::Line;
-use super::request::{Answer, Question};
+use super::failover_pause::GrantPause;
+use super::node::ScriptConnection;
+use super::request::{ScriptReply, ScriptRequest};
 use super::transaction::Transaction;
 use super::{RedisStore, reply};
 use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::{AskedHere, Attempt, Attempted, Failure, SILENCE_LIMIT};
+use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure, SILENCE_LIMIT};
 
 impl RedisStore {
     pub(super) async fn try_acquire(
         &self,
         attempt: &Attempt,
         limit: Moment,
-    ) -> Result<Attempted, Failure> {
+    ) -> Result<AcquireReply, Failure> {
         let name = &attempt.held.name;
         let arguments = |connection: &Connection, latest_us| {
             acquire_arguments(attempt, latest_us, self.master_argument(connection))
         };
-        let read = |answer: &Answer| reply::attempt(self.layout, name, answer);
+        let read = |answer: &ScriptReply| reply::attempt(self.layout, name, answer);
         let keys = acquire_keys(self.layout, attempt);
-        let too_young = TooYoung::default();
-        let question = Question::about(&attempt.held, &self.scripts().acquire, &keys);
+        let too_young = GrantPause::default();
+        let question = ScriptRequest::about(&attempt.held, &self.scripts().acquire, &keys);
         let question = question.for_new(&too_young);
         let (attempted, answer) = match self.in_time(&question, arguments, read, limit).await {
             Ok(answered) => answered,
-            Err(failure) => return too_young.take().map(Attempted::NotYet).ok_or(failure),
+            Err(failure) => return too_young.take().map(AcquireReply::NotYet).ok_or(failure),
         };
-        if !matches!(attempted, Attempted::Granted { .. }) {
+        if !matches!(attempted, AcquireReply::Granted { .. }) {
             return Ok(attempted);
         }
         let (connection, latest_us) = (&answer.connection, answer.latest_us);
@@ -41,7 +41,7 @@ impl RedisStore {
     }
 
     /// The same question for the caller's own task, if a connection is there on which it can be asked.
-    pub(super) fn ask_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+    pub(super) fn ask_here<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
         if attempt.held.replicas > 0 {
             // The caller's own connection is shared, and replicas take their time.
             return None;
@@ -74,18 +74,18 @@ impl RedisStore {
         attempt: &Attempt,
         latest_us: u64,
         master: String,
-    ) -> Result<Attempted, Failure> {
+    ) -> Result<AcquireReply, Failure> {
         let sent_at = self.clock.now();
         let keys = acquire_keys(self.layout, attempt);
         let arguments = acquire_arguments(attempt, latest_us, master);
         let reply = connection
             .script_here(&self.scripts().acquire, &keys, &arguments, latest_us)
             .await?;
-        let answer = Answer {
+        let answer = ScriptReply {
             reply,
             sent_at: self.sent_at(sent_at),
             latest_us,
-            connection: Line::Shared(connection),
+            connection: ScriptConnection::Shared(connection),
         };
         let name = &attempt.held.name;
         let attempted = reply::attempt(self.layout, name, &answer)?.map_err(|declined| {

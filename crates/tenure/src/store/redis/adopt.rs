@@ -1,20 +1,20 @@
 //! Taking up a lease that somebody gave away.
 
 use super::connection::Connection;
-use super::failover_pause::TooYoung;
-use super::request::Question;
+use super::failover_pause::GrantPause;
+use super::request::ScriptRequest;
 use super::{RedisStore, reply};
 use crate::lease::LeaseId;
 use crate::moment::Moment;
-use crate::store::{Failure, Held, Renewed};
+use crate::store::{Failure, LeaseSpec, RenewReply};
 
 impl RedisStore {
     pub(super) async fn try_adopt(
         &self,
         from: &LeaseId,
-        lease: &Held,
+        lease: &LeaseSpec,
         limit: Moment,
-    ) -> Result<Renewed, Failure> {
+    ) -> Result<RenewReply, Failure> {
         let keys = [lease.name.as_str().to_owned(), lease.name.neighbour("meta")];
         let arguments = |connection: &Connection, latest_us: u64| {
             vec![
@@ -26,11 +26,12 @@ impl RedisStore {
             ]
         };
         // Somebody else may have adopted it, and this master not have heard of that.
-        let too_young = TooYoung::default();
-        let question = Question::about(lease, &self.scripts().adopt, &keys).for_new(&too_young);
+        let too_young = GrantPause::default();
+        let question =
+            ScriptRequest::about(lease, &self.scripts().adopt, &keys).for_new(&too_young);
         let adopting = self.in_time(&question, arguments, reply::adoption, limit);
         let (renewed, answer) = adopting.await?;
-        if matches!(renewed, Renewed::Until { .. }) {
+        if matches!(renewed, RenewReply::Until { .. }) {
             let (connection, latest_us) = (&answer.connection, answer.latest_us);
             let confirmed = self.confirm(connection, lease, latest_us, limit).await;
             // It goes by our id by now: whoever gives up must give it back.

@@ -10,22 +10,22 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::connection::Connection;
-use super::reconnect::{CONNECT_LIMIT, Link};
+use super::reconnect::{CONNECT_LIMIT, Reconnector};
 use super::server::Server;
 use crate::error::{Error, ErrorKind};
 use crate::store::Failure;
 
-pub(super) struct Lane {
+pub(super) struct CallerConnection {
     runtime: Handle,
-    link: Link,
+    link: Reconnector,
 }
 
-impl Lane {
+impl CallerConnection {
     /// Must be called on the engine.
     pub(super) fn new(server: Arc<Server>, runtime: Handle) -> Self {
         Self {
             runtime,
-            link: Link::driven_elsewhere(server, Handle::current()),
+            link: Reconnector::driven_elsewhere(server, Handle::current()),
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::layout::Topic;
 use crate::name::LockName;
-use crate::store::{Attention, Event};
+use crate::store::{Event, NeedsMessages};
 
 #[derive(Default)]
 pub(super) struct Channels {
@@ -18,7 +18,7 @@ pub(super) struct Channels {
     /// A channel may be heard by nobody, or by somebody who is no longer told.
     astray: Notify,
     /// Whether somebody must learn soon that nothing is heard any more.
-    attention: OnceLock<Attention>,
+    attention: OnceLock<NeedsMessages>,
 }
 
 /// A channel, and how many lines of waiters need it.
@@ -35,7 +35,7 @@ pub(super) struct Unneeded;
 
 impl Channels {
     /// Takes note whom to ask whether somebody attends.
-    pub(super) fn attend(&self, attention: Attention) {
+    pub(super) fn attend(&self, attention: NeedsMessages) {
         // A store begins once.
         let _ = self.attention.set(attention);
     }

@@ -11,7 +11,7 @@ use super::channels::Channels;
 use super::cluster::Cluster;
 use super::connection::Connection;
 use super::node::Node;
-use super::reconnect::Link;
+use super::reconnect::Reconnector;
 use super::routes::Routes;
 use super::script::Script;
 use super::server::{Server, ServerInfo};
@@ -154,7 +154,7 @@ impl Client {
         let (server, limit) = (Arc::clone(&node.server), self.limit);
         let connecting = async move {
             let limit = server.clock.now() + limit;
-            Link::new(server).connection(limit).await
+            Reconnector::new(server).connection(limit).await
         };
         let connection = self.engine.run(connecting).await?;
         Ok(Dedicated {

@@ -16,7 +16,7 @@ use crate::store::{Failure, Record, RecordChange, RecordWritten};
 const CLIENTS_KEY: &str = "tenure:clients";
 
 /// Clients whose records are on one node.
-type Group = (Arc<Node>, Vec<ClientId>);
+type ClientsOnNode = (Arc<Node>, Vec<ClientId>);
 
 impl RedisStore {
     pub(super) async fn try_write_record(
@@ -80,8 +80,8 @@ impl RedisStore {
     }
 
     /// The clients, with the nodes that have their records.
-    fn by_node(&self, clients: Vec<ClientId>) -> Result<Vec<Group>, Failure> {
-        let mut groups: Vec<Group> = Vec::new();
+    fn by_node(&self, clients: Vec<ClientId>) -> Result<Vec<ClientsOnNode>, Failure> {
+        let mut groups: Vec<ClientsOnNode> = Vec::new();
         for client in clients {
             let node = self.routes.way(&record_key(client))?.node;
             let known = groups

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connection::Connection;
-use super::reconnect::Link;
+use super::reconnect::Reconnector;
 use super::server::Server;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
@@ -19,22 +19,22 @@ use crate::store::Failure;
 /// How many there are at most: enough that one replica that is gone does not stall every lock.
 const SEATS: usize = 4;
 
-pub(super) struct Exclusive {
+pub(super) struct DedicatedPool {
     server: Arc<Server>,
     seats: Arc<Semaphore>,
     /// Links that nobody uses at the moment, the last used one last.
-    free: Mutex<Vec<Link>>,
+    free: Mutex<Vec<Reconnector>>,
 }
 
 /// A connection of one's own, until it is dropped.
-pub(super) struct Seat {
+pub(super) struct DedicatedConnection {
     connection: Arc<Connection>,
-    link: Option<Link>,
-    all: Arc<Exclusive>,
+    link: Option<Reconnector>,
+    all: Arc<DedicatedPool>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Exclusive {
+impl DedicatedPool {
     pub(super) fn new(server: Arc<Server>) -> Arc<Self> {
         Arc::new(Self {
             server,
@@ -43,7 +43,10 @@ impl Exclusive {
         })
     }
 
-    pub(super) async fn take(self: &Arc<Self>, limit: Moment) -> Result<Seat, Failure> {
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        limit: Moment,
+    ) -> Result<DedicatedConnection, Failure> {
         let left = limit.saturating_since(self.server.clock.now());
         let waiting = Arc::clone(&self.seats).acquire_owned();
         let permit = tokio::time::timeout(left, waiting).await;
@@ -51,8 +54,8 @@ impl Exclusive {
             return Err(self.all_taken());
         };
         let link = self.free().pop();
-        let link = link.unwrap_or_else(|| Link::new(Arc::clone(&self.server)));
-        Ok(Seat {
+        let link = link.unwrap_or_else(|| Reconnector::new(Arc::clone(&self.server)));
+        Ok(DedicatedConnection {
             connection: link.connection(limit).await?,
             link: Some(link),
             all: Arc::clone(self),
@@ -71,12 +74,12 @@ impl Exclusive {
         ))
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<Link>> {
+    fn free(&self) -> MutexGuard<'_, Vec<Reconnector>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Deref for Seat {
+impl Deref for DedicatedConnection {
     type Target = Arc<Connection>;
 
     fn deref(&self) -> &Arc<Connection> {
@@ -84,7 +87,7 @@ impl Deref for Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for DedicatedConnection {
     fn drop(&mut self) {
         self.all.free().extend(self.link.take());
     }

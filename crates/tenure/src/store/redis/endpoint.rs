@@ -7,13 +7,13 @@ use tokio_util::sync::CancellationToken;
 use crate::url::RedisTarget;
 
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct Endpoint {
     pub(super) target: Arc<RedisTarget>,
     /// Cancelled when whoever we look for has left: all connections to it are given up.
     pub(super) left: CancellationToken,
 }
 
-impl Place {
+impl Endpoint {
     /// A server that stays where it is, or one that may leave.
     pub(super) fn until_left(target: RedisTarget) -> Self {
         Self {

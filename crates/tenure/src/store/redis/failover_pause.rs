@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::node::Node;
-use super::request::Question;
+use super::request::ScriptRequest;
 use super::value::Value;
 use super::{RedisStore, script};
 use crate::error::{Error, ErrorKind};
@@ -27,21 +27,21 @@ use crate::store::{Failure, NotYet};
 /// The master at one address whose reign is known to have lasted for long enough. That stays true for
 /// as long as a server goes by this run id and replication id.
 #[derive(Default)]
-pub(super) struct Settled(Mutex<Option<Arc<str>>>);
+pub(super) struct TrustedPrimary(Mutex<Option<Arc<str>>>);
 
 /// Where a question that must wait leaves until when.
 #[derive(Default)]
-pub(super) struct TooYoung(Mutex<Option<NotYet>>);
+pub(super) struct GrantPause(Mutex<Option<NotYet>>);
 
 const NO_ARGUMENTS: [&str; 0] = [];
 
 /// What reign.lua answers.
-struct Reign {
+struct PrimaryAge {
     master: Arc<str>,
     lasted: Duration,
 }
 
-impl Settled {
+impl TrustedPrimary {
     pub(super) fn master(&self) -> Option<Arc<str>> {
         self.0
             .lock()
@@ -59,7 +59,7 @@ impl Settled {
     }
 }
 
-impl TooYoung {
+impl GrantPause {
     pub(super) fn take(&self) -> Option<NotYet> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -94,7 +94,7 @@ impl RedisStore {
     /// young to give one. Until when is left with the question.
     pub(super) async fn check_reign(
         &self,
-        question: &Question<'_>,
+        question: &ScriptRequest<'_>,
         node: &Arc<Node>,
         connection: &Connection,
         limit: Moment,
@@ -125,12 +125,12 @@ impl RedisStore {
     }
 }
 
-fn read(reply: &Value) -> Option<Reign> {
+fn read(reply: &Value) -> Option<PrimaryAge> {
     let [master, since, now] = reply.as_array()? else {
         return None;
     };
     let number = |value: &Value| u64::try_from(value.as_int()?).ok();
-    Some(Reign {
+    Some(PrimaryAge {
         master: Arc::from(master.as_str()?),
         lasted: Duration::from_micros(number(now)?.saturating_sub(number(since)?)),
     })

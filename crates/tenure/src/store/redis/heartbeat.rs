@@ -6,14 +6,14 @@ use ::redis::Pipeline;
 
 use super::RedisStore;
 use super::node::Node;
-use super::request::Question;
+use super::request::ScriptRequest;
 use super::script::{STAY, Script, WAITERS};
 use super::value::Value;
 use crate::error::ErrorKind;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Failure, Standing};
+use crate::store::{Failure, QueuedWaiter};
 
 /// How many locks are asked for in one piece: few enough that nobody else waits long for the server.
 const TOGETHER: usize = 250;
@@ -22,7 +22,7 @@ impl RedisStore {
     /// All on the node of the first, in pieces. What one of them was not told there is asked by itself.
     pub(super) async fn try_stay(
         &self,
-        places: &[Standing],
+        places: &[QueuedWaiter],
         limit: Moment,
     ) -> Result<Vec<Option<bool>>, Failure> {
         let mut answers = Vec::with_capacity(places.len());
@@ -49,7 +49,7 @@ impl RedisStore {
         Ok(answers)
     }
 
-    async fn stay_alone(&self, place: &Standing, limit: Moment) -> Result<Value, Failure> {
+    async fn stay_alone(&self, place: &QueuedWaiter, limit: Moment) -> Result<Value, Failure> {
         let (keys, lease) = question(place);
         self.ask_alone(&place.name, &STAY, &keys, &lease, limit)
             .await
@@ -104,7 +104,7 @@ impl RedisStore {
         arguments: &[String],
         limit: Moment,
     ) -> Result<Value, Failure> {
-        let question = Question {
+        let question = ScriptRequest {
             name,
             replicas: 0,
             grants: None,
@@ -149,7 +149,7 @@ impl RedisStore {
     }
 }
 
-fn question(place: &Standing) -> ([String; 2], [String; 1]) {
+fn question(place: &QueuedWaiter) -> ([String; 2], [String; 1]) {
     (queue_keys(&place.name), [place.id.as_str().to_owned()])
 }
 

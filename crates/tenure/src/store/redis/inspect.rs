@@ -5,30 +5,30 @@ use std::sync::Arc;
 use ::redis::Pipeline;
 
 use super::node::Node;
-use super::request::Question;
+use super::request::ScriptRequest;
 use super::value::Value;
 use super::{RedisStore, reply};
 use crate::error::ErrorKind;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Failure, Found, Looked, Outlook};
+use crate::store::{Failure, InspectResult, LockState, QueuePosition};
 
 /// How many locks are asked for in one piece: few enough that nobody else waits long for the server.
 const TOGETHER: usize = 250;
 
 /// Locks on one node, by their places in the list that was asked for.
-pub(super) type Group = (Arc<Node>, Vec<usize>);
+pub(super) type LocksOnNode = (Arc<Node>, Vec<usize>);
 
 impl RedisStore {
     pub(super) async fn try_look(
         &self,
         name: &LockName,
         limit: Moment,
-    ) -> Result<Option<Found>, Failure> {
+    ) -> Result<Option<LockState>, Failure> {
         let keys = self.look_keys(name);
         let look = &self.scripts().look;
-        let question = Question {
+        let question = ScriptRequest {
             name,
             replicas: 0,
             grants: None,
@@ -44,7 +44,7 @@ impl RedisStore {
         name: &LockName,
         place: &LeaseId,
         limit: Moment,
-    ) -> Result<Option<Outlook>, Failure> {
+    ) -> Result<Option<QueuePosition>, Failure> {
         let (key, limit) = (name.as_str(), self.command_limit(limit));
         let left = ::redis::cmd("PTTL").arg(key).clone();
         let left = self.run_where(key, &left, limit).await?;
@@ -55,15 +55,15 @@ impl RedisStore {
         rank.arg(name.neighbour("queue")).arg(place.as_str());
         let rank = self.run_where(key, &rank, limit).await?.as_int();
         let ahead = rank.and_then(|rank| u64::try_from(rank).ok());
-        Ok(ahead.map(|ahead| Outlook { remaining, ahead }))
+        Ok(ahead.map(|ahead| QueuePosition { remaining, ahead }))
     }
 
     pub(super) async fn try_look_all(
         &self,
         names: &[LockName],
         limit: Moment,
-    ) -> Result<Vec<Looked>, Failure> {
-        let mut looked: Vec<Looked> = names.iter().map(|_| Ok(None)).collect();
+    ) -> Result<Vec<InspectResult>, Failure> {
+        let mut looked: Vec<InspectResult> = names.iter().map(|_| Ok(None)).collect();
         for (node, places) in self.places_by_node(names, &mut looked) {
             for together in places.chunks(TOGETHER) {
                 let replies = self.look_at(&node, names, together, limit).await;
@@ -90,8 +90,12 @@ impl RedisStore {
 
     /// The locks, with the nodes that have them. What has none is told of at its place, if anybody asks
     /// for that.
-    pub(super) fn places_by_node(&self, names: &[LockName], looked: &mut [Looked]) -> Vec<Group> {
-        let mut groups: Vec<Group> = Vec::new();
+    pub(super) fn places_by_node(
+        &self,
+        names: &[LockName],
+        looked: &mut [InspectResult],
+    ) -> Vec<LocksOnNode> {
+        let mut groups: Vec<LocksOnNode> = Vec::new();
         for (place, name) in names.iter().enumerate() {
             let node = match self.way(name) {
                 Ok(way) => way.node,

@@ -9,7 +9,7 @@ use super::value::Value;
 use crate::layout::Layout;
 use crate::lease::LeaseId;
 use crate::name::{LockName, hash_tag};
-use crate::store::{Event, Held, NotHeld, Watched};
+use crate::store::{Event, LeaseSpec, NotHeld, WatchReply};
 
 /// What begins a message of a Redlock's node, before how many hear it and the id of the lease that
 /// was released.
@@ -75,7 +75,11 @@ impl Layout {
         channels
     }
 
-    pub(super) fn release_arguments(self, lease: &Held, leaving: Option<&LeaseId>) -> Vec<String> {
+    pub(super) fn release_arguments(
+        self,
+        lease: &LeaseSpec,
+        leaving: Option<&LeaseId>,
+    ) -> Vec<String> {
         let mut arguments = vec![lease.id.as_str().to_owned()];
         if self == Self::Redisson {
             let foreign = !lease.id.is_tenure();
@@ -90,7 +94,7 @@ impl Layout {
     }
 
     /// The keys that release.lua touches, all in one slot. Most releases need three of them.
-    pub(super) fn release_keys(self, lease: &Held) -> Vec<String> {
+    pub(super) fn release_keys(self, lease: &LeaseSpec) -> Vec<String> {
         let name = &lease.name;
         let mut keys = vec![
             name.as_str().to_owned(),
@@ -107,12 +111,12 @@ impl Layout {
     }
 
     /// What turn.lua must know beside what is the same in all layouts.
-    pub(super) fn turn_arguments(self, lease: &Held) -> Option<String> {
+    pub(super) fn turn_arguments(self, lease: &LeaseSpec) -> Option<String> {
         (self == Self::Redisson).then(|| redisson_channel(&lease.name))
     }
 
     /// Asks whether the lease is still there, by commands that a connection can track.
-    pub(super) fn ask_for(self, lease: &Held, pipeline: &mut Pipeline) {
+    pub(super) fn ask_for(self, lease: &LeaseSpec, pipeline: &mut Pipeline) {
         let name = lease.name.as_str();
         match self {
             Self::Native => {
@@ -127,7 +131,11 @@ impl Layout {
 
     /// What the answers to [`ask_for`](Layout::ask_for) mean; `Err` if one is an error that says
     /// nothing of the lease.
-    pub(super) fn read_answers(self, lease: &Held, answers: &[Value]) -> Result<Watched, String> {
+    pub(super) fn read_answers(
+        self,
+        lease: &LeaseSpec,
+        answers: &[Value],
+    ) -> Result<WatchReply, String> {
         let first = answers.first().unwrap_or(&Value::Nil);
         if let Value::Error(error) = first
             && !error.starts_with("WRONGTYPE")
@@ -146,9 +154,9 @@ impl Layout {
             }
         };
         Ok(if is_held {
-            Watched::Held
+            WatchReply::Held
         } else {
-            Watched::NotHeld(NotHeld {
+            WatchReply::NotHeld(NotHeld {
                 taken_by: holder.lossy().map(LeaseId::new),
             })
         })

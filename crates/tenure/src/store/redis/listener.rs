@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::channels::Channels;
 use super::connection::Connection;
-use super::reconnect::Link;
+use super::reconnect::Reconnector;
 use super::server::Server;
 use super::value::Value;
 use crate::moment::Moment;
@@ -32,9 +32,9 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Listener {
     /// No two of a process have the same.
     number: u64,
-    pub(super) link: Link,
+    pub(super) link: Reconnector,
     server: Arc<Server>,
-    hears: Hears,
+    hears: ListenerScope,
     channels: Arc<Channels>,
     /// One word at a time, where the server may say the same unasked.
     speaking: tokio::sync::Mutex<()>,
@@ -50,7 +50,7 @@ pub(super) struct Listener {
 
 /// What a listener is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hears {
+pub(super) enum ListenerScope {
     /// Messages for all who listen, and word of watched leases.
     All,
     /// Messages in one shard of a cluster. On a connection of their own: a server that loses a slot
@@ -61,15 +61,19 @@ pub(super) enum Hears {
 static LISTENERS: AtomicU64 = AtomicU64::new(0);
 
 impl Listener {
-    pub(super) fn new(server: Arc<Server>, hears: Hears, channels: Arc<Channels>) -> Arc<Self> {
+    pub(super) fn new(
+        server: Arc<Server>,
+        hears: ListenerScope,
+        channels: Arc<Channels>,
+    ) -> Arc<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let greeting: Option<fn() -> Cmd> = match hears {
-            Hears::All => Some(tracking),
-            Hears::Shard => None,
+            ListenerScope::All => Some(tracking),
+            ListenerScope::Shard => None,
         };
         Arc::new(Self {
             number: LISTENERS.fetch_add(1, Ordering::Relaxed),
-            link: Link::with_pushes(Arc::clone(&server), sender, greeting),
+            link: Reconnector::with_pushes(Arc::clone(&server), sender, greeting),
             server,
             hears,
             channels,
@@ -140,7 +144,7 @@ impl Listener {
         channel: &str,
         limit: Moment,
     ) -> Result<(), Failure> {
-        if self.hears == Hears::All {
+        if self.hears == ListenerScope::All {
             return connection.subscribe(channel, limit).await;
         }
         let _speaking = self.speaking.lock().await;
@@ -153,7 +157,7 @@ impl Listener {
         let Some(connection) = self.link.live() else {
             return;
         };
-        if self.hears == Hears::All {
+        if self.hears == ListenerScope::All {
             let _ = connection.unsubscribe(channel, limit).await;
             return;
         }

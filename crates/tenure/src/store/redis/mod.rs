@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 
 pub use self::client::{Client, Command, Dedicated};
 pub(crate) use self::connection::Connection;
-pub(crate) use self::node_state::{Age, REST_MIN, Told};
+pub(crate) use self::node_state::{Age, REST_MIN, StoredNodeInfo};
 pub use self::script::Script;
 pub use self::value::Value;
-pub(crate) use self::vote::{Ballot, Bounds, Sent, TakenBack, Vote};
+pub(crate) use self::vote::{Ballot, ClockBounds, NodeReleaseReply, SentVote, Vote};
 
 use self::channels::Channels;
-use self::cluster::{Cluster, Way};
+use self::cluster::{Cluster, Route};
 use self::node::Node;
 use self::routes::Routes;
 use self::script::LockScripts;
@@ -31,9 +31,9 @@ use crate::pending::Pending;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::{
-    AskedHere, Attempt, Attempted, Attention, BoxFuture, Event, Failure, Found, Held, Landing,
-    Looked, Outlook, Record, RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT,
-    Standing, Store, Turn, Watched,
+    AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
+    LeaseSpec, LockState, NeedsMessages, QueuePosition, QueuedWaiter, Record, RecordChange,
+    RecordWritten, ReleaseReply, RenewReply, SILENCE_LIMIT, Store, TurnReply, WatchReply,
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
@@ -158,7 +158,7 @@ impl RedisStore {
     }
 
     /// The way to the node that has this lock, as far as is known.
-    fn way(&self, name: &LockName) -> Result<Way, Failure> {
+    fn way(&self, name: &LockName) -> Result<Route, Failure> {
         if matches!(self.routes, Routes::Cluster(_)) && self.layout.splits(name) {
             let cause = "it holds a `{` but no hash tag, and Redisson would spread such a lock over \
                          several slots of the cluster: write `{tag}` or leave the `{` out";
@@ -171,10 +171,10 @@ impl RedisStore {
     async fn onward(
         &self,
         name: &LockName,
-        way: Way,
+        way: Route,
         failure: Failure,
         limit: Moment,
-    ) -> Result<Way, Failure> {
+    ) -> Result<Route, Failure> {
         self.routes.onward(name.as_str(), way, failure, limit).await
     }
 
@@ -190,7 +190,7 @@ impl Store for RedisStore {
         _: ClientId,
         events: mpsc::UnboundedSender<Event>,
         _: Pending,
-        attention: Attention,
+        attention: NeedsMessages,
     ) {
         self.channels.attend(attention);
         self.routes.start(events);
@@ -200,29 +200,29 @@ impl Store for RedisStore {
         &'a self,
         attempt: &'a Attempt,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Attempted, Failure>> {
+    ) -> BoxFuture<'a, Result<AcquireReply, Failure>> {
         Box::pin(self.try_acquire(attempt, limit))
     }
 
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
         self.ask_here(attempt)
     }
 
     fn renew<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         Box::pin(self.try_renew(lease, watched, limit))
     }
 
     fn renew_all<'a>(
         &'a self,
-        leases: Vec<&'a Held>,
+        leases: Vec<&'a LeaseSpec>,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>> {
+    ) -> BoxFuture<'a, Result<Vec<Option<RenewReply>>, Failure>> {
         Box::pin(self.try_renew_all(leases, watched, limit))
     }
 
@@ -236,44 +236,44 @@ impl Store for RedisStore {
     fn adopt<'a>(
         &'a self,
         from: &'a LeaseId,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         Box::pin(self.try_adopt(from, lease, limit))
     }
 
     fn watch<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Watched, Failure>> {
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
         Box::pin(self.try_watch(lease, limit))
     }
 
     fn release<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         leaving: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Release, Failure>> {
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
         Box::pin(self.release_where_it_is(lease, leaving, limit))
     }
 
     fn turn<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         fences: u32,
         place: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Turn, Failure>> {
+    ) -> BoxFuture<'a, Result<TurnReply, Failure>> {
         Box::pin(self.try_turn(lease, fences, place, limit))
     }
 
     fn release_here<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         leaving: Option<&'a LeaseId>,
-    ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
+    ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
         let node = self.way(&lease.name).ok()?.node;
         let connection = node.connection_here()?;
         Some(Box::pin(async move {
@@ -284,8 +284,8 @@ impl Store for RedisStore {
 
     fn cancel<'a>(
         &'a self,
-        lease: &'a Held,
-        landing: Landing,
+        lease: &'a LeaseSpec,
+        landing: InFlight,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
         Box::pin(self.try_cancel(lease, landing, limit))
@@ -295,7 +295,7 @@ impl Store for RedisStore {
         &'a self,
         name: &'a LockName,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
         Box::pin(self.try_look(name, limit))
     }
 
@@ -303,7 +303,7 @@ impl Store for RedisStore {
         &'a self,
         names: &'a [LockName],
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
+    ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>> {
         Box::pin(self.try_look_all(names, limit))
     }
 
@@ -312,13 +312,13 @@ impl Store for RedisStore {
         name: &'a LockName,
         place: &'a LeaseId,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Outlook>, Failure>> {
+    ) -> BoxFuture<'a, Result<Option<QueuePosition>, Failure>> {
         Box::pin(self.try_outlook(name, place, limit))
     }
 
     fn stay<'a>(
         &'a self,
-        places: &'a [Standing],
+        places: &'a [QueuedWaiter],
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Option<bool>>, Failure>> {
         Box::pin(self.try_stay(places, limit))

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::caller_connection::Lane;
+use super::caller_connection::CallerConnection;
 use super::channels::Channels;
 use super::connection::Connection;
-use super::dedicated_pool::{Exclusive, Seat};
-use super::listener::{Hears, Listener};
-use super::reconnect::Link;
+use super::dedicated_pool::{DedicatedConnection, DedicatedPool};
+use super::listener::{Listener, ListenerScope};
+use super::reconnect::Reconnector;
 use super::server::Server;
 use crate::moment::Moment;
 use crate::store::{Event, Failure};
@@ -20,24 +20,24 @@ use crate::url::Address;
 
 pub(super) struct Node {
     pub(super) server: Arc<Server>,
-    pub(super) commands: Link,
+    pub(super) commands: Reconnector,
     /// Word of watched leases comes here.
     pub(super) listener: Arc<Listener>,
     /// Messages for waiters come here: mostly the same.
     pub(super) wakes: Arc<Listener>,
-    lane: Option<Lane>,
+    lane: Option<CallerConnection>,
     /// For what replicas must confirm: grants, and renewals, which must not wait for those.
-    granting: Arc<Exclusive>,
-    keeping: Arc<Exclusive>,
+    granting: Arc<DedicatedPool>,
+    keeping: Arc<DedicatedPool>,
 }
 
 /// A connection to ask on: shared with others, or one's own for a while.
-pub(super) enum Line {
+pub(super) enum ScriptConnection {
     Shared(Arc<Connection>),
-    Own(Seat),
+    Own(DedicatedConnection),
 }
 
-impl Deref for Line {
+impl Deref for ScriptConnection {
     type Target = Arc<Connection>;
 
     fn deref(&self) -> &Arc<Connection> {
@@ -56,19 +56,19 @@ impl Node {
         channels: &Arc<Channels>,
     ) -> Arc<Self> {
         let listener = |hears| Listener::new(Arc::clone(&server), hears, Arc::clone(channels));
-        let tracks = listener(Hears::All);
+        let tracks = listener(ListenerScope::All);
         let wakes = if server.sharded {
-            listener(Hears::Shard)
+            listener(ListenerScope::Shard)
         } else {
             Arc::clone(&tracks)
         };
         Arc::new(Self {
-            commands: Link::new(Arc::clone(&server)),
-            lane: runtime.map(|runtime| Lane::new(Arc::clone(&server), runtime)),
+            commands: Reconnector::new(Arc::clone(&server)),
+            lane: runtime.map(|runtime| CallerConnection::new(Arc::clone(&server), runtime)),
             listener: tracks,
             wakes,
-            granting: Exclusive::new(Arc::clone(&server)),
-            keeping: Exclusive::new(Arc::clone(&server)),
+            granting: DedicatedPool::new(Arc::clone(&server)),
+            keeping: DedicatedPool::new(Arc::clone(&server)),
             server,
         })
     }
@@ -93,21 +93,27 @@ impl Node {
     }
 
     /// A connection for a question whose answer so many replicas must confirm.
-    pub(super) async fn line(&self, replicas: u32, limit: Moment) -> Result<Line, Failure> {
+    pub(super) async fn line(
+        &self,
+        replicas: u32,
+        limit: Moment,
+    ) -> Result<ScriptConnection, Failure> {
         match replicas {
-            0 => Ok(Line::Shared(self.commands.connection(limit).await?)),
-            _ => Ok(Line::Own(self.granting.take(limit).await?)),
+            0 => Ok(ScriptConnection::Shared(
+                self.commands.connection(limit).await?,
+            )),
+            _ => Ok(ScriptConnection::Own(self.granting.take(limit).await?)),
         }
     }
 
     /// The same for renewals, which keep what others only want.
-    pub(super) async fn keeping(&self, limit: Moment) -> Result<Seat, Failure> {
+    pub(super) async fn keeping(&self, limit: Moment) -> Result<DedicatedConnection, Failure> {
         self.keeping.take(limit).await
     }
 
     /// A connection for a question that the caller's own task asks.
     pub(super) fn connection_here(&self) -> Option<Arc<Connection>> {
-        let lane = self.lane.as_ref().and_then(Lane::here);
+        let lane = self.lane.as_ref().and_then(CallerConnection::here);
         lane.or_else(|| self.commands.live())
     }
 

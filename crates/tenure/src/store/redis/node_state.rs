@@ -11,7 +11,7 @@ use super::server::ServerInfo;
 use super::value::Value;
 use super::{RedisStore, server_error};
 use crate::moment::Moment;
-use crate::store::{Failure, Held};
+use crate::store::{Failure, LeaseSpec};
 
 /// How long a node that may have forgotten a lease has no vote, at least: the same for every client,
 /// because a node that restarted cannot tell how long its forgotten leases were. Longer leases are
@@ -25,7 +25,7 @@ pub(super) const LONGEST_TTL: &str = "tenure:longest-ttl";
 
 /// What decides whether a node may vote.
 #[derive(Clone, Debug)]
-pub(crate) struct Vitals {
+pub(crate) struct NodeState {
     /// The server's process: another one after each restart.
     pub(crate) run_id: Option<String>,
     /// How long it runs by its own wall clock, which may have been set since.
@@ -33,12 +33,12 @@ pub(crate) struct Vitals {
     /// The settings that it would need so that each answer comes after what it promises is on disk,
     /// and stays there. None are missing: it keeps everything.
     pub(crate) lacks: Vec<&'static str>,
-    pub(crate) told: Told,
+    pub(crate) told: StoredNodeInfo,
 }
 
 /// What clients keep on a node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct StoredNodeInfo {
     /// For how long each process runs, by its run id. None if nothing is kept there.
     pub(crate) ages: Option<HashMap<String, Age>>,
     /// How long that is kept, unless it is written again.
@@ -61,7 +61,7 @@ impl RedisStore {
         &self,
         connection: &Connection,
         limit: Moment,
-    ) -> Result<Vitals, Failure> {
+    ) -> Result<NodeState, Failure> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("INFO");
         let settings = pipeline.cmd("CONFIG").arg("GET");
@@ -76,7 +76,7 @@ impl RedisStore {
         let replies = connection.run_all(&pipeline, limit).await?;
         let info = part(&replies, 0).as_str().unwrap_or_default();
         let info = ServerInfo::parse(info);
-        Ok(Vitals {
+        Ok(NodeState {
             lacks: lacking(&info, part(&replies, 1)),
             uptime: info.uptime,
             run_id: info.run_id,
@@ -89,7 +89,7 @@ impl RedisStore {
         &self,
         connection: &Connection,
         limit: Moment,
-    ) -> Result<Told, Failure> {
+    ) -> Result<StoredNodeInfo, Failure> {
         let mut pipeline = Pipeline::new();
         ask_what_is_told(&mut pipeline);
         let limit = self.command_limit(limit);
@@ -97,7 +97,7 @@ impl RedisStore {
         self.read_told(&replies)
     }
 
-    fn read_told(&self, replies: &[Value]) -> Result<Told, Failure> {
+    fn read_told(&self, replies: &[Value]) -> Result<StoredNodeInfo, Failure> {
         let longest_ttl = part(replies, 0);
         for reply in replies.iter().take(4) {
             if let Value::Error(text) = reply {
@@ -108,7 +108,7 @@ impl RedisStore {
         let longest_ms = longest_ttl.as_int().unwrap_or(0);
         let kept_ms = part(replies, 2).as_int().unwrap_or(0);
         let now_us = micros(part(replies, 3)).unwrap_or(0);
-        Ok(Told {
+        Ok(StoredNodeInfo {
             ages: ages(part(replies, 1), now_us / 1_000),
             kept_for: Duration::from_millis(kept_ms.try_into().unwrap_or(0)),
             longest_ttl: Duration::from_millis(longest_ms.try_into().unwrap_or(0)),
@@ -134,7 +134,7 @@ impl RedisStore {
     /// Keeps on this node that leases may be as long as this one, if that is longer than usual.
     pub(crate) async fn keep_longest_ttl(
         self: &Arc<Self>,
-        lease: &Held,
+        lease: &LeaseSpec,
         limit: Moment,
     ) -> Result<(), Failure> {
         if lease.ttl <= REST_MIN {

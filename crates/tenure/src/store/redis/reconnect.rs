@@ -28,13 +28,13 @@ const PIPELINE_BUFFER: usize = 2_048;
 
 /// A place for one connection.
 #[derive(Clone)]
-pub(crate) struct Link {
-    shared: Arc<Shared>,
+pub(crate) struct Reconnector {
+    shared: Arc<ReconnectorInner>,
 }
 
-struct Shared {
+struct ReconnectorInner {
     server: Arc<Server>,
-    state: watch::Sender<State>,
+    state: watch::Sender<ConnectionState>,
     /// Where messages of the server go that answer no command.
     pushes: Option<mpsc::UnboundedSender<PushInfo>>,
     /// What to send first on a new connection; a refusal of it does not end the connection.
@@ -45,14 +45,14 @@ struct Shared {
     engine: Option<Handle>,
 }
 
-enum State {
+enum ConnectionState {
     Idle,
     Failed { at: Moment, failure: Failure },
     Connecting,
     Live(Arc<Connection>),
 }
 
-impl Link {
+impl Reconnector {
     pub(crate) fn new(server: Arc<Server>) -> Self {
         Self::build(server, None, None, None)
     }
@@ -78,9 +78,9 @@ impl Link {
         engine: Option<Handle>,
     ) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(ReconnectorInner {
                 server,
-                state: watch::Sender::new(State::Idle),
+                state: watch::Sender::new(ConnectionState::Idle),
                 pushes,
                 greeting,
                 greeted: AtomicBool::new(false),
@@ -92,7 +92,9 @@ impl Link {
     /// The connection that is there now, if any.
     pub(crate) fn live(&self) -> Option<Arc<Connection>> {
         match &*self.shared.state.borrow() {
-            State::Live(connection) if !connection.is_broken() => Some(Arc::clone(connection)),
+            ConnectionState::Live(connection) if !connection.is_broken() => {
+                Some(Arc::clone(connection))
+            }
             _ => None,
         }
     }
@@ -137,7 +139,7 @@ impl Link {
     /// shortly before that trying again would only make noise.
     fn recent_failure(&self, asked_at: Moment) -> Option<Failure> {
         match &*self.shared.state.borrow() {
-            State::Failed { at, failure } if *at + CONNECT_PAUSE > asked_at => {
+            ConnectionState::Failed { at, failure } if *at + CONNECT_PAUSE > asked_at => {
                 Some(failure.share())
             }
             _ => None,
@@ -148,12 +150,12 @@ impl Link {
     pub(super) fn begin_connecting(&self) {
         let begun = self.shared.state.send_if_modified(|state| {
             let idle = match state {
-                State::Connecting => false,
-                State::Live(connection) => connection.is_broken(),
-                State::Idle | State::Failed { .. } => true,
+                ConnectionState::Connecting => false,
+                ConnectionState::Live(connection) => connection.is_broken(),
+                ConnectionState::Idle | ConnectionState::Failed { .. } => true,
             };
             if idle {
-                *state = State::Connecting;
+                *state = ConnectionState::Connecting;
             }
             idle
         });
@@ -166,14 +168,14 @@ impl Link {
     }
 }
 
-impl Shared {
+impl ReconnectorInner {
     async fn connect(&self) {
         let attempt = tokio::time::timeout(CONNECT_LIMIT, self.try_connect());
         let state = match attempt.await {
             Ok(Ok(connection)) => {
                 let connection = Arc::new(connection);
                 response_timeout::listen_for(&connection, self.engine.as_ref());
-                State::Live(connection)
+                ConnectionState::Live(connection)
             }
             Ok(Err(failure)) => self.failed(failure),
             Err(_) => self.failed(server_error::silence(&*self.server, None)),
@@ -181,9 +183,9 @@ impl Shared {
         self.state.send_replace(state);
     }
 
-    fn failed(&self, failure: Failure) -> State {
+    fn failed(&self, failure: Failure) -> ConnectionState {
         tracing::debug!(server = %self.server, error = %failure.error, "redis.unreachable");
-        State::Failed {
+        ConnectionState::Failed {
             at: self.server.clock.now(),
             failure,
         }

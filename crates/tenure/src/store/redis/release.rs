@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cluster::Way;
+use super::cluster::Route;
 use super::connection::{self, Connection};
 use super::routes::Routes;
 use super::{RedisStore, reply};
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::{Failure, Held, Landing, Release, SILENCE_LIMIT};
+use crate::store::{Failure, InFlight, LeaseSpec, ReleaseReply, SILENCE_LIMIT};
 
 impl RedisStore {
     pub(super) async fn release_where_it_is(
         &self,
-        lease: &Held,
+        lease: &LeaseSpec,
         leaving: Option<&LeaseId>,
         limit: Moment,
-    ) -> Result<Release, Failure> {
+    ) -> Result<ReleaseReply, Failure> {
         let limit = self.command_limit(limit);
         let mut way = self.way(&lease.name)?;
         loop {
@@ -30,11 +30,11 @@ impl RedisStore {
 
     async fn release_at(
         &self,
-        way: &Way,
-        lease: &Held,
+        way: &Route,
+        lease: &LeaseSpec,
         leaving: Option<&LeaseId>,
         limit: Moment,
-    ) -> Result<Release, Failure> {
+    ) -> Result<ReleaseReply, Failure> {
         let connection = way.node.commands.connection(limit).await?;
         self.try_release(&connection, way.asking, lease, leaving, limit)
             .await
@@ -43,9 +43,9 @@ impl RedisStore {
     pub(super) async fn try_release_here(
         &self,
         connection: Arc<Connection>,
-        lease: &Held,
+        lease: &LeaseSpec,
         leaving: Option<&LeaseId>,
-    ) -> Result<Release, Failure> {
+    ) -> Result<ReleaseReply, Failure> {
         if bug(Bug::ReleaseInTwoSteps) {
             let limit = self.command_limit(self.clock.now() + SILENCE_LIMIT);
             return release_in_two_steps(&connection, lease, limit).await;
@@ -63,8 +63,8 @@ impl RedisStore {
     /// Releases, and answers whether that was late enough for the attempt not to land any more.
     pub(super) async fn try_cancel(
         &self,
-        lease: &Held,
-        landing: Landing,
+        lease: &LeaseSpec,
+        landing: InFlight,
         limit: Moment,
     ) -> Result<Option<Duration>, Failure> {
         let limit = self.command_limit(limit);
@@ -104,8 +104,8 @@ impl RedisStore {
     /// travel, and even then its lease ends by itself, and nobody believes in it.
     async fn cancel_by_the_clock(
         &self,
-        lease: &Held,
-        landing: Landing,
+        lease: &LeaseSpec,
+        landing: InFlight,
         limit: Moment,
     ) -> Result<Option<Duration>, Failure> {
         let mut way = self.way(&lease.name)?;
@@ -123,8 +123,8 @@ impl RedisStore {
     /// what the clock showed.
     async fn release_after_time(
         &self,
-        way: &Way,
-        lease: &Held,
+        way: &Route,
+        lease: &LeaseSpec,
         limit: Moment,
     ) -> Result<u64, Failure> {
         let connection = way.node.commands.connection(limit).await?;
@@ -142,10 +142,10 @@ impl RedisStore {
         &self,
         connection: &Connection,
         asking: bool,
-        lease: &Held,
+        lease: &LeaseSpec,
         leaving: Option<&LeaseId>,
         limit: Moment,
-    ) -> Result<Release, Failure> {
+    ) -> Result<ReleaseReply, Failure> {
         if bug(Bug::ReleaseInTwoSteps) {
             return release_in_two_steps(connection, lease, limit).await;
         }
@@ -164,14 +164,14 @@ impl RedisStore {
 /// A seeded bug: what every tutorial warns of.
 async fn release_in_two_steps(
     connection: &Connection,
-    lease: &Held,
+    lease: &LeaseSpec,
     limit: Moment,
-) -> Result<Release, Failure> {
+) -> Result<ReleaseReply, Failure> {
     let command = |word| ::redis::cmd(word).arg(lease.name.as_str()).clone();
     let found = connection.run(&command("GET"), limit, 0).await?;
     if found.as_str() != Some(lease.id.as_str()) {
-        return Ok(Release::NotHeld);
+        return Ok(ReleaseReply::NotHeld);
     }
     connection.run(&command("DEL"), limit, 0).await?;
-    Ok(Release::WasHeld { offered_to: None })
+    Ok(ReleaseReply::WasHeld { offered_to: None })
 }

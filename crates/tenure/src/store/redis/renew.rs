@@ -4,22 +4,22 @@ use ::redis::Pipeline;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::cluster::Way;
+use super::cluster::Route;
 use super::node::Node;
-use super::request::Question;
+use super::request::ScriptRequest;
 use super::value::Value;
 use super::{RedisStore, reply};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
-use crate::store::{Failure, Held, Renewed, Watched};
+use crate::store::{Failure, LeaseSpec, RenewReply, WatchReply};
 
 impl RedisStore {
     pub(super) async fn try_renew(
         &self,
-        lease: &Held,
+        lease: &LeaseSpec,
         watched: bool,
         limit: Moment,
-    ) -> Result<Renewed, Failure> {
+    ) -> Result<RenewReply, Failure> {
         if lease.replicas > 0 {
             return self.renew_confirmed(lease, limit).await;
         }
@@ -49,7 +49,7 @@ impl RedisStore {
             let ttl_ms = lease.ttl.as_millis().to_string();
             vec![lease.id.as_str().to_owned(), ttl_ms, "0".to_owned()]
         };
-        let question = Question::about(lease, &self.scripts().renew, &keys);
+        let question = ScriptRequest::about(lease, &self.scripts().renew, &keys);
         let answer = self.ask(&question, arguments, limit).await?;
         reply::renewal(&answer.reply, answer.sent_at)
     }
@@ -58,10 +58,10 @@ impl RedisStore {
     /// nothing of the others.
     pub(super) async fn try_renew_all(
         &self,
-        leases: Vec<&Held>,
+        leases: Vec<&LeaseSpec>,
         watched: bool,
         limit: Moment,
-    ) -> Result<Vec<Option<Renewed>>, Failure> {
+    ) -> Result<Vec<Option<RenewReply>>, Failure> {
         let Some(first) = leases.first() else {
             return Ok(Vec::new());
         };
@@ -77,10 +77,10 @@ impl RedisStore {
     async fn ask_all_at(
         &self,
         node: &Arc<Node>,
-        leases: &[&Held],
+        leases: &[&LeaseSpec],
         watched: bool,
         limit: Moment,
-    ) -> Result<Vec<Option<Renewed>>, Failure> {
+    ) -> Result<Vec<Option<RenewReply>>, Failure> {
         let tracking = node.tracking(watched);
         let tracked = tracking.is_some();
         let connection = match tracking {
@@ -110,7 +110,11 @@ impl RedisStore {
 
     /// Renews a lease, and lets replicas confirm it. Not on the connection that tracks, which `WAIT`
     /// would block; that one takes it for news, and looks.
-    async fn renew_confirmed(&self, lease: &Held, limit: Moment) -> Result<Renewed, Failure> {
+    async fn renew_confirmed(
+        &self,
+        lease: &LeaseSpec,
+        limit: Moment,
+    ) -> Result<RenewReply, Failure> {
         let mut way = self.way(&lease.name)?;
         loop {
             let answer = self.renew_confirmed_at(&way, lease, limit).await;
@@ -121,10 +125,10 @@ impl RedisStore {
 
     async fn renew_confirmed_at(
         &self,
-        way: &Way,
-        lease: &Held,
+        way: &Route,
+        lease: &LeaseSpec,
         limit: Moment,
-    ) -> Result<Renewed, Failure> {
+    ) -> Result<RenewReply, Failure> {
         let connection = way.node.keeping(limit).await?;
         let mut keys = vec![lease.name.as_str().to_owned()];
         if lease.has_meta {
@@ -136,7 +140,7 @@ impl RedisStore {
         let answer_by = self.command_limit(limit);
         let reply = connection.script_by(way.asking, renew, &keys, &arguments, answer_by, 0);
         let renewed = reply::renewal(&reply.await?, sent_at)?;
-        if matches!(renewed, Renewed::Until { .. }) {
+        if matches!(renewed, RenewReply::Until { .. }) {
             self.confirm(&connection, lease, 0, limit).await?;
         }
         Ok(renewed)
@@ -145,9 +149,9 @@ impl RedisStore {
     /// The same for several, which as many replicas must confirm: those are asked once for all.
     async fn renew_all_confirmed(
         &self,
-        leases: &[&Held],
+        leases: &[&LeaseSpec],
         limit: Moment,
-    ) -> Result<Vec<Option<Renewed>>, Failure> {
+    ) -> Result<Vec<Option<RenewReply>>, Failure> {
         let Some(first) = leases.first() else {
             return Ok(Vec::new());
         };
@@ -160,10 +164,10 @@ impl RedisStore {
     async fn renew_all_confirmed_at(
         &self,
         node: &Arc<Node>,
-        first: &Held,
-        leases: &[&Held],
+        first: &LeaseSpec,
+        leases: &[&LeaseSpec],
         limit: Moment,
-    ) -> Result<Vec<Option<Renewed>>, Failure> {
+    ) -> Result<Vec<Option<RenewReply>>, Failure> {
         let connection = node.keeping(limit).await?;
         let mut pipeline = Pipeline::with_capacity(leases.len());
         for lease in leases {
@@ -180,14 +184,16 @@ impl RedisStore {
             }
             let renewed = reply::renewal(reply, sent_at).ok()?;
             Some(match (&failure, renewed) {
-                (Some(failure), Renewed::Until { .. }) => Renewed::Unconfirmed(failure.share()),
+                (Some(failure), RenewReply::Until { .. }) => {
+                    RenewReply::Unconfirmed(failure.share())
+                }
                 (_, renewed) => renewed,
             })
         };
         Ok(replies.iter().map(read).collect())
     }
 
-    fn add_renewal(&self, pipeline: &mut Pipeline, lease: &Held, tracked: bool) {
+    fn add_renewal(&self, pipeline: &mut Pipeline, lease: &LeaseSpec, tracked: bool) {
         let evalsha = pipeline.cmd("EVALSHA").arg(self.scripts().renew.hash());
         evalsha.arg(1 + usize::from(lease.has_meta));
         evalsha.arg(lease.name.as_str());
@@ -199,7 +205,11 @@ impl RedisStore {
         evalsha.arg(u8::from(tracked));
     }
 
-    pub(super) async fn try_watch(&self, lease: &Held, limit: Moment) -> Result<Watched, Failure> {
+    pub(super) async fn try_watch(
+        &self,
+        lease: &LeaseSpec,
+        limit: Moment,
+    ) -> Result<WatchReply, Failure> {
         let limit = self.command_limit(limit);
         let mut way = self.way(&lease.name)?;
         loop {
@@ -209,7 +219,12 @@ impl RedisStore {
         }
     }
 
-    async fn watch_at(&self, way: &Way, lease: &Held, limit: Moment) -> Result<Watched, Failure> {
+    async fn watch_at(
+        &self,
+        way: &Route,
+        lease: &LeaseSpec,
+        limit: Moment,
+    ) -> Result<WatchReply, Failure> {
         if way.asking {
             // `ASKING` and `CLIENT CACHING` cannot both be about one command. The lease is looked at
             // again soon, and its slot is at one place by then.

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{Attempted, Failure, Held, NotYet, SILENCE_LIMIT};
+use crate::store::{AcquireReply, Failure, LeaseSpec, NotYet, SILENCE_LIMIT};
 
 /// How long to wait for replicas: at least, so that a caller in a hurry asks at all, and at most,
 /// so that one that was cut off does not hold up others.
@@ -26,7 +26,7 @@ impl RedisStore {
     pub(super) async fn confirm(
         &self,
         connection: &Connection,
-        lease: &Held,
+        lease: &LeaseSpec,
         latest_us: u64,
         limit: Moment,
     ) -> Result<(), Unconfirmed> {
@@ -63,11 +63,11 @@ impl RedisStore {
     pub(super) async fn confirm_grant(
         &self,
         connection: &Connection,
-        lease: &Held,
-        granted: Attempted,
+        lease: &LeaseSpec,
+        granted: AcquireReply,
         latest_us: u64,
         limit: Moment,
-    ) -> Result<Attempted, Failure> {
+    ) -> Result<AcquireReply, Failure> {
         let unconfirmed = match self.confirm(connection, lease, latest_us, limit).await {
             Ok(()) => return Ok(granted),
             Err(unconfirmed) => unconfirmed,
@@ -90,7 +90,7 @@ impl RedisStore {
                 landing,
             });
         }
-        Ok(Attempted::NotYet(NotYet {
+        Ok(AcquireReply::NotYet(NotYet {
             until: self.clock.now() + AGAIN_AFTER,
             error: error?,
         }))

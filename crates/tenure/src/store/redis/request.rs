@@ -1,51 +1,51 @@
 //! A script, asked where the lock is.
 
 use super::RedisStore;
-use super::cluster::Way;
+use super::cluster::Route;
 use super::connection::Connection;
-use super::failover_pause::TooYoung;
-use super::node::Line;
+use super::failover_pause::GrantPause;
+use super::node::ScriptConnection;
 use super::script::Script;
 use super::value::Value;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{Failure, Held, SILENCE_LIMIT};
+use crate::store::{Failure, LeaseSpec, SILENCE_LIMIT};
 
 /// How often an attempt may be told that it is late, or that another master answers, before it fails.
 const DECLINED_MAX: usize = 3;
 
 /// A script to be run where a lock is.
-pub(super) struct Question<'a> {
+pub(super) struct ScriptRequest<'a> {
     pub(super) name: &'a LockName,
     /// How many replicas will have to confirm what it writes.
     pub(super) replicas: u32,
     /// Set if it asks for a new lock, which a master that is too young does not give.
-    pub(super) grants: Option<&'a TooYoung>,
+    pub(super) grants: Option<&'a GrantPause>,
     pub(super) script: &'a Script,
     pub(super) keys: &'a [String],
 }
 
 /// What a script said, when it was asked, and on which connection.
-pub(super) struct Answer {
+pub(super) struct ScriptReply {
     pub(super) reply: Value,
     pub(super) sent_at: Moment,
     /// The latest moment by the server's clock that the question carried.
     pub(super) latest_us: u64,
-    pub(super) connection: Line,
+    pub(super) connection: ScriptConnection,
 }
 
 /// Why a script changed nothing, though it could be asked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Declined {
+pub(super) enum Rejection {
     /// Its latest moment had passed: the server's clock shows this, in microseconds.
     Late(u64),
     /// Another master answered than the one that is known to be old enough to grant.
     OtherMaster,
 }
 
-impl<'a> Question<'a> {
-    pub(super) fn about(lease: &'a Held, script: &'a Script, keys: &'a [String]) -> Self {
+impl<'a> ScriptRequest<'a> {
+    pub(super) fn about(lease: &'a LeaseSpec, script: &'a Script, keys: &'a [String]) -> Self {
         Self {
             name: &lease.name,
             replicas: lease.replicas,
@@ -55,7 +55,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    pub(super) fn for_new(self, too_young: &'a TooYoung) -> Self {
+    pub(super) fn for_new(self, too_young: &'a GrantPause) -> Self {
         Self {
             grants: Some(too_young),
             ..self
@@ -63,13 +63,13 @@ impl<'a> Question<'a> {
     }
 }
 
-impl Answer {
+impl ScriptReply {
     /// Learns from a script that changed nothing, so that the next attempt can succeed.
-    pub(super) fn note(&self, declined: Declined) {
+    pub(super) fn note(&self, declined: Rejection) {
         match declined {
             // The server's clock was set forward since we asked for it.
-            Declined::Late(server_us) => self.connection.set_clock(self.sent_at, server_us),
-            Declined::OtherMaster => self.connection.settled().forget(),
+            Rejection::Late(server_us) => self.connection.set_clock(self.sent_at, server_us),
+            Rejection::OtherMaster => self.connection.settled().forget(),
         }
     }
 }
@@ -79,10 +79,10 @@ impl RedisStore {
     /// latest moment by the server's clock at which an answer is still waited for.
     pub(super) async fn ask(
         &self,
-        question: &Question<'_>,
+        question: &ScriptRequest<'_>,
         arguments: impl Fn(&Connection, u64) -> Vec<String>,
         limit: Moment,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ScriptReply, Failure> {
         let mut way = self.way(question.name)?;
         loop {
             let answer = self.ask_at(&way, question, &arguments, limit).await;
@@ -95,11 +95,11 @@ impl RedisStore {
     /// runs later, or on another master, it changes nothing, and says so by an inner `Err`.
     pub(super) async fn in_time<T>(
         &self,
-        question: &Question<'_>,
+        question: &ScriptRequest<'_>,
         arguments: impl Fn(&Connection, u64) -> Vec<String>,
-        read: impl Fn(&Answer) -> Result<Result<T, Declined>, Failure>,
+        read: impl Fn(&ScriptReply) -> Result<Result<T, Rejection>, Failure>,
         limit: Moment,
-    ) -> Result<(T, Answer), Failure> {
+    ) -> Result<(T, ScriptReply), Failure> {
         let mut tries = 0;
         loop {
             let answer = self.ask(question, &arguments, limit).await?;
@@ -114,8 +114,8 @@ impl RedisStore {
             }
             if tries == DECLINED_MAX {
                 return Err(match declined {
-                    Declined::Late(_) => answer.connection.clock_runs_away(),
-                    Declined::OtherMaster => answer.connection.masters_change(),
+                    Rejection::Late(_) => answer.connection.clock_runs_away(),
+                    Rejection::OtherMaster => answer.connection.masters_change(),
                 });
             }
         }
@@ -123,11 +123,11 @@ impl RedisStore {
 
     async fn ask_at(
         &self,
-        way: &Way,
-        question: &Question<'_>,
+        way: &Route,
+        question: &ScriptRequest<'_>,
         arguments: &impl Fn(&Connection, u64) -> Vec<String>,
         limit: Moment,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ScriptReply, Failure> {
         let connection = way.node.line(question.replicas, limit).await?;
         self.check_reign(question, &way.node, &connection, limit)
             .await?;
@@ -135,11 +135,11 @@ impl RedisStore {
         let limit = self.command_limit(limit);
         let latest_us = connection.server_us(limit);
         let arguments = arguments(&connection, latest_us);
-        let Question { script, keys, .. } = question;
+        let ScriptRequest { script, keys, .. } = question;
         let reply = connection
             .script_by(way.asking, script, keys, &arguments, limit, latest_us)
             .await?;
-        Ok(Answer {
+        Ok(ScriptReply {
             reply,
             sent_at: self.sent_at(sent_at),
             latest_us,

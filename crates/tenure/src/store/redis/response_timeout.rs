@@ -22,7 +22,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// What a connection owes, and when it last answered.
 #[derive(Debug, Default)]
-pub(super) struct Silence {
+pub(super) struct ResponseWatch {
     owed: AtomicUsize,
     /// When an answer came, or the first question was asked, in nanoseconds of the clock.
     heard_at: AtomicU64,
@@ -31,21 +31,21 @@ pub(super) struct Silence {
 }
 
 /// An answer that is owed, until it is dropped.
-pub(super) struct Owed<'a> {
-    silence: &'a Silence,
+pub(super) struct AwaitedReply<'a> {
+    silence: &'a ResponseWatch,
     clock: &'a Clock,
 }
 
-impl Silence {
+impl ResponseWatch {
     /// Takes note that a question is asked now.
-    pub(super) fn owe<'a>(&'a self, clock: &'a Clock) -> Owed<'a> {
+    pub(super) fn owe<'a>(&'a self, clock: &'a Clock) -> AwaitedReply<'a> {
         if self.owed.fetch_add(1, Ordering::AcqRel) == 0 {
             self.hear(clock.now());
         }
         if !self.listening.swap(true, Ordering::AcqRel) {
             self.asked.notify_one();
         }
-        Owed {
+        AwaitedReply {
             silence: self,
             clock,
         }
@@ -61,20 +61,20 @@ impl Silence {
     }
 }
 
-impl Owed<'_> {
+impl AwaitedReply<'_> {
     /// The answer came.
     pub(super) fn answered(self) {
         self.silence.hear(self.clock.now());
     }
 }
 
-impl Drop for Owed<'_> {
+impl Drop for AwaitedReply<'_> {
     fn drop(&mut self) {
         self.silence.owed.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Drop for Silence {
+impl Drop for ResponseWatch {
     fn drop(&mut self) {
         // The listener finds that the connection is gone, and ends.
         self.asked.notify_one();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::cluster::{Cluster, Redirect, Way};
+use super::cluster::{Cluster, Redirect, Route};
 use super::connection::Connection;
 use super::node::Node;
 use crate::error::{Error, ErrorKind};
@@ -50,9 +50,9 @@ impl Routes {
     }
 
     /// The way to the node that has this key, as far as is known.
-    pub(super) fn way(&self, key: &str) -> Result<Way, Failure> {
+    pub(super) fn way(&self, key: &str) -> Result<Route, Failure> {
         match self {
-            Self::One(node) => Ok(Way::to(Arc::clone(node))),
+            Self::One(node) => Ok(Route::to(Arc::clone(node))),
             Self::Cluster(cluster) => cluster.way(key),
         }
     }
@@ -61,10 +61,10 @@ impl Routes {
     pub(super) async fn onward(
         &self,
         key: &str,
-        way: Way,
+        way: Route,
         failure: Failure,
         limit: Moment,
-    ) -> Result<Way, Failure> {
+    ) -> Result<Route, Failure> {
         match self {
             Self::One(_) => Err(failure),
             Self::Cluster(cluster) => cluster.onward(key, way, failure, limit).await,

@@ -13,8 +13,8 @@ use ::redis::{
     TlsCertificates,
 };
 
-use super::endpoint::Place;
-use super::failover_pause::Settled;
+use super::endpoint::Endpoint;
+use super::failover_pause::TrustedPrimary;
 use super::script::LockScripts;
 use super::sentinel::Sentinels;
 use super::server_error;
@@ -38,82 +38,89 @@ pub(crate) struct Server {
     pub(crate) clock: Clock,
     /// Whether the scripts speak to one shard of a cluster only.
     pub(super) sharded: bool,
-    found: Found,
+    found: ServerKind,
     /// The master there that may give new locks.
-    pub(super) settled: Settled,
+    pub(super) settled: TrustedPrimary,
     pub(super) stats: Arc<Stats>,
     warned_of_eviction: AtomicBool,
 }
 
 /// What a server is, and so how it is found.
-enum Found {
+enum ServerKind {
     /// It has locks, and stays at its address.
-    At(Place),
+    At(Endpoint),
     /// It has the locks of some slots, and stays at its address.
-    Node(Place),
+    Node(Endpoint),
     /// It has locks, and is whichever the sentinels call the master.
     By(Arc<Sentinels>),
     /// It is a sentinel itself.
-    Sentinel(Place),
+    Sentinel(Endpoint),
 }
 
 impl Server {
     pub(crate) fn new(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
-        let place = Place::until_left(target.clone());
-        Self::build(target, Found::At(place), false, stats)
+        let place = Endpoint::until_left(target.clone());
+        Self::build(target, ServerKind::At(place), false, stats)
     }
 
     /// A node of a cluster, whose scripts speak to its shard only, or to all who listen.
     pub(super) fn in_cluster(target: RedisTarget, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
-        let place = Place::until_left(target.clone());
-        Self::build(target, Found::Node(place), sharded, stats)
+        let place = Endpoint::until_left(target.clone());
+        Self::build(target, ServerKind::Node(place), sharded, stats)
     }
 
     /// Whichever server the sentinels call the master. Must be called on the engine.
     pub(crate) fn master_of(target: SentinelTarget, stats: Arc<Stats>) -> Arc<Self> {
         let server = target.server.clone();
         let sentinels = Sentinels::watch(target, &stats);
-        Self::build(server, Found::By(sentinels), false, stats)
+        Self::build(server, ServerKind::By(sentinels), false, stats)
     }
 
     pub(super) fn sentinel(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
-        let place = Place::until_left(target.clone());
-        Self::build(target, Found::Sentinel(place), false, stats)
+        let place = Endpoint::until_left(target.clone());
+        Self::build(target, ServerKind::Sentinel(place), false, stats)
     }
 
-    fn build(target: RedisTarget, found: Found, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
+    fn build(
+        target: RedisTarget,
+        found: ServerKind,
+        sharded: bool,
+        stats: Arc<Stats>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             target,
             clock: Clock::Boot,
             found,
             sharded,
-            settled: Settled::default(),
+            settled: TrustedPrimary::default(),
             stats,
             warned_of_eviction: AtomicBool::new(false),
         })
     }
 
     /// Where to connect at this moment.
-    pub(super) async fn locate(&self) -> Result<Place, Failure> {
+    pub(super) async fn locate(&self) -> Result<Endpoint, Failure> {
         match &self.found {
-            Found::At(place) | Found::Node(place) | Found::Sentinel(place) => Ok(place.clone()),
-            Found::By(sentinels) => sentinels.locate().await,
+            ServerKind::At(place) | ServerKind::Node(place) | ServerKind::Sentinel(place) => {
+                Ok(place.clone())
+            }
+            ServerKind::By(sentinels) => sentinels.locate().await,
         }
     }
 
     /// Whether another server may take over its locks, at another address.
     pub(super) fn moves(&self) -> bool {
-        matches!(self.found, Found::By(_))
+        matches!(self.found, ServerKind::By(_))
     }
 
     /// Whether a replica can take its place, and with it an older copy of the locks, perhaps while our
     /// connections last.
     pub(super) fn is_replaceable(&self) -> bool {
-        matches!(self.found, Found::By(_) | Found::Node(_))
+        matches!(self.found, ServerKind::By(_) | ServerKind::Node(_))
     }
 
     pub(super) fn is_sentinel(&self) -> bool {
-        matches!(self.found, Found::Sentinel(_))
+        matches!(self.found, ServerKind::Sentinel(_))
     }
 
     pub(super) fn next_connection_id(&self) -> u64 {
@@ -157,8 +164,10 @@ impl Server {
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.found {
-            Found::At(place) | Found::Node(place) | Found::Sentinel(place) => place.target.fmt(f),
-            Found::By(sentinels) => sentinels.target().fmt(f),
+            ServerKind::At(place) | ServerKind::Node(place) | ServerKind::Sentinel(place) => {
+                place.target.fmt(f)
+            }
+            ServerKind::By(sentinels) => sentinels.target().fmt(f),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use ::redis::RedisError;
 
 use crate::error::{Error, ErrorKind};
-use crate::store::{Failure, Landing};
+use crate::store::{Failure, InFlight};
 
 const NOT_TRUSTED: &str =
     "its certificate is not trusted: name who signed it with `ca`, as in `?ca=/ca.pem`";
@@ -18,7 +18,7 @@ const CERTIFICATE_DEMANDED: &str =
 pub(super) fn failure(
     target: &dyn Display,
     error: &RedisError,
-    landing: Option<Landing>,
+    landing: Option<InFlight>,
 ) -> Failure {
     let Some(code) = error.code() else {
         return of_connection(target, error, landing);
@@ -44,7 +44,7 @@ pub(super) fn of_server(target: &dyn Display, code: &str, detail: &str) -> Failu
 }
 
 /// No answer in time. The command may have been carried out, or may still be.
-pub(super) fn silence(target: &dyn Display, landing: Option<Landing>) -> Failure {
+pub(super) fn silence(target: &dyn Display, landing: Option<InFlight>) -> Failure {
     Failure {
         error: Error::new(
             ErrorKind::Unavailable,
@@ -55,7 +55,7 @@ pub(super) fn silence(target: &dyn Display, landing: Option<Landing>) -> Failure
     }
 }
 
-fn of_connection(target: &dyn Display, error: &RedisError, landing: Option<Landing>) -> Failure {
+fn of_connection(target: &dyn Display, error: &RedisError, landing: Option<InFlight>) -> Failure {
     let text = error.to_string();
     let (kind, transient, cause) = match error.kind() {
         // The client crate has no kind for these: rustls says them in words.

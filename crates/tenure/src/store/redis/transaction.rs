@@ -25,7 +25,7 @@ use crate::layout::Layout;
 use crate::lease::{Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempt, Attempted, Busy, Failure, Landing};
+use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight};
 
 /// Longer leases are left to the script: should the answer be lost, the attempt must be watched for
 /// as long as it could last.
@@ -45,14 +45,14 @@ const FENCES_IN_A_MS: u64 = 1_000;
 
 /// What one connection has found out about the locks that may be taken so.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct TransactionCandidates {
     /// Locks that were free the last time, and until when their fence counters surely last.
     names: Mutex<HashMap<LockName, Moment>>,
     /// The server does not allow it.
     refused: AtomicBool,
 }
 
-impl Known {
+impl TransactionCandidates {
     pub(super) fn suits(&self, attempt: &Attempt, now: Moment) -> bool {
         let plain = attempt.fences == 1 && !attempt.queue && !attempt.held.has_meta;
         plain
@@ -69,13 +69,13 @@ impl Known {
     pub(super) fn note(
         &self,
         name: &LockName,
-        attempted: &Attempted,
+        attempted: &AcquireReply,
         asked_at: Moment,
         clock_us: u64,
     ) {
         let mut names = self.names();
         match attempted {
-            Attempted::Granted { fence, .. } if fence.get() <= clock_us + AHEAD_MAX_US => {
+            AcquireReply::Granted { fence, .. } if fence.get() <= clock_us + AHEAD_MAX_US => {
                 if names.len() >= KNOWN_MAX {
                     names.clear();
                 }
@@ -83,7 +83,7 @@ impl Known {
             }
             // A counter that is ahead of the clock does not tell it. A lock that is busy is asked for by
             // the script, which then writes nothing.
-            Attempted::Granted { .. } | Attempted::Busy(_) | Attempted::NotYet(_) => {
+            AcquireReply::Granted { .. } | AcquireReply::Busy(_) | AcquireReply::NotYet(_) => {
                 names.remove(name);
             }
         }
@@ -103,7 +103,7 @@ pub(super) struct Transaction {
     commands: Pipeline,
     sent_at: Moment,
     /// Until when it may land: a lease that is granted has ended then.
-    pub(super) landing: Landing,
+    pub(super) landing: InFlight,
 }
 
 impl Transaction {
@@ -138,7 +138,7 @@ impl Transaction {
         self,
         connection: &Connection,
         attempt: &Attempt,
-    ) -> Result<Attempted, Failure> {
+    ) -> Result<AcquireReply, Failure> {
         let answer = connection.run_all_here(&self.commands, self.landing).await;
         let known = connection.known();
         let attempted = match answer {
@@ -152,7 +152,7 @@ impl Transaction {
             Err(failure) => Err(failure),
         };
         match &attempted {
-            Ok(Attempted::Granted { .. }) => {}
+            Ok(AcquireReply::Granted { .. }) => {}
             Ok(_) => known.forget(&attempt.held.name),
             Err(failure) => {
                 known.forget(&attempt.held.name);
@@ -181,7 +181,7 @@ impl Transaction {
         connection: &Connection,
         attempt: &Attempt,
         replies: &[Value],
-    ) -> Result<Attempted, Failure> {
+    ) -> Result<AcquireReply, Failure> {
         let strange = |what: &str| {
             Failure::not_sent(Error::new(
                 ErrorKind::Unavailable,
@@ -199,7 +199,7 @@ impl Transaction {
             Value::Bytes(_) => {
                 let holder = LeaseId::new(holder.lossy().unwrap_or_default());
                 let remaining = None;
-                return Ok(Attempted::Busy(Busy { holder, remaining }));
+                return Ok(AcquireReply::Busy(Busy { holder, remaining }));
             }
             _ => return Err(strange("the key may not be a lock")),
         }
@@ -221,7 +221,7 @@ impl Transaction {
             }
             return Err(strange("the server's clock or its fence counter was set"));
         }
-        Ok(Attempted::Granted {
+        Ok(AcquireReply::Granted {
             fence: Fence::new(fence),
             sent_at: self.counts_from(attempt.held.ttl, latest_us),
         })

@@ -12,7 +12,7 @@ use super::{RedisStore, reply};
 use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempt, Busy, Failure, Held, Landing, SILENCE_LIMIT};
+use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec, SILENCE_LIMIT};
 
 /// A block of fences that is proposed to all nodes.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Ballot {
 
 /// How far a block may be from a node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct ClockBounds {
     /// How far below it may begin, where the clock counts.
     below: Duration,
     /// How far above it may end.
@@ -32,7 +32,7 @@ pub(crate) struct Bounds {
     always: bool,
 }
 
-impl Bounds {
+impl ClockBounds {
     /// Of a node that may have lost what it stored last: its clock stands in for it. The same for
     /// every client, and the model in `tests/ballot` shows that one step more of either is too much.
     pub(crate) const OF_ONE_THAT_MAY_FORGET: Self = Self {
@@ -76,14 +76,14 @@ pub(crate) enum Vote {
 /// A question that was sent: where it may land if its answer is lost, and the connection behind
 /// which a release must travel.
 #[derive(Clone)]
-pub(crate) struct Sent {
+pub(crate) struct SentVote {
     pub(crate) connection: Arc<Connection>,
-    pub(crate) landing: Landing,
+    pub(crate) landing: InFlight,
 }
 
 /// What came of taking a lease back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TakenBack {
+pub(crate) enum NodeReleaseReply {
     WasHeld,
     NotHeld,
 }
@@ -115,13 +115,13 @@ impl RedisStore {
         &self,
         connection: Arc<Connection>,
         attempt: &Attempt,
-        (ballot, bounds): (Ballot, Bounds),
+        (ballot, bounds): (Ballot, ClockBounds),
     ) -> (
-        Sent,
+        SentVote,
         impl Future<Output = Result<Vote, Failure>> + Send + use<>,
     ) {
         let latest_us = connection.server_us(self.clock.now() + SILENCE_LIMIT);
-        let sent = Sent {
+        let sent = SentVote {
             landing: connection.landing(latest_us),
             connection: Arc::clone(&connection),
         };
@@ -170,10 +170,10 @@ impl RedisStore {
     pub(crate) fn take_back(
         &self,
         connection: Arc<Connection>,
-        lease: &Held,
+        lease: &LeaseSpec,
         ballot: Option<Ballot>,
         tell: bool,
-    ) -> impl Future<Output = Result<TakenBack, Failure>> + Send + use<> {
+    ) -> impl Future<Output = Result<NodeReleaseReply, Failure>> + Send + use<> {
         let name = &lease.name;
         let mut keys = self.ballot_keys(name);
         if lease.has_meta {
@@ -224,7 +224,7 @@ impl RedisStore {
     pub(crate) async fn repair(
         &self,
         connection: &Connection,
-        lease: &Held,
+        lease: &LeaseSpec,
         last_fence: u64,
         latest_us: u64,
     ) -> Result<bool, Failure> {

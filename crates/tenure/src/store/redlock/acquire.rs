@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Shared;
-use super::deferred_release::Leftover;
-use super::fan_out::Round;
+use super::RedlockShared;
+use super::deferred_release::DeferredRelease;
+use super::fan_out::FanOut;
 use super::node::{Readiness, Ready};
-use super::vote_count::{DAY_US, Tally, Verdict};
+use super::vote_count::{DAY_US, Verdict, VoteCount};
 use crate::error::{Error, ErrorKind};
 use crate::lease::Fence;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::redis::{Ballot, Sent, Vote};
-use crate::store::{Attempt, Attempted, BoxFuture, Busy, Failure, NotYet};
+use crate::store::redis::{Ballot, SentVote, Vote};
+use crate::store::{AcquireReply, Attempt, BoxFuture, Busy, Failure, NotYet};
 
 /// How often to ask again while several clients take the votes from each other, before the lock is
 /// called busy.
@@ -31,21 +31,21 @@ const SPLIT_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Takes the lock if a majority votes for it.
 pub(super) async fn acquire(
-    shared: &Arc<Shared>,
+    shared: &Arc<RedlockShared>,
     attempt: &Attempt,
     limit: Moment,
-) -> Result<Attempted, Failure> {
+) -> Result<AcquireReply, Failure> {
     shared.hold_back(&attempt.held.name).await;
     let (mut splits, mut too_low) = (0, 0);
     loop {
         let voters = match gather(shared, limit).await? {
-            Voters::Enough(voters) => voters,
-            Voters::TooYoung(not_yet) => return Ok(Attempted::NotYet(not_yet)),
+            ReadyNodes::Enough(voters) => voters,
+            ReadyNodes::TooYoung(not_yet) => return Ok(AcquireReply::NotYet(not_yet)),
         };
-        let mut campaign = Campaign::begin(shared, attempt, voters);
+        let mut campaign = VoteRound::begin(shared, attempt, voters);
         match campaign.decide_in_time().await {
             Verdict::Won => return Ok(campaign.win()),
-            Verdict::Held(busy) => return Ok(Attempted::Busy(busy)),
+            Verdict::Held(busy) => return Ok(AcquireReply::Busy(busy)),
             Verdict::Failed(failure) => return Err(listing_nodes(shared, failure)),
             Verdict::TooLow | Verdict::Open if too_low < TOO_LOW_MAX => too_low += 1,
             Verdict::TooLow | Verdict::Open => return Err(clocks_differ()),
@@ -65,14 +65,14 @@ pub(super) async fn acquire(
 
 /// Asks once more for a lease that this client holds.
 pub(super) async fn once(
-    shared: &Arc<Shared>,
+    shared: &Arc<RedlockShared>,
     attempt: &Attempt,
     limit: Moment,
-) -> Result<Attempted, Failure> {
-    let Voters::Enough(voters) = gather(shared, limit).await? else {
+) -> Result<AcquireReply, Failure> {
+    let ReadyNodes::Enough(voters) = gather(shared, limit).await? else {
         return Err(undecided());
     };
-    let mut campaign = Campaign::begin(shared, attempt, voters);
+    let mut campaign = VoteRound::begin(shared, attempt, voters);
     match campaign.decide_in_time().await {
         Verdict::Won => Ok(campaign.win()),
         _ => Err(undecided()),
@@ -81,13 +81,13 @@ pub(super) async fn once(
 
 /// Asks once, on the caller's own task, if enough nodes can be asked at once.
 pub(super) fn acquire_here<'a>(
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<RedlockShared>,
     attempt: &'a Attempt,
-) -> Option<BoxFuture<'a, Result<Attempted, Failure>>> {
+) -> Option<BoxFuture<'a, Result<AcquireReply, Failure>>> {
     if shared.holds_back(&attempt.held.name).is_some() {
         return None;
     }
-    let ready = |(node, voter): (usize, &Arc<super::node::Voter>)| match voter
+    let ready = |(node, voter): (usize, &Arc<super::node::RedlockNode>)| match voter
         .ready_here(&shared.runtime)
     {
         Readiness::Ready(ready) => Some((node, ready)),
@@ -98,10 +98,10 @@ pub(super) fn acquire_here<'a>(
         return None;
     }
     Some(Box::pin(async move {
-        let mut campaign = Campaign::begin(shared, attempt, voters);
+        let mut campaign = VoteRound::begin(shared, attempt, voters);
         match campaign.decide().await {
             Verdict::Won => Ok(campaign.win()),
-            Verdict::Held(busy) => Ok(Attempted::Busy(busy)),
+            Verdict::Held(busy) => Ok(AcquireReply::Busy(busy)),
             Verdict::Failed(failure) => Err(failure),
             // The engine goes on: it has timers.
             Verdict::TooLow | Verdict::Split(_) | Verdict::Open => Err(undecided()),
@@ -110,13 +110,13 @@ pub(super) fn acquire_here<'a>(
 }
 
 /// The nodes that can be asked.
-enum Voters {
+enum ReadyNodes {
     Enough(Vec<(usize, Ready)>),
     TooYoung(NotYet),
 }
 
 /// Waits until a majority can be asked, or says why not.
-async fn gather(shared: &Arc<Shared>, limit: Moment) -> Result<Voters, Failure> {
+async fn gather(shared: &Arc<RedlockShared>, limit: Moment) -> Result<ReadyNodes, Failure> {
     let mut waited = false;
     loop {
         let (mut ready, mut young_until) = (Vec::new(), Vec::new());
@@ -128,7 +128,7 @@ async fn gather(shared: &Arc<Shared>, limit: Moment) -> Result<Voters, Failure> 
             }
         }
         if ready.len() >= shared.majority {
-            return Ok(Voters::Enough(ready));
+            return Ok(ReadyNodes::Enough(ready));
         }
         if !waited {
             waited = true;
@@ -138,7 +138,7 @@ async fn gather(shared: &Arc<Shared>, limit: Moment) -> Result<Voters, Failure> 
         let missing = shared.majority - ready.len();
         young_until.sort();
         return match young_until.get(missing - 1) {
-            Some(until) => Ok(Voters::TooYoung(NotYet {
+            Some(until) => Ok(ReadyNodes::TooYoung(NotYet {
                 until: *until,
                 error: shared.too_few("may vote"),
             })),
@@ -148,26 +148,30 @@ async fn gather(shared: &Arc<Shared>, limit: Moment) -> Result<Voters, Failure> 
 }
 
 /// One round of votes. Dropped before it is won, it gives back what it may have got.
-struct Campaign<'a> {
-    shared: &'a Arc<Shared>,
+struct VoteRound<'a> {
+    shared: &'a Arc<RedlockShared>,
     attempt: &'a Attempt,
     ballot: Ballot,
     begun: Moment,
-    round: Option<Round<Result<Vote, Failure>>>,
-    tally: Tally,
+    round: Option<FanOut<Result<Vote, Failure>>>,
+    tally: VoteCount,
     /// The nodes that were asked, but for those that are known to have given nothing.
-    sent: Vec<(usize, Sent)>,
+    sent: Vec<(usize, SentVote)>,
     won: bool,
 }
 
-impl<'a> Campaign<'a> {
-    fn begin(shared: &'a Arc<Shared>, attempt: &'a Attempt, voters: Vec<(usize, Ready)>) -> Self {
+impl<'a> VoteRound<'a> {
+    fn begin(
+        shared: &'a Arc<RedlockShared>,
+        attempt: &'a Attempt,
+        voters: Vec<(usize, Ready)>,
+    ) -> Self {
         let begun = shared.clock.now();
         let ballot = propose(shared, attempt, &voters, begun);
         // No two rounds of this client propose the same, so that what one gives back is its own.
         let name = &attempt.held.name;
         shared.grants.saw_fence(name, ballot.last());
-        let tally = Tally::new(shared.voters.len(), voters.len());
+        let tally = VoteCount::new(shared.voters.len(), voters.len());
         let (mut sent, mut questions) = (Vec::new(), Vec::new());
         for (node, Ready { connection, bounds }) in voters {
             let store = &shared.voters[node].store;
@@ -180,7 +184,7 @@ impl<'a> Campaign<'a> {
             attempt,
             ballot,
             begun,
-            round: Some(Round::begin(questions)),
+            round: Some(FanOut::begin(questions)),
             tally,
             sent,
             won: false,
@@ -245,7 +249,7 @@ impl<'a> Campaign<'a> {
     }
 
     /// A majority gave its votes.
-    fn win(mut self) -> Attempted {
+    fn win(mut self) -> AcquireReply {
         self.won = true;
         let taken = self.shared.clock.now().saturating_since(self.begun);
         self.shared.note_round_time(taken);
@@ -258,7 +262,7 @@ impl<'a> Campaign<'a> {
             .map_or_else(Vec::new, |rest| rest.unheard());
         let sent = std::mem::take(&mut self.sent);
         grants.note((held, self.begun), self.ballot, sent, unheard);
-        Attempted::Granted {
+        AcquireReply::Granted {
             fence: Fence::new(self.ballot.first),
             sent_at: if bug(Bug::RedlockValidityFromAnswer) {
                 self.shared.clock.now()
@@ -269,7 +273,7 @@ impl<'a> Campaign<'a> {
     }
 }
 
-impl Drop for Campaign<'_> {
+impl Drop for VoteRound<'_> {
     fn drop(&mut self) {
         // No further question of this round is sent: what follows comes later than all of it.
         self.round = None;
@@ -278,7 +282,7 @@ impl Drop for Campaign<'_> {
         }
         for (node, sent) in std::mem::take(&mut self.sent) {
             let shared = Arc::clone(self.shared);
-            let leftover = Leftover {
+            let leftover = DeferredRelease {
                 held: self.attempt.held.clone(),
                 ballot: Some(self.ballot),
                 landing: Some(sent.landing),
@@ -291,7 +295,12 @@ impl Drop for Campaign<'_> {
 }
 
 /// Takes a vote back that was not enough, behind the question on its own connection.
-async fn give_back(shared: Arc<Shared>, node: usize, sent: Sent, leftover: Leftover) {
+async fn give_back(
+    shared: Arc<RedlockShared>,
+    node: usize,
+    sent: SentVote,
+    leftover: DeferredRelease,
+) {
     let voter = &shared.voters[node];
     let (held, ballot) = (&leftover.held, leftover.ballot);
     let broken = sent.connection.is_broken();
@@ -314,7 +323,12 @@ async fn taken_by<T>(taking: Option<impl Future<Output = T>>) -> Option<T> {
 }
 
 /// A block of fences above all that is known of the name, and above the clocks of most nodes.
-fn propose(shared: &Shared, attempt: &Attempt, voters: &[(usize, Ready)], now: Moment) -> Ballot {
+fn propose(
+    shared: &RedlockShared,
+    attempt: &Attempt,
+    voters: &[(usize, Ready)],
+    now: Moment,
+) -> Ballot {
     let mut clocks: Vec<u64> = voters
         .iter()
         .map(|(_, it)| it.connection.server_us(now))
@@ -331,18 +345,18 @@ fn propose(shared: &Shared, attempt: &Attempt, voters: &[(usize, Ready)], now: M
 }
 
 /// Nobody has a majority, and it went on like this: busy, for a moment.
-fn split(busy: Option<Busy>) -> Result<Attempted, Failure> {
+fn split(busy: Option<Busy>) -> Result<AcquireReply, Failure> {
     let busy = busy.ok_or_else(undecided)?;
     let patience = SPLIT_PATIENCE + part_of(SPLIT_PATIENCE);
     let remaining = busy.remaining.map_or(patience, |left| left.min(patience));
-    Ok(Attempted::Busy(Busy {
+    Ok(AcquireReply::Busy(Busy {
         remaining: Some(remaining),
         ..busy
     }))
 }
 
 /// A failure, with what is known of every node.
-fn listing_nodes(shared: &Shared, failure: Failure) -> Failure {
+fn listing_nodes(shared: &RedlockShared, failure: Failure) -> Failure {
     if !failure.transient {
         return failure;
     }

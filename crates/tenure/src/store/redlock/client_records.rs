@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::Shared;
+use super::RedlockShared;
 use crate::lease::ClientId;
 use crate::moment::Moment;
 use crate::store::{Failure, Record, RecordChange, RecordWritten, Store};
 
 /// Writes it to all nodes; done when a majority has it.
 pub(super) async fn write(
-    shared: &Arc<Shared>,
+    shared: &Arc<RedlockShared>,
     client: ClientId,
     change: &RecordChange,
     limit: Moment,
@@ -41,7 +41,7 @@ pub(super) async fn write(
 
 /// What clients say of themselves on any of the nodes that answer.
 pub(super) async fn read(
-    shared: &Arc<Shared>,
+    shared: &Arc<RedlockShared>,
     only: Option<ClientId>,
     limit: Moment,
 ) -> Result<Vec<Record>, Failure> {

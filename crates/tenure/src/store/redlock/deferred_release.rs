@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::node::{Voter, lock};
+use super::node::{RedlockNode, lock};
 use crate::moment::{Clock, Moment};
 use crate::store::redis::Ballot;
-use crate::store::{Failure, Held, Landing};
+use crate::store::{Failure, InFlight, LeaseSpec};
 
 /// How many are remembered for each node. What is forgotten ends by itself too.
 const MOST: usize = 10_000;
@@ -16,19 +16,19 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// A lease, or a vote for one, that is to be taken back from one node.
 #[derive(Clone, Debug)]
-pub(super) struct Leftover {
-    pub(super) held: Held,
+pub(super) struct DeferredRelease {
+    pub(super) held: LeaseSpec,
     /// The vote, if it is only this one.
     pub(super) ballot: Option<Ballot>,
     /// Where it may still land.
-    pub(super) landing: Option<Landing>,
+    pub(super) landing: Option<InFlight>,
     /// When it has ended by itself.
     pub(super) until: Moment,
 }
 
-impl Voter {
+impl RedlockNode {
     /// Leaves it to the node's own task to take this back.
-    pub(super) fn leave(&self, leftover: Leftover) {
+    pub(super) fn leave(&self, leftover: DeferredRelease) {
         let mut leftovers = lock(&self.leftovers);
         if leftovers.len() < MOST {
             leftovers.push(leftover);
@@ -39,7 +39,7 @@ impl Voter {
 }
 
 /// Takes back what was left on a node. Ends with the engine.
-pub(super) async fn run(voter: Arc<Voter>) {
+pub(super) async fn run(voter: Arc<RedlockNode>) {
     let clock = Clock::Boot;
     loop {
         let left = voter.leftover.notified();
@@ -72,7 +72,11 @@ pub(super) async fn run(voter: Arc<Voter>) {
 }
 
 /// Takes it back; true if it can no longer land.
-async fn take_back(voter: &Voter, clock: &Clock, leftover: &Leftover) -> Result<bool, Failure> {
+async fn take_back(
+    voter: &RedlockNode,
+    clock: &Clock,
+    leftover: &DeferredRelease,
+) -> Result<bool, Failure> {
     let limit = clock.now() + PAUSE * 5;
     let connection = voter.store.connection(limit).await?;
     let is_behind = leftover

@@ -7,12 +7,12 @@ use std::task::{Context, Poll, Waker};
 use crate::store::BoxFuture;
 
 /// A question to each of some nodes. Dropping it drops the questions, but not what was sent.
-pub(super) struct Round<T> {
+pub(super) struct FanOut<T> {
     waiting: Vec<(usize, BoxFuture<'static, T>)>,
     answers: VecDeque<(usize, T)>,
 }
 
-impl<T> Round<T> {
+impl<T> FanOut<T> {
     /// Sends all questions: each future is polled once before this returns.
     pub(super) fn begin(questions: Vec<(usize, BoxFuture<'static, T>)>) -> Self {
         let mut round = Self {
@@ -71,7 +71,7 @@ mod tests {
     #[tokio::test]
     async fn answers_come_as_they_are_given_and_the_slow_one_holds_up_nobody() {
         let (slow, answer) = oneshot::channel::<u32>();
-        let mut round = Round::begin(vec![
+        let mut round = FanOut::begin(vec![
             (
                 0,
                 Box::pin(async move { answer.await.unwrap() }) as BoxFuture<'static, u32>,
@@ -97,7 +97,7 @@ mod tests {
         let question = |node| -> (usize, BoxFuture<'static, ()>) {
             (node, Box::pin(async move { question() }))
         };
-        drop(Round::begin(vec![question(0), question(1), question(2)]));
+        drop(FanOut::begin(vec![question(0), question(1), question(2)]));
         assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 3);
     }
 }

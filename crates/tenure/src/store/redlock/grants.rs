@@ -7,8 +7,8 @@ use super::node::lock;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::redis::{Ballot, Sent};
-use crate::store::{Held, Landing};
+use crate::store::redis::{Ballot, SentVote};
+use crate::store::{InFlight, LeaseSpec};
 
 /// Of how many names the last fence is remembered, but for those of the last second.
 const NAMES_MAX: usize = 10_000;
@@ -20,21 +20,21 @@ const LEASES_MIN: usize = 1_024;
 
 #[derive(Default)]
 pub(super) struct Grants {
-    leases: Mutex<Leases>,
+    leases: Mutex<GrantedLeases>,
     /// The greatest fence that any node told of, by name: so that the next block is above it.
     fences: Mutex<HashMap<LockName, u64>>,
 }
 
 #[derive(Default)]
-struct Leases {
-    by_id: HashMap<LeaseId, Grant>,
+struct GrantedLeases {
+    by_id: HashMap<LeaseId, GrantedLease>,
     /// With how many those that have ended are looked for.
     full: usize,
 }
 
-impl Leases {
+impl GrantedLeases {
     /// The grant of a lease, a new one if it is not known.
-    fn entry(&mut self, lease: &LeaseId, now: Moment) -> &mut Grant {
+    fn entry(&mut self, lease: &LeaseId, now: Moment) -> &mut GrantedLease {
         if self.by_id.len() >= self.full.max(LEASES_MIN) {
             self.by_id.retain(|_, grant| grant.ends > Some(now));
             self.full = self.by_id.len() * 2;
@@ -45,17 +45,17 @@ impl Leases {
 
 /// A lease that a majority granted.
 #[derive(Clone, Default)]
-pub(super) struct Grant {
+pub(super) struct GrantedLease {
     /// When it has ended, unless it is renewed.
     ends: Option<Moment>,
     /// The last of its fences; none for an adopted one until it is known.
     pub(super) last_fence: Option<u64>,
     /// The nodes it may stand on, and behind what a release must travel there.
-    pub(super) sent: Vec<(usize, Sent)>,
+    pub(super) sent: Vec<(usize, SentVote)>,
     /// Those of them that had not answered when a majority had.
     pub(super) unheard: Vec<usize>,
     /// Where a question about it got no answer, and may still land.
-    pub(super) unknown: Vec<(usize, Landing)>,
+    pub(super) unknown: Vec<(usize, InFlight)>,
     /// Whether it was offered again to a node that had forgotten it.
     pub(super) repaired: bool,
 }
@@ -63,9 +63,9 @@ pub(super) struct Grant {
 impl Grants {
     pub(super) fn note(
         &self,
-        (held, begun): (&Held, Moment),
+        (held, begun): (&LeaseSpec, Moment),
         ballot: Ballot,
-        sent: Vec<(usize, Sent)>,
+        sent: Vec<(usize, SentVote)>,
         unheard: Vec<usize>,
     ) {
         let mut leases = lock(&self.leases);
@@ -81,14 +81,14 @@ impl Grants {
     }
 
     /// Takes note of a lease that came from elsewhere.
-    pub(super) fn note_adopted(&self, lease: &Held, begun: Moment, last_fence: Option<u64>) {
+    pub(super) fn note_adopted(&self, lease: &LeaseSpec, begun: Moment, last_fence: Option<u64>) {
         let mut leases = lock(&self.leases);
         let grant = leases.entry(&lease.id, begun);
         grant.ends = grant.ends.max(Some(begun + lease.ttl));
         grant.last_fence = last_fence;
     }
 
-    pub(super) fn note_renewed(&self, lease: &Held, begun: Moment) {
+    pub(super) fn note_renewed(&self, lease: &LeaseSpec, begun: Moment) {
         if let Some(grant) = lock(&self.leases).by_id.get_mut(&lease.id) {
             grant.ends = grant.ends.max(Some(begun + lease.ttl));
         }
@@ -96,7 +96,7 @@ impl Grants {
 
     /// Takes note that a question about a lease may still land. False if the lease is no longer
     /// held: then it must be taken back.
-    pub(super) fn may_land(&self, lease: &LeaseId, node: usize, landing: Landing) -> bool {
+    pub(super) fn may_land(&self, lease: &LeaseId, node: usize, landing: InFlight) -> bool {
         let mut leases = lock(&self.leases);
         let grant = leases.by_id.get_mut(lease);
         grant.is_some_and(|grant| {
@@ -115,19 +115,19 @@ impl Grants {
     }
 
     /// A lease whose release can go the way of its votes: nothing else was ever sent about it.
-    pub(super) fn take_plain(&self, lease: &LeaseId) -> Option<Grant> {
+    pub(super) fn take_plain(&self, lease: &LeaseId) -> Option<GrantedLease> {
         let mut leases = lock(&self.leases);
         let grant = leases.by_id.get(lease)?;
         let plain = !grant.repaired && grant.unknown.is_empty() && !grant.sent.is_empty();
         plain.then(|| leases.by_id.remove(lease)).flatten()
     }
 
-    pub(super) fn put_back(&self, lease: &LeaseId, grant: Grant) {
+    pub(super) fn put_back(&self, lease: &LeaseId, grant: GrantedLease) {
         lock(&self.leases).by_id.insert(lease.clone(), grant);
     }
 
     /// The lease is released, or nobody believes in it any more.
-    pub(super) fn take(&self, lease: &LeaseId) -> Option<Grant> {
+    pub(super) fn take(&self, lease: &LeaseId) -> Option<GrantedLease> {
         lock(&self.leases).by_id.remove(lease)
     }
 
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn what_has_ended_is_forgotten_and_what_is_renewed_is_kept() {
         let grants = Grants::default();
-        let held = |number: usize| Held {
+        let held = |number: usize| LeaseSpec {
             name: LockName::new("n").unwrap(),
             id: LeaseId::new(format!("lease {number}")),
             ttl: Duration::from_secs(1),

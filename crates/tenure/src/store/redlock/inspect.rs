@@ -4,23 +4,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Shared;
+use super::RedlockShared;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Failure, Found, Looked, Store};
+use crate::store::{Failure, InspectResult, LockState, Store};
 
 /// Who has a majority of the nodes.
 pub(super) async fn look(
-    shared: &Arc<Shared>,
+    shared: &Arc<RedlockShared>,
     name: &LockName,
     limit: Moment,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<LockState>, Failure> {
     let mut round = shared.ask_all(|store| {
         let name = name.clone();
         async move { store.look(&name, limit).await }
     });
-    let mut opinions = Opinions::default();
+    let mut opinions = HolderCount::default();
     while !opinions.are_enough(shared)
         && let Some((_, answer)) = round.next().await
     {
@@ -31,18 +31,18 @@ pub(super) async fn look(
 
 /// The same of many locks, in few pieces on each node.
 pub(super) async fn look_all(
-    shared: &Arc<Shared>,
+    shared: &Arc<RedlockShared>,
     names: &[LockName],
     limit: Moment,
-) -> Result<Vec<Looked>, Failure> {
+) -> Result<Vec<InspectResult>, Failure> {
     let names: Arc<[LockName]> = names.into();
     let mut round = shared.ask_all(|store| {
         let names = Arc::clone(&names);
         async move { store.look_all(&names, limit).await }
     });
-    let mut opinions: Vec<Opinions> = names.iter().map(|_| Opinions::default()).collect();
+    let mut opinions: Vec<HolderCount> = names.iter().map(|_| HolderCount::default()).collect();
     let (mut answered, mut failure) = (0, None);
-    let open = |opinions: &[Opinions]| opinions.iter().any(|one| !one.are_enough(shared));
+    let open = |opinions: &[HolderCount]| opinions.iter().any(|one| !one.are_enough(shared));
     while open(&opinions)
         && let Some((_, answer)) = round.next().await
     {
@@ -64,14 +64,14 @@ pub(super) async fn look_all(
 
 /// What the nodes say of one lock.
 #[derive(Default)]
-struct Opinions {
-    by_lease: HashMap<LeaseId, Vec<Found>>,
+struct HolderCount {
+    by_lease: HashMap<LeaseId, Vec<LockState>>,
     free: usize,
     failure: Option<Failure>,
 }
 
-impl Opinions {
-    fn hear(&mut self, answer: Looked) {
+impl HolderCount {
+    fn hear(&mut self, answer: InspectResult) {
         match answer {
             Ok(None) => self.free += 1,
             Err(failed) => self.failure = Some(failed),
@@ -83,13 +83,13 @@ impl Opinions {
     }
 
     /// Whether the others could not change anything.
-    fn are_enough(&self, shared: &Shared) -> bool {
-        let has_majority = |same: &Vec<Found>| same.len() >= shared.majority;
+    fn are_enough(&self, shared: &RedlockShared) -> bool {
+        let has_majority = |same: &Vec<LockState>| same.len() >= shared.majority;
         self.free > shared.voters.len() - shared.majority
             || self.by_lease.values().any(has_majority)
     }
 
-    fn verdict(self, shared: &Shared) -> Looked {
+    fn verdict(self, shared: &RedlockShared) -> InspectResult {
         let answered = self.free + self.by_lease.values().map(Vec::len).sum::<usize>();
         let mut leases = self.by_lease.into_values();
         match self.failure {
@@ -102,7 +102,7 @@ impl Opinions {
 }
 
 /// One of several that say the same, which ends when the first of them does.
-fn majority_of(mut same: Vec<Found>) -> Option<Found> {
+fn majority_of(mut same: Vec<LockState>) -> Option<LockState> {
     same.sort_by_key(|found| {
         (
             found.meta.is_empty(),
@@ -112,7 +112,7 @@ fn majority_of(mut same: Vec<Found>) -> Option<Found> {
     let remaining = same.iter().filter_map(|found| found.remaining).min();
     let fence = same.iter().filter_map(|found| found.fence).max();
     let found = same.into_iter().next()?;
-    Some(Found {
+    Some(LockState {
         remaining,
         fence,
         ..found

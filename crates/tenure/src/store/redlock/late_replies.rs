@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::Shared;
+use super::RedlockShared;
 use super::node::lock;
 use crate::moment::Moment;
 use crate::pending::PendingOne;
@@ -19,26 +19,26 @@ use crate::pending::PendingOne;
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
-pub(super) struct LooseEnds {
-    ends: Mutex<Vec<LooseEnd>>,
+pub(super) struct LateReplies {
+    ends: Mutex<Vec<LateReply>>,
     some: Notify,
 }
 
-struct LooseEnd {
+struct LateReply {
     work: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// A shutdown waits for it, but not for a node that hangs.
     pending: Option<PendingOne>,
     pending_until: Moment,
 }
 
-impl LooseEnds {
+impl LateReplies {
     pub(super) fn add(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
         (pending, pending_until): (Option<PendingOne>, Moment),
     ) {
         let mut ends = lock(&self.ends);
-        ends.push(LooseEnd {
+        ends.push(LateReply {
             work: Box::pin(work),
             pending,
             pending_until,
@@ -50,7 +50,7 @@ impl LooseEnds {
 }
 
 /// Hears what is left. Ends with the engine.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<RedlockShared>) {
     let loose_ends = &shared.loose_ends;
     loop {
         loose_ends.some.notified().await;

@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use self::deferred_release::Leftover;
-use self::fan_out::Round;
+use self::deferred_release::DeferredRelease;
+use self::fan_out::FanOut;
 use self::grants::Grants;
-use self::late_replies::LooseEnds;
-use self::node::{Readiness, Voter, lock};
-use self::node_age::Sightings;
-use self::subscribe::Messages;
+use self::late_replies::LateReplies;
+use self::node::{Readiness, RedlockNode, lock};
+use self::node_age::NodeAges;
+use self::subscribe::Subscriptions;
 use self::vote_count::majority;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{ClientId, LeaseId};
@@ -29,9 +29,9 @@ use crate::pending::Pending;
 use crate::seeded::{Bug, bug};
 use crate::store::redis::RedisStore;
 use crate::store::{
-    AskedHere, Attempt, Attempted, Attention, BoxFuture, Event, Failure, Found, Held, Landing,
-    Looked, Record, RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn,
-    Watched,
+    AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
+    LeaseSpec, LockState, NeedsMessages, Record, RecordChange, RecordWritten, ReleaseReply,
+    RenewReply, SILENCE_LIMIT, Store, TurnReply, WatchReply,
 };
 
 mod acquire;
@@ -59,21 +59,21 @@ const GRACE_MIN: Duration = Duration::from_millis(200);
 const FENCES_MAX: u32 = 256;
 
 pub(crate) struct RedlockStore {
-    shared: Arc<Shared>,
+    shared: Arc<RedlockShared>,
 }
 
-struct Shared {
-    voters: Vec<Arc<Voter>>,
+struct RedlockShared {
+    voters: Vec<Arc<RedlockNode>>,
     majority: usize,
     longest_ttl: Duration,
-    sightings: Arc<Sightings>,
+    sightings: Arc<NodeAges>,
     clock: Clock,
     /// The engine's, for what goes on when nobody waits for it any more.
     runtime: Handle,
     pending: OnceLock<Pending>,
     grants: Grants,
-    messages: Messages,
-    loose_ends: LooseEnds,
+    messages: Subscriptions,
+    loose_ends: LateReplies,
     /// How long a round of votes has taken lately, in microseconds.
     round_us: AtomicU32,
     /// Locks that this process leaves to others for a moment.
@@ -83,16 +83,16 @@ struct Shared {
 impl RedlockStore {
     /// Must be called on the engine.
     pub(crate) fn new(nodes: Vec<Arc<RedisStore>>, longest_ttl: Duration) -> Arc<Self> {
-        let sightings = Arc::new(Sightings::new(nodes.len(), longest_ttl));
+        let sightings = Arc::new(NodeAges::new(nodes.len(), longest_ttl));
         let voters = nodes.into_iter().enumerate();
         let voters: Vec<_> = voters
-            .map(|(node, store)| Arc::new(Voter::new(store, node, Arc::clone(&sightings))))
+            .map(|(node, store)| Arc::new(RedlockNode::new(store, node, Arc::clone(&sightings))))
             .collect();
         for voter in &voters {
             tokio::spawn(deferred_release::run(Arc::clone(voter)));
             tokio::spawn(node::keep_ready(Arc::clone(voter)));
         }
-        let shared = Shared {
+        let shared = RedlockShared {
             majority: majority(voters.len()),
             voters,
             longest_ttl,
@@ -101,8 +101,8 @@ impl RedlockStore {
             runtime: Handle::current(),
             pending: OnceLock::new(),
             grants: Grants::default(),
-            messages: Messages::default(),
-            loose_ends: LooseEnds::default(),
+            messages: Subscriptions::default(),
+            loose_ends: LateReplies::default(),
             round_us: AtomicU32::new(1_000),
             held_back: Mutex::default(),
         };
@@ -159,7 +159,7 @@ struct Reached {
     failed: Vec<(usize, Failure)>,
 }
 
-impl Shared {
+impl RedlockShared {
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
     }
@@ -185,7 +185,7 @@ impl Shared {
     }
 
     /// Asks all nodes the same. Must be called on the engine.
-    fn ask_all<T, F>(&self, question: impl Fn(Arc<RedisStore>) -> F) -> Round<Result<T, Failure>>
+    fn ask_all<T, F>(&self, question: impl Fn(Arc<RedisStore>) -> F) -> FanOut<Result<T, Failure>>
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
         T: 'static,
@@ -195,7 +195,7 @@ impl Shared {
             let question = question(Arc::clone(&voter.store));
             (node, Box::pin(question) as BoxFuture<'static, _>)
         });
-        Round::begin(questions.collect())
+        FanOut::begin(questions.collect())
     }
 
     async fn prepare_all(&self, limit: Moment) -> Reached {
@@ -229,7 +229,7 @@ impl Shared {
     async fn prepare_majority(&self, limit: Moment) {
         let mut round = self.preparing(limit.min(self.clock.now() + SILENCE_LIMIT * 2));
         while let Some((_, _)) = round.next().await {
-            let ready = |voter: &&Arc<Voter>| matches!(voter.ready(), Readiness::Ready(_));
+            let ready = |voter: &&Arc<RedlockNode>| matches!(voter.ready(), Readiness::Ready(_));
             if self.voters.iter().filter(ready).count() >= self.majority {
                 break;
             }
@@ -238,14 +238,14 @@ impl Shared {
             .spawn(async move { while round.next().await.is_some() {} });
     }
 
-    fn preparing(&self, limit: Moment) -> Round<Result<(), Failure>> {
+    fn preparing(&self, limit: Moment) -> FanOut<Result<(), Failure>> {
         let nodes = self.voters.iter().enumerate();
         let questions = nodes.map(|(node, voter)| {
             let voter = Arc::clone(voter);
             let preparing = async move { voter.prepare(limit).await };
             (node, Box::pin(preparing) as BoxFuture<'static, _>)
         });
-        Round::begin(questions.collect())
+        FanOut::begin(questions.collect())
     }
 
     /// Every node with what is known of it.
@@ -263,15 +263,15 @@ impl Shared {
     }
 
     /// Takes note that a question about a lease may still land on a node.
-    fn may_land(&self, lease: &Held, node: usize, landing: Landing) {
+    fn may_land(&self, lease: &LeaseSpec, node: usize, landing: InFlight) {
         if !self.grants.may_land(&lease.id, node, landing) {
             self.leave(lease, node, Some(landing));
         }
     }
 
     /// Leaves it to the node's own task to take a lease back.
-    fn leave(&self, lease: &Held, node: usize, landing: Option<Landing>) {
-        self.voters[node].leave(Leftover {
+    fn leave(&self, lease: &LeaseSpec, node: usize, landing: Option<InFlight>) {
+        self.voters[node].leave(DeferredRelease {
             held: lease.clone(),
             ballot: None,
             landing,
@@ -293,7 +293,7 @@ impl Shared {
     }
 
     /// A vote that was not heard may still land, unless what is sent now travels behind it.
-    fn leave_unheard(&self, lease: &Held, grant: &grants::Grant, behind: bool) {
+    fn leave_unheard(&self, lease: &LeaseSpec, grant: &grants::GrantedLease, behind: bool) {
         for (node, sent) in &grant.sent {
             let follows = behind && !sent.connection.is_broken();
             if bug(Bug::RedlockStrayVoteLeft) {
@@ -306,7 +306,7 @@ impl Shared {
     }
 
     /// The lease is no longer held: whatever of it may still land is taken back.
-    fn forget(&self, lease: &Held) {
+    fn forget(&self, lease: &LeaseSpec) {
         let Some(grant) = self.grants.take(&lease.id) else {
             return;
         };
@@ -342,7 +342,7 @@ impl Store for RedlockStore {
         client: ClientId,
         events: mpsc::UnboundedSender<Event>,
         pending: Pending,
-        attention: Attention,
+        attention: NeedsMessages,
     ) {
         for voter in &self.shared.voters {
             let (said, saying) = mpsc::unbounded_channel();
@@ -358,64 +358,64 @@ impl Store for RedlockStore {
         &'a self,
         attempt: &'a Attempt,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Attempted, Failure>> {
+    ) -> BoxFuture<'a, Result<AcquireReply, Failure>> {
         Box::pin(acquire::acquire(&self.shared, attempt, limit))
     }
 
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
         // What it leaves behind is given back by the campaign itself.
         Some((None, acquire::acquire_here(&self.shared, attempt)?))
     }
 
     fn renew<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         Box::pin(renew::renew(&self.shared, lease, watched, limit))
     }
 
     fn renew_all<'a>(
         &'a self,
-        leases: Vec<&'a Held>,
+        leases: Vec<&'a LeaseSpec>,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>> {
+    ) -> BoxFuture<'a, Result<Vec<Option<RenewReply>>, Failure>> {
         Box::pin(renew::renew_all(&self.shared, leases, watched, limit))
     }
 
     fn adopt<'a>(
         &'a self,
         from: &'a LeaseId,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         Box::pin(renew::adopt(&self.shared, from, lease, limit))
     }
 
     fn watch<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Watched, Failure>> {
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
         Box::pin(renew::watch(&self.shared, lease, limit))
     }
 
     fn release<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         _leaving: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Release, Failure>> {
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
         Box::pin(release::release(&self.shared, lease, limit))
     }
 
     fn release_here<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         _leaving: Option<&'a LeaseId>,
-    ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
+    ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
         release::release_here(&self.shared, lease)
     }
 
@@ -426,18 +426,18 @@ impl Store for RedlockStore {
 
     fn turn<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         fences: u32,
         _place: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Turn, Failure>> {
+    ) -> BoxFuture<'a, Result<TurnReply, Failure>> {
         Box::pin(turn::turn(&self.shared, lease, fences, limit))
     }
 
     fn cancel<'a>(
         &'a self,
-        lease: &'a Held,
-        landing: Landing,
+        lease: &'a LeaseSpec,
+        landing: InFlight,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
         for node in 0..self.shared.voters.len() {
@@ -450,7 +450,7 @@ impl Store for RedlockStore {
         &'a self,
         name: &'a LockName,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
         Box::pin(inspect::look(&self.shared, name, limit))
     }
 
@@ -458,7 +458,7 @@ impl Store for RedlockStore {
         &'a self,
         names: &'a [LockName],
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
+    ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>> {
         Box::pin(inspect::look_all(&self.shared, names, limit))
     }
 

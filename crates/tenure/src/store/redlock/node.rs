@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::deferred_release::Leftover;
-use super::node_age::Sightings;
+use super::deferred_release::DeferredRelease;
+use super::node_age::NodeAges;
 use crate::error::Error;
 use crate::moment::{Clock, Moment};
 use crate::seeded::{Bug, bug};
 use crate::store::Failure;
-use crate::store::redis::{Bounds, Connection, RedisStore};
+use crate::store::redis::{ClockBounds, Connection, RedisStore};
 
 /// Of how many connections the standing is remembered: the engine's and the callers' own, and
 /// those before them.
@@ -23,23 +23,23 @@ const REMEMBERED: usize = 4;
 const LOOK: Duration = Duration::from_millis(250);
 const PREPARE_LIMIT: Duration = Duration::from_secs(2);
 
-pub(super) struct Voter {
+pub(super) struct RedlockNode {
     pub(super) store: Arc<RedisStore>,
     /// Its number among the nodes.
     node: usize,
-    pub(super) sightings: Arc<Sightings>,
+    pub(super) sightings: Arc<NodeAges>,
     pub(super) clock: Clock,
-    standings: Mutex<Vec<Standing>>,
+    standings: Mutex<Vec<VoteStatus>>,
     /// Why the node could not be asked the last time.
     trouble: Mutex<Option<Error>>,
     learning: AtomicBool,
-    pub(super) leftovers: Mutex<Vec<Leftover>>,
+    pub(super) leftovers: Mutex<Vec<DeferredRelease>>,
     pub(super) leftover: Notify,
 }
 
 /// What is known of the server at the other end of a connection.
 #[derive(Clone)]
-struct Standing {
+struct VoteStatus {
     connection: u64,
     run_id: Option<String>,
     /// Since when the server runs as far as is known, and from when on it may vote.
@@ -64,11 +64,11 @@ pub(super) enum Readiness {
 /// A node that may be asked: how, and what it accepts.
 pub(super) struct Ready {
     pub(super) connection: Arc<Connection>,
-    pub(super) bounds: Bounds,
+    pub(super) bounds: ClockBounds,
 }
 
-impl Voter {
-    pub(super) fn new(store: Arc<RedisStore>, node: usize, sightings: Arc<Sightings>) -> Self {
+impl RedlockNode {
+    pub(super) fn new(store: Arc<RedisStore>, node: usize, sightings: Arc<NodeAges>) -> Self {
         Self {
             store,
             node,
@@ -152,7 +152,7 @@ impl Voter {
             self.sightings.see(self.node, run_id, vitals.uptime, now);
         }
         self.sightings.hear(self.node, vitals.told, now);
-        let mut standing = Standing {
+        let mut standing = VoteStatus {
             connection: connection.id,
             run_id: vitals.run_id,
             started: now,
@@ -175,7 +175,7 @@ impl Voter {
         standings.for_each(|standing| standing.assess(&self.sightings));
     }
 
-    fn standing(&self, connection: &Connection) -> Option<Standing> {
+    fn standing(&self, connection: &Connection) -> Option<VoteStatus> {
         let standings = lock(&self.standings);
         let known = standings.iter().find(|it| it.connection == connection.id);
         known.cloned()
@@ -210,13 +210,13 @@ impl Voter {
     }
 }
 
-impl Standing {
+impl VoteStatus {
     /// Whether each answer comes after what it promises is on disk.
     fn keeps_all(&self) -> bool {
         self.lacks.is_empty() || bug(Bug::RedlockYoungNodeVotes)
     }
 
-    fn assess(&mut self, sightings: &Sightings) {
+    fn assess(&mut self, sightings: &NodeAges) {
         let run_id = self.run_id.as_deref();
         if let Some(started) = run_id.and_then(|run_id| sightings.started(run_id)) {
             self.started = started;
@@ -228,17 +228,17 @@ impl Standing {
         };
     }
 
-    fn bounds(&self) -> Bounds {
+    fn bounds(&self) -> ClockBounds {
         if self.keeps_all() {
-            Bounds::OF_ONE_THAT_KEEPS_ALL
+            ClockBounds::OF_ONE_THAT_KEEPS_ALL
         } else {
-            Bounds::OF_ONE_THAT_MAY_FORGET
+            ClockBounds::OF_ONE_THAT_MAY_FORGET
         }
     }
 }
 
 /// Sees to it that a node which was away is asked again when it is back. Ends with the engine.
-pub(super) async fn keep_ready(voter: Arc<Voter>) {
+pub(super) async fn keep_ready(voter: Arc<RedlockNode>) {
     loop {
         voter.clock.sleep_until(voter.clock.now() + LOOK).await;
         if matches!(voter.ready(), Readiness::NotReached) {

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use super::node::lock;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::redis::{Age, REST_MIN, Told};
+use crate::store::redis::{Age, REST_MIN, StoredNodeInfo};
 
 /// How many processes are remembered beside the current ones.
 const PROCESSES_MAX: usize = 64;
@@ -30,22 +30,22 @@ const PROCESSES_MAX: usize = 64;
 const KEPT_FOR_MIN: Duration = Duration::from_secs(29 * 24 * 60 * 60);
 const KEEP_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub(super) struct Sightings {
+pub(super) struct NodeAges {
     /// The client's own longest ttl.
     longest_ttl: Duration,
-    seen: Mutex<Seen>,
+    seen: Mutex<NodeAgesState>,
     /// A process is new.
     pub(super) news: Notify,
 }
 
 #[derive(Default)]
-struct Seen {
+struct NodeAgesState {
     /// By run id.
-    processes: HashMap<String, Process>,
-    nodes: Vec<Node>,
+    processes: HashMap<String, ServerProcess>,
+    nodes: Vec<NodeHistory>,
 }
 
-struct Process {
+struct ServerProcess {
     /// When this client first heard of it: it runs since then at least.
     first: Moment,
     /// Since when it runs by its own wall clock.
@@ -57,22 +57,22 @@ struct Process {
 }
 
 #[derive(Default)]
-struct Node {
+struct NodeHistory {
     /// The process there.
     run_id: Option<String>,
     /// What clients keep there, and when it was read.
-    told: Option<(Moment, Told)>,
+    told: Option<(Moment, StoredNodeInfo)>,
     /// The processes that are known there, and since when.
     kept: Option<(Moment, Vec<String>)>,
 }
 
-impl Sightings {
+impl NodeAges {
     pub(super) fn new(nodes: usize, longest_ttl: Duration) -> Self {
-        let nodes = (0..nodes).map(|_| Node::default()).collect();
+        let nodes = (0..nodes).map(|_| NodeHistory::default()).collect();
         let processes = HashMap::new();
         Self {
             longest_ttl,
-            seen: Mutex::new(Seen { processes, nodes }),
+            seen: Mutex::new(NodeAgesState { processes, nodes }),
             news: Notify::new(),
         }
     }
@@ -85,7 +85,7 @@ impl Sightings {
             return;
         }
         seen.forget_the_ended();
-        let process = Process {
+        let process = ServerProcess {
             first: now,
             started: now.before(uptime),
             is_successor: before.is_some(),
@@ -97,7 +97,7 @@ impl Sightings {
     }
 
     /// Takes note of what clients keep on a node.
-    pub(super) fn hear(&self, node: usize, told: Told, now: Moment) {
+    pub(super) fn hear(&self, node: usize, told: StoredNodeInfo, now: Moment) {
         let mut seen = lock(&self.seen);
         let node = &mut seen.nodes[node];
         let is_fresh = told.kept_for >= KEPT_FOR_MIN;
@@ -176,7 +176,7 @@ impl Sightings {
     }
 }
 
-impl Seen {
+impl NodeAgesState {
     fn started(&self, run_id: &str) -> Option<Moment> {
         let process = self.processes.get(run_id)?;
         if bug(Bug::RedlockRestByUptime) {
@@ -224,15 +224,15 @@ mod tests {
         Moment::from_nanos(1) + Duration::from_secs(100_000 + seconds)
     }
 
-    fn sightings() -> Sightings {
-        Sightings::new(3, REST_MIN)
+    fn sightings() -> NodeAges {
+        NodeAges::new(3, REST_MIN)
     }
 
-    fn told(ages: &[(&str, Age)]) -> Told {
+    fn told(ages: &[(&str, Age)]) -> StoredNodeInfo {
         let ages = ages.iter().map(|(id, age)| ((*id).to_owned(), *age));
-        Told {
+        StoredNodeInfo {
             ages: Some(ages.collect()),
-            ..Told::default()
+            ..StoredNodeInfo::default()
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
     fn the_first_client_ever_goes_by_what_nodes_say_of_themselves() {
         let sightings = sightings();
         sightings.see(0, "a", HOUR, at(0));
-        sightings.hear(0, Told::default(), at(0));
+        sightings.hear(0, StoredNodeInfo::default(), at(0));
         assert_eq!(sightings.started("a"), Some(at(0)), "not settled yet");
         sightings.settle();
         assert_eq!(sightings.started("a"), Some(at(0).before(HOUR)));
@@ -315,14 +315,14 @@ mod tests {
 
     #[test]
     fn a_rest_is_never_shorter_than_any_client_may_need() {
-        let short = Sightings::new(1, Duration::from_secs(2));
+        let short = NodeAges::new(1, Duration::from_secs(2));
         assert_eq!(short.rest(), REST_MIN);
-        let long = Sightings::new(1, Duration::from_secs(50));
+        let long = NodeAges::new(1, Duration::from_secs(50));
         assert_eq!(long.rest(), Duration::from_secs(50));
         let longest_ttl = Duration::from_secs(60);
-        let told = Told {
+        let told = StoredNodeInfo {
             longest_ttl,
-            ..Told::default()
+            ..StoredNodeInfo::default()
         };
         long.hear(0, told, at(0));
         assert_eq!(long.rest(), longest_ttl);

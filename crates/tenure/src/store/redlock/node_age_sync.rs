@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Shared;
-use super::fan_out::Round;
-use super::node::Voter;
+use super::RedlockShared;
+use super::fan_out::FanOut;
+use super::node::RedlockNode;
 use crate::error::{Error, Result};
 use crate::moment::Moment;
 use crate::store::{BoxFuture, SILENCE_LIMIT};
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// # Errors
 ///
 /// If other clients use longer leases than this one knows of.
-pub(super) async fn conclude(shared: &Arc<Shared>, limit: Moment) -> Result<()> {
+pub(super) async fn conclude(shared: &Arc<RedlockShared>, limit: Moment) -> Result<()> {
     check_longest_ttl(shared)?;
     shared.sightings.settle();
     reassess(shared);
@@ -28,7 +28,7 @@ pub(super) async fn conclude(shared: &Arc<Shared>, limit: Moment) -> Result<()> 
 
 /// Asks all nodes when a new one has come, and tells them what they do not know. Ends with the
 /// engine.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<RedlockShared>) {
     let mut warned = false;
     loop {
         let news = shared.sightings.news.notified();
@@ -48,7 +48,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 /// Hears what clients keep on each node. One that does not answer says what it said before.
-async fn ask(shared: &Arc<Shared>, limit: Moment) {
+async fn ask(shared: &Arc<RedlockShared>, limit: Moment) {
     each(shared, |node, voter| async move {
         if let Some(connection) = voter.store.live_connection()
             && let Ok(told) = voter.store.told(&connection, limit).await
@@ -60,7 +60,7 @@ async fn ask(shared: &Arc<Shared>, limit: Moment) {
 }
 
 /// Tells each node for how long the processes of all nodes run, unless it knows.
-async fn tell(shared: &Arc<Shared>, limit: Moment) {
+async fn tell(shared: &Arc<RedlockShared>, limit: Moment) {
     each(shared, |node, voter| async move {
         let sightings = &voter.sightings;
         let Some(ages) = sightings.to_keep(node, voter.clock.now()) else {
@@ -76,7 +76,7 @@ async fn tell(shared: &Arc<Shared>, limit: Moment) {
 }
 
 /// Does the same with all nodes at once.
-async fn each<F>(shared: &Arc<Shared>, work: impl Fn(usize, Arc<Voter>) -> F)
+async fn each<F>(shared: &Arc<RedlockShared>, work: impl Fn(usize, Arc<RedlockNode>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -85,15 +85,15 @@ where
         let work = work(node, Arc::clone(voter));
         (node, Box::pin(work) as BoxFuture<'static, ()>)
     });
-    let mut round = Round::begin(work.collect());
+    let mut round = FanOut::begin(work.collect());
     while round.next().await.is_some() {}
 }
 
-fn reassess(shared: &Shared) {
+fn reassess(shared: &RedlockShared) {
     shared.voters.iter().for_each(|voter| voter.reassess());
 }
 
-fn check_longest_ttl(shared: &Shared) -> Result<()> {
+fn check_longest_ttl(shared: &RedlockShared) -> Result<()> {
     let own = shared.longest_ttl;
     let told = shared.sightings.longest_told();
     let Some((node, longest)) = told.filter(|(_, longest)| *longest > own) else {

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::Shared;
-use super::deferred_release::Leftover;
-use super::fan_out::Round;
-use super::grants::Grant;
+use super::RedlockShared;
+use super::deferred_release::DeferredRelease;
+use super::fan_out::FanOut;
+use super::grants::GrantedLease;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::redis::{RedisStore, TakenBack};
-use crate::store::{BoxFuture, Failure, Held, Landing, Release, SILENCE_LIMIT};
+use crate::store::redis::{NodeReleaseReply, RedisStore};
+use crate::store::{BoxFuture, Failure, InFlight, LeaseSpec, ReleaseReply, SILENCE_LIMIT};
 
-type Answer = Result<TakenBack, Failure>;
+type NodeReply = Result<NodeReleaseReply, Failure>;
 
 /// Releases on all nodes that may have it.
 pub(super) async fn release(
-    shared: &Arc<Shared>,
-    lease: &Held,
+    shared: &Arc<RedlockShared>,
+    lease: &LeaseSpec,
     limit: Moment,
-) -> Result<Release, Failure> {
+) -> Result<ReleaseReply, Failure> {
     let parting = begin(shared, lease, limit);
     finish(shared, lease, parting).await
 }
@@ -27,9 +27,9 @@ pub(super) async fn release(
 /// Releases on the caller's own task, if nothing but its votes was ever sent about the lease, and
 /// their connections are still there.
 pub(super) fn release_here<'a>(
-    shared: &'a Arc<Shared>,
-    lease: &'a Held,
-) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
+    shared: &'a Arc<RedlockShared>,
+    lease: &'a LeaseSpec,
+) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
     let grant = shared.grants.take_plain(&lease.id)?;
     if grant
         .sent
@@ -46,14 +46,14 @@ pub(super) fn release_here<'a>(
 }
 
 /// A release under way. Dropped before all have answered, the rest goes on in the background.
-struct Parting<'a> {
-    shared: &'a Arc<Shared>,
-    lease: &'a Held,
-    round: Option<Round<Answer>>,
+struct ReleaseRound<'a> {
+    shared: &'a Arc<RedlockShared>,
+    lease: &'a LeaseSpec,
+    round: Option<FanOut<NodeReply>>,
     until: Moment,
 }
 
-impl Parting<'_> {
+impl ReleaseRound<'_> {
     /// A majority has answered: the others are heard later.
     fn leave_the_rest(&mut self) {
         if let Some(rest) = self.round.take() {
@@ -64,7 +64,7 @@ impl Parting<'_> {
     }
 }
 
-impl Drop for Parting<'_> {
+impl Drop for ReleaseRound<'_> {
     fn drop(&mut self) {
         if let Some(rest) = self.round.take() {
             let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
@@ -75,7 +75,11 @@ impl Drop for Parting<'_> {
 }
 
 /// Sends the releases: to the nodes of a lease that was granted here, otherwise to all.
-fn begin<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Parting<'a> {
+fn begin<'a>(
+    shared: &'a Arc<RedlockShared>,
+    lease: &'a LeaseSpec,
+    limit: Moment,
+) -> ReleaseRound<'a> {
     let grant = shared.grants.take(&lease.id);
     for (node, landing) in grant.iter().flat_map(|grant| &grant.unknown) {
         shared.leave(lease, *node, Some(*landing));
@@ -93,7 +97,11 @@ fn begin<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Parting
 }
 
 /// Sends the release to all nodes.
-fn everywhere<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Parting<'a> {
+fn everywhere<'a>(
+    shared: &'a Arc<RedlockShared>,
+    lease: &'a LeaseSpec,
+    limit: Moment,
+) -> ReleaseRound<'a> {
     let limit = limit.min(shared.clock.now() + SILENCE_LIMIT);
     let round = shared.ask_all(|store| {
         let lease = lease.clone();
@@ -103,19 +111,23 @@ fn everywhere<'a>(shared: &'a Arc<Shared>, lease: &'a Held, limit: Moment) -> Pa
 }
 
 /// Sends the release to one node, on whatever connection there is.
-async fn release_on(store: Arc<RedisStore>, lease: Held, limit: Moment) -> Answer {
+async fn release_on(store: Arc<RedisStore>, lease: LeaseSpec, limit: Moment) -> NodeReply {
     let connection = store.connection(limit).await?;
     store.take_back(connection, &lease, None, true).await
 }
 
 /// Sends each release behind the vote on its own connection.
-fn behind_votes<'a>(shared: &'a Arc<Shared>, lease: &'a Held, grant: Grant) -> Parting<'a> {
+fn behind_votes<'a>(
+    shared: &'a Arc<RedlockShared>,
+    lease: &'a LeaseSpec,
+    grant: GrantedLease,
+) -> ReleaseRound<'a> {
     let limit = shared.clock.now() + SILENCE_LIMIT;
     shared.leave_unheard(lease, &grant, true);
     let mut questions = Vec::with_capacity(grant.sent.len());
     for (node, sent) in grant.sent {
         let store = &shared.voters[node].store;
-        let question: BoxFuture<'static, Answer> = if sent.connection.is_broken() {
+        let question: BoxFuture<'static, NodeReply> = if sent.connection.is_broken() {
             Box::pin(release_on(Arc::clone(store), lease.clone(), limit))
         } else {
             let taking = store.take_back(sent.connection, lease, None, true);
@@ -128,11 +140,11 @@ fn behind_votes<'a>(shared: &'a Arc<Shared>, lease: &'a Held, grant: Grant) -> P
         };
         questions.push((node, question));
     }
-    parting(shared, lease, Round::begin(questions))
+    parting(shared, lease, FanOut::begin(questions))
 }
 
 /// A release that got no answer: if the vote before it was not heard either, that may land alone.
-fn or_the_vote(failure: Failure, vote: Option<Landing>) -> Failure {
+fn or_the_vote(failure: Failure, vote: Option<InFlight>) -> Failure {
     let is_known = !failure.transient && failure.landing.is_none();
     if is_known || bug(Bug::RedlockStrayVoteLeft) {
         return failure;
@@ -143,8 +155,12 @@ fn or_the_vote(failure: Failure, vote: Option<Landing>) -> Failure {
     }
 }
 
-fn parting<'a>(shared: &'a Arc<Shared>, lease: &'a Held, round: Round<Answer>) -> Parting<'a> {
-    Parting {
+fn parting<'a>(
+    shared: &'a Arc<RedlockShared>,
+    lease: &'a LeaseSpec,
+    round: FanOut<NodeReply>,
+) -> ReleaseRound<'a> {
+    ReleaseRound {
         shared,
         lease,
         round: Some(round),
@@ -154,20 +170,20 @@ fn parting<'a>(shared: &'a Arc<Shared>, lease: &'a Held, round: Round<Answer>) -
 
 /// Hears the nodes until they decide.
 async fn finish(
-    shared: &Arc<Shared>,
-    lease: &Held,
-    mut parting: Parting<'_>,
-) -> Result<Release, Failure> {
+    shared: &Arc<RedlockShared>,
+    lease: &LeaseSpec,
+    mut parting: ReleaseRound<'_>,
+) -> Result<ReleaseReply, Failure> {
     let (mut held, mut gone, mut failure) = (0, 0, None);
     let nodes = shared.voters.len();
     loop {
         if held >= shared.majority {
             parting.leave_the_rest();
-            return Ok(Release::WasHeld { offered_to: None });
+            return Ok(ReleaseReply::WasHeld { offered_to: None });
         }
         if gone > nodes - shared.majority {
             parting.leave_the_rest();
-            return Ok(Release::NotHeld);
+            return Ok(ReleaseReply::NotHeld);
         }
         let next = match &mut parting.round {
             Some(round) => round.next().await,
@@ -175,8 +191,8 @@ async fn finish(
         };
         match next {
             None => break,
-            Some((_, Ok(TakenBack::WasHeld))) => held += 1,
-            Some((_, Ok(TakenBack::NotHeld))) => gone += 1,
+            Some((_, Ok(NodeReleaseReply::WasHeld))) => held += 1,
+            Some((_, Ok(NodeReleaseReply::NotHeld))) => gone += 1,
             Some((node, Err(failed))) => {
                 if failed.transient || failed.landing.is_some() {
                     shared.leave(lease, node, failed.landing);
@@ -191,7 +207,7 @@ async fn finish(
     }
     // Some have let it go: asked again they would say that it was not there.
     Err(Failure {
-        landing: Some(Landing {
+        landing: Some(InFlight {
             connection: None,
             latest_us: 0,
         }),
@@ -200,12 +216,17 @@ async fn finish(
 }
 
 /// Sees to it that the nodes which did not answer in time let go as well.
-async fn hear_the_rest(shared: Arc<Shared>, lease: Held, mut rest: Round<Answer>, until: Moment) {
+async fn hear_the_rest(
+    shared: Arc<RedlockShared>,
+    lease: LeaseSpec,
+    mut rest: FanOut<NodeReply>,
+    until: Moment,
+) {
     while let Some((node, answer)) = rest.next().await {
         if let Err(failure) = answer
             && failure.transient
         {
-            shared.voters[node].leave(Leftover {
+            shared.voters[node].leave(DeferredRelease {
                 held: lease.clone(),
                 ballot: None,
                 landing: failure.landing,

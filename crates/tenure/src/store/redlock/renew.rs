@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Shared;
-use super::fan_out::Round;
+use super::RedlockShared;
+use super::fan_out::FanOut;
 use crate::error::{Error, ErrorKind};
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::{
-    Failure, Held, Landing, NotHeld, Release, Renewed, SILENCE_LIMIT, Store, Watched,
+    Failure, InFlight, LeaseSpec, NotHeld, ReleaseReply, RenewReply, SILENCE_LIMIT, Store,
+    WatchReply,
 };
 
 /// How long the last nodes are waited for when the others do not agree.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// What nodes said about a lease that they should have.
-struct Count {
+struct RenewCount {
     nodes: usize,
     majority: usize,
     sent_at: Option<Moment>,
@@ -27,8 +28,8 @@ struct Count {
     failure: Option<Failure>,
 }
 
-impl Count {
-    fn new(shared: &Shared) -> Self {
+impl RenewCount {
+    fn new(shared: &RedlockShared) -> Self {
         Self {
             nodes: shared.voters.len(),
             majority: shared.majority,
@@ -39,14 +40,14 @@ impl Count {
         }
     }
 
-    fn renewal(&mut self, node: usize, answer: Result<Renewed, Failure>) {
+    fn renewal(&mut self, node: usize, answer: Result<RenewReply, Failure>) {
         match answer {
-            Ok(Renewed::Until { sent_at }) => {
+            Ok(RenewReply::Until { sent_at }) => {
                 self.held += 1;
                 self.sent_at = Some(self.sent_at.map_or(sent_at, |known| known.min(sent_at)));
             }
-            Ok(Renewed::NotHeld(not_held)) => self.gone.push((node, not_held.taken_by)),
-            Ok(Renewed::Unconfirmed(failure)) | Err(failure) => self.failed(failure),
+            Ok(RenewReply::NotHeld(not_held)) => self.gone.push((node, not_held.taken_by)),
+            Ok(RenewReply::Unconfirmed(failure)) | Err(failure) => self.failed(failure),
         }
     }
 
@@ -86,11 +87,11 @@ impl Count {
 
 /// Renews on all nodes; done when a majority has.
 pub(super) async fn renew(
-    shared: &Arc<Shared>,
-    lease: &Held,
+    shared: &Arc<RedlockShared>,
+    lease: &LeaseSpec,
     watched: bool,
     limit: Moment,
-) -> Result<Renewed, Failure> {
+) -> Result<RenewReply, Failure> {
     let mut round = shared.ask_all(|store| {
         let lease = lease.clone();
         async move {
@@ -98,7 +99,7 @@ pub(super) async fn renew(
             store.renew(&lease, watched, limit).await
         }
     });
-    let mut count = Count::new(shared);
+    let mut count = RenewCount::new(shared);
     while count.verdict().is_none() {
         let Some((node, answer)) = round.next().await else {
             return Err(count.undecided());
@@ -115,17 +116,17 @@ pub(super) async fn renew(
                 forgot,
                 round,
             ));
-            Ok(Renewed::Until { sent_at })
+            Ok(RenewReply::Until { sent_at })
         }
         Some(Err(not_held)) => {
             shared.forget(lease);
-            Ok(Renewed::NotHeld(not_held))
+            Ok(RenewReply::NotHeld(not_held))
         }
         None => Err(count.undecided()),
     }
 }
 
-impl Count {
+impl RenewCount {
     /// The nodes where nobody stands.
     fn forgot(&self) -> Vec<usize> {
         let nobody = self.gone.iter().filter(|(_, by)| by.is_none());
@@ -135,12 +136,12 @@ impl Count {
 
 /// Renews several leases, in one piece on each node.
 pub(super) async fn renew_all(
-    shared: &Arc<Shared>,
-    leases: Vec<&Held>,
+    shared: &Arc<RedlockShared>,
+    leases: Vec<&LeaseSpec>,
     watched: bool,
     limit: Moment,
-) -> Result<Vec<Option<Renewed>>, Failure> {
-    let owned: Arc<Vec<Held>> = Arc::new(leases.into_iter().cloned().collect());
+) -> Result<Vec<Option<RenewReply>>, Failure> {
+    let owned: Arc<Vec<LeaseSpec>> = Arc::new(leases.into_iter().cloned().collect());
     let mut round = shared.ask_all(|store| {
         let leases = Arc::clone(&owned);
         async move {
@@ -151,7 +152,7 @@ pub(super) async fn renew_all(
             store.renew_all(leases, watched, limit).await
         }
     });
-    let mut counts: Vec<Count> = owned.iter().map(|_| Count::new(shared)).collect();
+    let mut counts: Vec<RenewCount> = owned.iter().map(|_| RenewCount::new(shared)).collect();
     let mut failure = None;
     let mut answered = 0;
     while counts.iter().any(|count| count.verdict().is_none()) {
@@ -169,7 +170,7 @@ pub(super) async fn renew_all(
         }
     }
     if answered < shared.majority {
-        return Err(failure.unwrap_or_else(|| Count::new(shared).undecided()));
+        return Err(failure.unwrap_or_else(|| RenewCount::new(shared).undecided()));
     }
     let mut renewed = Vec::with_capacity(counts.len());
     for (lease, count) in owned.iter().zip(counts) {
@@ -181,7 +182,7 @@ pub(super) async fn renew_all(
                     let again = Arc::clone(&shared);
                     again.spawn(async move { repair(&shared, node, &lease).await });
                 }
-                Some(Renewed::Until { sent_at })
+                Some(RenewReply::Until { sent_at })
             }
             // Asked by itself, it is told who stands there.
             Some(Err(_)) | None => None,
@@ -193,23 +194,23 @@ pub(super) async fn renew_all(
 /// Offers the lease again to nodes that have forgotten it: those that said so already, and those
 /// that say it now.
 async fn repair_the_rest(
-    shared: Arc<Shared>,
-    lease: Held,
+    shared: Arc<RedlockShared>,
+    lease: LeaseSpec,
     forgot: Vec<usize>,
-    mut rest: Round<Result<Renewed, Failure>>,
+    mut rest: FanOut<Result<RenewReply, Failure>>,
 ) {
     for node in forgot {
         repair(&shared, node, &lease).await;
     }
     while let Some((node, answer)) = rest.next().await {
         let nobody = |not_held: &NotHeld| not_held.taken_by.is_none();
-        if matches!(&answer, Ok(Renewed::NotHeld(not_held)) if nobody(not_held)) {
+        if matches!(&answer, Ok(RenewReply::NotHeld(not_held)) if nobody(not_held)) {
             repair(&shared, node, &lease).await;
         }
     }
 }
 
-async fn repair(shared: &Shared, node: usize, lease: &Held) {
+async fn repair(shared: &RedlockShared, node: usize, lease: &LeaseSpec) {
     let store = &shared.voters[node].store;
     let Some(connection) = store.live_connection() else {
         return;
@@ -239,15 +240,15 @@ async fn repair(shared: &Shared, node: usize, lease: &Held) {
 
 /// Looks whether a majority still has the lease, and asks each to tell when that changes.
 pub(super) async fn watch(
-    shared: &Arc<Shared>,
-    lease: &Held,
+    shared: &Arc<RedlockShared>,
+    lease: &LeaseSpec,
     limit: Moment,
-) -> Result<Watched, Failure> {
+) -> Result<WatchReply, Failure> {
     let mut round = shared.ask_all(|store| {
         let lease = lease.clone();
         async move { store.watch(&lease, limit).await }
     });
-    let mut count = Count::new(shared);
+    let mut count = RenewCount::new(shared);
     count.sent_at = Some(shared.clock.now());
     while count.verdict().is_none() {
         let next = if count.held + count.gone.len() < shared.majority {
@@ -260,8 +261,8 @@ pub(super) async fn watch(
         };
         match next {
             None => return Err(count.undecided()),
-            Some((_, Ok(Watched::Held))) => count.held += 1,
-            Some((node, Ok(Watched::NotHeld(not_held)))) => {
+            Some((_, Ok(WatchReply::Held))) => count.held += 1,
+            Some((node, Ok(WatchReply::NotHeld(not_held)))) => {
                 count.gone.push((node, not_held.taken_by));
             }
             Some((_, Err(failure))) => count.failed(failure),
@@ -270,19 +271,19 @@ pub(super) async fn watch(
     // The others are watched as well.
     shared.spawn(async move { while round.next().await.is_some() {} });
     match count.verdict() {
-        Some(Ok(_)) => Ok(Watched::Held),
-        Some(Err(not_held)) => Ok(Watched::NotHeld(not_held)),
+        Some(Ok(_)) => Ok(WatchReply::Held),
+        Some(Err(not_held)) => Ok(WatchReply::NotHeld(not_held)),
         None => Err(count.undecided()),
     }
 }
 
 /// Goes on with a lease under another id on a majority of the nodes.
 pub(super) async fn adopt(
-    shared: &Arc<Shared>,
+    shared: &Arc<RedlockShared>,
     from: &LeaseId,
-    lease: &Held,
+    lease: &LeaseSpec,
     limit: Moment,
-) -> Result<Renewed, Failure> {
+) -> Result<RenewReply, Failure> {
     let mut round = shared.ask_all(|store| {
         let (from, lease) = (from.clone(), lease.clone());
         async move {
@@ -290,7 +291,7 @@ pub(super) async fn adopt(
             store.adopt(&from, &lease, limit).await
         }
     });
-    let mut count = Count::new(shared);
+    let mut count = RenewCount::new(shared);
     while let Some((node, answer)) = round.next().await {
         count.renewal(node, answer);
         if count.held >= shared.majority {
@@ -306,17 +307,17 @@ pub(super) async fn adopt(
                 while round.next().await.is_some() {}
                 learn_fence(&shared, &lease, limit).await;
             });
-            Ok(Renewed::Until { sent_at })
+            Ok(RenewReply::Until { sent_at })
         }
         Some(Err(not_held)) => {
             // Some may have it under the new id by now.
             let release = super::release::release(shared, lease, limit).await;
-            debug_assert!(!matches!(release, Ok(Release::WasHeld { .. })));
-            Ok(Renewed::NotHeld(not_held))
+            debug_assert!(!matches!(release, Ok(ReleaseReply::WasHeld { .. })));
+            Ok(RenewReply::NotHeld(not_held))
         }
         None => {
             let failure = count.undecided();
-            let landing = Landing {
+            let landing = InFlight {
                 connection: None,
                 latest_us: failure.landing.map_or(0, |landing| landing.latest_us),
             };
@@ -329,7 +330,7 @@ pub(super) async fn adopt(
 }
 
 /// Asks for the last fence of a lease that came from elsewhere: without it no node can be repaired.
-async fn learn_fence(shared: &Shared, lease: &Held, limit: Moment) {
+async fn learn_fence(shared: &RedlockShared, lease: &LeaseSpec, limit: Moment) {
     for voter in &shared.voters {
         if let Ok(Some(found)) = voter.store.look(&lease.name, limit).await
             && found.id == lease.id

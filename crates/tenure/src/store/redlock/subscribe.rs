@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::Shared;
+use super::RedlockShared;
 use super::node::lock;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
@@ -23,8 +23,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 const REMEMBERED: usize = 1_000;
 
 #[derive(Default)]
-pub(super) struct Messages {
-    freed: Mutex<Freed>,
+pub(super) struct Subscriptions {
+    freed: Mutex<FreedCounts>,
     /// When each name was last said to be free, so that only the last time counts.
     opened: Mutex<HashMap<LockName, u64>>,
     /// On which nodes each line of waiters listens.
@@ -33,12 +33,12 @@ pub(super) struct Messages {
 
 /// By how many nodes each lease was said to be free.
 #[derive(Default)]
-struct Freed {
+struct FreedCounts {
     counts: HashMap<LeaseId, usize>,
     order: VecDeque<LeaseId>,
 }
 
-impl Freed {
+impl FreedCounts {
     fn count(&mut self, lease: &LeaseId) -> usize {
         let known = self.counts.entry(lease.clone()).or_default();
         *known += 1;
@@ -57,7 +57,7 @@ impl Freed {
 
 /// Passes on what one node says. Ends with the engine.
 pub(super) async fn pass_on(
-    shared: Arc<Shared>,
+    shared: Arc<RedlockShared>,
     mut said: mpsc::UnboundedReceiver<Event>,
     events: mpsc::UnboundedSender<Event>,
 ) {
@@ -90,7 +90,7 @@ pub(super) async fn pass_on(
 /// Says that the lock is free, after a moment that is the longer the more processes heard it: if
 /// all asked at once, they would take the votes from each other, again and again.
 fn open(
-    shared: &Arc<Shared>,
+    shared: &Arc<RedlockShared>,
     events: &mpsc::UnboundedSender<Event>,
     name: LockName,
     listeners: u32,
@@ -118,7 +118,7 @@ fn open(
 
 /// Listens on all nodes; done when a majority has confirmed it.
 pub(super) async fn listen(
-    shared: &Arc<Shared>,
+    shared: &Arc<RedlockShared>,
     name: &LockName,
     limit: Moment,
 ) -> Result<(), Failure> {
@@ -152,14 +152,14 @@ pub(super) async fn listen(
 }
 
 /// Ends [`listen`] on the nodes where it began.
-pub(super) async fn unlisten(shared: &Arc<Shared>, name: &LockName, limit: Moment) {
+pub(super) async fn unlisten(shared: &Arc<RedlockShared>, name: &LockName, limit: Moment) {
     let nodes = shared.messages.no_longer(name);
     for node in nodes {
         shared.voters[node].store.unlisten(name, limit).await;
     }
 }
 
-impl Messages {
+impl Subscriptions {
     fn note_opened(&self, name: &LockName) -> u64 {
         let mut opened = lock(&self.opened);
         if opened.len() > REMEMBERED {

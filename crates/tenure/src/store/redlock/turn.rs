@@ -7,22 +7,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Shared;
+use super::RedlockShared;
 use super::acquire;
 use super::release;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempt, Attempted, Failure, Held, Turn};
+use crate::store::{AcquireReply, Attempt, Failure, LeaseSpec, TurnReply};
 
 /// For how long a process that has had its turns leaves the lock to others who wait for it.
 const HEAD_START: Duration = Duration::from_millis(10);
 
 pub(super) async fn turn(
-    shared: &Arc<Shared>,
-    lease: &Held,
+    shared: &Arc<RedlockShared>,
+    lease: &LeaseSpec,
     fences: u32,
     limit: Moment,
-) -> Result<Turn, Failure> {
+) -> Result<TurnReply, Failure> {
     let alone = !others_wait(shared, &lease.name, limit).await;
     if alone && let Some(again) = go_on(shared, lease, fences, limit).await {
         return Ok(again);
@@ -32,14 +32,19 @@ pub(super) async fn turn(
     }
     release::release(shared, lease, limit)
         .await
-        .map(Turn::Passed)
+        .map(TurnReply::Passed)
 }
 
 /// Votes for the same lease again, with greater fences.
-async fn go_on(shared: &Arc<Shared>, lease: &Held, fences: u32, limit: Moment) -> Option<Turn> {
+async fn go_on(
+    shared: &Arc<RedlockShared>,
+    lease: &LeaseSpec,
+    fences: u32,
+    limit: Moment,
+) -> Option<TurnReply> {
     // Metadata stay as they are: a vote without any leaves them alone.
     let attempt = Attempt {
-        held: Held {
+        held: LeaseSpec {
             has_meta: false,
             ..lease.clone()
         },
@@ -48,13 +53,13 @@ async fn go_on(shared: &Arc<Shared>, lease: &Held, fences: u32, limit: Moment) -
         queue: false,
     };
     match acquire::once(shared, &attempt, limit).await {
-        Ok(Attempted::Granted { fence, sent_at }) => Some(Turn::Again { fence, sent_at }),
+        Ok(AcquireReply::Granted { fence, sent_at }) => Some(TurnReply::Again { fence, sent_at }),
         _ => None,
     }
 }
 
 /// Whether anybody but this process listens, on any node that answers.
-async fn others_wait(shared: &Arc<Shared>, name: &LockName, limit: Moment) -> bool {
+async fn others_wait(shared: &Arc<RedlockShared>, name: &LockName, limit: Moment) -> bool {
     let mut round = shared.ask_all(|store| {
         let name = name.clone();
         async move { store.listeners(&name, limit).await }

@@ -12,7 +12,7 @@ use crate::store::{Busy, Failure};
 pub(super) const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;
 
 /// The votes of one round.
-pub(super) struct Tally {
+pub(super) struct VoteCount {
     majority: usize,
     /// How many were asked and have not answered.
     waiting: usize,
@@ -41,7 +41,7 @@ pub(super) enum Verdict {
     Failed(Failure),
 }
 
-impl Tally {
+impl VoteCount {
     /// A round in which so many of all nodes are asked.
     pub(super) fn new(nodes: usize, asked: usize) -> Self {
         let of = if bug(Bug::RedlockMajorityOfAsked) {
@@ -171,8 +171,8 @@ mod tests {
         Err(unheard())
     }
 
-    fn tally(nodes: usize, votes: Vec<Result<Vote, Failure>>) -> Tally {
-        let mut tally = Tally::new(nodes, nodes);
+    fn tally(nodes: usize, votes: Vec<Result<Vote, Failure>>) -> VoteCount {
+        let mut tally = VoteCount::new(nodes, nodes);
         for vote in votes {
             tally.count(vote);
         }
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_majority_is_one_of_all_nodes_not_of_those_that_could_be_asked() {
-        let mut tally = Tally::new(5, 3);
+        let mut tally = VoteCount::new(5, 3);
         for vote in [Ok(Vote::Granted), Ok(Vote::Granted), silent()] {
             tally.count(vote);
         }

@@ -10,10 +10,10 @@ use ::redis::Cmd;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
+use self::redirect::NodeAddress;
 pub(super) use self::redirect::Redirect;
-use self::redirect::Whereabouts;
 use self::slot::Slot;
-use self::slot_map::Map;
+use self::slot_map::SlotMap;
 use super::channels::Channels;
 use super::node::Node;
 use super::script::Script;
@@ -52,7 +52,7 @@ pub(super) struct Cluster {
     runtime: Option<Handle>,
     clock: Clock,
     /// A std lock: nothing is awaited while it is held.
-    map: RwLock<Map>,
+    map: RwLock<SlotMap>,
     channels: Arc<Channels>,
     events: OnceLock<mpsc::UnboundedSender<Event>>,
     /// The map may not be right any more.
@@ -62,7 +62,7 @@ pub(super) struct Cluster {
 }
 
 /// The way to the node that has a key.
-pub(super) struct Way {
+pub(super) struct Route {
     pub(super) node: Arc<Node>,
     /// Whether the key is there already though its slot is not.
     pub(super) asking: bool,
@@ -72,7 +72,7 @@ pub(super) struct Way {
     pause: Duration,
 }
 
-impl Way {
+impl Route {
     pub(super) fn to(node: Arc<Node>) -> Self {
         Self {
             node,
@@ -165,10 +165,10 @@ impl Cluster {
     }
 
     /// The way to the node that has this key, as far as is known.
-    pub(super) fn way(&self, key: &str) -> Result<Way, Failure> {
+    pub(super) fn way(&self, key: &str) -> Result<Route, Failure> {
         let slot = Slot::of(key.as_bytes());
         match self.owner(slot) {
-            Some(node) => Ok(Way::to(node)),
+            Some(node) => Ok(Route::to(node)),
             None => Err(self.uncovered(key)),
         }
     }
@@ -190,10 +190,10 @@ impl Cluster {
     pub(super) async fn onward(
         &self,
         key: &str,
-        way: Way,
+        way: Route,
         failure: Failure,
         limit: Moment,
-    ) -> Result<Way, Failure> {
+    ) -> Result<Route, Failure> {
         let redirect = Redirect::of(&failure).filter(|_| !bug(Bug::MovedNotFollowed));
         let Some(redirect) = redirect else {
             return Err(self.noted(&way.node, failure));
@@ -223,17 +223,17 @@ impl Cluster {
     async fn try_again(
         &self,
         key: &str,
-        way: &Way,
+        way: &Route,
         failure: &Failure,
         limit: Moment,
-    ) -> Result<Way, Failure> {
+    ) -> Result<Route, Failure> {
         let now = self.clock.now();
         let since = way.trying_since.unwrap_or(now);
         if now >= since + TRY_AGAIN_PATIENCE {
             return Err(on_the_move(key, failure));
         }
         tokio::time::sleep(way.pause.min(limit.saturating_since(now))).await;
-        Ok(Way {
+        Ok(Route {
             redirects: way.redirects,
             trying_since: Some(since),
             pause: (way.pause * 2).min(TRY_AGAIN_MAX),
@@ -271,7 +271,7 @@ impl Cluster {
     }
 
     /// Takes note of whose a slot is by now.
-    fn learn(&self, slot: Slot, to: &Whereabouts, told_by: &Node) -> Arc<Node> {
+    fn learn(&self, slot: Slot, to: &NodeAddress, told_by: &Node) -> Arc<Node> {
         let node = self.node_at(to, told_by);
         self.map
             .write()
@@ -285,7 +285,7 @@ impl Cluster {
     }
 
     /// The node at this place, made if it is not known.
-    fn node_at(&self, place: &Whereabouts, told_by: &Node) -> Arc<Node> {
+    fn node_at(&self, place: &NodeAddress, told_by: &Node) -> Arc<Node> {
         let target = place.beside(&told_by.server.target);
         let known = self.map().node_at(&target.address).cloned();
         let seed = || self.seeds().iter().find(|seed| seed.is_at(&target.address));
@@ -303,7 +303,7 @@ impl Cluster {
         node
     }
 
-    fn map(&self) -> RwLockReadGuard<'_, Map> {
+    fn map(&self) -> RwLockReadGuard<'_, SlotMap> {
         self.map.read().unwrap_or_else(PoisonError::into_inner)
     }
 

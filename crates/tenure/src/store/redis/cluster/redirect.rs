@@ -9,9 +9,9 @@ use crate::url::{Address, RedisTarget};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store::redis) enum Redirect {
     /// The slot is another node's.
-    Moved { slot: Slot, to: Whereabouts },
+    Moved { slot: Slot, to: NodeAddress },
     /// The slot is on its way to another node, and these keys are there already.
-    Ask { to: Whereabouts },
+    Ask { to: NodeAddress },
     /// The slot is on its way to another node, and some of these keys are there already.
     TryAgain,
     /// The cluster does not serve the slot at all.
@@ -22,7 +22,7 @@ pub(in crate::store::redis) enum Redirect {
 
 /// Where a node says that another one is. Without a host: where it is itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store::redis) struct Whereabouts {
+pub(in crate::store::redis) struct NodeAddress {
     host: Option<String>,
     port: u16,
 }
@@ -41,10 +41,10 @@ impl Redirect {
         match words.next()? {
             "MOVED" => Some(Self::Moved {
                 slot: Slot::numbered(words.next()?.parse().ok()?)?,
-                to: Whereabouts::read(words.next()?)?,
+                to: NodeAddress::read(words.next()?)?,
             }),
             "ASK" => Some(Self::Ask {
-                to: Whereabouts::read(words.nth(1)?)?,
+                to: NodeAddress::read(words.nth(1)?)?,
             }),
             "TRYAGAIN" => Some(Self::TryAgain),
             "CLUSTERDOWN" => Some(Self::Down),
@@ -54,7 +54,7 @@ impl Redirect {
     }
 }
 
-impl Whereabouts {
+impl NodeAddress {
     /// A node without a host, or with one that it does not know, is where the one is that was asked.
     pub(super) fn new(host: Option<&str>, port: u16) -> Self {
         let host = host.filter(|host| !host.is_empty() && *host != "?");
@@ -98,8 +98,8 @@ impl Whereabouts {
 mod tests {
     use super::*;
 
-    fn place(host: Option<&str>) -> Whereabouts {
-        Whereabouts::new(host, 6381)
+    fn place(host: Option<&str>) -> NodeAddress {
+        NodeAddress::new(host, 6381)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::slot_map::{self, Map, Share};
+use super::slot_map::{self, SlotMap, SlotRange};
 use super::{Cluster, lock};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
@@ -84,10 +84,10 @@ impl Cluster {
         asked
     }
 
-    fn adopt(&self, shares: &[Share], asked: &Arc<Node>) {
+    fn adopt(&self, shares: &[SlotRange], asked: &Arc<Node>) {
         let mut known = self.nodes();
         known.extend(self.seeds().iter().chain([asked]).cloned());
-        let new = Map::of(shares, &asked.server.target, &known, |target| {
+        let new = SlotMap::of(shares, &asked.server.target, &known, |target| {
             self.make(target)
         });
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,7 @@ pub(super) async fn keep_up(cluster: Arc<Cluster>) {
     }
 }
 
-async fn ask(node: &Node, limit: Moment) -> Result<Vec<Share>, Failure> {
+async fn ask(node: &Node, limit: Moment) -> Result<Vec<SlotRange>, Failure> {
     let connection = node.commands.connection(limit).await?;
     let mut command = ::redis::cmd("CLUSTER");
     command.arg("SLOTS");

@@ -3,14 +3,14 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::redirect::Whereabouts;
+use super::redirect::NodeAddress;
 use super::slot::{SLOTS, Slot};
 use crate::store::redis::node::Node;
 use crate::store::redis::value::Value;
 use crate::url::{Address, RedisTarget};
 
 #[derive(Default)]
-pub(super) struct Map {
+pub(super) struct SlotMap {
     /// The masters, as far as is known.
     nodes: Vec<Arc<Node>>,
     /// For each slot its master's place in `nodes`.
@@ -19,16 +19,16 @@ pub(super) struct Map {
 
 /// A range of slots and its master, as a node tells it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct SlotRange {
     slots: RangeInclusive<u16>,
-    place: Whereabouts,
+    place: NodeAddress,
 }
 
-impl Map {
+impl SlotMap {
     /// The map that `shares` tells, with the nodes of the old one where they are still in it. `make`
     /// makes the others.
     pub(super) fn of(
-        shares: &[Share],
+        shares: &[SlotRange],
         asked: &RedisTarget,
         known: &[Arc<Node>],
         mut make: impl FnMut(RedisTarget) -> Arc<Node>,
@@ -99,11 +99,11 @@ impl Map {
 }
 
 /// What `CLUSTER SLOTS` says; `None` if it cannot be understood.
-pub(super) fn read(reply: &Value) -> Option<Vec<Share>> {
+pub(super) fn read(reply: &Value) -> Option<Vec<SlotRange>> {
     reply.as_array()?.iter().map(read_share).collect()
 }
 
-fn read_share(share: &Value) -> Option<Share> {
+fn read_share(share: &Value) -> Option<SlotRange> {
     let [first, last, master, ..] = share.as_array()? else {
         return None;
     };
@@ -114,9 +114,9 @@ fn read_share(share: &Value) -> Option<Share> {
     let [host, port, ..] = master.as_array()? else {
         return None;
     };
-    Some(Share {
+    Some(SlotRange {
         slots: slot(first)?..=slot(last)?,
-        place: Whereabouts::new(host.as_str(), u16::try_from(port.as_int()?).ok()?),
+        place: NodeAddress::new(host.as_str(), u16::try_from(port.as_int()?).ok()?),
     })
 }
 
@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn shares_are_read_also_where_a_node_knows_no_host() {
         let reply = Value::Array(vec![share(0, 5, text("h")), share(6, 6, Value::Nil)]);
-        let told = |slots, host| Share {
+        let told = |slots, host| SlotRange {
             slots,
-            place: Whereabouts::new(host, 7000),
+            place: NodeAddress::new(host, 7000),
         };
         assert_eq!(
             read(&reply),

@@ -10,7 +10,7 @@ use crate::error::ErrorKind;
 use crate::store::redis::script::Script;
 use crate::store::redis::server_error;
 use crate::store::redis::value::Value;
-use crate::store::{Failure, Landing};
+use crate::store::{Failure, InFlight};
 use crate::timings::Call;
 
 impl Connection {
@@ -37,7 +37,7 @@ impl Connection {
     pub(in crate::store::redis) async fn run_all_here(
         &self,
         transaction: &Pipeline,
-        landing: Landing,
+        landing: InFlight,
     ) -> Result<Vec<Value>, Failure> {
         let (mut inner, begun) = (self.inner.clone(), self.begin());
         let asking = inner.req_packed_commands(transaction, 0, transaction.len());
@@ -84,7 +84,7 @@ impl Connection {
     async fn answer_here<T>(
         &self,
         answer: impl Future<Output = Result<T, RedisError>>,
-        landing: Landing,
+        landing: InFlight,
     ) -> Result<T, Failure> {
         let owed = self.silence.owe(&self.server.clock);
         let answer = tokio::select! {

@@ -13,16 +13,16 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::request::reply_of;
 pub(super) use self::server_clock::micros;
 
-use super::endpoint::Place;
-use super::failover_pause::Settled;
-use super::response_timeout::Silence;
+use super::endpoint::Endpoint;
+use super::failover_pause::TrustedPrimary;
+use super::response_timeout::ResponseWatch;
 use super::server::Server;
 use super::server_error;
-use super::transaction::Known;
+use super::transaction::TransactionCandidates;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
-use crate::store::{Failure, Landing};
+use crate::store::{Failure, InFlight};
 use crate::timings::NodeTimings;
 use crate::url::RedisTarget;
 
@@ -42,8 +42,8 @@ pub(crate) struct Connection {
     target: Arc<RedisTarget>,
     /// Cancelled when nothing more is expected of this connection.
     given_up: CancellationToken,
-    silence: Silence,
-    known: Known,
+    silence: ResponseWatch,
+    known: TransactionCandidates,
     timings: Arc<NodeTimings>,
     /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
     owes_since: AtomicU64,
@@ -54,15 +54,19 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(server: &Arc<Server>, place: &Place, inner: MultiplexedConnection) -> Self {
+    pub(super) fn new(
+        server: &Arc<Server>,
+        place: &Endpoint,
+        inner: MultiplexedConnection,
+    ) -> Self {
         Self {
             id: server.next_connection_id(),
             inner,
             server: Arc::clone(server),
             target: Arc::clone(&place.target),
             given_up: place.left.child_token(),
-            silence: Silence::default(),
-            known: Known::default(),
+            silence: ResponseWatch::default(),
+            known: TransactionCandidates::default(),
             timings: server.stats.timings.node(&place.target.address.to_string()),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
@@ -88,17 +92,17 @@ impl Connection {
         self.given_up.cancel();
     }
 
-    pub(super) fn silence(&self) -> &Silence {
+    pub(super) fn silence(&self) -> &ResponseWatch {
         &self.silence
     }
 
     /// What is known of locks that can be taken without a script.
-    pub(super) fn known(&self) -> &Known {
+    pub(super) fn known(&self) -> &TransactionCandidates {
         &self.known
     }
 
     /// The master there that may give new locks: the same for all connections to this server.
-    pub(super) fn settled(&self) -> &Settled {
+    pub(super) fn settled(&self) -> &TrustedPrimary {
         &self.server.settled
     }
 
@@ -112,8 +116,8 @@ impl Connection {
     }
 
     /// Where a command that was sent now may land.
-    pub(super) fn landing(&self, latest_us: u64) -> Landing {
-        Landing {
+    pub(super) fn landing(&self, latest_us: u64) -> InFlight {
+        InFlight {
             connection: Some(self.id),
             latest_us,
         }
@@ -160,7 +164,7 @@ impl Connection {
     }
 
     /// What an error means. A master that has become a replica is not asked again.
-    fn refused(&self, error: &RedisError, landing: Option<Landing>) -> Failure {
+    fn refused(&self, error: &RedisError, landing: Option<InFlight>) -> Failure {
         let failure = server_error::failure(&self.target, error, landing);
         if failure.error.kind() != ErrorKind::ReadOnly {
             return failure;

@@ -12,18 +12,18 @@ use crate::store::redis::script::{self, Script};
 use crate::timings::{Call, CallOutcome};
 
 /// A question under way. Nothing, unless somebody wants to know how long it takes.
-pub(super) struct Begun(Option<Moment>);
+pub(super) struct CallStart(Option<Moment>);
 
 impl Connection {
-    pub(super) fn begin(&self) -> Begun {
+    pub(super) fn begin(&self) -> CallStart {
         let timings = &self.server.stats.timings;
-        Begun(timings.is_wanted().then(|| self.server.clock.now()))
+        CallStart(timings.is_wanted().then(|| self.server.clock.now()))
     }
 
     /// Counts what came of a question. What it was is found out only if that is of interest.
     pub(super) fn measure<T>(
         &self,
-        begun: &Begun,
+        begun: &CallStart,
         call: impl FnOnce() -> Call,
         answer: &Result<T, Failure>,
     ) {

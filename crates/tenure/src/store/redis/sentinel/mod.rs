@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::view::{Named, View};
-use super::endpoint::Place;
-use super::reconnect::Link;
+use self::view::{PrimaryAddress, View};
+use super::endpoint::Endpoint;
+use super::reconnect::Reconnector;
 use super::server::Server;
 use super::server_error;
 use crate::error::{Error, ErrorKind};
@@ -39,23 +39,23 @@ pub(super) struct Sentinels {
     /// Each watcher's bell: ask your sentinel now.
     bells: Vec<Notify>,
     /// A std mutex: nothing is awaited while it is held.
-    state: Mutex<State>,
+    state: Mutex<SentinelState>,
     /// Something was learnt.
     learnt: watch::Sender<()>,
 }
 
-struct State {
+struct SentinelState {
     /// Counts the questions; a view that answers this one is at least as new.
     round: u64,
     views: Vec<Option<View>>,
     /// Which question each view answers.
     answered: Vec<u64>,
-    master: Option<Master>,
+    master: Option<Primary>,
 }
 
-struct Master {
-    named: Named,
-    place: Place,
+struct Primary {
+    named: PrimaryAddress,
+    place: Endpoint,
 }
 
 impl Sentinels {
@@ -64,7 +64,7 @@ impl Sentinels {
         let count = target.sentinels.len();
         let sentinels = Arc::new(Self {
             bells: (0..count).map(|_| Notify::new()).collect(),
-            state: Mutex::new(State {
+            state: Mutex::new(SentinelState {
                 round: 0,
                 views: (0..count).map(|_| None).collect(),
                 answered: vec![0; count],
@@ -76,7 +76,7 @@ impl Sentinels {
         for (at, target) in sentinels.target.sentinels.iter().enumerate() {
             let (sender, pushes) = mpsc::unbounded_channel();
             let server = Server::sentinel(target.clone(), Arc::clone(stats));
-            let link = Link::with_pushes(server, sender, Some(|| ::redis::cmd("PING")));
+            let link = Reconnector::with_pushes(server, sender, Some(|| ::redis::cmd("PING")));
             tokio::spawn(monitor::watch(Arc::clone(&sentinels), at, link, pushes));
         }
         sentinels
@@ -88,7 +88,7 @@ impl Sentinels {
 
     /// Where the master is at this moment. All sentinels are asked at once, so that one that is
     /// dead costs little.
-    pub(super) async fn locate(&self) -> Result<Place, Failure> {
+    pub(super) async fn locate(&self) -> Result<Endpoint, Failure> {
         let mut learnt = self.learnt.subscribe();
         let round = self.ask_all();
         let clock = Clock::Boot;
@@ -140,17 +140,17 @@ impl Sentinels {
         self.learnt.send_replace(());
     }
 
-    fn heard(&self, round: u64) -> Heard {
+    fn heard(&self, round: u64) -> RoundReplies {
         let state = self.state();
         let mut fresh = state.fresh(round);
-        Heard {
+        RoundReplies {
             all: state.answered.iter().all(|answered| *answered >= round),
             named: fresh.any(|view| view.named().is_some()),
         }
     }
 
     /// Where the master is, if a sentinel has just said so.
-    fn conclude(&self, round: u64) -> Result<Place, Failure> {
+    fn conclude(&self, round: u64) -> Result<Endpoint, Failure> {
         let state = self.state();
         let named = state.fresh(round).any(|view| view.named().is_some());
         match &state.master {
@@ -160,7 +160,7 @@ impl Sentinels {
     }
 
     /// Why there is no master to connect to, sentinel by sentinel.
-    fn nobody_knows(&self, state: &State, round: u64) -> Failure {
+    fn nobody_knows(&self, state: &SentinelState, round: u64) -> Failure {
         let fresh: Vec<&View> = state.fresh(round).collect();
         let ignorant = fresh
             .iter()
@@ -222,18 +222,18 @@ impl Sentinels {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SentinelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What has been said in a round.
-struct Heard {
+struct RoundReplies {
     all: bool,
     named: bool,
 }
 
-impl State {
+impl SentinelState {
     /// The views that answer this question, or a later one.
     fn fresh(&self, round: u64) -> impl Iterator<Item = &View> {
         let views = self.views.iter().zip(&self.answered);
@@ -253,9 +253,9 @@ impl State {
         if present.is_some() {
             tracing::info!(master = %target.master, %host, port, "redis.master_moved");
         }
-        let master = Master {
+        let master = Primary {
             named: named.clone(),
-            place: Place::until_left(target.server.at(host, port)),
+            place: Endpoint::until_left(target.server.at(host, port)),
         };
         let deposed = self.master.replace(master)?;
         Some(deposed.place.left)

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::Sentinels;
 use super::view::{self, View};
 use crate::store::redis::connection::Connection;
-use crate::store::redis::reconnect::Link;
+use crate::store::redis::reconnect::Reconnector;
 
 /// How often to ask although nothing was announced: an announcement can be lost.
 const POLL: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 pub(super) async fn watch(
     sentinels: Arc<Sentinels>,
     at: usize,
-    link: Link,
+    link: Reconnector,
     mut pushes: mpsc::UnboundedReceiver<PushInfo>,
 ) {
     // The connection on which announcements are heard.
@@ -40,7 +40,7 @@ pub(super) async fn watch(
     }
 }
 
-async fn look(sentinels: &Sentinels, link: &Link, hears: &mut Option<u64>) -> View {
+async fn look(sentinels: &Sentinels, link: &Reconnector, hears: &mut Option<u64>) -> View {
     let limit = link.now() + ASK_LIMIT;
     let connection = match link.connection(limit).await {
         Ok(connection) => connection,
@@ -55,7 +55,7 @@ async fn look(sentinels: &Sentinels, link: &Link, hears: &mut Option<u64>) -> Vi
 }
 
 /// A user who may not listen asks all the same.
-async fn listen(connection: &Connection, link: &Link) {
+async fn listen(connection: &Connection, link: &Reconnector) {
     for channel in CHANNELS {
         let limit = link.now() + ASK_LIMIT;
         let _ = connection.subscribe(channel, limit).await;

@@ -11,7 +11,7 @@ use crate::store::redis::value::Value;
 /// What one sentinel says of the master.
 #[derive(Debug)]
 pub(super) enum View {
-    Knows(Named),
+    Knows(PrimaryAddress),
     /// It watches over others.
     Ignorant {
         knows: Vec<String>,
@@ -21,7 +21,7 @@ pub(super) enum View {
 
 /// Where a master is said to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct PrimaryAddress {
     pub(super) host: String,
     pub(super) port: u16,
     /// How many failovers the sentinels have agreed upon: who knows of more is right.
@@ -29,7 +29,7 @@ pub(super) struct Named {
 }
 
 impl View {
-    pub(super) fn named(&self) -> Option<&Named> {
+    pub(super) fn named(&self) -> Option<&PrimaryAddress> {
         match self {
             Self::Knows(named) => Some(named),
             Self::Ignorant { .. } | Self::Silent(_) => None,
@@ -74,9 +74,9 @@ async fn try_ask(connection: &Connection, master: &str, limit: Moment) -> Result
     }
 }
 
-fn read_address(parts: &[Value], epoch: u64) -> Option<Named> {
+fn read_address(parts: &[Value], epoch: u64) -> Option<PrimaryAddress> {
     let [host, port] = parts else { return None };
-    Some(Named {
+    Some(PrimaryAddress {
         host: host.as_str()?.to_owned(),
         port: u16::try_from(port.as_int()?).ok()?,
         epoch,
@@ -121,9 +121,9 @@ fn strange(connection: &Connection, cause: &str) -> Failure {
 /// everybody's, because a sentinel that was cut off knows nothing of what it missed.
 pub(super) fn believed<'a>(
     views: &'a [Option<View>],
-    present: Option<&Named>,
-) -> Option<&'a Named> {
-    let named: Vec<&Named> = views.iter().flatten().filter_map(View::named).collect();
+    present: Option<&PrimaryAddress>,
+) -> Option<&'a PrimaryAddress> {
+    let named: Vec<&PrimaryAddress> = views.iter().flatten().filter_map(View::named).collect();
     let newest = named.iter().map(|named| named.epoch).max()?;
     let mut newest_ones = named.iter().copied().filter(|named| named.epoch == newest);
     let Some(present) = present else {
@@ -141,8 +141,8 @@ pub(super) fn believed<'a>(
 mod tests {
     use super::*;
 
-    fn named(port: u16, epoch: u64) -> Named {
-        Named {
+    fn named(port: u16, epoch: u64) -> PrimaryAddress {
+        PrimaryAddress {
             host: "h".to_owned(),
             port,
             epoch,
