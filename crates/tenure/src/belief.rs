@@ -35,8 +35,8 @@ pub(crate) struct Belief {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
     /// Where an earlier attempt of the same acquisition may still land.
-    pub(crate) landing: Option<InFlight>,
-    turns: HandOffBudget,
+    pub(crate) in_flight: Option<InFlight>,
+    hand_off: HandOffBudget,
     /// Nanoseconds of the clock. Atomic, because `is_valid` is asked in hot loops. It belongs to the
     /// lease, so all its holders share it.
     deadline: Arc<AtomicU64>,
@@ -57,7 +57,7 @@ pub(crate) struct Grant {
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
-    pub(crate) landing: Option<InFlight>,
+    pub(crate) in_flight: Option<InFlight>,
 }
 
 /// How far a lease may still be handed off before the store must be asked whose turn it is.
@@ -105,8 +105,8 @@ impl Belief {
             renewed: grant.renewed,
             max_hold: grant.max_hold,
             meta: grant.meta,
-            landing: grant.landing,
-            turns: HandOffBudget {
+            in_flight: grant.in_flight,
+            hand_off: HandOffBudget {
                 since: grant.sent_at,
                 left: grant.fences - 1,
                 minted: grant.fence,
@@ -119,7 +119,7 @@ impl Belief {
     }
 
     /// The same lease, granted anew by the store with further fences.
-    pub(crate) fn again(
+    pub(crate) fn regranted(
         &self,
         fence: Fence,
         fences: u32,
@@ -135,23 +135,23 @@ impl Belief {
             renewed: self.renewed,
             max_hold: self.max_hold,
             meta: Arc::clone(&self.meta),
-            landing: self.landing,
+            in_flight: self.in_flight,
         })
     }
 
     /// The belief of the next holder, who is handed this lease at this moment. None if it may not
     /// be handed off: its fences or its time among us are used up, the store's clock has not reached
     /// the next fence, or too little of it is left.
-    pub(crate) fn next_turn(&self, bounds: &HandOff, now: Moment) -> Option<Self> {
+    pub(crate) fn for_next_holder(&self, bounds: &HandOff, now: Moment) -> Option<Self> {
         let unbounded = bug(Bug::HandOffUnbounded);
-        let left = self.turns.left.checked_sub(1);
+        let left = self.hand_off.left.checked_sub(1);
         let left = left.or_else(|| unbounded.then_some(0))?;
         let ample = self.deadline().saturating_since(now) >= self.held.ttl / 2;
         let ample = ample || bug(Bug::HandOffLate);
-        let in_time = now < self.turns.since + bounds.time || unbounded;
+        let in_time = now < self.hand_off.since + bounds.time || unbounded;
         let step = u64::from(!bug(Bug::HandOffSameFence));
         let fence = Fence::new(self.fence.get() + step);
-        let covered = self.turns.covers(fence, now) || bug(Bug::HandOffAheadOfClock);
+        let covered = self.hand_off.covers(fence, now) || bug(Bug::HandOffAheadOfClock);
         if !self.renewed || !ample || !in_time || !covered {
             return None;
         }
@@ -166,8 +166,11 @@ impl Belief {
             renewed: self.renewed,
             max_hold: self.max_hold,
             meta: Arc::clone(&self.meta),
-            landing: self.landing,
-            turns: HandOffBudget { left, ..self.turns },
+            in_flight: self.in_flight,
+            hand_off: HandOffBudget {
+                left,
+                ..self.hand_off
+            },
             deadline: Arc::clone(&self.deadline),
             state: Mutex::new(BeliefState::Held),
             no_longer_held: CancellationToken::new(),
@@ -241,7 +244,7 @@ impl Belief {
     }
 
     /// A renewal got no useful answer. The deadline stays. True if the lease is still held.
-    pub(crate) fn doubt(&self) -> bool {
+    pub(crate) fn mark_suspect(&self) -> bool {
         let mut state = self.state();
         let held = matches!(*state, BeliefState::Held | BeliefState::Suspect);
         if held {
@@ -251,7 +254,7 @@ impl Belief {
     }
 
     /// The lease is gone; true if that is news.
-    pub(crate) fn lose(&self, reason: LostReason) -> bool {
+    pub(crate) fn mark_lost(&self, reason: LostReason) -> bool {
         let mut state = self.state();
         let news = matches!(*state, BeliefState::Held | BeliefState::Suspect);
         if news {
@@ -323,7 +326,7 @@ mod tests {
             renewed: true,
             max_hold: None,
             meta: Arc::default(),
-            landing: None,
+            in_flight: None,
         })
     }
 
@@ -371,11 +374,14 @@ mod tests {
         let bounds = HandOff::default();
         let first = belief(start);
         let now = start + Duration::from_micros(100);
-        let second = first.next_turn(&bounds, now).unwrap();
-        let third = second.next_turn(&bounds, now).unwrap();
+        let second = first.for_next_holder(&bounds, now).unwrap();
+        let third = second.for_next_holder(&bounds, now).unwrap();
         assert_eq!((second.fence, third.fence), (Fence::new(2), Fence::new(3)));
         assert_eq!(third.held.last_fence, Some(Fence::new(3)));
-        assert!(third.next_turn(&bounds, now).is_none(), "no fence left");
+        assert!(
+            third.for_next_holder(&bounds, now).is_none(),
+            "no fence left"
+        );
         // What is renewed is the lease: all its holders share the deadline.
         third.extend(start + TTL / 3, start);
         assert_eq!(third.deadline(), first.deadline());
@@ -388,11 +394,14 @@ mod tests {
         let first = belief(start);
         let bounds = HandOff::default();
         let after = |micros| start + Duration::from_micros(micros);
-        assert!(first.next_turn(&bounds, start).is_none());
-        assert!(first.next_turn(&bounds, after(1)).is_none(), "less drift");
-        let second = first.next_turn(&bounds, after(2)).unwrap();
-        assert!(second.next_turn(&bounds, after(2)).is_none());
-        assert!(second.next_turn(&bounds, after(3)).is_some());
+        assert!(first.for_next_holder(&bounds, start).is_none());
+        assert!(
+            first.for_next_holder(&bounds, after(1)).is_none(),
+            "less drift"
+        );
+        let second = first.for_next_holder(&bounds, after(2)).unwrap();
+        assert!(second.for_next_holder(&bounds, after(2)).is_none());
+        assert!(second.for_next_holder(&bounds, after(3)).is_some());
     }
 
     #[test]
@@ -403,9 +412,11 @@ mod tests {
             ..HandOff::default()
         };
         let lease = belief(start);
-        assert!(lease.next_turn(&bounds, start + TTL / 3).is_some());
+        assert!(lease.for_next_holder(&bounds, start + TTL / 3).is_some());
         assert!(
-            lease.next_turn(&bounds, start + TTL * 2 / 3).is_none(),
+            lease
+                .for_next_holder(&bounds, start + TTL * 2 / 3)
+                .is_none(),
             "too little left"
         );
         let soon = HandOff {
@@ -413,7 +424,7 @@ mod tests {
             ..bounds
         };
         assert!(
-            lease.next_turn(&soon, start + TTL / 3).is_none(),
+            lease.for_next_holder(&soon, start + TTL / 3).is_none(),
             "too long among us"
         );
     }
@@ -422,10 +433,10 @@ mod tests {
     fn h11_a_late_answer_does_not_raise_the_dead() {
         let start = Moment::from_nanos(1_000);
         let belief = belief(start);
-        assert!(belief.lose(LostReason::Expired));
+        assert!(belief.mark_lost(LostReason::Expired));
         belief.extend(start + TTL, start);
         assert_eq!(belief.standing(start + TTL), Standing::Lost);
-        assert!(!belief.lose(LostReason::Gone), "lost once is enough");
+        assert!(!belief.mark_lost(LostReason::Gone), "lost once is enough");
         assert_eq!(belief.lost_reason(), Some(LostReason::Expired));
     }
 
@@ -445,7 +456,7 @@ mod tests {
         let start = Moment::from_nanos(1_000);
         let belief = belief(start);
         let before = belief.deadline();
-        belief.doubt();
+        belief.mark_suspect();
         assert_eq!(belief.deadline(), before);
         assert_eq!(belief.standing(start), Standing::Suspect);
         let later = start + TTL / 3;

@@ -158,7 +158,7 @@ impl Builder {
     pub async fn connect(self) -> Result<Tenure> {
         self.check()?;
         let url = self.urls.first().map_or("", String::as_str);
-        let (target, layout) = laid_out(Target::parse(url)?, self.layout)?;
+        let (target, layout) = with_layout(Target::parse(url)?, self.layout)?;
         check_sharded(&target, self.settings.sharded)?;
         let engine = Engine::start()?;
         let stats = Arc::new(Stats::default());
@@ -182,7 +182,7 @@ impl Builder {
 }
 
 /// The target with its layout, which the URL or the builder may say, but not each another one.
-fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, Layout)> {
+fn with_layout(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, Layout)> {
     let said = match &target {
         Target::Redis(server) => server.layout,
         Target::Sentinel(target) => target.server.layout,
@@ -228,13 +228,13 @@ async fn open(
         Target::Redis(target) => {
             check_clock(clock)?;
             let store = RedisStore::new(target, Arc::clone(stats), settings.runtime.clone());
-            reached(store, settings, clock).await
+            connect_store(store, settings, clock).await
         }
         Target::Sentinel(target) => {
             check_clock(clock)?;
             let runtime = settings.runtime.clone();
             let store = RedisStore::by_sentinels(target, Arc::clone(stats), runtime);
-            reached(store, settings, clock).await
+            connect_store(store, settings, clock).await
         }
         Target::Cluster(target) => {
             check_clock(clock)?;
@@ -243,7 +243,7 @@ async fn open(
             let sharded = sharded != Sharded::Off;
             let runtime = settings.runtime.clone();
             let store = RedisStore::in_cluster(target.nodes, sharded, Arc::clone(stats), runtime);
-            reached(store, settings, clock).await
+            connect_store(store, settings, clock).await
         }
     }
 }
@@ -273,7 +273,7 @@ fn check_clock(clock: &Clock) -> Result<()> {
 }
 
 /// The store, once it has answered.
-async fn reached(
+async fn connect_store(
     store: Arc<RedisStore>,
     settings: &Settings,
     clock: &Clock,

@@ -25,7 +25,7 @@ use crate::stats::Stats;
 use crate::store::{Event, InFlight, LeaseSpec, NeedsMessages, OFFER, Store};
 
 /// How long the engine goes on with releases after the last handle is gone.
-const FAREWELL_MAX: Duration = Duration::from_secs(5);
+const SHUTDOWN_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A client as its handles and guards share it. When the last of them is gone, the engine
 /// finishes what is pending and ends.
@@ -40,9 +40,9 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) stats: Arc<Stats>,
-    pub(crate) lines: LocalQueues,
+    pub(crate) queues: LocalQueues,
     pub(crate) watchdog: Watchdog,
-    pub(crate) given: DetachedLeases,
+    pub(crate) detached: DetachedLeases,
     pub(crate) pending: Pending,
     /// Something that the client's record tells has changed.
     pub(crate) record_changed: Notify,
@@ -66,18 +66,18 @@ impl ClientHandle {
             clock,
             store,
             stats,
-            lines: LocalQueues::default(),
+            queues: LocalQueues::default(),
             watchdog: Watchdog::default(),
-            given: DetachedLeases::default(),
+            detached: DetachedLeases::default(),
             pending: Pending::default(),
             record_changed: Notify::new(),
             record_ended: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
         });
         let (events, happened) = mpsc::unbounded_channel();
-        let (pending, attention) = (core.pending.clone(), attention(&core));
+        let (pending, attention) = (core.pending.clone(), needs_messages(&core));
         core.store.start(core.id, events, pending, attention);
-        tokio::spawn(pass_on(Arc::clone(&core), happened));
+        tokio::spawn(dispatch_events(Arc::clone(&core), happened));
         tokio::spawn(watchdog::run(Arc::clone(&core)));
         tokio::spawn(client_record::run(Arc::clone(&core)));
         tokio::spawn(heartbeat::run(Arc::clone(&core)));
@@ -85,10 +85,10 @@ impl ClientHandle {
         engine.on_stop(async move {
             let last_words = async {
                 farewell.pending.wait().await;
-                client_record::part(&farewell).await;
+                client_record::write_final(&farewell).await;
                 farewell.pending.wait().await;
             };
-            let _ = tokio::time::timeout(FAREWELL_MAX, last_words).await;
+            let _ = tokio::time::timeout(SHUTDOWN_WAIT_MAX, last_words).await;
         });
         Arc::new(Self { core, engine })
     }
@@ -101,44 +101,45 @@ impl ClientHandle {
     }
 
     /// Releases in the background. Never blocks, and needs no runtime.
-    pub(crate) fn release_in_background(&self, belief: &Belief, leaving: Option<LeaseId>) {
-        let parting = self.core.parting(belief, leaving);
-        self.core.release_begins(&parting.lease.name);
-        self.engine.spawn(self.core.releasing(parting, None));
+    pub(crate) fn release_in_background(&self, belief: &Belief, dequeue: Option<LeaseId>) {
+        let request = self.core.release_request(belief, dequeue);
+        self.core.release_started(&request.lease.name);
+        self.engine.spawn(self.core.release_task(request, None));
     }
 
     /// Releases and says what happened, or that it is not known in time.
     pub(crate) async fn release(
         &self,
         belief: &Belief,
-        leaving: Option<LeaseId>,
+        dequeue: Option<LeaseId>,
     ) -> Result<Released> {
-        self.part_with(self.core.parting(belief, leaving)).await
+        self.release_lease(self.core.release_request(belief, dequeue))
+            .await
     }
 
     /// The same for a lease that nobody believes in here.
-    pub(crate) async fn part_with(&self, parting: ReleaseRequest) -> Result<Released> {
+    pub(crate) async fn release_lease(&self, request: ReleaseRequest) -> Result<Released> {
         let answer_by = self.core.clock.now() + self.core.settings.unreachable_after;
-        self.core.release_begins(&parting.lease.name);
+        self.core.release_started(&request.lease.name);
         let mut rest = UnfinishedRelease {
             client: self,
-            parting: Some(parting),
+            request: Some(request),
             _pending: self.core.pending.begin(),
         };
-        if let Some(parting) = rest.parting.as_mut().filter(|it| it.landing.is_none()) {
-            match fast_path::release(&self.core, parting).await {
+        if let Some(request) = rest.request.as_mut().filter(|it| it.in_flight.is_none()) {
+            match fast_path::try_release(&self.core, request).await {
                 Ok(released) => {
-                    rest.parting = None;
+                    rest.request = None;
                     return released;
                 }
-                Err(unknown) => parting.unknown = unknown,
+                Err(unknown) => request.unknown = unknown,
             }
         }
-        let Some(parting) = rest.parting.take() else {
+        let Some(request) = rest.request.take() else {
             return Ok(Released::Unknown);
         };
         let (reply, answer) = oneshot::channel();
-        let releasing = self.core.releasing(parting, Some((reply, answer_by)));
+        let releasing = self.core.release_task(request, Some((reply, answer_by)));
         self.engine.spawn(releasing);
         answer.await.unwrap_or(Ok(Released::Unknown))
     }
@@ -148,14 +149,14 @@ impl ClientHandle {
 /// background.
 struct UnfinishedRelease<'a> {
     client: &'a ClientHandle,
-    parting: Option<ReleaseRequest>,
+    request: Option<ReleaseRequest>,
     _pending: PendingOne,
 }
 
 impl Drop for UnfinishedRelease<'_> {
     fn drop(&mut self) {
-        if let Some(parting) = self.parting.take() {
-            let releasing = self.client.core.releasing(parting, None);
+        if let Some(request) = self.request.take() {
+            let releasing = self.client.core.release_task(request, None);
             self.client.engine.spawn(releasing);
         }
     }
@@ -175,7 +176,7 @@ impl Core {
         } else {
             1
         };
-        fences.min(self.store.fences_at_once())
+        fences.min(self.store.fences_max())
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -183,41 +184,41 @@ impl Core {
     }
 
     /// From now on the lock may be nobody's. Only measured.
-    pub(crate) fn release_begins(&self, name: &LockName) {
+    pub(crate) fn release_started(&self, name: &LockName) {
         if self.stats.timings.is_wanted() {
-            self.lines.release_begins(name, self.clock.now());
+            self.queues.release_started(name, self.clock.now());
         }
     }
 
     /// Takes a granted lease into care.
-    pub(crate) fn admit(&self, belief: &Arc<Belief>) {
-        self.watchdog.look_after(belief);
+    pub(crate) fn track(&self, belief: &Arc<Belief>) {
+        self.watchdog.track(belief);
         self.record_changed.notify_one();
     }
 
     /// Ends the care for a lease. Its renewals stop before its release is sent.
-    pub(crate) fn dismiss(&self, belief: &Belief) {
-        self.watchdog.forget(belief.number);
+    pub(crate) fn untrack(&self, belief: &Belief) {
+        self.watchdog.untrack(belief.number);
         self.record_changed.notify_one();
     }
 
     /// Gives back what nobody took up, in the background; resolves when it is done.
-    pub(crate) fn clean_up(
+    pub(crate) fn release_abandoned(
         self: &Arc<Self>,
         lease: LeaseSpec,
-        landing: Option<InFlight>,
+        in_flight: Option<InFlight>,
     ) -> impl Future<Output = ()> + use<> {
         let pending = self.pending.begin();
         let core = Arc::clone(self);
         // Whatever the store holds for this lease is an offer or a grant of this moment.
         let ends_before = core.clock.now() + lease.ttl.max(OFFER);
         let (done, cleaned) = oneshot::channel::<()>();
-        let parting = ReleaseRequest {
-            landing,
+        let request = ReleaseRequest {
+            in_flight,
             ..ReleaseRequest::of(lease, ends_before)
         };
         tokio::spawn(async move {
-            release::release_for_good(core, parting, None, pending).await;
+            release::release_and_cancel(core, request, None, pending).await;
             drop(done);
         });
         async move {
@@ -226,9 +227,9 @@ impl Core {
     }
 
     /// Gives back a grant that nobody took up.
-    pub(crate) fn return_grant(self: &Arc<Self>, belief: &Belief) {
+    pub(crate) fn release_unclaimed(self: &Arc<Self>, belief: &Belief) {
         if !bug(Bug::UnwantedGrantKept) {
-            drop(self.clean_up(belief.held.clone(), belief.landing));
+            drop(self.release_abandoned(belief.held.clone(), belief.in_flight));
         }
     }
 
@@ -236,29 +237,29 @@ impl Core {
     pub(crate) async fn shut_down(self: &Arc<Self>, limit: Duration) -> Vec<Lease> {
         self.closed.store(true, Ordering::Release);
         if !bug(Bug::WaitersNotClosed) {
-            self.lines.close_all();
+            self.queues.close_all();
         }
         let beliefs = self.watchdog.all();
         let mut left = Vec::new();
         let mut releases = tokio::task::JoinSet::new();
         let until = self.clock.now() + limit;
         for belief in beliefs {
-            belief.lose(LostReason::Shutdown);
+            belief.mark_lost(LostReason::Shutdown);
             if !belief.end() {
                 continue;
             }
-            self.dismiss(&belief);
+            self.untrack(&belief);
             let core = Arc::clone(self);
             // Counted, should the caller not wait for the end of this.
             let pending = self.pending.begin();
             releases.spawn(async move {
                 let _pending = pending;
-                let parting = ReleaseRequest::of(belief.held.clone(), until);
-                let parted = release::see_off(&core, &parting).await;
-                if belief.landing.is_some() {
-                    drop(core.clean_up(belief.held.clone(), belief.landing));
+                let request = ReleaseRequest::of(belief.held.clone(), until);
+                let parted = release::release_until_gone(&core, &request).await;
+                if belief.in_flight.is_some() {
+                    drop(core.release_abandoned(belief.held.clone(), belief.in_flight));
                 }
-                let gone = matches!(parted, Ok(ReleaseResult::Said(_) | ReleaseResult::Gone));
+                let gone = matches!(parted, Ok(ReleaseResult::Answered(_) | ReleaseResult::Gone));
                 (!gone).then(|| belief.lease())
             });
         }
@@ -270,7 +271,7 @@ impl Core {
             self.pending.wait().await;
             // A program that ends after this is no longer listed. The engine's own farewell would
             // do it too, but nobody can wait for that.
-            client_record::part(self).await;
+            client_record::write_final(self).await;
             self.pending.wait().await;
         };
         let _ = tokio::time::timeout(rest, last_words).await;
@@ -278,48 +279,52 @@ impl Core {
     }
 
     /// What is to be released of a lease that was believed in.
-    pub(crate) fn parting(&self, belief: &Belief, leaving: Option<LeaseId>) -> ReleaseRequest {
+    pub(crate) fn release_request(
+        &self,
+        belief: &Belief,
+        dequeue: Option<LeaseId>,
+    ) -> ReleaseRequest {
         let ends_before = belief.ends_before(self.clock.now());
         ReleaseRequest {
-            leaving,
-            landing: belief.landing,
+            dequeue,
+            in_flight: belief.in_flight,
             ..ReleaseRequest::of(belief.held.clone(), ends_before)
         }
     }
 
-    fn releasing(
+    fn release_task(
         self: &Arc<Self>,
-        parting: ReleaseRequest,
+        request: ReleaseRequest,
         answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
     ) -> impl Future<Output = ()> + Send + use<> {
         // Counted before the caller goes on: who waits for what is pending must not miss it.
         let pending = self.pending.begin();
-        release::release_for_good(Arc::clone(self), parting, answer, pending)
+        release::release_and_cancel(Arc::clone(self), request, answer, pending)
     }
 }
 
 /// Messages are missed by whoever holds a lease that is watched, and by those whose turn may be next.
-fn attention(core: &Arc<Core>) -> NeedsMessages {
+fn needs_messages(core: &Arc<Core>) -> NeedsMessages {
     let core = Arc::downgrade(core);
     Arc::new(move || {
-        let attends = |core: Arc<Core>| !core.watchdog.is_idle() || core.lines.attend();
+        let attends = |core: Arc<Core>| !core.watchdog.is_idle() || core.queues.needs_messages();
         core.upgrade().is_some_and(attends)
     })
 }
 
 /// Brings what happens in the store to whom it concerns.
-async fn pass_on(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
+async fn dispatch_events(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
         match event {
-            Event::Wake { name, offered_to } => core.lines.wake(&name, offered_to),
-            Event::Brief { name, lasts } => core.lines.brief(&name, lasts),
-            Event::Opened { name, next } => core.lines.opened(&name, next),
-            Event::Freed { name, .. } => core.lines.opened(&name, None),
-            Event::Changed { name } => core.watchdog.changed(&name),
-            Event::MissedOf { name } => core.lines.look_again(&name),
-            Event::Missed => {
-                core.lines.wake_all();
-                core.watchdog.missed();
+            Event::Offered { name, offered_to } => core.queues.offered(&name, offered_to),
+            Event::ShortOffer { name, lasts } => core.queues.short_offer(&name, lasts),
+            Event::Opened { name, next } => core.queues.opened(&name, next),
+            Event::Freed { name, .. } => core.queues.opened(&name, None),
+            Event::Changed { name } => core.watchdog.recheck(&name),
+            Event::MessagesLostFor { name } => core.queues.retry(&name),
+            Event::MessagesLost => {
+                core.queues.retry_all();
+                core.watchdog.recheck_all();
             }
         }
     }

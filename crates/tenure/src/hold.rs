@@ -25,17 +25,17 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// Takes up a grant: from here on, dropping releases it.
-    pub(crate) fn take_up(
+    pub(crate) fn new(
         client: Arc<ClientHandle>,
         owner: Option<Arc<Holds>>,
         belief: Arc<Belief>,
     ) -> Arc<Self> {
-        client.core.admit(&belief);
-        Self::hand_on(client, owner, belief)
+        client.core.track(&belief);
+        Self::of_tracked(client, owner, belief)
     }
 
     /// Takes up a lease that is in care already.
-    pub(crate) fn hand_on(
+    pub(crate) fn of_tracked(
         client: Arc<ClientHandle>,
         owner: Option<Arc<Holds>>,
         belief: Arc<Belief>,
@@ -65,12 +65,12 @@ impl Hold {
     ///
     /// If the lease is lost, which must not be papered over by a fresh one in the middle of the
     /// outer section, or if the wish differs from what the lock is held with.
-    pub(crate) fn reenter(self: Arc<Self>, wish: &AcquireRequest) -> Result<Guard> {
-        self.check_reentry(wish)?;
+    pub(crate) fn reenter(self: Arc<Self>, request: &AcquireRequest) -> Result<Guard> {
+        self.check_reentry(request)?;
         Ok(Guard::new(self))
     }
 
-    fn check_reentry(&self, wish: &AcquireRequest) -> Result<()> {
+    fn check_reentry(&self, request: &AcquireRequest) -> Result<()> {
         let belief = &self.belief;
         let name = &belief.held.name;
         if belief.standing(self.now()) == Standing::Lost && !bug(Bug::ReentryIntoLost) {
@@ -84,16 +84,16 @@ impl Hold {
                 format!("cannot take lock `{name}` with another {what}: {cause}"),
             ))
         };
-        if wish.ttl != belief.held.ttl {
+        if request.ttl != belief.held.ttl {
             return differs("ttl");
         }
-        if wish.renewed != belief.renewed {
+        if request.renewed != belief.renewed {
             return differs("kind of lease, `fixed` or renewed");
         }
-        if wish.max_hold != belief.max_hold {
+        if request.max_hold != belief.max_hold {
             return differs("`max_hold`");
         }
-        if wish.replicas != belief.held.replicas {
+        if request.replicas != belief.held.replicas {
             return differs("number of `replicas`");
         }
         Ok(())
@@ -148,13 +148,13 @@ impl Hold {
         if !hold.belief.end() {
             return Ok(Released::AlreadyGone);
         }
-        let leaving = match hand_off::let_go(&hold.client, &hold.belief) {
+        let dequeue = match hand_off::try_hand_off(&hold.client, &hold.belief) {
             // By the deadline alone.
-            HandOffOutcome::PassedOn if was_held => return Ok(Released::WasHeld),
-            HandOffOutcome::PassedOn => return Ok(Released::AlreadyGone),
-            HandOffOutcome::Release { leaving } => leaving,
+            HandOffOutcome::HandedOff if was_held => return Ok(Released::WasHeld),
+            HandOffOutcome::HandedOff => return Ok(Released::AlreadyGone),
+            HandOffOutcome::Release { dequeue } => dequeue,
         };
-        let released = hold.client.release(&hold.belief, leaving).await?;
+        let released = hold.client.release(&hold.belief, dequeue).await?;
         // The store may still have had it, but the holder could no longer believe that.
         Ok(match released {
             Released::WasHeld if !was_held => Released::AlreadyGone,
@@ -180,8 +180,8 @@ impl Hold {
             return Err(Error::lost(&name, reason));
         }
         // Remembered first: whoever reads the record meanwhile finds it there all along.
-        hold.client.core.given.keep(&hold.belief, hold.now());
-        hold.client.core.dismiss(&hold.belief);
+        hold.client.core.detached.add(&hold.belief, hold.now());
+        hold.client.core.untrack(&hold.belief);
         Ok(hold.belief.lease())
     }
 
@@ -200,11 +200,15 @@ impl Hold {
                 ..self.belief.held.clone()
             };
             // A renewal that comes later would give the lease its usual ttl again.
-            core.watchdog.settled(self.belief.number).await;
-            let given = self.detach()?;
+            core.watchdog.wait_for_renewal(self.belief.number).await;
+            let detached = self.detach()?;
             let until = renew_detached::extend(&core, &held).await?;
-            core.given.renewed(&given, rest, until, core.clock.now());
-            Ok(Lease { ttl: rest, ..given })
+            core.detached
+                .renewed(&detached, rest, until, core.clock.now());
+            Ok(Lease {
+                ttl: rest,
+                ..detached
+            })
         };
         client.engine.run(giving).await?
     }
@@ -219,11 +223,13 @@ impl Drop for Hold {
         if !first || bug(Bug::DroppedGuardKept) {
             return;
         }
-        if let HandOffOutcome::Release { leaving } = hand_off::let_go(&self.client, &self.belief) {
+        if let HandOffOutcome::Release { dequeue } =
+            hand_off::try_hand_off(&self.client, &self.belief)
+        {
             if bug(Bug::DropBlocks) {
                 let _ = crate::blocking::block_on(self.client.release(&self.belief, None));
             }
-            self.client.release_in_background(&self.belief, leaving);
+            self.client.release_in_background(&self.belief, dequeue);
         }
     }
 }

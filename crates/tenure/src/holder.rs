@@ -122,7 +122,7 @@ impl Listed {
 
 impl Holder {
     /// What the store tells of a lock.
-    pub(crate) fn found(found: LockState) -> Self {
+    pub(crate) fn from_state(found: LockState) -> Self {
         Self {
             lease: found.id,
             remaining: found.remaining,
@@ -133,7 +133,7 @@ impl Holder {
     }
 
     /// What an attempt on a busy lock tells of its holder.
-    pub(crate) fn seen_in_the_way(busy: &Busy) -> Self {
+    pub(crate) fn from_busy(busy: &Busy) -> Self {
         Self {
             lease: busy.holder.clone(),
             remaining: busy.remaining,

@@ -19,7 +19,7 @@ use crate::lease::check_ttl;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
-use crate::store::{Failure, SILENCE_LIMIT};
+use crate::store::{Failure, RESPONSE_TIMEOUT};
 
 /// How many metadata entries a lease may carry, and how many bytes they may have together: they
 /// are sent with every acquisition.
@@ -150,7 +150,7 @@ impl Lock {
     /// Safe: dropping the future gives up the place in the line, and a grant that was under way
     /// is given back at once.
     pub async fn acquire(&self) -> Result<Guard> {
-        self.line_up(self.wait).await
+        self.wait_in_queue(self.wait).await
     }
 
     /// Waits for the lock for at most `limit`. [`Duration::ZERO`] asks once.
@@ -163,7 +163,7 @@ impl Lock {
     ///
     /// As for [`acquire`](Lock::acquire).
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        self.line_up(Some(limit)).await
+        self.wait_in_queue(Some(limit)).await
     }
 
     /// Takes the lock if it is free; `None` if it is not.
@@ -176,21 +176,22 @@ impl Lock {
     ///
     /// As for [`acquire`](Lock::acquire).
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        let wish = self.wish()?;
-        if let Some(guard) = self.reenter(&wish)? {
+        let request = self.request()?;
+        if let Some(guard) = self.reenter(&request)? {
             return Ok(Some(guard));
         }
-        let acquisition = match fast_path::ask(&self.client, self.owner.as_ref(), wish).await? {
-            FastPathOutcome::Granted(guard) => return Ok(Some(guard)),
-            FastPathOutcome::Busy(_) => return Ok(None),
-            FastPathOutcome::NotAnswered(acquisition) => acquisition,
-        };
+        let acquisition =
+            match fast_path::try_acquire(&self.client, self.owner.as_ref(), request).await? {
+                FastPathOutcome::Granted(guard) => return Ok(Some(guard)),
+                FastPathOutcome::Busy(_) => return Ok(None),
+                FastPathOutcome::NotAnswered(acquisition) => acquisition,
+            };
         // Before looking whether the client is open: a shutdown either waits for this or is seen.
         let pending = self.client.core.pending.begin();
         self.client.check_open()?;
         let (client, owner) = (Arc::clone(&self.client), self.owner.clone());
         let (reply, answer) = oneshot::channel();
-        let asking = try_acquire::ask(client, owner, acquisition, reply, pending);
+        let asking = try_acquire::run(client, owner, acquisition, reply, pending);
         self.client.engine.spawn(asking);
         answer.await.map_err(|_| Error::closed())?
     }
@@ -262,8 +263,8 @@ impl Lock {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let looking = async move {
-            let look = |limit| find_holder(&core, &name, limit);
-            retry::look(&core, look).await
+            let read = |limit| find_holder(&core, &name, limit);
+            retry::read(&core, read).await
         };
         self.client.engine.run(looking).await?
     }
@@ -283,8 +284,8 @@ impl Lock {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let looking = async move {
-            let look = |limit| find_lease(&core, &name, limit);
-            retry::look(&core, look).await
+            let read = |limit| find_lease(&core, &name, limit);
+            retry::read(&core, read).await
         };
         self.client.engine.run(looking).await?
     }
@@ -303,58 +304,59 @@ impl Lock {
         Ok(self.glance().await?.is_some())
     }
 
-    async fn line_up(&self, limit: Option<Duration>) -> Result<Guard> {
-        let wish = self.wish()?;
-        if let Some(guard) = self.reenter(&wish)? {
+    async fn wait_in_queue(&self, limit: Option<Duration>) -> Result<Guard> {
+        let request = self.request()?;
+        if let Some(guard) = self.reenter(&request)? {
             return Ok(guard);
         }
         self.client.check_open()?;
         let core = &self.client.core;
         let joined = core.clock.now();
-        let patient = limit.is_none_or(|limit| limit >= SILENCE_LIMIT);
-        let number = core.lines.arrive();
-        let free = patient && !core.watchdog.cares_for(&wish.name);
-        let (begun, found_busy) = if free && let Some(_asking) = core.lines.ask(&wish.name) {
-            // Boxed: what is only needed for asking must not be kept by those who wait.
-            match Box::pin(fast_path::ask(
-                &self.client,
-                self.owner.as_ref(),
-                wish.clone(),
-            ))
-            .await?
-            {
-                FastPathOutcome::Granted(guard) => return Ok(guard),
-                FastPathOutcome::Busy(acquisition) => (Some(acquisition), true),
-                FastPathOutcome::NotAnswered(acquisition) => (Some(acquisition), false),
-            }
-        } else {
-            (None, false)
-        };
+        let patient = limit.is_none_or(|limit| limit >= RESPONSE_TIMEOUT);
+        let number = core.queues.next_number();
+        let free = patient && !core.watchdog.is_tracked(&request.name);
+        let (begun, found_busy) =
+            if free && let Some(_permit) = core.queues.try_fast_path(&request.name) {
+                // Boxed: what is only needed for asking must not be kept by those who wait.
+                match Box::pin(fast_path::try_acquire(
+                    &self.client,
+                    self.owner.as_ref(),
+                    request.clone(),
+                ))
+                .await?
+                {
+                    FastPathOutcome::Granted(guard) => return Ok(guard),
+                    FastPathOutcome::Busy(acquisition) => (Some(acquisition), true),
+                    FastPathOutcome::NotAnswered(acquisition) => (Some(acquisition), false),
+                }
+            } else {
+                (None, false)
+            };
         let (reply, answer) = oneshot::channel();
         let waiter = Waiter {
             client: Arc::clone(&self.client),
-            wish,
+            request,
             owner: self.owner.clone(),
             joined,
             limit: limit.map(|limit| joined + limit),
-            begun: StartedAcquisition::new(&self.client, begun, found_busy),
+            started: StartedAcquisition::new(&self.client, begun, found_busy),
             reply,
         };
-        let place = core.lines.join(core, number, waiter);
+        let entry = core.queues.join(core, number, waiter);
         let result = answer.await;
-        place.answered();
+        entry.answered();
         result.map_err(|_| Error::closed())?
     }
 
-    fn reenter(&self, wish: &AcquireRequest) -> Result<Option<Guard>> {
+    fn reenter(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
         match &self.owner {
-            Some(owner) => owner.reenter(wish),
+            Some(owner) => owner.reenter(request),
             None => Ok(None),
         }
     }
 
     /// Checks the settings, before anything is sent.
-    fn wish(&self) -> Result<AcquireRequest> {
+    fn request(&self) -> Result<AcquireRequest> {
         let name = LockName::new(&self.name)?;
         let ttl = match (self.ttl, self.fixed) {
             (Some(ttl), Some(_)) => {
@@ -427,8 +429,8 @@ async fn find_lease(
     name: &LockName,
     limit: Moment,
 ) -> Result<Option<Holder>, Failure> {
-    let found = core.store.look(name, limit).await?;
-    Ok(found.map(Holder::found))
+    let found = core.store.inspect(name, limit).await?;
+    Ok(found.map(Holder::from_state))
 }
 
 impl fmt::Debug for Lock {

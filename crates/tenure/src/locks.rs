@@ -145,7 +145,7 @@ impl Locks {
         let name = LockName::new(name)?;
         self.client.check_open()?;
         let core = &self.client.core;
-        let known = core.given.forget(&name, id);
+        let known = core.detached.remove(&name, id);
         core.record_changed.notify_one();
         let ttl = id.ttl().unwrap_or(core.settings.ttl).min(TTL_MAX);
         let ends_before = core.clock.now() + ttl + ttl / 10;
@@ -160,7 +160,7 @@ impl Locks {
         };
         let ends_before = known.map_or(ends_before, |lease| lease.ends_at.max(ends_before));
         self.client
-            .part_with(ReleaseRequest::of(held, ends_before))
+            .release_lease(ReleaseRequest::of(held, ends_before))
             .await
     }
 
@@ -189,9 +189,9 @@ impl Locks {
         };
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
-        core.given.forget(&held.name, &held.id);
+        core.detached.remove(&held.name, &held.id);
         let until = core.clock.now() + core.settings.unreachable_after;
-        core.release_begins(&held.name);
+        core.release_started(&held.name);
         let pending = core.pending.begin();
         let releasing = async move {
             let _pending = pending;
@@ -235,7 +235,7 @@ impl Locks {
         let core = Arc::clone(&self.client.core);
         let listing = async move {
             let list = |limit| list::list(&core, &wanted, limit);
-            retry::look(&core, list).await
+            retry::read(&core, list).await
         };
         self.client.engine.run(listing).await?
     }
@@ -258,7 +258,7 @@ impl Locks {
         let core = Arc::clone(&self.client.core);
         let reading = async move {
             let read = |limit| list::clients(&core, limit);
-            retry::look(&core, read).await
+            retry::read(&core, read).await
         };
         self.client.engine.run(reading).await?
     }

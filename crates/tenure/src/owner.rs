@@ -71,9 +71,9 @@ impl fmt::Debug for Owner {
 
 impl Holds {
     /// A further guard, if this owner holds the lock already.
-    pub(crate) fn reenter(&self, wish: &AcquireRequest) -> Result<Option<Guard>> {
-        self.held(&wish.name)
-            .map(|hold| hold.reenter(wish))
+    pub(crate) fn reenter(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
+        self.held(&request.name)
+            .map(|hold| hold.reenter(request))
             .transpose()
     }
 

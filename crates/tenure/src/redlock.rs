@@ -16,13 +16,13 @@ use crate::moment::Clock;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::store::Store;
-use crate::store::redis::{REST_MIN, RedisStore};
+use crate::store::redis::{RedisStore, VOTE_DELAY_MIN};
 use crate::store::redlock::RedlockStore;
 use crate::url::{RedisTarget, Target, masked_url};
 
 /// The longest ttl, unless the builder says otherwise. No node that may have forgotten a lease rests
 /// for less, so clients with other values agree with those that have this one.
-const LONGEST_TTL_DEFAULT: Duration = REST_MIN;
+const LONGEST_TTL_DEFAULT: Duration = VOTE_DELAY_MIN;
 /// With fewer nodes none may fail.
 const NODES_MIN: usize = 2;
 /// How long to wait before connecting again to nodes that could not be reached.

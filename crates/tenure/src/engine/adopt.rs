@@ -34,23 +34,23 @@ pub(crate) async fn adopt(
         replicas: core.settings.replicas,
         last_fence: None,
     };
-    let mut landing = None;
-    match pursue(core, &lease, &held, number, &mut landing).await {
+    let mut in_flight = None;
+    match adopt_with_retry(core, &lease, &held, number, &mut in_flight).await {
         Ok(belief) if core.is_closed() => {
-            core.return_grant(&belief);
+            core.release_unclaimed(&belief);
             Err(Error::closed())
         }
         Ok(belief) => {
-            core.given.forget(&lease.name, &lease.id);
-            let hold = Hold::take_up(Arc::clone(&client), owner.clone(), belief);
+            core.detached.remove(&lease.name, &lease.id);
+            let hold = Hold::new(Arc::clone(&client), owner.clone(), belief);
             if let Some(owner) = owner {
-                core.lines.share(&lease.name, &owner);
+                core.queues.share_with_owner(&lease.name, &owner);
             }
             Ok(Guard::new(hold))
         }
         Err(error) => {
-            if landing.is_some() {
-                drop(core.clean_up(held, landing));
+            if in_flight.is_some() {
+                drop(core.release_abandoned(held, in_flight));
             }
             Err(error)
         }
@@ -58,12 +58,12 @@ pub(crate) async fn adopt(
 }
 
 /// Asks until there is a useful answer, or no time left.
-async fn pursue(
+async fn adopt_with_retry(
     core: &Arc<Core>,
     lease: &Lease,
     held: &LeaseSpec,
     number: u64,
-    landing: &mut Option<InFlight>,
+    in_flight: &mut Option<InFlight>,
 ) -> Result<Arc<Belief>> {
     let limit = core.clock.now() + core.settings.unreachable_after;
     // What the store said says more than its silence afterwards.
@@ -76,7 +76,7 @@ async fn pursue(
             Ok(RenewReply::Until { sent_at })
                 if core.clock.now() < believed_until(sent_at, held.ttl) =>
             {
-                let (held, landing) = (held.clone(), landing.take());
+                let (held, in_flight) = (held.clone(), in_flight.take());
                 return Ok(Arc::new(Belief::new(Grant {
                     number,
                     held,
@@ -87,18 +87,21 @@ async fn pursue(
                     renewed: true,
                     max_hold: None,
                     meta: Arc::default(),
-                    landing,
+                    in_flight,
                 })));
             }
             // The answer came after the lease could have ended: that proves nothing. Ask again.
             Ok(RenewReply::Until { .. }) => Error::lost(&held.name, LostReason::Expired),
             Ok(RenewReply::Unconfirmed(failure)) => failure.error,
             Err(failure) => {
-                *landing = failure.landing.map(|it| it.and(*landing)).or(*landing);
+                *in_flight = failure
+                    .in_flight
+                    .map(|it| it.and(*in_flight))
+                    .or(*in_flight);
                 if !failure.transient {
                     return Err(failure.error);
                 }
-                if failure.landing.is_none() {
+                if failure.in_flight.is_none() {
                     said = Some(failure.error.share());
                 }
                 failure.error

@@ -15,7 +15,7 @@ use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, No
 
 /// How long a caller whose time is over waits for what it leaves behind to be cleaned up. It is
 /// cleaned up in any case.
-const GIVE_UP_PATIENCE: Duration = Duration::from_millis(100);
+const ABANDON_WAIT: Duration = Duration::from_millis(100);
 
 /// What a caller wants: the same for every attempt of one acquisition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,14 +44,14 @@ impl AcquireRequest {
 /// An acquisition under way: a wish with a lease id of its own.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
-    pub(crate) wish: AcquireRequest,
+    pub(crate) request: AcquireRequest,
     number: u64,
     id: LeaseId,
-    pub(super) begun: Moment,
+    pub(super) started_at: Moment,
     /// Whether it stands in the store's queue.
     queued: bool,
     /// Where an attempt whose reply was lost may still land.
-    landing: Option<InFlight>,
+    in_flight: Option<InFlight>,
 }
 
 /// What an attempt came to. A grant must be taken up or given back.
@@ -62,15 +62,15 @@ pub(crate) enum AttemptOutcome {
 }
 
 impl Acquisition {
-    pub(crate) fn new(core: &Core, wish: AcquireRequest) -> Self {
+    pub(crate) fn new(core: &Core, request: AcquireRequest) -> Self {
         let number = Core::next_lease_number();
         Self {
-            id: LeaseId::fresh(core.settings.layout, &core.id, number, wish.ttl),
-            wish,
+            id: LeaseId::fresh(core.settings.layout, &core.id, number, request.ttl),
+            request,
             number,
-            begun: core.clock.now(),
+            started_at: core.clock.now(),
             queued: false,
-            landing: None,
+            in_flight: None,
         }
     }
 
@@ -86,23 +86,23 @@ impl Acquisition {
         limit: Moment,
     ) -> Result<AttemptOutcome, Failure> {
         self.queued |= queue;
-        let attempt = self.question(core.fences_for(self.wish.renewed), queue);
+        let attempt = self.to_attempt(core.fences_for(self.request.renewed), queue);
         let answer = core.store.acquire(&attempt, limit).await;
-        self.settle(core, attempt, answer)
+        self.interpret(core, attempt, answer)
     }
 
     /// What to ask the store.
-    pub(super) fn question(&self, fences: u32, queue: bool) -> Attempt {
+    pub(super) fn to_attempt(&self, fences: u32, queue: bool) -> Attempt {
         Attempt {
             held: self.held(),
-            meta: Arc::clone(&self.wish.meta),
+            meta: Arc::clone(&self.request.meta),
             fences,
             queue,
         }
     }
 
     /// Makes of an answer what it means.
-    pub(super) fn settle(
+    pub(super) fn interpret(
         &mut self,
         core: &Core,
         attempt: Attempt,
@@ -116,9 +116,9 @@ impl Acquisition {
             Ok(AcquireReply::NotYet(not_yet)) => Ok(AttemptOutcome::NotYet(not_yet)),
             Ok(AcquireReply::Granted { fence, sent_at }) => {
                 let answered_at = core.clock.now();
-                let ended = answered_at >= believed_until(sent_at, self.wish.ttl);
+                let ended = answered_at >= believed_until(sent_at, self.request.ttl);
                 if ended && !bug(Bug::EndedGrantTakenUp) {
-                    return Err(self.came_too_late());
+                    return Err(self.reply_too_late());
                 }
                 self.queued = false;
                 core.stats.acquired();
@@ -129,20 +129,20 @@ impl Acquisition {
                     fences: attempt.fences,
                     answered_at,
                     sent_at,
-                    renewed: self.wish.renewed,
-                    max_hold: self.wish.max_hold,
-                    meta: Arc::clone(&self.wish.meta),
-                    landing: self.landing.take(),
+                    renewed: self.request.renewed,
+                    max_hold: self.request.max_hold,
+                    meta: Arc::clone(&self.request.meta),
+                    in_flight: self.in_flight.take(),
                 });
                 Ok(AttemptOutcome::Granted(Arc::new(belief)))
             }
             Err(failure) => {
-                if let Some(landing) = failure.landing {
+                if let Some(in_flight) = failure.in_flight {
                     core.stats.outcome_unknown();
-                    self.may_land(landing);
+                    self.may_still_run(in_flight);
                     if bug(Bug::NaiveRetry) {
                         let (layout, number) = (core.settings.layout, Core::next_lease_number());
-                        self.id = LeaseId::fresh(layout, &core.id, number, self.wish.ttl);
+                        self.id = LeaseId::fresh(layout, &core.id, number, self.request.ttl);
                     }
                 }
                 Err(failure)
@@ -151,43 +151,43 @@ impl Acquisition {
     }
 
     /// Whether it must be given up, should nobody go on with it.
-    pub(super) fn leaves_something(&self) -> bool {
-        self.queued || self.landing.is_some()
+    pub(super) fn needs_cleanup(&self) -> bool {
+        self.queued || self.in_flight.is_some()
     }
 
     /// Takes note that an attempt may still be carried out.
-    pub(super) fn may_land(&mut self, landing: InFlight) {
-        self.landing = Some(landing.and(self.landing));
+    pub(super) fn may_still_run(&mut self, in_flight: InFlight) {
+        self.in_flight = Some(in_flight.and(self.in_flight));
     }
 
     /// Leaves nothing behind: no place in the queue, no offer, no attempt that may still land.
     /// Only what is cheap is waited for.
-    pub(crate) async fn give_up(&mut self, core: &Arc<Core>) {
-        if !self.leaves_something() || bug(Bug::GivingUpLeavesAll) {
+    pub(crate) async fn abandon(&mut self, core: &Arc<Core>) {
+        if !self.needs_cleanup() || bug(Bug::GivingUpLeavesAll) {
             return;
         }
         core.stats.cancelled();
-        let cleaning = core.clean_up(self.held(), self.landing.take());
+        let cleaning = core.release_abandoned(self.held(), self.in_flight.take());
         self.queued = false;
-        let _ = tokio::time::timeout(GIVE_UP_PATIENCE, cleaning).await;
+        let _ = tokio::time::timeout(ABANDON_WAIT, cleaning).await;
     }
 
     fn held(&self) -> LeaseSpec {
         LeaseSpec {
-            name: self.wish.name.clone(),
+            name: self.request.name.clone(),
             id: self.id.clone(),
-            ttl: self.wish.ttl,
-            has_meta: !self.wish.meta.is_empty(),
-            replicas: self.wish.replicas,
+            ttl: self.request.ttl,
+            has_meta: !self.request.meta.is_empty(),
+            replicas: self.request.replicas,
             last_fence: None,
         }
     }
 
     /// The grant had ended before its reply arrived: the process or the network slept. The next
     /// attempt finds it or begins anew; should there be none, it must be given back.
-    fn came_too_late(&mut self) -> Failure {
+    fn reply_too_late(&mut self) -> Failure {
         self.queued = true;
-        let name = &self.wish.name;
+        let name = &self.request.name;
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!("the answer for lock `{name}` came after its lease could have ended"),

@@ -17,7 +17,7 @@ use crate::name::LockName;
 use crate::store::{Failure, RecordChange, RecordWritten};
 
 /// The least time between two writes, and the least age of a lease that is listed.
-const PACE: Duration = Duration::from_millis(500);
+const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a record is believed. A client that died is listed for that long.
 const RECORD_TTL: Duration = Duration::from_secs(30);
 /// How often a record is written though nothing changed.
@@ -27,10 +27,10 @@ const REFRESH: Duration = Duration::from_secs(10);
 const WAITING_RECORD_TTL: Duration = Duration::from_secs(3 * 60);
 const WAITING_REFRESH: Duration = Duration::from_secs(2 * 60);
 /// How many leases a record lists: the oldest. A client that holds more says how many more.
-const LISTED_MAX: usize = 10_000;
+const LEASES_LISTED_MAX: usize = 10_000;
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
 /// For how long at most a client is remembered that ended, because of leases that it gave away.
-const LAST_WORDS_TTL_MAX: Duration = Duration::from_secs(60 * 60);
+const FINAL_RECORD_TTL_MAX: Duration = Duration::from_secs(60 * 60);
 
 type Fields = BTreeMap<String, String>;
 
@@ -39,14 +39,16 @@ pub(crate) async fn run(core: Arc<Core>) {
     let mut written = Fields::new();
     let mut written_at = core.clock.now();
     let mut failed = false;
-    let me = introduce(&core);
+    let me = identity_fields(&core);
     loop {
-        let holds = !core.watchdog.is_idle() || !core.given.is_empty();
+        let holds = !core.watchdog.is_idle() || !core.detached.is_empty();
         let busy = failed || holds || !written.is_empty();
         if !busy {
             core.record_changed.notified().await;
         }
-        core.clock.sleep_until(core.clock.now() + PACE).await;
+        core.clock
+            .sleep_until(core.clock.now() + WRITE_INTERVAL)
+            .await;
         let ended = core.record_ended.lock().await;
         if *ended || core.is_closed() {
             return;
@@ -69,24 +71,27 @@ pub(crate) async fn run(core: Arc<Core>) {
 
 /// The last words of a client: of the leases that it gave away it speaks until they end; if there are
 /// none, its record is taken away.
-pub(crate) async fn part(core: &Core) {
+pub(crate) async fn write_final(core: &Core) {
     let mut ended = core.record_ended.lock().await;
     *ended = true;
     let now = core.clock.now();
     let limit = now + WRITE_LIMIT;
-    let given = core.given.all(now);
-    if let Some(last) = given.iter().map(|(_, lease)| lease.ends_at).max() {
-        let said = given.into_iter().map(RecordedLease::of_given).collect();
-        let mut set: Vec<_> = introduce(core).into_iter().collect();
-        set.extend(speak(core, now, said));
-        let last_words = RecordChange {
+    let detached = core.detached.all(now);
+    if let Some(last) = detached.iter().map(|(_, lease)| lease.ends_at).max() {
+        let said = detached
+            .into_iter()
+            .map(RecordedLease::of_detached)
+            .collect();
+        let mut set: Vec<_> = identity_fields(core).into_iter().collect();
+        set.extend(lease_fields(core, now, said));
+        let final_record = RecordChange {
             all: true,
             set,
             removed: Vec::new(),
-            ttl: last.saturating_since(now).min(LAST_WORDS_TTL_MAX),
+            ttl: last.saturating_since(now).min(FINAL_RECORD_TTL_MAX),
         };
         // The leases are held all the same if this fails: they are only not listed.
-        let _ = core.store.write_record(core.id, &last_words, limit).await;
+        let _ = core.store.write_record(core.id, &final_record, limit).await;
         return;
     }
     let nothing = RecordChange::default();
@@ -169,7 +174,7 @@ impl RefreshRate {
 }
 
 /// Who this client is: the part of its record that does not change.
-fn introduce(core: &Core) -> Fields {
+fn identity_fields(core: &Core) -> Fields {
     let uname = rustix::system::uname();
     let mut me = Fields::from([
         (
@@ -208,7 +213,7 @@ impl RecordedLease {
         }
     }
 
-    fn of_given((name, lease): (LockName, DetachedLease)) -> Self {
+    fn of_detached((name, lease): (LockName, DetachedLease)) -> Self {
         Self {
             name,
             id: lease.id,
@@ -221,24 +226,28 @@ impl RecordedLease {
 
 /// What this client holds or gave away, and who waits: the part that changes.
 fn describe(core: &Core, now: Moment) -> Fields {
-    let (oldest, count) = core.watchdog.oldest(LISTED_MAX);
+    let (oldest, count) = core.watchdog.oldest(LEASES_LISTED_MAX);
     let unnamed = count - oldest.len();
     let held = oldest
         .iter()
         .filter(|belief| belief.standing(now) != Standing::Lost);
     let held = held.map(|belief| RecordedLease::of_belief(belief));
-    let given = core.given.all(now).into_iter().map(RecordedLease::of_given);
-    let mut leases: Vec<RecordedLease> = held.chain(given).collect();
-    leases.retain(|lease| now.saturating_since(lease.since) >= PACE);
+    let detached = core
+        .detached
+        .all(now)
+        .into_iter()
+        .map(RecordedLease::of_detached);
+    let mut leases: Vec<RecordedLease> = held.chain(detached).collect();
+    leases.retain(|lease| now.saturating_since(lease.since) >= WRITE_INTERVAL);
     // Of one lock, the last counts: its earlier lease has ended.
     leases.sort_by_key(|lease| lease.since);
-    let more = unnamed + leases.len().saturating_sub(LISTED_MAX);
-    leases.truncate(LISTED_MAX);
-    let mut fields = speak(core, now, leases);
+    let more = unnamed + leases.len().saturating_sub(LEASES_LISTED_MAX);
+    leases.truncate(LEASES_LISTED_MAX);
+    let mut fields = lease_fields(core, now, leases);
     if more > 0 {
         fields.insert("more".to_owned(), more.to_string());
     }
-    for (name, waiting) in core.lines.lengths() {
+    for (name, waiting) in core.queues.lengths() {
         if waiting > 0 {
             fields.insert(format!("wait:{name}"), waiting.to_string());
         }
@@ -247,7 +256,7 @@ fn describe(core: &Core, now: Moment) -> Fields {
 }
 
 /// A field for each lease.
-fn speak(core: &Core, now: Moment, leases: Vec<RecordedLease>) -> Fields {
+fn lease_fields(core: &Core, now: Moment, leases: Vec<RecordedLease>) -> Fields {
     let now_ms = core.clock.wall_micros() / 1_000;
     let field = |lease: RecordedLease| {
         let age = now.saturating_since(lease.since);

@@ -9,9 +9,9 @@ use crate::seeded::{Bug, bug};
 use crate::store::Busy;
 
 /// How often to look at a lock whose holder is not Tenure's, and so may release it in silence.
-const LOOK_AT_FOREIGN: Duration = Duration::from_secs(1);
+const POLL_FOREIGN: Duration = Duration::from_secs(1);
 /// How long those who stand far behind sleep at most, if those before them look no more rarely.
-const BEHIND_MAX: Duration = Duration::from_secs(30);
+const FAR_BEHIND_SLEEP_MAX: Duration = Duration::from_secs(30);
 /// A holder is looked up in the clients' records once it has been in the way for this long. Before
 /// that its record does not list it.
 const LOOK_UP_AFTER: Duration = Duration::from_millis(700);
@@ -22,7 +22,7 @@ const LOOK_UP_TAKES: Duration = Duration::from_millis(20);
 pub(super) struct CurrentHolder {
     busy: Busy,
     /// When the store said so.
-    told_at: Moment,
+    seen_at: Moment,
     since: Moment,
     /// When it was last asked who it is, and how often.
     looked_up_at: Option<Moment>,
@@ -33,9 +33,9 @@ pub(super) struct CurrentHolder {
 impl CurrentHolder {
     pub(super) fn new(busy: Busy, now: Moment) -> Self {
         Self {
-            holder: Holder::seen_in_the_way(&busy),
+            holder: Holder::from_busy(&busy),
             busy,
-            told_at: now,
+            seen_at: now,
             since: now,
             looked_up_at: None,
             look_ups: 0,
@@ -47,7 +47,7 @@ impl CurrentHolder {
         match known {
             Some(known) if known.busy.holder == busy.holder => {
                 known.busy = busy;
-                known.told_at = now;
+                known.seen_at = now;
             }
             known => *known = Some(Self::new(busy, now)),
         }
@@ -55,7 +55,7 @@ impl CurrentHolder {
 
     /// The holder, as far as it is known by now.
     pub(super) fn holder(&self, now: Moment) -> Holder {
-        let passed = now.saturating_since(self.told_at);
+        let passed = now.saturating_since(self.seen_at);
         let remaining = self.busy.remaining;
         Holder {
             remaining: remaining.map(|remaining| remaining.saturating_sub(passed)),
@@ -64,29 +64,25 @@ impl CurrentHolder {
     }
 
     /// The same holder, or the next one: the lock is held for so long.
-    pub(super) fn lasts(&mut self, remaining: Duration, now: Moment) {
+    pub(super) fn set_remaining(&mut self, remaining: Duration, now: Moment) {
         self.busy.remaining = Some(remaining);
-        self.told_at = now;
+        self.seen_at = now;
     }
 
     /// Whether the lease that was seen should have ended by now.
-    pub(super) fn is_over(&self, now: Moment) -> bool {
-        let passed = now.saturating_since(self.told_at);
+    pub(super) fn has_expired(&self, now: Moment) -> bool {
+        let passed = now.saturating_since(self.seen_at);
         self.busy
             .remaining
             .is_some_and(|remaining| passed >= remaining)
     }
 
     /// How long to sleep though no message comes: until the lease ends, or a third of its ttl.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn poll_after(&self) -> Duration {
         if bug(Bug::NoTimer) {
             return Duration::from_secs(24 * 60 * 60);
         }
-        let fallback = self
-            .busy
-            .holder
-            .ttl()
-            .map_or(LOOK_AT_FOREIGN, |ttl| ttl / 3);
+        let fallback = self.busy.holder.ttl().map_or(POLL_FOREIGN, |ttl| ttl / 3);
         // One millisecond more: a key ends after its last millisecond.
         let end = self
             .busy
@@ -97,11 +93,11 @@ impl CurrentHolder {
 
     /// The same where others look after the lock: until the lease ends. But not if that may be in
     /// silence: those others may have left, and nobody would tell.
-    pub(super) fn patience_behind(&self) -> Duration {
-        let patience = self.patience();
+    pub(super) fn poll_after_far_behind(&self) -> Duration {
+        let patience = self.poll_after();
         let left = self.busy.remaining.unwrap_or(patience);
         match self.busy.holder.ttl() {
-            Some(_) => left.min(BEHIND_MAX).max(patience),
+            Some(_) => left.min(FAR_BEHIND_SLEEP_MAX).max(patience),
             None => patience,
         }
     }
@@ -127,7 +123,7 @@ impl CurrentHolder {
         self.busy.holder.client()
     }
 
-    pub(super) fn name_holder(&mut self, record: Option<ClientRecord>) {
+    pub(super) fn set_client(&mut self, record: Option<ClientRecord>) {
         self.holder.client = record;
     }
 }

@@ -43,8 +43,8 @@ pub(crate) struct DetachedLease {
 
 impl DetachedLeases {
     /// Remembers a lease that its holder gives away at this moment.
-    pub(crate) fn keep(&self, belief: &Belief, now: Moment) {
-        let given = DetachedLease {
+    pub(crate) fn add(&self, belief: &Belief, now: Moment) {
+        let detached = DetachedLease {
             id: belief.held.id.clone(),
             fence: belief.fence,
             ttl: belief.held.ttl,
@@ -52,7 +52,7 @@ impl DetachedLeases {
             since: belief.acquired_at,
             ends_at: belief.deadline() + SLACK,
         };
-        self.state().insert(belief.held.name.clone(), given, now);
+        self.state().insert(belief.held.name.clone(), detached, now);
     }
 
     /// Takes note that a lease was given `ttl` again and may be believed until then, whoever gave it
@@ -65,7 +65,7 @@ impl DetachedLeases {
             known.ends_at = until + SLACK;
             return;
         }
-        let given = DetachedLease {
+        let detached = DetachedLease {
             id: lease.id.clone(),
             fence: lease.fence,
             ttl,
@@ -73,11 +73,11 @@ impl DetachedLeases {
             since: now,
             ends_at: until + SLACK,
         };
-        state.insert(lease.name.clone(), given, now);
+        state.insert(lease.name.clone(), detached, now);
     }
 
     /// Forgets a lease that was released or taken up, and tells what was known of it.
-    pub(crate) fn forget(&self, name: &LockName, id: &LeaseId) -> Option<DetachedLease> {
+    pub(crate) fn remove(&self, name: &LockName, id: &LeaseId) -> Option<DetachedLease> {
         let mut state = self.state();
         let is_it = state.leases.get(name).is_some_and(|known| known.id == *id);
         is_it.then(|| state.leases.remove(name))?
@@ -134,31 +134,34 @@ mod tests {
 
     #[test]
     fn a_lease_is_spoken_of_until_it_ends_or_is_released() {
-        let (given, start) = (DetachedLeases::default(), Moment::from_nanos(1));
+        let (detached, start) = (DetachedLeases::default(), Moment::from_nanos(1));
         let (one, other) = (lease("a", 1), lease("b", 2));
-        given.renewed(&one, TTL, start + TTL, start);
-        given.renewed(&other, TTL, start + TTL, start);
-        assert!(given.forget(&one.name, &other.id).is_none(), "another's id");
-        assert!(given.forget(&one.name, &one.id).is_some());
-        assert_eq!(given.all(start).len(), 1);
-        given.renewed(&other, TTL, start + TTL * 3, start + TTL);
-        assert_eq!(given.all(start + TTL * 2).len(), 1, "renewed");
-        assert!(given.all(start + TTL * 4).is_empty());
-        assert!(given.is_empty());
+        detached.renewed(&one, TTL, start + TTL, start);
+        detached.renewed(&other, TTL, start + TTL, start);
+        assert!(
+            detached.remove(&one.name, &other.id).is_none(),
+            "another's id"
+        );
+        assert!(detached.remove(&one.name, &one.id).is_some());
+        assert_eq!(detached.all(start).len(), 1);
+        detached.renewed(&other, TTL, start + TTL * 3, start + TTL);
+        assert_eq!(detached.all(start + TTL * 2).len(), 1, "renewed");
+        assert!(detached.all(start + TTL * 4).is_empty());
+        assert!(detached.is_empty());
     }
 
     #[test]
     fn no_more_are_remembered_than_there_is_room_for() {
-        let (given, start) = (DetachedLeases::default(), Moment::from_nanos(1));
+        let (detached, start) = (DetachedLeases::default(), Moment::from_nanos(1));
         let count = u64::try_from(REMEMBERED_MAX).unwrap() + 5;
         for number in 0..count {
             let lease = lease(&format!("lock {number}"), number);
-            given.renewed(&lease, TTL, start + TTL, start);
+            detached.renewed(&lease, TTL, start + TTL, start);
         }
-        assert_eq!(given.all(start).len(), REMEMBERED_MAX);
+        assert_eq!(detached.all(start).len(), REMEMBERED_MAX);
         // The room of those that have ended is used again.
         let later = start + TTL * 2;
-        given.renewed(&lease("another", count), TTL, later + TTL, later);
-        assert_eq!(given.all(later).len(), 1);
+        detached.renewed(&lease("another", count), TTL, later + TTL, later);
+        assert_eq!(detached.all(later).len(), 1);
     }
 }

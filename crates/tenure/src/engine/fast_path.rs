@@ -15,7 +15,7 @@ use crate::guard::{Guard, Released};
 use crate::hold::Hold;
 use crate::owner::Holds;
 use crate::pending::PendingOne;
-use crate::store::{Failure, InFlight, SILENCE_LIMIT};
+use crate::store::{Failure, InFlight, RESPONSE_TIMEOUT};
 
 /// What came of asking here.
 pub(crate) enum FastPathOutcome {
@@ -31,25 +31,25 @@ pub(crate) enum FastPathOutcome {
 /// # Errors
 ///
 /// What the store refuses for good, and if the client was closed meanwhile.
-pub(crate) async fn ask(
+pub(crate) async fn try_acquire(
     client: &Arc<ClientHandle>,
     owner: Option<&Arc<Holds>>,
-    wish: AcquireRequest,
+    request: AcquireRequest,
 ) -> Result<FastPathOutcome> {
     // Before looking whether the client is open: a shutdown either waits for this or is seen.
     let pending = client.core.pending.begin();
     client.check_open()?;
-    let acquisition = Acquisition::new(&client.core, wish);
-    let attempt = acquisition.question(1, false);
-    let asking = client.core.store.acquire_here(&attempt);
+    let acquisition = Acquisition::new(&client.core, request);
+    let attempt = acquisition.to_attempt(1, false);
+    let asking = client.core.store.acquire_on_caller(&attempt);
     // One with less patience needs a timer, which only the engine has.
-    let patient = client.core.settings.unreachable_after >= SILENCE_LIMIT;
-    let Some((landing, asking)) = asking.filter(|_| patient) else {
+    let patient = client.core.settings.unreachable_after >= RESPONSE_TIMEOUT;
+    let Some((in_flight, asking)) = asking.filter(|_| patient) else {
         return Ok(FastPathOutcome::NotAnswered(acquisition));
     };
     let mut ticket = CancelOnDrop {
         client,
-        landing,
+        in_flight,
         acquisition: Some(acquisition),
         _pending: pending,
     };
@@ -57,21 +57,21 @@ pub(crate) async fn ask(
     let Some(mut acquisition) = ticket.acquisition.take() else {
         return Err(Error::closed());
     };
-    match acquisition.settle(&client.core, attempt, answer) {
+    match acquisition.interpret(&client.core, attempt, answer) {
         Ok(AttemptOutcome::Granted(belief)) => {
-            take_up(client, owner, belief).map(FastPathOutcome::Granted)
+            make_guard(client, owner, belief).map(FastPathOutcome::Granted)
         }
         Ok(AttemptOutcome::Busy(_)) => Ok(FastPathOutcome::Busy(acquisition)),
         Err(Failure {
             error,
             transient: false,
-            landing: None,
+            in_flight: None,
         }) => Err(error),
         Ok(AttemptOutcome::NotYet(_)) | Err(_) => Ok(FastPathOutcome::NotAnswered(acquisition)),
     }
 }
 
-fn take_up(
+fn make_guard(
     client: &Arc<ClientHandle>,
     owner: Option<&Arc<Holds>>,
     belief: Arc<Belief>,
@@ -81,52 +81,54 @@ fn take_up(
         let core = Arc::clone(&client.core);
         let pending = core.pending.begin();
         client.engine.spawn(async move {
-            core.return_grant(&belief);
+            core.release_unclaimed(&belief);
             drop(pending);
         });
         return Err(Error::closed());
     }
     let name = belief.held.name.clone();
-    let guard = Guard::new(Hold::take_up(Arc::clone(client), owner.cloned(), belief));
+    let guard = Guard::new(Hold::new(Arc::clone(client), owner.cloned(), belief));
     if client.core.is_closed() {
         // A shutdown that began meanwhile may have missed it. Dropping it releases.
         return Err(Error::closed());
     }
     if let Some(owner) = owner {
-        client.core.lines.share(&name, owner);
+        client.core.queues.share_with_owner(&name, owner);
     }
     Ok(guard)
 }
 
 /// Releases, if the store can be asked from here. An outer `Err` if it was not, or did not answer,
 /// with whether it may have been released all the same.
-pub(crate) async fn release(
+pub(crate) async fn try_release(
     core: &Core,
-    parting: &ReleaseRequest,
+    request: &ReleaseRequest,
 ) -> Result<Result<Released>, bool> {
-    let lease = &parting.lease;
-    let asking = core.store.release_here(lease, parting.leaving.as_ref());
-    let asking = asking.filter(|_| core.settings.unreachable_after >= SILENCE_LIMIT);
+    let lease = &request.lease;
+    let asking = core
+        .store
+        .release_on_caller(lease, request.dequeue.as_ref());
+    let asking = asking.filter(|_| core.settings.unreachable_after >= RESPONSE_TIMEOUT);
     match asking.ok_or(false)?.await {
         Ok(release) => {
-            if parting.leaving.is_some() {
-                core.lines.place_left(&lease.name);
+            if request.dequeue.is_some() {
+                core.queues.left_store_queue(&lease.name);
             }
-            Ok(Ok(release::released(core, lease, release)))
+            Ok(Ok(release::note_released(core, lease, release)))
         }
         Err(Failure {
             error,
             transient: false,
-            landing: None,
+            in_flight: None,
         }) => Ok(Err(error)),
-        Err(failure) => Err(failure.landing.is_some()),
+        Err(failure) => Err(failure.in_flight.is_some()),
     }
 }
 
 /// A question under way. If its future is dropped, the engine cleans up behind it.
 struct CancelOnDrop<'a> {
     client: &'a Arc<ClientHandle>,
-    landing: Option<InFlight>,
+    in_flight: Option<InFlight>,
     acquisition: Option<Acquisition>,
     _pending: PendingOne,
 }
@@ -136,13 +138,13 @@ impl Drop for CancelOnDrop<'_> {
         let Some(mut acquisition) = self.acquisition.take() else {
             return;
         };
-        if let Some(landing) = self.landing {
-            acquisition.may_land(landing);
+        if let Some(in_flight) = self.in_flight {
+            acquisition.may_still_run(in_flight);
         }
         let core = Arc::clone(&self.client.core);
         let pending = core.pending.begin();
         self.client.engine.spawn(async move {
-            acquisition.give_up(&core).await;
+            acquisition.abandon(&core).await;
             drop(pending);
         });
     }

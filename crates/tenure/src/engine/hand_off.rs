@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::local_queue::task::take_first_for;
+use super::local_queue::task::take_first_matching;
 use super::local_queue::{LocalQueue, QueueMessage, Waiter};
 use super::release::{self, ReleaseRequest};
 use crate::belief::Belief;
@@ -22,78 +22,80 @@ use crate::store::{ReleaseReply, TurnReply};
 /// What is still to be done for a lease that its holder let go.
 pub(crate) enum HandOffOutcome {
     /// Nothing: somebody else has it, or sees to it.
-    PassedOn,
+    HandedOff,
     /// It must be released, and with it perhaps the line's place in the store's queue, because
     /// nobody waits here any more.
-    Release { leaving: Option<LeaseId> },
+    Release { dequeue: Option<LeaseId> },
 }
 
 /// Passes a lease on that its holder has just let go, or ends the care for it.
-pub(crate) fn let_go(client: &Arc<ClientHandle>, belief: &Arc<Belief>) -> HandOffOutcome {
+pub(crate) fn try_hand_off(client: &Arc<ClientHandle>, belief: &Arc<Belief>) -> HandOffOutcome {
     let core = &client.core;
-    let queue = core.lines.queue(&belief.held.name);
+    let queue = core.queues.queue(&belief.held.name);
     let queue = queue.filter(|_| belief.lost_reason().is_none() || bug(Bug::HandOffLost));
     let Some(queue) = queue else {
-        core.dismiss(belief);
-        return HandOffOutcome::Release { leaving: None };
+        core.untrack(belief);
+        return HandOffOutcome::Release { dequeue: None };
     };
-    match next_turn(core, &queue, belief) {
-        NextHolder::Turn(waiter, next) => {
+    match choose_next_holder(core, &queue, belief) {
+        NextHolder::Waiter(waiter, next) => {
             core.stats.handed_off();
-            deliver(core, waiter, next, Hold::hand_on);
-            HandOffOutcome::PassedOn
+            deliver(core, waiter, next, Hold::of_tracked);
+            HandOffOutcome::HandedOff
         }
         NextHolder::AskTheStore => {
-            core.dismiss(belief);
+            core.untrack(belief);
             let pending = core.pending.begin();
-            let asking = ask_whose_turn(Arc::clone(client), queue, Arc::clone(belief), pending);
+            let asking = ask_store_for_turn(Arc::clone(client), queue, Arc::clone(belief), pending);
             client.engine.spawn(asking);
-            HandOffOutcome::PassedOn
+            HandOffOutcome::HandedOff
         }
-        NextHolder::Nobody { leaving } => {
-            core.dismiss(belief);
-            HandOffOutcome::Release { leaving }
+        NextHolder::None { dequeue } => {
+            core.untrack(belief);
+            HandOffOutcome::Release { dequeue }
         }
     }
 }
 
 /// Who has a lease next.
 enum NextHolder {
-    Turn(Waiter, Arc<Belief>),
+    Waiter(Waiter, Arc<Belief>),
     AskTheStore,
-    Nobody { leaving: Option<LeaseId> },
+    None { dequeue: Option<LeaseId> },
 }
 
-fn next_turn(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> NextHolder {
+fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> NextHolder {
     let bounds = &core.settings.hand_off;
-    let mut waiting = queue.waiting();
-    let Some((number, first)) = waiting.first() else {
-        let leaving = waiting.place.take();
-        let leaving = leaving.filter(|_| !bug(Bug::PlaceNotLeft));
-        return NextHolder::Nobody { leaving };
+    let mut waiters = queue.waiters();
+    let Some((number, first)) = waiters.first() else {
+        let dequeue = waiters.queued_as.take();
+        let dequeue = dequeue.filter(|_| !bug(Bug::PlaceNotLeft));
+        return NextHolder::None { dequeue };
     };
-    let met = first.wish.is_met_by(belief) || bug(Bug::HandOffAnyWish);
+    let met = first.request.is_met_by(belief) || bug(Bug::HandOffAnyWish);
     let fits = bounds.on && belief.renewed && met;
     if !fits || core.is_closed() {
-        return NextHolder::Nobody { leaving: None };
+        return NextHolder::None { dequeue: None };
     }
-    let next = belief.next_turn(bounds, core.clock.now()).map(Arc::new);
-    let Some(next) = next.filter(|_| belief.landing.is_none()) else {
+    let next = belief
+        .for_next_holder(bounds, core.clock.now())
+        .map(Arc::new);
+    let Some(next) = next.filter(|_| belief.in_flight.is_none()) else {
         return NextHolder::AskTheStore;
     };
     // While the queue is locked, so that nobody else takes this waiter; and the waiter only leaves
     // it once the lease is known to be there.
     if !core.watchdog.hand_over(belief, &next) {
-        return NextHolder::Nobody { leaving: None };
+        return NextHolder::None { dequeue: None };
     }
     if core.is_closed() {
         // A shutdown that began meanwhile may have missed it.
         next.end();
-        return NextHolder::Nobody { leaving: None };
+        return NextHolder::None { dequeue: None };
     }
-    match waiting.leave(number) {
-        Some(waiter) => NextHolder::Turn(waiter, next),
-        None => NextHolder::Nobody { leaving: None },
+    match waiters.leave(number) {
+        Some(waiter) => NextHolder::Waiter(waiter, next),
+        None => NextHolder::None { dequeue: None },
     }
 }
 
@@ -111,19 +113,19 @@ fn deliver(
     // If the caller leaves at this moment, the guard is dropped here and passes it on.
     let _ = waiter.reply.send(Ok(Guard::new(hold)));
     if let Some(owner) = waiter.owner {
-        core.lines.share(&name, &owner);
+        core.queues.share_with_owner(&name, &owner);
     }
 }
 
 /// Lets the store decide whose turn it is. If it is ours again, the first in line gets the lease.
-async fn ask_whose_turn(
+async fn ask_store_for_turn(
     client: Arc<ClientHandle>,
     queue: Arc<LocalQueue>,
     belief: Arc<Belief>,
     pending: PendingOne,
 ) {
     let core = &client.core;
-    let place = queue.waiting().place.clone();
+    let place = queue.waiters().queued_as.clone();
     let fences = core.fences_for(belief.renewed);
     let limit = core.clock.now() + core.settings.unreachable_after;
     let turn = core.store.turn(&belief.held, fences, place.as_ref(), limit);
@@ -131,11 +133,11 @@ async fn ask_whose_turn(
         Ok(TurnReply::Again { fence, sent_at }) => {
             let ttl = belief.held.ttl;
             let now = core.clock.now();
-            let next = Arc::new(belief.again(fence, fences, (sent_at, now)));
+            let next = Arc::new(belief.regranted(fence, fences, (sent_at, now)));
             let believable = now < believed_until(sent_at, ttl);
             let usable = believable && !core.is_closed();
-            match usable.then(|| take_first_for(&queue, &next)).flatten() {
-                Some(waiter) => deliver(core, waiter, next, Hold::take_up),
+            match usable.then(|| take_first_matching(&queue, &next)).flatten() {
+                Some(waiter) => deliver(core, waiter, next, Hold::new),
                 None => release(core, &next, false, pending).await,
             }
         }
@@ -146,20 +148,20 @@ async fn ask_whose_turn(
                     offered_to: Some(_)
                 }
             );
-            release::released(core, &belief.held, released);
+            release::note_released(core, &belief.held, released);
             if !offered {
                 // Nobody else tells the line that the lock may be free.
-                queue.tell(QueueMessage::LookAgain);
+                queue.send(QueueMessage::Retry);
             }
         }
-        Err(failure) => release(core, &belief, failure.landing.is_some(), pending).await,
+        Err(failure) => release(core, &belief, failure.in_flight.is_some(), pending).await,
     }
 }
 
 async fn release(core: &Arc<Core>, belief: &Belief, unknown: bool, pending: PendingOne) {
-    let parting = ReleaseRequest {
+    let request = ReleaseRequest {
         unknown,
-        ..core.parting(belief, None)
+        ..core.release_request(belief, None)
     };
-    release::release_for_good(Arc::clone(core), parting, None, pending).await;
+    release::release_and_cancel(Arc::clone(core), request, None, pending).await;
 }

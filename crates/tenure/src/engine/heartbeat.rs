@@ -11,49 +11,49 @@ use tokio::task::JoinSet;
 
 use crate::core::Core;
 use crate::seeded::{Bug, bug};
-use crate::store::{QueuedWaiter, SILENCE_LIMIT};
+use crate::store::{QueuedWaiter, RESPONSE_TIMEOUT};
 
 /// A third of how long a waiter counts as living without a word: one that is lost or late does no harm.
-const EVERY: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(2);
 /// How soon to try again where the server did not answer.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Goes on for as long as the engine runs.
 pub(crate) async fn run(core: Arc<Core>) {
     loop {
-        core.lines.somebody_stands().await;
-        let mut pause = EVERY;
+        core.queues.wait_until_queued().await;
+        let mut pause = INTERVAL;
         // So that clients which began together do not ask together for ever.
         pause = pause.mul_f64(0.8 + 0.2 * rand::random::<f64>());
         loop {
             core.clock.sleep_until(core.clock.now() + pause).await;
-            let places = core.lines.places();
-            if places.is_empty() || core.is_closed() {
+            let waiters = core.queues.queued_waiters();
+            if waiters.is_empty() || core.is_closed() {
                 break;
             }
-            let answered = bug(Bug::WaitersSilent) || stay(&core, places).await;
-            pause = if answered { EVERY } else { AGAIN };
+            let answered = bug(Bug::WaitersSilent) || heartbeat(&core, waiters).await;
+            pause = if answered { INTERVAL } else { RETRY_AFTER };
         }
     }
 }
 
 /// Says once that all who stand at these places live. False if a server did not answer.
-async fn stay(core: &Arc<Core>, places: Vec<QueuedWaiter>) -> bool {
+async fn heartbeat(core: &Arc<Core>, waiters: Vec<QueuedWaiter>) -> bool {
     let mut by_server: HashMap<u64, Vec<QueuedWaiter>> = HashMap::new();
-    for place in places {
-        let server = core.store.place_of(&place.name);
-        by_server.entry(server).or_default().push(place);
+    for waiter in waiters {
+        let server = core.store.node_of(&waiter.name);
+        by_server.entry(server).or_default().push(waiter);
     }
-    let limit = core.clock.now() + SILENCE_LIMIT;
+    let limit = core.clock.now() + RESPONSE_TIMEOUT;
     let mut asked = JoinSet::new();
-    for places in by_server.into_values() {
+    for waiters in by_server.into_values() {
         let core = Arc::clone(core);
         asked.spawn(async move {
-            let answers = core.store.stay(&places, limit).await;
+            let answers = core.store.heartbeat(&waiters, limit).await;
             let Ok(answers) = answers else { return false };
-            for (place, answer) in places.into_iter().zip(answers) {
+            for (waiter, answer) in waiters.into_iter().zip(answers) {
                 if answer == Some(false) {
-                    core.lines.place_lost(place);
+                    core.queues.lost_store_place(waiter);
                 }
             }
             true

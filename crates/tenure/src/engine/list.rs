@@ -27,17 +27,17 @@ pub(crate) async fn list(
 ) -> Result<Listing, Failure> {
     let records = client_record::read(core, None, limit).await?;
     let records: Vec<Arc<ClientRecord>> = records.into_iter().map(Arc::new).collect();
-    let said = collect(&records, wanted);
+    let said = claims_by_lock(&records, wanted);
     let names: Vec<LockName> = said.keys().cloned().collect();
-    let found = core.store.look_all(&names, limit).await?;
+    let found = core.store.inspect_all(&names, limit).await?;
     let waited_for = said.iter().filter(|(_, said)| !said.waiters.is_empty());
     let waited_for = waited_for.map(|(name, _)| name.clone()).collect();
-    let mut living = living(core, waited_for, limit).await?;
+    let mut living = live_waiters(core, waited_for, limit).await?;
     let mut locks = Vec::with_capacity(said.len());
     for ((name, mut said), looked) in said.into_iter().zip(found) {
-        let found = standing(looked)?;
+        let found = visible_state(looked)?;
         if let Some(living) = living.remove(&name) {
-            said.keep_living(&living, found.as_ref());
+            said.keep_live_waiters(&living, found.as_ref());
         }
         if found.is_some() || !said.waiters.is_empty() {
             locks.push(listed(name, &said, found, &records));
@@ -58,7 +58,7 @@ pub(crate) async fn clients(core: &Core, limit: Moment) -> Result<Vec<ClientReco
     let waited_for: BTreeSet<&String> = waited_for.collect();
     let names = waited_for.into_iter();
     let names = names.filter_map(|name| LockName::new(name).ok()).collect();
-    let living = living(core, names, limit).await?;
+    let living = live_waiters(core, names, limit).await?;
     for record in &mut records {
         let waits = |name: &str| {
             let living = LockName::new(name).ok().and_then(|name| living.get(&name));
@@ -71,7 +71,7 @@ pub(crate) async fn clients(core: &Core, limit: Moment) -> Result<Vec<ClientReco
 
 /// The clients that wait for each lock by what its own queue says: a record outlives its client by
 /// minutes. Nothing of a lock of which the store does not know that.
-async fn living(
+async fn live_waiters(
     core: &Core,
     names: Vec<LockName>,
     limit: Moment,
@@ -87,7 +87,7 @@ async fn living(
 impl LockClaims<'_> {
     /// Forgets the waiters that do not stand in the lock's queue. Those of the client that holds the
     /// lock stand behind it in the process itself.
-    fn keep_living(&mut self, living: &HashSet<ClientId>, found: Option<&LockState>) {
+    fn keep_live_waiters(&mut self, living: &HashSet<ClientId>, found: Option<&LockState>) {
         let holder = found.and_then(|found| found.id.client());
         self.waiters
             .retain(|client| living.contains(&client.id) || holder == Some(client.id));
@@ -95,7 +95,7 @@ impl LockClaims<'_> {
 }
 
 /// Sorts what the records say by lock.
-fn collect(
+fn claims_by_lock(
     records: &[Arc<ClientRecord>],
     wanted: impl Fn(&LockName) -> bool,
 ) -> BTreeMap<LockName, LockClaims<'_>> {
@@ -119,7 +119,7 @@ fn collect(
 
 /// What stands at the name. Something that is no lock is nobody's lease, and what may not be looked
 /// at is not listed.
-fn standing(looked: InspectResult) -> InspectResult {
+fn visible_state(looked: InspectResult) -> InspectResult {
     let is_unseen = |kind| matches!(kind, ErrorKind::NotALock | ErrorKind::Denied);
     match looked {
         Err(failure) if is_unseen(failure.error.kind()) => Ok(None),

@@ -41,7 +41,7 @@ pub(crate) struct Engine {
 enum EngineMessage {
     Work(Work),
     /// What to finish before the thread ends.
-    Farewell(Work),
+    OnStop(Work),
 }
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -65,7 +65,7 @@ impl Engine {
                 move || match Builder::new_current_thread().enable_all().build() {
                     Ok(runtime) => {
                         let _ = started.send(Ok(()));
-                        live(&runtime, messages);
+                        run_thread(&runtime, messages);
                     }
                     Err(error) => {
                         let _ = started.send(Err(error));
@@ -98,8 +98,8 @@ impl Engine {
     }
 
     /// What to finish before the thread ends.
-    pub(crate) fn on_stop(&self, farewell: impl Future<Output = ()> + Send + 'static) {
-        self.send(EngineMessage::Farewell(Box::pin(farewell)));
+    pub(crate) fn on_stop(&self, on_stop: impl Future<Output = ()> + Send + 'static) {
+        self.send(EngineMessage::OnStop(Box::pin(on_stop)));
     }
 
     fn send(&self, message: EngineMessage) {
@@ -109,17 +109,17 @@ impl Engine {
 }
 
 /// The thread's life: work until nobody can send any more, then the farewell.
-fn live(runtime: &Runtime, mut messages: mpsc::UnboundedReceiver<EngineMessage>) {
+fn run_thread(runtime: &Runtime, mut messages: mpsc::UnboundedReceiver<EngineMessage>) {
     runtime.block_on(async {
-        let mut farewell = None;
+        let mut on_stop = None;
         while let Some(message) = messages.recv().await {
             match message {
                 EngineMessage::Work(work) => drop(tokio::spawn(work)),
-                EngineMessage::Farewell(work) => farewell = Some(work),
+                EngineMessage::OnStop(work) => on_stop = Some(work),
             }
         }
-        if let Some(farewell) = farewell {
-            farewell.await;
+        if let Some(on_stop) = on_stop {
+            on_stop.await;
         }
     });
 }

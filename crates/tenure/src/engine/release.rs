@@ -17,16 +17,16 @@ use crate::store::{InFlight, LeaseSpec, ReleaseReply};
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// How long an attempt may travel before its latest moment has passed, with room to spare.
-const LANDING_MAX: Duration = Duration::from_secs(3);
+const IN_FLIGHT_MAX: Duration = Duration::from_secs(3);
 
 /// A lease to be released.
 #[derive(Debug)]
 pub(crate) struct ReleaseRequest {
     pub(crate) lease: LeaseSpec,
     /// The line's place in the store's queue, to be given up with it.
-    pub(crate) leaving: Option<LeaseId>,
+    pub(crate) dequeue: Option<LeaseId>,
     /// Where an earlier attempt for the same lease may still land.
-    pub(crate) landing: Option<InFlight>,
+    pub(crate) in_flight: Option<InFlight>,
     /// When the lease has ended by itself.
     pub(crate) ends_before: Moment,
     /// Whether an answer to its release was lost already.
@@ -37,8 +37,8 @@ impl ReleaseRequest {
     pub(crate) fn of(lease: LeaseSpec, ends_before: Moment) -> Self {
         Self {
             lease,
-            leaving: None,
-            landing: None,
+            dequeue: None,
+            in_flight: None,
             ends_before,
             unknown: false,
         }
@@ -47,17 +47,17 @@ impl ReleaseRequest {
 
 /// What became of a lease that was to be released.
 pub(crate) enum ReleaseResult {
-    Said(Released),
+    Answered(Released),
     /// It is not there. Whether that is our doing was in an answer that was lost.
     Gone,
     /// The store said nothing in time.
     Unanswered,
 }
 
-/// Releases a lease as [`see_off`] does, and says no more than a holder wants to know.
-pub(crate) async fn release(core: &Core, parting: &ReleaseRequest) -> Result<Released> {
-    Ok(match see_off(core, parting).await? {
-        ReleaseResult::Said(released) => released,
+/// Releases a lease as [`release_until_gone`] does, and says no more than a holder wants to know.
+pub(crate) async fn release(core: &Core, request: &ReleaseRequest) -> Result<Released> {
+    Ok(match release_until_gone(core, request).await? {
+        ReleaseResult::Answered(released) => released,
         ReleaseResult::Gone | ReleaseResult::Unanswered => Released::Unknown,
     })
 }
@@ -72,24 +72,27 @@ pub(crate) async fn release(core: &Core, parting: &ReleaseRequest) -> Result<Rel
 /// | none | not there | gone: the lost answer may have been either |
 /// | none | none until the lease must have ended | unanswered |
 /// | a refusal that will not change | | that error |
-pub(crate) async fn see_off(core: &Core, parting: &ReleaseRequest) -> Result<ReleaseResult> {
+pub(crate) async fn release_until_gone(
+    core: &Core,
+    request: &ReleaseRequest,
+) -> Result<ReleaseResult> {
     let ReleaseRequest {
         lease, ends_before, ..
-    } = parting;
-    let leaving = parting.leaving.as_ref();
-    let (ends_before, mut unknown) = (*ends_before, parting.unknown);
+    } = request;
+    let dequeue = request.dequeue.as_ref();
+    let (ends_before, mut unknown) = (*ends_before, request.unknown);
     let mut pause = PAUSE_MIN;
     loop {
-        let answer = core.store.release(lease, leaving, ends_before).await;
-        if answer.is_ok() && leaving.is_some() {
-            core.lines.place_left(&lease.name);
+        let answer = core.store.release(lease, dequeue, ends_before).await;
+        if answer.is_ok() && dequeue.is_some() {
+            core.queues.left_store_queue(&lease.name);
         }
         let failure = match answer {
             Ok(ReleaseReply::NotHeld) if unknown => return Ok(ReleaseResult::Gone),
-            Ok(release) => return Ok(ReleaseResult::Said(released(core, lease, release))),
+            Ok(release) => return Ok(ReleaseResult::Answered(note_released(core, lease, release))),
             Err(failure) => failure,
         };
-        unknown |= failure.landing.is_some();
+        unknown |= failure.in_flight.is_some();
         if !failure.transient {
             return Err(failure.error);
         }
@@ -103,19 +106,19 @@ pub(crate) async fn see_off(core: &Core, parting: &ReleaseRequest) -> Result<Rel
 }
 
 /// Takes note of what the store said, and wakes the waiter whose turn it is.
-pub(crate) fn released(core: &Core, lease: &LeaseSpec, release: ReleaseReply) -> Released {
+pub(crate) fn note_released(core: &Core, lease: &LeaseSpec, release: ReleaseReply) -> Released {
     match release {
         ReleaseReply::WasHeld { offered_to } => {
             core.stats.released();
             // If it is one of ours, the store's message comes later, or not at all.
             if let Some(offered_to) = offered_to {
-                core.lines.wake(&lease.name, offered_to);
+                core.queues.offered(&lease.name, offered_to);
             }
             Released::WasHeld
         }
         ReleaseReply::NotHeld => {
             if core.stats.timings.is_wanted() {
-                core.lines.nothing_released(&lease.name);
+                core.queues.release_found_nothing(&lease.name);
             }
             Released::AlreadyGone
         }
@@ -124,16 +127,16 @@ pub(crate) fn released(core: &Core, lease: &LeaseSpec, release: ReleaseReply) ->
 
 /// Releases, then sees to it that no earlier attempt of the same lease can still land. Tells what
 /// the release said as soon as that is known, or when the listener's time is up.
-pub(crate) async fn release_for_good(
+pub(crate) async fn release_and_cancel(
     core: Arc<Core>,
-    parting: ReleaseRequest,
+    request: ReleaseRequest,
     answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
     pending: PendingOne,
 ) {
     let result = match answer {
-        None => release(&core, &parting).await,
+        None => release(&core, &request).await,
         Some((reply, answer_by)) => {
-            let releasing = release(&core, &parting);
+            let releasing = release(&core, &request);
             tokio::pin!(releasing);
             tokio::select! {
                 result = &mut releasing => {
@@ -148,19 +151,19 @@ pub(crate) async fn release_for_good(
         }
     };
     if let Err(error) = result {
-        tracing::warn!(lock = %parting.lease.name, %error, "lock.release_failed");
+        tracing::warn!(lock = %request.lease.name, %error, "lock.release_failed");
     }
-    if let Some(landing) = parting.landing {
-        cancel(&core, &parting.lease, landing).await;
+    if let Some(in_flight) = request.in_flight {
+        cancel(&core, &request.lease, in_flight).await;
     }
     drop(pending);
 }
 
 /// Repeats the release until the attempt can no longer land, or its lease would have ended.
-pub(crate) async fn cancel(core: &Core, lease: &LeaseSpec, landing: InFlight) {
-    let give_up_at = core.clock.now() + LANDING_MAX + lease.ttl;
+pub(crate) async fn cancel(core: &Core, lease: &LeaseSpec, in_flight: InFlight) {
+    let give_up_at = core.clock.now() + IN_FLIGHT_MAX + lease.ttl;
     while core.clock.now() < give_up_at {
-        let pause = match core.store.cancel(lease, landing, give_up_at).await {
+        let pause = match core.store.cancel(lease, in_flight, give_up_at).await {
             Ok(None) => return,
             // Not for long at a time: a server's clock that was set back makes it hours, and
             // what lands meanwhile must not stay.

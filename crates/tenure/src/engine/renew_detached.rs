@@ -24,7 +24,7 @@ pub(crate) async fn renew(core: &Core, lease: Lease, ttl: Duration) -> Result<Mo
         last_fence: None,
     };
     let until = extend(core, &held).await?;
-    core.given.renewed(&lease, ttl, until, core.clock.now());
+    core.detached.renewed(&lease, ttl, until, core.clock.now());
     core.record_changed.notify_one();
     Ok(until)
 }

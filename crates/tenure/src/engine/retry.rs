@@ -12,13 +12,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Looks until there is an answer, an error that looking again will not mend, or no time left. For
 /// what changes nothing.
-pub(crate) async fn look<T, F>(core: &Core, look: impl Fn(Moment) -> F) -> Result<T>
+pub(crate) async fn read<T, F>(core: &Core, read: impl Fn(Moment) -> F) -> Result<T>
 where
     F: Future<Output = Result<T, Failure>>,
 {
     let limit = core.clock.now() + core.settings.unreachable_after;
     loop {
-        let failure = match look(limit).await {
+        let failure = match read(limit).await {
             Ok(seen) => return Ok(seen),
             Err(failure) => failure,
         };

@@ -19,24 +19,24 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Takes the lock if it is free, and tells whoever still wants to know. A grant that nobody wants
 /// any more is given back.
-pub(crate) async fn ask(
+pub(crate) async fn run(
     client: Arc<ClientHandle>,
     owner: Option<Arc<Holds>>,
     acquisition: Acquisition,
     reply: oneshot::Sender<Result<Option<Guard>>>,
     _pending: PendingOne,
 ) {
-    let name = acquisition.wish.name.clone();
+    let name = acquisition.request.name.clone();
     let answer = match attempt(&client.core, acquisition, || reply.is_closed()).await {
         Ok(None) => Ok(None),
         Err(error) => Err(error),
         Ok(Some(belief)) if client.core.is_closed() || reply.is_closed() => {
             client.core.stats.cancelled();
-            client.core.return_grant(&belief);
+            client.core.release_unclaimed(&belief);
             Err(Error::closed())
         }
         Ok(Some(belief)) => {
-            let hold = Hold::take_up(Arc::clone(&client), owner.clone(), belief);
+            let hold = Hold::new(Arc::clone(&client), owner.clone(), belief);
             Ok(Some(Guard::new(hold)))
         }
     };
@@ -44,7 +44,7 @@ pub(crate) async fn ask(
     // If the caller leaves at this moment, the guard is dropped here and releases.
     let _ = reply.send(answer);
     if let (true, Some(owner)) = (granted, owner) {
-        client.core.lines.share(&name, &owner);
+        client.core.queues.share_with_owner(&name, &owner);
     }
 }
 
@@ -54,7 +54,7 @@ async fn attempt(
     mut acquisition: Acquisition,
     is_gone: impl Fn() -> bool,
 ) -> Result<Option<Arc<Belief>>> {
-    let limit = acquisition.begun + core.settings.unreachable_after;
+    let limit = acquisition.started_at + core.settings.unreachable_after;
     // What the server itself said last: it tells more than its silence when time is up.
     let mut said = None;
     let result = loop {
@@ -64,15 +64,19 @@ async fn attempt(
             Ok(AttemptOutcome::NotYet(not_yet)) => break Err(not_yet.error),
             Err(failure) if failure.transient && core.clock.now() + PAUSE < limit => {
                 core.clock.sleep_until(core.clock.now() + PAUSE).await;
-                said = failure.landing.is_none().then_some(failure.error).or(said);
+                said = failure
+                    .in_flight
+                    .is_none()
+                    .then_some(failure.error)
+                    .or(said);
                 if core.is_closed() || is_gone() {
                     break Err(Error::closed());
                 }
             }
-            Err(failure) if failure.landing.is_some() => break Err(said.unwrap_or(failure.error)),
+            Err(failure) if failure.in_flight.is_some() => break Err(said.unwrap_or(failure.error)),
             Err(failure) => break Err(failure.error),
         }
     };
-    acquisition.give_up(core).await;
+    acquisition.abandon(core).await;
     result
 }

@@ -172,7 +172,7 @@ async fn follow(
         for expected in std::mem::take(&mut both.offers) {
             let heard =
                 tokio::time::timeout(Duration::from_secs(5), next_turn(&mut happened)).await;
-            let Ok(Some(Event::Wake { offered_to, .. })) = heard else {
+            let Ok(Some(Event::Offered { offered_to, .. })) = heard else {
                 return Err(TestCaseError::fail(format!(
                     "{expected} was not woken: {heard:?}"
                 )));
@@ -216,7 +216,7 @@ impl Both {
             LockName::new("{tag}ged").unwrap(),
         ];
         for name in &names {
-            store.listen(name, soon()).await.unwrap();
+            store.subscribe(name, soon()).await.unwrap();
         }
         let client = ClientId::fresh();
         Self {
@@ -238,12 +238,12 @@ impl Both {
         self.now_us += 1_000;
         match step {
             Step::Acquire { name, lease, queue } => self.acquire(name, lease, queue).await,
-            Step::AcquireHere { name, lease } => self.acquire_here(name, lease).await,
+            Step::AcquireHere { name, lease } => self.acquire_on_caller(name, lease).await,
             Step::Turn { name, place } => self.turn(name, place).await,
             Step::Renew { name, lease } => self.renew(name, lease).await,
             Step::Release { name, lease } => self.release(name, lease).await,
             Step::Adopt { name, from, lease } => self.adopt(name, from, lease).await,
-            Step::Look { name } => self.look(name).await,
+            Step::Look { name } => self.inspect(name).await,
             Step::Age => self.age().await,
         }
     }
@@ -285,7 +285,7 @@ impl Both {
         self.attempted(name, &attempt, asked)
     }
 
-    async fn acquire_here(&mut self, name: usize, lease: usize) -> (Said, Said) {
+    async fn acquire_on_caller(&mut self, name: usize, lease: usize) -> (Said, Said) {
         let attempt = Attempt {
             held: LeaseSpec {
                 has_meta: false,
@@ -295,7 +295,7 @@ impl Both {
             fences: 1,
             queue: false,
         };
-        let here = match self.store.acquire_here(&attempt) {
+        let here = match self.store.acquire_on_caller(&attempt) {
             Some((_, asking)) => asking.await.ok(),
             None => None,
         };
@@ -324,7 +324,7 @@ impl Both {
     /// The lease that holds the lock. Not if it waits too, which a lease does only here, by adoption:
     /// the two sides differ on what becomes of its place.
     fn for_turn(&mut self, name: usize) -> usize {
-        let holder = self.machine.look(self.now_us, &self.names[name]);
+        let holder = self.machine.inspect(self.now_us, &self.names[name]);
         let held_by = |lease: &usize| {
             let id = &self.leases[*lease];
             holder.as_ref().is_some_and(|holder| holder.id == *id)
@@ -402,7 +402,7 @@ impl Both {
         }
     }
 
-    async fn look(&mut self, name: usize) -> (Said, Said) {
+    async fn inspect(&mut self, name: usize) -> (Said, Said) {
         let say = |found: Option<super::LockState>| match found {
             None => Said::Free,
             Some(found) => Said::Held {
@@ -410,8 +410,8 @@ impl Both {
                 meta: found.meta,
             },
         };
-        let machine = say(self.machine.look(self.now_us, &self.names[name]));
-        let redis = say(self.store.look(&self.names[name], soon()).await.unwrap());
+        let machine = say(self.machine.inspect(self.now_us, &self.names[name]));
+        let redis = say(self.store.inspect(&self.names[name], soon()).await.unwrap());
         (machine, redis)
     }
 

@@ -26,11 +26,11 @@ pub(crate) mod redlock;
 pub(crate) const OFFER: Duration = Duration::from_secs(2);
 
 /// How long a store that owes an answer may stay silent.
-pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(1);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a released lock is kept for this waiter: no longer than its own lease would last, so
 /// that one that dies while it waits costs no more than one that dies while it holds.
-pub(crate) fn offer_to(waiter: &LeaseId) -> Duration {
+pub(crate) fn offer_duration(waiter: &LeaseId) -> Duration {
     waiter.ttl().map_or(OFFER, |ttl| ttl.min(OFFER))
 }
 
@@ -72,7 +72,7 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Asks as [`acquire`](Store::acquire) does, but on the caller's own task, if that is possible
     /// at this moment.
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>>;
+    fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>>;
 
     /// Gives the lease a full ttl again. Never creates one. A watched lease stays watched.
     fn renew<'a>(
@@ -93,13 +93,13 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// How many fences one lease may reserve at most, where unused ones are not given back: more than
     /// it can use up in its turn would make fences run ahead of the clock.
-    fn fences_at_once(&self) -> u32 {
+    fn fences_max(&self) -> u32 {
         u32::MAX
     }
 
     /// Where a lock is. What is asked in one piece should be about locks at one place, so that one
     /// that does not answer delays nobody else.
-    fn place_of(&self, _name: &LockName) -> u64 {
+    fn node_of(&self, _name: &LockName) -> u64 {
         0
     }
 
@@ -120,20 +120,20 @@ pub(crate) trait Store: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<WatchReply, Failure>>;
 
     /// Ends the lease if it is still this one. Also gives up its place in the queue, and another
-    /// one: `leaving`.
+    /// one: `dequeue`.
     fn release<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        leaving: Option<&'a LeaseId>,
+        dequeue: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<ReleaseReply, Failure>>;
 
     /// Releases as [`release`](Store::release) does, but on the caller's own task, if that is
     /// possible at this moment.
-    fn release_here<'a>(
+    fn release_on_caller<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        leaving: Option<&'a LeaseId>,
+        dequeue: Option<&'a LeaseId>,
     ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>>;
 
     /// Asks whose turn it is after this lease. Somebody's who has stood in the queue for longer
@@ -152,12 +152,12 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn cancel<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        landing: InFlight,
+        in_flight: InFlight,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>>;
 
     /// Who holds the lock, without taking it.
-    fn look<'a>(
+    fn inspect<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
@@ -165,7 +165,7 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Who holds each of these locks, asked for in few pieces. What keeps one of them from being
     /// looked at is told of that one.
-    fn look_all<'a>(
+    fn inspect_all<'a>(
         &'a self,
         names: &'a [LockName],
         limit: Moment,
@@ -174,7 +174,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// How long a lock is held, and how many wait for it before the waiter at this place: cheaper than
     /// an attempt. `None` if that is no reason not to ask: it is free or without an end, the place is
     /// lost, or the store has no queue that can be seen.
-    fn outlook<'a>(
+    fn queue_position<'a>(
         &'a self,
         _name: &'a LockName,
         _place: &'a LeaseId,
@@ -185,7 +185,7 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Says that the waiters at these places live, so that they keep them, in one piece. Answers of each
     /// whether it still stands in the queue; `None` if nothing is known of it.
-    fn stay<'a>(
+    fn heartbeat<'a>(
         &'a self,
         places: &'a [QueuedWaiter],
         _limit: Moment,
@@ -202,15 +202,15 @@ pub(crate) trait Store: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(vec![None; names.len()])))
     }
 
-    /// Asks for [`Event::Wake`] and [`Event::Opened`] of this name; answered when no later message can be missed.
-    fn listen<'a>(
+    /// Asks for [`Event::Offered`] and [`Event::Opened`] of this name; answered when no later message can be missed.
+    fn subscribe<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>>;
 
-    /// Ends [`listen`](Store::listen).
-    fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()>;
+    /// Ends [`listen`](Store::subscribe).
+    fn unsubscribe<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()>;
 
     /// Writes what this client says of itself.
     fn write_record<'a>(
@@ -386,7 +386,7 @@ pub(crate) enum RecordWritten {
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The lock was offered to this lease.
-    Wake { name: LockName, offered_to: LeaseId },
+    Offered { name: LockName, offered_to: LeaseId },
     /// The lock is free. Whoever waits may take it; if it is the turn of this waiter, it holds back
     /// for a moment, and the others for as long as if the lock had been offered to it.
     Opened {
@@ -394,7 +394,7 @@ pub(crate) enum Event {
         next: Option<LeaseId>,
     },
     /// The lock is kept for the waiter whose turn it is for so long only: perhaps that one has died.
-    Brief { name: LockName, lasts: Duration },
+    ShortOffer { name: LockName, lasts: Duration },
     /// One node of several no longer has this lease, and so many processes hear it there.
     Freed {
         name: LockName,
@@ -404,9 +404,9 @@ pub(crate) enum Event {
     /// The key of a watched lease changed; look again.
     Changed { name: LockName },
     /// Messages may have been missed; everyone look again.
-    Missed,
+    MessagesLost,
     /// Messages about this lock may have been missed; whoever waits for it look again.
-    MissedOf { name: LockName },
+    MessagesLostFor { name: LockName },
 }
 
 /// A call that got no useful answer.
@@ -416,7 +416,7 @@ pub(crate) struct Failure {
     /// Whether trying again soon may help.
     pub(crate) transient: bool,
     /// Set if the call may have been, or may still be, carried out: the reply was lost.
-    pub(crate) landing: Option<InFlight>,
+    pub(crate) in_flight: Option<InFlight>,
 }
 
 impl Failure {
@@ -425,7 +425,7 @@ impl Failure {
         Self {
             error,
             transient: false,
-            landing: None,
+            in_flight: None,
         }
     }
 
@@ -442,7 +442,7 @@ impl Failure {
         Self {
             error,
             transient: true,
-            landing: None,
+            in_flight: None,
         }
     }
 }

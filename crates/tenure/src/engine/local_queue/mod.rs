@@ -39,42 +39,42 @@ impl Drop for QueueEntry {
         if self.left {
             return;
         }
-        let left = self.queue.waiting().leave(self.number);
+        let left = self.queue.waiters().leave(self.number);
         if left.is_some() {
             self.core.record_changed.notify_one();
             // If it was the one being served, the line has somebody else to serve.
-            self.queue.tell(QueueMessage::Left);
+            self.queue.send(QueueMessage::Left);
         }
     }
 }
 
 /// A caller that asks the store by itself, before it stands in any line.
 pub(crate) struct FastPathPermit<'a> {
-    lines: &'a LocalQueues,
+    queues: &'a LocalQueues,
     name: &'a LockName,
 }
 
 impl Drop for FastPathPermit<'_> {
     fn drop(&mut self) {
-        self.lines.names().asked.remove(self.name);
+        self.queues.registry().on_fast_path.remove(self.name);
     }
 }
 
 /// All lines of a client, by name.
 #[derive(Default)]
 pub(crate) struct LocalQueues {
-    names: Mutex<Registry>,
+    registry: Mutex<Registry>,
     /// Numbers are never used twice, not even by the next line for the same name.
     arrivals: AtomicU64,
     /// A line stands in the store's queue.
-    standing: Notify,
+    queued: Notify,
 }
 
 #[derive(Default)]
 struct Registry {
     queues: HashMap<LockName, Arc<LocalQueue>>,
     /// Names that a caller asks for by itself.
-    asked: HashSet<LockName>,
+    on_fast_path: HashSet<LockName>,
 }
 
 /// What a line is told.
@@ -84,60 +84,60 @@ pub(super) enum QueueMessage {
     /// A caller went away.
     Left,
     /// The line's place in the store's queue was given up with a release.
-    PlaceLeft,
+    LeftStoreQueue,
     /// The line's place in the store's queue is gone: it was silent for too long.
-    PlaceLost(LeaseId),
+    LostStorePlace(LeaseId),
     /// The lock was offered to this lease.
     Offered(LeaseId),
     /// The lock is free, and perhaps it is the turn of this lease.
     Opened(Option<LeaseId>),
     /// The lock is kept for the waiter whose turn it is for so long only.
-    Brief(Duration),
+    ShortOffer(Duration),
     /// Look again: messages may have been missed.
-    LookAgain,
+    Retry,
     /// An owner got the lock by another way; its waiters share it.
-    Share(Arc<Holds>),
+    ShareWithOwner(Arc<Holds>),
     Close,
 }
 
 impl LocalQueues {
     /// The number of a caller that arrives now: who came first stands first.
-    pub(crate) fn arrive(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.arrivals.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Lets a caller ask the store by itself, unless another one of this process waits for the name
     /// or asks for it: a herd asks once.
-    pub(crate) fn ask<'a>(&'a self, name: &'a LockName) -> Option<FastPathPermit<'a>> {
-        let mut names = self.names();
-        let queue = names.queues.get(name);
-        let waited_for = queue.is_some_and(|queue| queue.waiting().len() > 0);
-        if waited_for || !names.asked.insert(name.clone()) {
+    pub(crate) fn try_fast_path<'a>(&'a self, name: &'a LockName) -> Option<FastPathPermit<'a>> {
+        let mut registry = self.registry();
+        let queue = registry.queues.get(name);
+        let waited_for = queue.is_some_and(|queue| queue.waiters().len() > 0);
+        if waited_for || !registry.on_fast_path.insert(name.clone()) {
             return None;
         }
-        Some(FastPathPermit { lines: self, name })
+        Some(FastPathPermit { queues: self, name })
     }
 
     /// Puts a waiter into the line for its name. If its owner was granted the lock while it was
     /// coming, it gets its guard instead: it must not stand behind somebody who waits for that
     /// owner.
     pub(crate) fn join(&self, core: &Arc<Core>, number: u64, waiter: Waiter) -> QueueEntry {
-        let mut names = self.names();
-        let queue = Arc::clone(Self::queue_for(&mut names.queues, core, &waiter));
-        let mut waiting = queue.waiting();
+        let mut registry = self.registry();
+        let queue = Arc::clone(Self::queue_for(&mut registry.queues, core, &waiter));
+        let mut waiters = queue.waiters();
         let owner = waiter.owner.as_ref();
-        if let Some(hold) = owner.and_then(|owner| owner.held(&waiter.wish.name)) {
-            drop(waiting);
-            drop(names);
+        if let Some(hold) = owner.and_then(|owner| owner.held(&waiter.request.name)) {
+            drop(waiters);
+            drop(registry);
             // Only now: should the hold be refused and end here, its release comes back to us.
-            let _ = waiter.reply.send(hold.reenter(&waiter.wish));
+            let _ = waiter.reply.send(hold.reenter(&waiter.request));
         } else {
-            let tell = waiting.join(number, waiter);
-            drop(waiting);
+            let tell = waiters.join(number, waiter);
+            drop(waiters);
             if tell {
-                queue.tell(QueueMessage::Joined);
+                queue.send(QueueMessage::Joined);
             }
-            drop(names);
+            drop(registry);
             core.record_changed.notify_one();
         }
         QueueEntry {
@@ -149,113 +149,113 @@ impl LocalQueues {
     }
 
     pub(super) fn queue(&self, name: &LockName) -> Option<Arc<LocalQueue>> {
-        self.names().queues.get(name).cloned()
+        self.registry().queues.get(name).cloned()
     }
 
-    pub(crate) fn wake(&self, name: &LockName, offered_to: LeaseId) {
-        self.tell(name, QueueMessage::Offered(offered_to));
+    pub(crate) fn offered(&self, name: &LockName, offered_to: LeaseId) {
+        self.send(name, QueueMessage::Offered(offered_to));
     }
 
     /// A lease of this lock is on its way out: whoever of ours gets it next wants to know since when.
-    pub(crate) fn release_begins(&self, name: &LockName, now: Moment) {
+    pub(crate) fn release_started(&self, name: &LockName, now: Moment) {
         if let Some(queue) = self.queue(name) {
-            let mut waiting = queue.waiting();
-            waiting.idle_since = (waiting.len() > 0).then_some(now);
+            let mut waiters = queue.waiters();
+            waiters.idle_since = (waiters.len() > 0).then_some(now);
         }
     }
 
     /// There was nothing to release.
-    pub(crate) fn nothing_released(&self, name: &LockName) {
+    pub(crate) fn release_found_nothing(&self, name: &LockName) {
         if let Some(queue) = self.queue(name) {
-            queue.waiting().idle_since = None;
+            queue.waiters().idle_since = None;
         }
     }
 
     /// The lock is kept for the waiter whose turn it is for so long only.
-    pub(crate) fn brief(&self, name: &LockName, lasts: Duration) {
-        self.tell(name, QueueMessage::Brief(lasts));
+    pub(crate) fn short_offer(&self, name: &LockName, lasts: Duration) {
+        self.send(name, QueueMessage::ShortOffer(lasts));
     }
 
     pub(crate) fn opened(&self, name: &LockName, next: Option<LeaseId>) {
-        self.tell(name, QueueMessage::Opened(next));
+        self.send(name, QueueMessage::Opened(next));
     }
 
     /// The line's place in the store's queue was given up. Told afterwards: whoever joined meanwhile
     /// may have taken up that place again before it was given up.
-    pub(crate) fn place_left(&self, name: &LockName) {
-        self.tell(name, QueueMessage::PlaceLeft);
+    pub(crate) fn left_store_queue(&self, name: &LockName) {
+        self.send(name, QueueMessage::LeftStoreQueue);
     }
 
     /// Where lines stand in the store's queues, as far as the store has said so.
-    pub(super) fn places(&self) -> Vec<QueuedWaiter> {
-        let names = self.names();
+    pub(super) fn queued_waiters(&self) -> Vec<QueuedWaiter> {
+        let registry = self.registry();
         let place = |(name, queue): (&LockName, &Arc<LocalQueue>)| {
-            let id = queue.waiting().standing().cloned()?;
+            let id = queue.waiters().queued().cloned()?;
             let name = name.clone();
             Some(QueuedWaiter { name, id })
         };
-        names.queues.iter().filter_map(place).collect()
+        registry.queues.iter().filter_map(place).collect()
     }
 
     /// A line begins to stand in the store's queue: from now on it must say that it lives.
-    pub(super) fn stands(&self) {
-        self.standing.notify_one();
+    pub(super) fn notify_queued(&self) {
+        self.queued.notify_one();
     }
 
-    /// Waits for [`stands`](LocalQueues::stands).
-    pub(super) async fn somebody_stands(&self) {
-        self.standing.notified().await;
+    /// Waits for [`notify_queued`](LocalQueues::notify_queued).
+    pub(super) async fn wait_until_queued(&self) {
+        self.queued.notified().await;
     }
 
     /// A place in the store's queue is gone though its line believes to stand there.
-    pub(super) fn place_lost(&self, place: QueuedWaiter) {
-        self.tell(&place.name, QueueMessage::PlaceLost(place.id));
+    pub(super) fn lost_store_place(&self, place: QueuedWaiter) {
+        self.send(&place.name, QueueMessage::LostStorePlace(place.id));
     }
 
     /// The waiters of an owner who just got the lock have it too.
-    pub(crate) fn share(&self, name: &LockName, owner: &Arc<Holds>) {
-        self.tell(name, QueueMessage::Share(Arc::clone(owner)));
+    pub(crate) fn share_with_owner(&self, name: &LockName, owner: &Arc<Holds>) {
+        self.send(name, QueueMessage::ShareWithOwner(Arc::clone(owner)));
     }
 
-    pub(crate) fn look_again(&self, name: &LockName) {
-        self.tell(name, QueueMessage::LookAgain);
+    pub(crate) fn retry(&self, name: &LockName) {
+        self.send(name, QueueMessage::Retry);
     }
 
-    pub(crate) fn wake_all(&self) {
-        for queue in self.names().queues.values() {
-            queue.tell(QueueMessage::LookAgain);
+    pub(crate) fn retry_all(&self) {
+        for queue in self.registry().queues.values() {
+            queue.send(QueueMessage::Retry);
         }
     }
 
     pub(crate) fn close_all(&self) {
-        for queue in self.names().queues.values() {
-            queue.tell(QueueMessage::Close);
+        for queue in self.registry().queues.values() {
+            queue.send(QueueMessage::Close);
         }
     }
 
     /// How many callers wait, by name.
     pub(crate) fn lengths(&self) -> Vec<(LockName, usize)> {
         let length =
-            |(name, queue): (&LockName, &Arc<LocalQueue>)| (name.clone(), queue.waiting().len());
-        self.names().queues.iter().map(length).collect()
+            |(name, queue): (&LockName, &Arc<LocalQueue>)| (name.clone(), queue.waiters().len());
+        self.registry().queues.iter().map(length).collect()
     }
 
     /// Whether somebody waits whom a lost message would cost time: those at the head of a queue, and
     /// whoever does not know where it stands.
-    pub(crate) fn attend(&self) -> bool {
+    pub(crate) fn needs_messages(&self) -> bool {
         let attends = |queue: &Arc<LocalQueue>| {
-            let waiting = queue.waiting();
-            waiting.len() > 0 && !waiting.is_far()
+            let waiters = queue.waiters();
+            waiters.len() > 0 && !waiters.is_far_behind()
         };
-        self.names().queues.values().any(attends)
+        self.registry().queues.values().any(attends)
     }
 
     /// Takes a line away, unless somebody has joined it meanwhile.
     pub(super) fn close(&self, name: &LockName) -> bool {
-        let queues = &mut self.names().queues;
+        let queues = &mut self.registry().queues;
         let empty = queues
             .get(name)
-            .is_none_or(|queue| queue.waiting().len() == 0);
+            .is_none_or(|queue| queue.waiters().len() == 0);
         if empty {
             queues.remove(name);
         }
@@ -267,7 +267,7 @@ impl LocalQueues {
         core: &Arc<Core>,
         waiter: &Waiter,
     ) -> &'a Arc<LocalQueue> {
-        let name = &waiter.wish.name;
+        let name = &waiter.request.name;
         if queues.get(name).is_some_and(|queue| queue.is_dead()) {
             // Its task failed, which must not shut the name for ever.
             queues.remove(name);
@@ -281,13 +281,13 @@ impl LocalQueues {
         })
     }
 
-    fn tell(&self, name: &LockName, message: QueueMessage) {
+    fn send(&self, name: &LockName, message: QueueMessage) {
         if let Some(queue) = self.queue(name) {
-            queue.tell(message);
+            queue.send(message);
         }
     }
 
-    fn names(&self) -> MutexGuard<'_, Registry> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::QueueMessage;
-use super::task::ASK_MIN;
+use super::task::ATTEMPT_MIN;
 use crate::core::ClientHandle;
 use crate::engine::attempt::{AcquireRequest, Acquisition};
 use crate::error::Result;
@@ -20,18 +20,18 @@ use crate::owner::Holds;
 
 /// How many at the head of the store's queue look after it though no message comes. Several: some of
 /// them may be dead.
-const NEAR: u64 = 4;
+const NEAR_HEAD: u64 = 4;
 
 /// A caller that waits.
 pub(crate) struct Waiter {
     pub(crate) client: Arc<ClientHandle>,
-    pub(crate) wish: AcquireRequest,
+    pub(crate) request: AcquireRequest,
     pub(crate) owner: Option<Arc<Holds>>,
     pub(crate) joined: Moment,
     /// Until when it wants to wait for a holder.
     pub(crate) limit: Option<Moment>,
     /// What it has asked for already.
-    pub(crate) begun: StartedAcquisition,
+    pub(crate) started: StartedAcquisition,
     pub(crate) reply: oneshot::Sender<Result<Guard>>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct StartedAcquisition {
 
 /// The waiters of one name, and how to reach the task that serves them.
 pub(crate) struct LocalQueue {
-    waiting: Mutex<Waiters>,
+    waiters: Mutex<Waiters>,
     inbox: mpsc::UnboundedSender<QueueMessage>,
 }
 
@@ -57,15 +57,15 @@ pub(in crate::engine) struct Waiters {
     by_number: BTreeMap<u64, Waiter>,
     limits: BTreeSet<(Moment, u64)>,
     /// Where the line stands in the store's queue, or asks to.
-    pub(in crate::engine) place: Option<LeaseId>,
+    pub(in crate::engine) queued_as: Option<LeaseId>,
     /// Whether the store has said that it stands there.
-    pub(in crate::engine) stands: bool,
+    pub(in crate::engine) is_queued: bool,
     /// How many stand there before it, if that is known.
     ahead: Option<u64>,
     /// Since when the lock may be nobody's, if a release was begun here or heard of. Only measured.
     pub(in crate::engine) idle_since: Option<Moment>,
     /// When the line looks next by itself; never while it knows of nobody.
-    pub(in crate::engine) looks_at: Option<Moment>,
+    pub(in crate::engine) wakes_at: Option<Moment>,
 }
 
 impl StartedAcquisition {
@@ -85,12 +85,12 @@ impl StartedAcquisition {
 impl Drop for StartedAcquisition {
     fn drop(&mut self) {
         if let Some(mut acquisition) = self.acquisition.take()
-            && acquisition.leaves_something()
+            && acquisition.needs_cleanup()
         {
             let core = Arc::clone(&self.client.core);
             let pending = core.pending.begin();
             self.client.engine.spawn(async move {
-                acquisition.give_up(&core).await;
+                acquisition.abandon(&core).await;
                 drop(pending);
             });
         }
@@ -100,18 +100,18 @@ impl Drop for StartedAcquisition {
 impl LocalQueue {
     pub(in crate::engine) fn new(inbox: mpsc::UnboundedSender<QueueMessage>) -> Arc<Self> {
         Arc::new(Self {
-            waiting: Mutex::default(),
+            waiters: Mutex::default(),
             inbox,
         })
     }
 
     /// A std mutex: nothing is awaited while it is held, and no guard is dropped, because that
     /// may hand off and come back here.
-    pub(in crate::engine) fn waiting(&self) -> MutexGuard<'_, Waiters> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(in crate::engine) fn waiters(&self) -> MutexGuard<'_, Waiters> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::engine) fn tell(&self, message: QueueMessage) {
+    pub(in crate::engine) fn send(&self, message: QueueMessage) {
         // If its task failed, the next one to join begins another.
         let _ = self.inbox.send(message);
     }
@@ -127,35 +127,35 @@ impl Waiters {
         let limit = limit(&waiter);
         self.limits.extend(limit.map(|limit| (limit, number)));
         self.by_number.insert(number, waiter);
-        match self.looks_at {
+        match self.wakes_at {
             None => true,
-            Some(looks_at) => limit.is_some_and(|limit| limit < looks_at),
+            Some(wakes_at) => limit.is_some_and(|limit| limit < wakes_at),
         }
     }
 
     /// Where the line stands in the store's queue, if the store has said so.
-    pub(in crate::engine) fn standing(&self) -> Option<&LeaseId> {
-        self.place.as_ref().filter(|_| self.stands)
+    pub(in crate::engine) fn queued(&self) -> Option<&LeaseId> {
+        self.queued_as.as_ref().filter(|_| self.is_queued)
     }
 
     /// Takes note of how many stand before the line in the store's queue, or that nobody knows.
-    pub(in crate::engine) fn stands_behind(&mut self, ahead: Option<u64>) {
+    pub(in crate::engine) fn set_ahead(&mut self, ahead: Option<u64>) {
         self.ahead = ahead;
     }
 
     /// Takes note that the lock went to another one of that queue.
-    pub(in crate::engine) fn moves_up(&mut self) {
+    pub(in crate::engine) fn advance(&mut self) {
         self.ahead = self.ahead.map(|ahead| ahead.saturating_sub(1));
     }
 
     /// Whether so many stand before the line that looking after the lock is theirs to do.
-    pub(in crate::engine) fn is_far(&self) -> bool {
-        self.ahead.is_some_and(|ahead| ahead >= NEAR)
+    pub(in crate::engine) fn is_far_behind(&self) -> bool {
+        self.ahead.is_some_and(|ahead| ahead >= NEAR_HEAD)
     }
 
     /// Whether the line is known to be one of those who look after the lock.
-    pub(in crate::engine) fn is_near(&self) -> bool {
-        self.ahead.is_some_and(|ahead| ahead < NEAR)
+    pub(in crate::engine) fn is_near_head(&self) -> bool {
+        self.ahead.is_some_and(|ahead| ahead < NEAR_HEAD)
     }
 
     pub(in crate::engine) fn len(&self) -> usize {
@@ -180,7 +180,7 @@ impl Waiters {
     }
 
     /// Takes out one whose limit has passed, other than the one that is being served.
-    pub(in crate::engine) fn next_too_late(
+    pub(in crate::engine) fn take_expired(
         &mut self,
         now: Moment,
         served: Option<u64>,
@@ -206,13 +206,13 @@ impl Waiters {
     }
 
     /// What a waiter has asked for already: the line goes on with it.
-    pub(in crate::engine) fn take_begun(&mut self, number: u64) -> Option<Acquisition> {
-        let begun = self.by_number.get_mut(&number)?.begun.acquisition.take();
-        begun.map(|acquisition| *acquisition)
+    pub(in crate::engine) fn take_started(&mut self, number: u64) -> Option<Acquisition> {
+        let started = self.by_number.get_mut(&number)?.started.acquisition.take();
+        started.map(|acquisition| *acquisition)
     }
 
     /// When the next limit passes, but for the one that is being served.
-    pub(in crate::engine) fn next_limit(&self, served: Option<u64>) -> Option<Moment> {
+    pub(in crate::engine) fn next_deadline(&self, served: Option<u64>) -> Option<Moment> {
         let mut limits = self.limits.iter();
         let next = limits.find(|(_, number)| Some(*number) != served);
         next.map(|(limit, _)| *limit)
@@ -221,5 +221,7 @@ impl Waiters {
 
 /// One whose limit has passed already is still asked for once, if it is its turn soon.
 fn limit(waiter: &Waiter) -> Option<Moment> {
-    waiter.limit.map(|limit| limit.max(waiter.joined + ASK_MIN))
+    waiter
+        .limit
+        .map(|limit| limit.max(waiter.joined + ATTEMPT_MIN))
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many such pieces are under way at once.
-const BATCHES: usize = 8;
+const BATCHES_MAX: usize = 8;
 
 /// Whose turn it is to ask, for each place in the store: one that does not answer must not delay what
 /// is asked of the others.
@@ -14,11 +14,11 @@ const BATCHES: usize = 8;
 pub(super) struct BatchLimit(Mutex<HashMap<u64, Arc<Semaphore>>>);
 
 impl BatchLimit {
-    pub(super) async fn wait(&self, place: u64) -> Option<OwnedSemaphorePermit> {
+    pub(super) async fn acquire(&self, node: u64) -> Option<OwnedSemaphorePermit> {
         let semaphore = {
-            let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let place = places.entry(place);
-            Arc::clone(place.or_insert_with(|| Arc::new(Semaphore::new(BATCHES))))
+            let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let node = nodes.entry(node);
+            Arc::clone(node.or_insert_with(|| Arc::new(Semaphore::new(BATCHES_MAX))))
         };
         semaphore.acquire_owned().await.ok()
     }

@@ -21,46 +21,46 @@ const BATCH: usize = 128;
 /// Asks in batches, and not in too many at once: each question has a limit that begins when it is
 /// sent, and a client that is short of time must not let its questions grow old in a queue of its
 /// own. The earliest are first.
-pub(super) fn perform(core: &Arc<Core>, tasks: Vec<DueTask>) {
+pub(super) fn run_due(core: &Arc<Core>, tasks: Vec<DueTask>) {
     // Together goes what is confirmed by as many replicas.
-    let (mut renewals, mut looks) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
+    let (mut renewals, mut checks) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
     for task in tasks {
         match task {
             DueTask::Lose(..) if bug(Bug::LossNotTold) => {}
-            DueTask::Lose(belief, reason) => lose(core, &belief, reason),
+            DueTask::Lose(belief, reason) => mark_lost(core, &belief, reason),
             DueTask::Renew { belief, watched } => {
                 let together = renewals.entry((watched, belief.held.replicas));
                 together.or_default().push(belief);
             }
-            DueTask::Look(belief) => looks.push(belief),
+            DueTask::Check(belief) => checks.push(belief),
         }
     }
     for ((watched, _), renewals) in renewals {
-        for (place, batch) in batches(core, renewals) {
-            tokio::spawn(renew(Arc::clone(core), place, batch, watched));
+        for (node, batch) in batches(core, renewals) {
+            tokio::spawn(renew(Arc::clone(core), node, batch, watched));
         }
     }
-    for (place, batch) in batches(core, looks) {
-        tokio::spawn(look(Arc::clone(core), place, batch));
+    for (node, batch) in batches(core, checks) {
+        tokio::spawn(check(Arc::clone(core), node, batch));
     }
 }
 
 /// What may be asked in one piece, with where.
 fn batches(core: &Core, beliefs: Vec<Arc<Belief>>) -> Vec<(u64, Vec<Arc<Belief>>)> {
-    let mut places: BTreeMap<u64, Vec<Arc<Belief>>> = BTreeMap::new();
+    let mut nodes: BTreeMap<u64, Vec<Arc<Belief>>> = BTreeMap::new();
     for belief in beliefs {
-        let place = core.store.place_of(&belief.held.name);
-        places.entry(place).or_default().push(belief);
+        let node = core.store.node_of(&belief.held.name);
+        nodes.entry(node).or_default().push(belief);
     }
-    let chunks = |(place, beliefs): (u64, Vec<Arc<Belief>>)| {
+    let chunks = |(node, beliefs): (u64, Vec<Arc<Belief>>)| {
         let chunks = beliefs.chunks(BATCH).map(<[_]>::to_vec);
-        chunks.map(|chunk| (place, chunk)).collect::<Vec<_>>()
+        chunks.map(|chunk| (node, chunk)).collect::<Vec<_>>()
     };
-    places.into_iter().flat_map(chunks).collect()
+    nodes.into_iter().flat_map(chunks).collect()
 }
 
-async fn renew(core: Arc<Core>, place: u64, batch: Vec<Arc<Belief>>, watched: bool) {
-    let _turn = core.watchdog.renewals.wait(place).await;
+async fn renew(core: Arc<Core>, node: u64, batch: Vec<Arc<Belief>>, watched: bool) {
+    let _permit = core.watchdog.renewals.acquire(node).await;
     let mut alone = batch;
     if alone.len() > 1 {
         alone = renew_together(&core, alone, watched).await;
@@ -101,12 +101,12 @@ async fn renew_together(core: &Core, batch: Vec<Arc<Belief>>, watched: bool) -> 
     alone
 }
 
-async fn look(core: Arc<Core>, place: u64, batch: Vec<Arc<Belief>>) {
-    let _turn = core.watchdog.looks.wait(place).await;
+async fn check(core: Arc<Core>, node: u64, batch: Vec<Arc<Belief>>) {
+    let _permit = core.watchdog.checks.acquire(node).await;
     for belief in batch {
         let limit = belief.deadline();
         let result = core.store.watch(&belief.held, limit).await;
-        looked(&core, &belief, &result);
+        checked(&core, &belief, &result);
     }
 }
 
@@ -114,20 +114,20 @@ async fn look(core: Arc<Core>, place: u64, batch: Vec<Arc<Belief>>) {
 fn renewed(core: &Core, results: Vec<(Arc<Belief>, Result<RenewReply, Failure>)>) {
     let mut due = Vec::with_capacity(results.len());
     for (belief, result) in results {
-        due.push((belief.number, renew_at(core, &belief, result)));
+        due.push((belief.number, next_renewal_at(core, &belief, result)));
     }
     core.watchdog.renewals_tried(due);
 }
 
 /// When a lease is to be renewed next, after this.
-fn renew_at(
+fn next_renewal_at(
     core: &Core,
     belief: &Arc<Belief>,
     result: Result<RenewReply, Failure>,
 ) -> Option<Moment> {
     let now = core.clock.now();
     // It may have been handed off meanwhile.
-    let belief = core.watchdog.present(belief);
+    let belief = core.watchdog.current(belief);
     match result {
         Ok(RenewReply::Until { sent_at }) => {
             core.stats.renewed();
@@ -137,13 +137,13 @@ fn renew_at(
             Some(sent_at + belief.held.ttl / 3)
         }
         Ok(RenewReply::NotHeld(not_held)) => {
-            lose_present(core, belief.number, not_held.reason());
+            mark_current_lost(core, belief.number, not_held.reason());
             None
         }
         Ok(RenewReply::Unconfirmed(failure)) | Err(failure) => {
             core.stats.renewal_failed();
             let left = belief.deadline().saturating_since(now);
-            if belief.doubt() {
+            if belief.mark_suspect() {
                 tracing::warn!(
                     lock = %belief.held.name, error = %failure.error, ?left,
                     "lock.suspect: renewal failed"
@@ -154,32 +154,32 @@ fn renew_at(
     }
 }
 
-fn looked(core: &Core, belief: &Belief, result: &Result<WatchReply, Failure>) {
+fn checked(core: &Core, belief: &Belief, result: &Result<WatchReply, Failure>) {
     let now = core.clock.now();
     if let Ok(WatchReply::NotHeld(not_held)) = result {
-        lose_present(core, belief.number, not_held.reason());
+        mark_current_lost(core, belief.number, not_held.reason());
     }
-    core.watchdog.change(vec![belief.number], |care| {
-        care.look.under_way = false;
-        care.watched = result.is_ok();
-        if !care.watched {
+    core.watchdog.update_leases(vec![belief.number], |lease| {
+        lease.check.in_flight = false;
+        lease.watched = result.is_ok();
+        if !lease.watched {
             // Renewals go on by themselves; whether the lease can be watched is tried again, at
             // once if there is news meanwhile.
             let later = now + WATCH_AFTER;
-            care.look.due = Some(care.look.due.map_or(later, |due| due.min(later)));
+            lease.check.due = Some(lease.check.due.map_or(later, |due| due.min(later)));
         }
     });
 }
 
 /// The store no longer has the lease: whoever holds it now has lost it.
-fn lose_present(core: &Core, number: u64, reason: LostReason) {
-    if let Some(belief) = core.watchdog.lost(number) {
-        lose(core, &belief, reason);
+fn mark_current_lost(core: &Core, number: u64, reason: LostReason) {
+    if let Some(belief) = core.watchdog.mark_lost(number) {
+        mark_lost(core, &belief, reason);
     }
 }
 
-fn lose(core: &Core, belief: &Belief, reason: LostReason) {
-    if belief.lose(reason) {
+fn mark_lost(core: &Core, belief: &Belief, reason: LostReason) {
+    if belief.mark_lost(reason) {
         core.stats.lost();
         tracing::error!(
             lock = %belief.held.name, lease = %belief.held.id, fence = %belief.fence, %reason,

@@ -16,7 +16,7 @@ pub(super) struct Schedule {
     /// Which leases have a name. Mostly one: a second while the guard of a lost one still lives.
     pub(super) by_name: HashMap<LockName, Vec<u64>>,
     /// When each lease needs something next, the earliest first.
-    pub(super) schedule: BTreeSet<(Moment, u64)>,
+    pub(super) by_due_time: BTreeSet<(Moment, u64)>,
     /// When the watchdog will look next, whatever happens. It need not be woken for what is due
     /// later: most leases are gone by then.
     pub(super) asleep_until: Option<Moment>,
@@ -35,7 +35,7 @@ pub(super) struct Due {
 impl Schedule {
     /// The numbers of the leases that were granted first, at most so many, in no order.
     pub(super) fn oldest(&self, most: usize) -> Vec<u64> {
-        let granted = |(number, care): (&u64, &TrackedLease)| (care.belief.acquired_at, *number);
+        let granted = |(number, lease): (&u64, &TrackedLease)| (lease.belief.acquired_at, *number);
         let mut by_age: Vec<(Moment, u64)> = self.leases.iter().map(granted).collect();
         if by_age.len() > most {
             by_age.select_nth_unstable(most);
@@ -46,7 +46,7 @@ impl Schedule {
 
     /// When something is to be done next.
     pub(super) fn next(&self) -> Option<Moment> {
-        self.schedule.first().map(|(at, _)| *at)
+        self.by_due_time.first().map(|(at, _)| *at)
     }
 
     /// Takes note of when the watchdog will look again. While leases come and go at once, that is
@@ -61,38 +61,39 @@ impl Schedule {
     /// What is to be done by now, the earliest first.
     pub(super) fn due(&mut self, now: Moment) -> Due {
         let mut due = Due::default();
-        while let Some(&(at, number)) = self.schedule.first()
+        while let Some(&(at, number)) = self.by_due_time.first()
             && at <= now
         {
-            let answered = self.update(number, |care| care.begin(now, &mut due.tasks));
+            let answered = self.update(number, |lease| lease.begin(now, &mut due.tasks));
             due.answered.extend(answered);
         }
         due
     }
 
-    pub(super) fn enter(&mut self, mut care: TrackedLease) {
-        let number = care.belief.number;
+    pub(super) fn insert(&mut self, mut lease: TrackedLease) {
+        let number = lease.belief.number;
         self.has_come = true;
-        care.scheduled = care.next();
-        self.schedule.extend(care.scheduled.map(|at| (at, number)));
-        let name = care.belief.held.name.clone();
+        lease.scheduled = lease.next();
+        self.by_due_time
+            .extend(lease.scheduled.map(|at| (at, number)));
+        let name = lease.belief.held.name.clone();
         self.by_name.entry(name).or_default().push(number);
-        self.leases.insert(number, care);
+        self.leases.insert(number, lease);
     }
 
-    pub(super) fn leave(&mut self, number: u64) -> Option<TrackedLease> {
-        let care = self.leases.remove(&number)?;
-        if let Some(at) = care.scheduled {
-            self.schedule.remove(&(at, number));
+    pub(super) fn remove(&mut self, number: u64) -> Option<TrackedLease> {
+        let lease = self.leases.remove(&number)?;
+        if let Some(at) = lease.scheduled {
+            self.by_due_time.remove(&(at, number));
         }
-        let name = &care.belief.held.name;
+        let name = &lease.belief.held.name;
         if let Some(numbers) = self.by_name.get_mut(name) {
             numbers.retain(|other| *other != number);
             if numbers.is_empty() {
                 self.by_name.remove(name);
             }
         }
-        Some(care)
+        Some(lease)
     }
 
     /// Changes what is known of a lease, and its place in the schedule with it. Returns the callers
@@ -102,21 +103,21 @@ impl Schedule {
         number: u64,
         change: impl FnOnce(&mut TrackedLease),
     ) -> Vec<oneshot::Sender<()>> {
-        let Some(care) = self.leases.get_mut(&number) else {
+        let Some(lease) = self.leases.get_mut(&number) else {
             return Vec::new();
         };
-        let before = care.scheduled;
-        change(care);
-        care.scheduled = care.next();
-        let answered = if std::mem::take(&mut care.renewal_tried) || care.scheduled.is_none() {
-            std::mem::take(&mut care.waiting)
+        let before = lease.scheduled;
+        change(lease);
+        lease.scheduled = lease.next();
+        let answered = if std::mem::take(&mut lease.renewal_tried) || lease.scheduled.is_none() {
+            std::mem::take(&mut lease.waiting)
         } else {
             Vec::new()
         };
-        if care.scheduled != before {
-            let after = care.scheduled;
-            before.map(|at| self.schedule.remove(&(at, number)));
-            self.schedule.extend(after.map(|at| (at, number)));
+        if lease.scheduled != before {
+            let after = lease.scheduled;
+            before.map(|at| self.by_due_time.remove(&(at, number)));
+            self.by_due_time.extend(after.map(|at| (at, number)));
         }
         answered
     }

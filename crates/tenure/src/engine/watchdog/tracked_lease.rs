@@ -22,7 +22,7 @@ pub(super) struct TrackedLease {
     /// Its place in the schedule; none once it is lost.
     pub(super) scheduled: Option<Moment>,
     pub(super) renewal: RequestState,
-    pub(super) look: RequestState,
+    pub(super) check: RequestState,
     /// Whether the store will tell when the key changes.
     pub(super) watched: bool,
     /// Whether the loss has been noticed: nothing more is to be done.
@@ -36,13 +36,13 @@ pub(super) struct TrackedLease {
 #[derive(Default)]
 pub(super) struct RequestState {
     pub(super) due: Option<Moment>,
-    pub(super) under_way: bool,
+    pub(super) in_flight: bool,
 }
 
 /// Something to do for a lease.
 pub(super) enum DueTask {
     Renew { belief: Arc<Belief>, watched: bool },
-    Look(Arc<Belief>),
+    Check(Arc<Belief>),
     Lose(Arc<Belief>, LostReason),
 }
 
@@ -52,7 +52,7 @@ impl TrackedLease {
         Self {
             scheduled: None,
             renewal: RequestState::at(belief.renewed.then_some(renew_at)),
-            look: RequestState::at(Some(belief.acquired_at + WATCH_AFTER)),
+            check: RequestState::at(Some(belief.acquired_at + WATCH_AFTER)),
             watched: false,
             lost: false,
             waiting: Vec::new(),
@@ -70,7 +70,7 @@ impl TrackedLease {
         let needs = [
             Some(self.belief.deadline()),
             self.renewal.next(),
-            self.look.next(),
+            self.check.next(),
             self.belief.max_hold_at(),
         ];
         needs.into_iter().flatten().min()
@@ -88,8 +88,8 @@ impl TrackedLease {
                 watched: self.watched,
             });
         }
-        if self.look.begins(now) {
-            tasks.push(DueTask::Look(Arc::clone(&self.belief)));
+        if self.check.begins(now) {
+            tasks.push(DueTask::Check(Arc::clone(&self.belief)));
         }
     }
 
@@ -103,9 +103,9 @@ impl TrackedLease {
             .then_some(LostReason::MaxHold)
     }
 
-    pub(super) fn look_again(&mut self) {
+    pub(super) fn recheck(&mut self) {
         self.watched = false;
-        self.look.due = Some(AT_ONCE);
+        self.check.due = Some(AT_ONCE);
     }
 }
 
@@ -113,13 +113,13 @@ impl RequestState {
     fn at(due: Option<Moment>) -> Self {
         Self {
             due,
-            under_way: false,
+            in_flight: false,
         }
     }
 
     /// When to ask. What became due while an answer is awaited is asked afterwards.
     fn next(&self) -> Option<Moment> {
-        self.due.filter(|_| !self.under_way)
+        self.due.filter(|_| !self.in_flight)
     }
 
     /// Takes note that the question is asked now, if it is due.
@@ -127,7 +127,7 @@ impl RequestState {
         let begins = self.next().is_some_and(|due| due <= now);
         if begins {
             self.due = None;
-            self.under_way = true;
+            self.in_flight = true;
         }
         begins
     }

@@ -9,7 +9,7 @@ use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
 use crate::store::{
     Attempt, FENCE_KEPT, LeaseSpec, LockState, Record, RecordChange, RecordWritten, ReleaseReply,
-    offer_to,
+    offer_duration,
 };
 
 /// After this many calls the machine forgets what has expired, so that it does not grow for ever.
@@ -145,12 +145,12 @@ impl Machine {
         &mut self,
         now_us: u64,
         lease: &LeaseSpec,
-        leaving: Option<&LeaseId>,
+        dequeue: Option<&LeaseId>,
         effects: &mut Vec<Effect>,
     ) -> ReleaseReply {
         self.count_call(now_us);
-        if let Some(leaving) = leaving {
-            self.leave_queue(&lease.name, leaving);
+        if let Some(dequeue) = dequeue {
+            self.leave_queue(&lease.name, dequeue);
         }
         if self.held(lease, now_us).is_err() {
             self.leave_queue(&lease.name, &lease.id);
@@ -194,7 +194,7 @@ impl Machine {
         Ok(self.mint(&lease.name, now_us, fences))
     }
 
-    pub(crate) fn look(&mut self, now_us: u64, name: &LockName) -> Option<LockState> {
+    pub(crate) fn inspect(&mut self, now_us: u64, name: &LockName) -> Option<LockState> {
         let fence = Fence::new(self.fences.get(name).map_or(0, |fence| fence.value));
         let entry = self.live(name, now_us)?;
         Some(LockState {
@@ -252,7 +252,7 @@ impl Machine {
         let next = next?;
         let entry = Entry {
             id: next.clone(),
-            end_us: now_us + micros(offer_to(&next)),
+            end_us: now_us + micros(offer_duration(&next)),
             meta: Arc::default(),
         };
         self.locks.insert(name.clone(), entry);

@@ -127,7 +127,7 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
+    fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
         Some((None, self.acquire(attempt, self.clock.now())))
     }
 
@@ -183,23 +183,23 @@ impl Store for MemoryStore {
     fn release<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        leaving: Option<&'a LeaseId>,
+        dequeue: Option<&'a LeaseId>,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
         let mut effects = Vec::new();
         let mut state = self.state();
         let now_us = self.now_us();
-        let release = state.machine.release(now_us, lease, leaving, &mut effects);
+        let release = state.machine.release(now_us, lease, dequeue, &mut effects);
         state.announce(effects);
         done(Ok(release))
     }
 
-    fn release_here<'a>(
+    fn release_on_caller<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        leaving: Option<&'a LeaseId>,
+        dequeue: Option<&'a LeaseId>,
     ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
-        Some(self.release(lease, leaving, self.clock.now()))
+        Some(self.release(lease, dequeue, self.clock.now()))
     }
 
     fn turn<'a>(
@@ -232,27 +232,27 @@ impl Store for MemoryStore {
         Box::pin(async move { self.release(lease, None, limit).await.map(|_| None) })
     }
 
-    fn look<'a>(
+    fn inspect<'a>(
         &'a self,
         name: &'a LockName,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
-        let found = self.state().machine.look(self.now_us(), name);
+        let found = self.state().machine.inspect(self.now_us(), name);
         done(Ok(found))
     }
 
-    fn look_all<'a>(
+    fn inspect_all<'a>(
         &'a self,
         names: &'a [LockName],
         _limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>> {
         let mut state = self.state();
         let now_us = self.now_us();
-        let looked = names.iter().map(|name| state.machine.look(now_us, name));
+        let looked = names.iter().map(|name| state.machine.inspect(now_us, name));
         done(Ok(looked.map(Ok).collect()))
     }
 
-    fn listen<'a>(
+    fn subscribe<'a>(
         &'a self,
         _name: &'a LockName,
         _limit: Moment,
@@ -261,7 +261,7 @@ impl Store for MemoryStore {
         done(Ok(()))
     }
 
-    fn unlisten<'a>(&'a self, _name: &'a LockName, _limit: Moment) -> BoxFuture<'a, ()> {
+    fn unsubscribe<'a>(&'a self, _name: &'a LockName, _limit: Moment) -> BoxFuture<'a, ()> {
         done(())
     }
 
@@ -308,7 +308,7 @@ fn renewed(answer: Result<(), Absent>, sent_at: Moment) -> RenewReply {
 fn addressed(effect: Effect) -> (Option<ClientId>, Event) {
     match effect {
         Effect::Offered { name, to } => {
-            let event = Event::Wake {
+            let event = Event::Offered {
                 name,
                 offered_to: to.clone(),
             };

@@ -11,7 +11,7 @@ use super::{RedisStore, reply};
 use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure, SILENCE_LIMIT};
+use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure, RESPONSE_TIMEOUT};
 
 impl RedisStore {
     pub(super) async fn try_acquire(
@@ -21,16 +21,19 @@ impl RedisStore {
     ) -> Result<AcquireReply, Failure> {
         let name = &attempt.held.name;
         let arguments = |connection: &Connection, latest_us| {
-            acquire_arguments(attempt, latest_us, self.master_argument(connection))
+            acquire_arguments(attempt, latest_us, self.primary_argument(connection))
         };
         let read = |answer: &ScriptReply| reply::attempt(self.layout, name, answer);
         let keys = acquire_keys(self.layout, attempt);
-        let too_young = GrantPause::default();
-        let question = ScriptRequest::about(&attempt.held, &self.scripts().acquire, &keys);
-        let question = question.for_new(&too_young);
-        let (attempted, answer) = match self.in_time(&question, arguments, read, limit).await {
+        let pause = GrantPause::default();
+        let question = ScriptRequest::for_lease(&attempt.held, &self.scripts().acquire, &keys);
+        let question = question.granting(&pause);
+        let (attempted, answer) = match self
+            .run_before_deadline(&question, arguments, read, limit)
+            .await
+        {
             Ok(answered) => answered,
-            Err(failure) => return too_young.take().map(AcquireReply::NotYet).ok_or(failure),
+            Err(failure) => return pause.take().map(AcquireReply::NotYet).ok_or(failure),
         };
         if !matches!(attempted, AcquireReply::Granted { .. }) {
             return Ok(attempted);
@@ -41,34 +44,42 @@ impl RedisStore {
     }
 
     /// The same question for the caller's own task, if a connection is there on which it can be asked.
-    pub(super) fn ask_here<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
+    pub(super) fn try_acquire_on_caller<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+    ) -> Option<CallerAcquire<'a>> {
         if attempt.held.replicas > 0 {
             // The caller's own connection is shared, and replicas take their time.
             return None;
         }
-        let node = self.way(&attempt.held.name).ok()?.node;
-        let connection = node.connection_here()?;
-        let master = self.granting_master(&connection)?;
-        if self.may_transact(&connection) && connection.known().suits(attempt, self.clock.now()) {
+        let node = self.route(&attempt.held.name).ok()?.node;
+        let connection = node.caller_connection()?;
+        let master = self.granting_primary(&connection)?;
+        if self.can_use_transaction(&connection)
+            && connection
+                .transaction_candidates()
+                .includes(attempt, self.clock.now())
+        {
             let transaction = Transaction::new(&connection, attempt);
-            let landing = transaction.landing;
+            let in_flight = transaction.in_flight;
             let asking = async move {
                 let attempted = transaction.run(&connection, attempt).await;
-                attempted.map_err(|failure| self.routes.noted(&node, failure))
+                attempted.map_err(|failure| self.routes.note_failure(&node, failure))
             };
-            return Some((Some(landing), Box::pin(asking)));
+            return Some((Some(in_flight), Box::pin(asking)));
         }
-        let latest_us = connection.server_us(self.clock.now() + SILENCE_LIMIT);
-        let landing = connection.landing(latest_us);
+        let latest_us = connection.server_us(self.clock.now() + RESPONSE_TIMEOUT);
+        let in_flight = connection.in_flight(latest_us);
         let asking = async move {
-            let attempted = self.try_acquire_here(connection, attempt, latest_us, master);
+            let attempted =
+                self.acquire_by_script_on_caller(connection, attempt, latest_us, master);
             let attempted = attempted.await;
-            attempted.map_err(|failure| self.routes.noted(&node, failure))
+            attempted.map_err(|failure| self.routes.note_failure(&node, failure))
         };
-        Some((Some(landing), Box::pin(asking)))
+        Some((Some(in_flight), Box::pin(asking)))
     }
 
-    async fn try_acquire_here(
+    async fn acquire_by_script_on_caller(
         &self,
         connection: Arc<Connection>,
         attempt: &Attempt,
@@ -79,7 +90,7 @@ impl RedisStore {
         let keys = acquire_keys(self.layout, attempt);
         let arguments = acquire_arguments(attempt, latest_us, master);
         let reply = connection
-            .script_here(&self.scripts().acquire, &keys, &arguments, latest_us)
+            .script_on_caller(&self.scripts().acquire, &keys, &arguments, latest_us)
             .await?;
         let answer = ScriptReply {
             reply,
@@ -88,20 +99,20 @@ impl RedisStore {
             connection: ScriptConnection::Shared(connection),
         };
         let name = &attempt.held.name;
-        let attempted = reply::attempt(self.layout, name, &answer)?.map_err(|declined| {
+        let attempted = reply::attempt(self.layout, name, &answer)?.map_err(|rejection| {
             // The engine asks again.
-            answer.note(declined);
+            answer.learn_from(rejection);
             answer.connection.too_late()
         })?;
         let clock_us = answer.connection.server_us(self.clock.now());
-        let known = answer.connection.known();
+        let known = answer.connection.transaction_candidates();
         known.note(name, &attempted, sent_at, clock_us);
         Ok(attempted)
     }
 
     /// Whether a lock may be taken by a transaction, which cannot compare the master. Nodes of a cluster
     /// may send it elsewhere in the middle.
-    fn may_transact(&self, connection: &Connection) -> bool {
+    fn can_use_transaction(&self, connection: &Connection) -> bool {
         self.layout == Layout::Native
             && !self.pauses_after_failover()
             && !connection.is_replaceable()
@@ -110,8 +121,8 @@ impl RedisStore {
 
     /// The only master that may grant, as the scripts take it. One that no server has, if none is
     /// known to be old enough.
-    pub(super) fn master_argument(&self, connection: &Connection) -> String {
-        let master = self.granting_master(connection);
+    pub(super) fn primary_argument(&self, connection: &Connection) -> String {
+        let master = self.granting_primary(connection);
         master.unwrap_or_else(|| "unknown".to_owned())
     }
 }

@@ -22,22 +22,22 @@ impl RedisStore {
                 lease.id.as_str().to_owned(),
                 lease.ttl.as_millis().to_string(),
                 latest_us.to_string(),
-                self.master_argument(connection),
+                self.primary_argument(connection),
             ]
         };
         // Somebody else may have adopted it, and this master not have heard of that.
-        let too_young = GrantPause::default();
-        let question =
-            ScriptRequest::about(lease, &self.scripts().adopt, &keys).for_new(&too_young);
-        let adopting = self.in_time(&question, arguments, reply::adoption, limit);
-        let (renewed, answer) = adopting.await?;
+        let pause = GrantPause::default();
+        let request =
+            ScriptRequest::for_lease(lease, &self.scripts().adopt, &keys).granting(&pause);
+        let adopting = self.run_before_deadline(&request, arguments, reply::adoption, limit);
+        let (renewed, reply) = adopting.await?;
         if matches!(renewed, RenewReply::Until { .. }) {
-            let (connection, latest_us) = (&answer.connection, answer.latest_us);
+            let (connection, latest_us) = (&reply.connection, reply.latest_us);
             let confirmed = self.confirm(connection, lease, latest_us, limit).await;
             // It goes by our id by now: whoever gives up must give it back.
-            let landing = Some(connection.landing(latest_us));
+            let in_flight = Some(connection.in_flight(latest_us));
             confirmed.map_err(|unconfirmed| Failure {
-                landing,
+                in_flight,
                 ..unconfirmed.into()
             })?;
         }

@@ -17,7 +17,7 @@ use crate::store::Failure;
 
 pub(super) struct CallerConnection {
     runtime: Handle,
-    link: Reconnector,
+    reconnector: Reconnector,
 }
 
 impl CallerConnection {
@@ -25,15 +25,15 @@ impl CallerConnection {
     pub(super) fn new(server: Arc<Server>, runtime: Handle) -> Self {
         Self {
             runtime,
-            link: Reconnector::driven_elsewhere(server, Handle::current()),
+            reconnector: Reconnector::driven_elsewhere(server, Handle::current()),
         }
     }
 
     /// Connects, so that a runtime that cannot do it is found at once.
     pub(super) async fn reach(&self) -> Result<(), Failure> {
-        let link = self.link.clone();
-        let limit = link.now() + CONNECT_LIMIT;
-        let connecting = async move { link.connection(limit).await.map(|_| ()) };
+        let reconnector = self.reconnector.clone();
+        let limit = reconnector.now() + CONNECT_LIMIT;
+        let connecting = async move { reconnector.connection(limit).await.map(|_| ()) };
         let unable = |error| {
             Failure::refused(
                 Error::new(
@@ -48,20 +48,22 @@ impl CallerConnection {
     }
 
     /// The connection, if the caller runs where it is driven, and it is there.
-    pub(super) fn here(&self) -> Option<Arc<Connection>> {
+    pub(super) fn for_current_runtime(&self) -> Option<Arc<Connection>> {
         let here = Handle::try_current().ok()?;
         if here.id() != self.runtime.id() {
             return None;
         }
-        let live = self.link.live();
+        let live = self.reconnector.live();
         if live.is_none() {
-            self.link.begin_connecting();
+            self.reconnector.begin_connecting();
         }
         live
     }
 
     /// The connection with this id, if it is this one.
     pub(super) fn with_id(&self, id: u64) -> Option<Arc<Connection>> {
-        self.link.live().filter(|connection| connection.id == id)
+        self.reconnector
+            .live()
+            .filter(|connection| connection.id == id)
     }
 }

@@ -16,9 +16,9 @@ use crate::store::{Event, NeedsMessages};
 pub(super) struct Channels {
     known: Mutex<HashMap<String, Channel>>,
     /// A channel may be heard by nobody, or by somebody who is no longer told.
-    astray: Notify,
+    recheck: Notify,
     /// Whether somebody must learn soon that nothing is heard any more.
-    attention: OnceLock<NeedsMessages>,
+    needs_messages: OnceLock<NeedsMessages>,
 }
 
 /// A channel, and how many lines of waiters need it.
@@ -35,18 +35,20 @@ pub(super) struct Unneeded;
 
 impl Channels {
     /// Takes note whom to ask whether somebody attends.
-    pub(super) fn attend(&self, attention: NeedsMessages) {
+    pub(super) fn set_needs_messages(&self, needs_messages: NeedsMessages) {
         // A store begins once.
-        let _ = self.attention.set(attention);
+        let _ = self.needs_messages.set(needs_messages);
     }
 
     /// Whether somebody must learn soon that nothing is heard any more. Yes, as long as nobody said no.
-    pub(super) fn is_attended(&self) -> bool {
-        self.attention.get().is_none_or(|attention| attention())
+    pub(super) fn needs_messages(&self) -> bool {
+        self.needs_messages
+            .get()
+            .is_none_or(|needs_messages| needs_messages())
     }
 
     /// Adds one use of a channel that this listener is about to hear.
-    pub(super) fn know(&self, channel: &str, name: &LockName, topic: Topic, listener: u64) {
+    pub(super) fn add(&self, channel: &str, name: &LockName, topic: Topic, listener: u64) {
         let mut known = self.known();
         let channel = known.entry(channel.to_owned()).or_insert_with(|| Channel {
             name: name.clone(),
@@ -59,7 +61,7 @@ impl Channels {
     }
 
     /// Takes back one use of a channel. If that was the last, answers who hears it still.
-    pub(super) fn forget(&self, channel: &str) -> Option<u64> {
+    pub(super) fn remove(&self, channel: &str) -> Option<u64> {
         let mut known = self.known();
         let uses = &mut known.get_mut(channel)?.uses;
         *uses -= 1;
@@ -80,12 +82,12 @@ impl Channels {
     }
 
     /// What this listener hears.
-    pub(super) fn heard_by(&self, listener: u64) -> Vec<String> {
-        self.not_right(|_, heard_by| heard_by != Some(listener))
+    pub(super) fn channels_of(&self, listener: u64) -> Vec<String> {
+        self.misplaced(|_, heard_by| heard_by != Some(listener))
     }
 
     /// The channels of which it is not right who hears them.
-    pub(super) fn not_right(&self, right: impl Fn(&str, Option<u64>) -> bool) -> Vec<String> {
+    pub(super) fn misplaced(&self, right: impl Fn(&str, Option<u64>) -> bool) -> Vec<String> {
         let known = self.known();
         let wrong = known
             .iter()
@@ -94,13 +96,13 @@ impl Channels {
     }
 
     /// Takes note that a listener hears a channel no more.
-    pub(super) fn lost(&self, channel: &str, listener: u64) {
-        self.not_heard(channel, listener);
-        self.look();
+    pub(super) fn subscription_lost(&self, channel: &str, listener: u64) {
+        self.clear_listener(channel, listener);
+        self.recheck();
     }
 
     /// The same, of a listener that could not hear it.
-    pub(super) fn not_heard(&self, channel: &str, listener: u64) {
+    pub(super) fn clear_listener(&self, channel: &str, listener: u64) {
         if let Some(channel) = self.known().get_mut(channel)
             && channel.heard_by == Some(listener)
         {
@@ -109,7 +111,11 @@ impl Channels {
     }
 
     /// Takes note that a listener hears a channel from now on. Answers who heard it before.
-    pub(super) fn heard(&self, channel: &str, listener: u64) -> Result<Option<u64>, Unneeded> {
+    pub(super) fn set_listener(
+        &self,
+        channel: &str,
+        listener: u64,
+    ) -> Result<Option<u64>, Unneeded> {
         let mut known = self.known();
         let channel = known.get_mut(channel).ok_or(Unneeded)?;
         Ok(channel.heard_by.replace(listener))
@@ -122,13 +128,13 @@ impl Channels {
     }
 
     /// Who hears what may not be right any more.
-    pub(super) fn look(&self) {
-        self.astray.notify_one();
+    pub(super) fn recheck(&self) {
+        self.recheck.notify_one();
     }
 
-    /// Waits for [`look`](Channels::look).
-    pub(super) async fn astray(&self) {
-        self.astray.notified().await;
+    /// Waits for [`look`](Channels::recheck).
+    pub(super) async fn wait_for_recheck(&self) {
+        self.recheck.notified().await;
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Channel>> {

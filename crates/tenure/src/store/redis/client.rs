@@ -126,11 +126,11 @@ impl Client {
             .collect();
         self.on_engine(move |routes, limit| async move {
             let key = keys.first().map_or_else(String::new, |key| text(key));
-            let mut way = routes.way(&key)?;
+            let mut route = routes.route(&key)?;
             loop {
-                let answer = way.script(&script, &keys, &arguments, limit).await;
+                let answer = route.script(&script, &keys, &arguments, limit).await;
                 let Err(failure) = answer else { return answer };
-                way = routes.onward(&key, way, failure, limit).await?;
+                route = routes.next_route(&key, route, failure, limit).await?;
             }
         })
         .await
@@ -145,8 +145,8 @@ impl Client {
     /// A connection of its own to the server that has this key. On a Cluster that may change: then
     /// commands on it fail, and another connection is needed.
     pub async fn dedicated_to(&self, key: impl AsRef<[u8]>) -> Result<Dedicated> {
-        let way = self.routes.way(&text(key.as_ref()));
-        self.dedicated_at(way.map_err(|failure| failure.error)?.node)
+        let route = self.routes.route(&text(key.as_ref()));
+        self.dedicated_at(route.map_err(|failure| failure.error)?.node)
             .await
     }
 
@@ -215,7 +215,7 @@ fn begin(target: Target) -> Result<(Routes, Arc<str>)> {
     let channels = Arc::new(Channels::default());
     let server = match target {
         Target::Redis(target) => Server::new(target, stats),
-        Target::Sentinel(target) => Server::master_of(target, stats),
+        Target::Sentinel(target) => Server::by_sentinels(target, stats),
         Target::Cluster(target) => {
             let name = target.to_string().into();
             let cluster = Cluster::new(target.nodes, false, stats, None, channels);
@@ -233,11 +233,11 @@ fn begin(target: Target) -> Result<(Routes, Arc<str>)> {
 }
 
 async fn run(routes: &Routes, key: &str, command: &Cmd, limit: Moment) -> Result<Value, Failure> {
-    let mut way = routes.way(key)?;
+    let mut route = routes.route(key)?;
     loop {
-        let answer = way.run(command, limit).await;
+        let answer = route.run(command, limit).await;
         let Err(failure) = answer else { return answer };
-        way = routes.onward(key, way, failure, limit).await?;
+        route = routes.next_route(key, route, failure, limit).await?;
     }
 }
 
@@ -252,11 +252,11 @@ async fn run_all(
     for command in &commands {
         pipeline.add_command(command.clone());
     }
-    let node = routes.way(keys.first().map_or("", String::as_str))?.node;
+    let node = routes.route(keys.first().map_or("", String::as_str))?.node;
     let connection = node.commands.connection(limit).await;
-    let connection = connection.map_err(|failure| routes.noted(&node, failure))?;
+    let connection = connection.map_err(|failure| routes.note_failure(&node, failure))?;
     let replies = connection.run_all(&pipeline, limit).await;
-    let mut replies = replies.map_err(|failure| routes.noted(&node, failure))?;
+    let mut replies = replies.map_err(|failure| routes.note_failure(&node, failure))?;
     for ((key, command), reply) in keys.iter().zip(&commands).zip(&mut replies) {
         // Those that the node sent elsewhere were not carried out.
         if let Value::Error(error) = reply
@@ -264,7 +264,7 @@ async fn run_all(
         {
             *reply = match run(routes, key, command, limit).await {
                 Ok(value) => value,
-                Err(failure) if failure.landing.is_some() => return Err(failure),
+                Err(failure) if failure.in_flight.is_some() => return Err(failure),
                 Err(failure) => Value::Error(failure.error.to_string()),
             };
         }

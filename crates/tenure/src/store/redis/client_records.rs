@@ -30,7 +30,7 @@ impl RedisStore {
         let ttl_ms = change.ttl.as_millis().to_string();
         if change.ttl.is_zero() {
             let command = ::redis::cmd("DEL").arg(&key).clone();
-            self.run_where(&key, &command, limit).await?;
+            self.run_at_key(&key, &command, limit).await?;
         } else {
             let mode = if change.all { "all" } else { "changes" };
             let mut arguments = vec![
@@ -43,14 +43,14 @@ impl RedisStore {
             }
             arguments.extend(change.removed.iter().cloned());
             let reply = self
-                .script_where(&key, &script::RECORD, &arguments, limit)
+                .script_at_key(&key, &script::RECORD, &arguments, limit)
                 .await?;
             if reply.as_int() != Some(1) {
                 return Ok(RecordWritten::Missing);
             }
         }
         let arguments = [client.to_string(), ttl_ms];
-        self.script_where(CLIENTS_KEY, &script::CLIENTS, &arguments, limit)
+        self.script_at_key(CLIENTS_KEY, &script::CLIENTS, &arguments, limit)
             .await?;
         Ok(RecordWritten::Yes)
     }
@@ -66,13 +66,13 @@ impl RedisStore {
         } else {
             let arguments = [String::new(), "0".to_owned()];
             let reply = self
-                .script_where(CLIENTS_KEY, &script::CLIENTS, &arguments, limit)
+                .script_at_key(CLIENTS_KEY, &script::CLIENTS, &arguments, limit)
                 .await?;
             let ids = reply.as_array().unwrap_or_default().iter();
             ids.filter_map(|id| ClientId::parse(id.as_str()?)).collect()
         };
         let mut records = Vec::with_capacity(clients.len());
-        for (node, clients) in self.by_node(clients)? {
+        for (node, clients) in self.group_clients(clients)? {
             records.extend(self.records_at(&node, clients, limit).await?);
         }
         records.retain(|(_, record)| !record.is_empty());
@@ -80,10 +80,10 @@ impl RedisStore {
     }
 
     /// The clients, with the nodes that have their records.
-    fn by_node(&self, clients: Vec<ClientId>) -> Result<Vec<ClientsOnNode>, Failure> {
+    fn group_clients(&self, clients: Vec<ClientId>) -> Result<Vec<ClientsOnNode>, Failure> {
         let mut groups: Vec<ClientsOnNode> = Vec::new();
         for client in clients {
-            let node = self.routes.way(&record_key(client))?.node;
+            let node = self.routes.route(&record_key(client))?.node;
             let known = groups
                 .iter_mut()
                 .find(|(known, _)| Arc::ptr_eq(known, &node));
@@ -102,21 +102,21 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Vec<Record>, Failure> {
         let connection = node.commands.connection(limit).await;
-        let connection = connection.map_err(|failure| self.routes.noted(node, failure))?;
+        let connection = connection.map_err(|failure| self.routes.note_failure(node, failure))?;
         let mut pipeline = Pipeline::new();
         for client in &clients {
             pipeline.cmd("HGETALL").arg(record_key(*client));
         }
         let replies = connection.run_all(&pipeline, limit).await;
-        let replies = replies.map_err(|failure| self.routes.noted(node, failure))?;
+        let replies = replies.map_err(|failure| self.routes.note_failure(node, failure))?;
         let mut records = Vec::with_capacity(clients.len());
         for (client, mut reply) in clients.into_iter().zip(replies) {
             if let Value::Error(error) = &reply {
                 // It may have moved: ask for it by itself.
-                self.routes.overhear(node, error);
+                self.routes.note_error_reply(node, error);
                 let key = record_key(client);
                 let command = ::redis::cmd("HGETALL").arg(&key).clone();
-                reply = self.run_where(&key, &command, limit).await?;
+                reply = self.run_at_key(&key, &command, limit).await?;
             }
             records.push((client, reply::pairs(&reply)));
         }
@@ -124,33 +124,33 @@ impl RedisStore {
     }
 
     /// Runs a command where its key is.
-    pub(super) async fn run_where(
+    pub(super) async fn run_at_key(
         &self,
         key: &str,
         command: &Cmd,
         limit: Moment,
     ) -> Result<Value, Failure> {
-        let mut way = self.routes.way(key)?;
+        let mut route = self.routes.route(key)?;
         loop {
-            let answer = way.run(command, limit).await;
+            let answer = route.run(command, limit).await;
             let Err(failure) = answer else { return answer };
-            way = self.routes.onward(key, way, failure, limit).await?;
+            route = self.routes.next_route(key, route, failure, limit).await?;
         }
     }
 
     /// Runs a script where its key is.
-    async fn script_where(
+    async fn script_at_key(
         &self,
         key: &str,
         script: &Script,
         arguments: &[String],
         limit: Moment,
     ) -> Result<Value, Failure> {
-        let mut way = self.routes.way(key)?;
+        let mut route = self.routes.route(key)?;
         loop {
-            let answer = way.script(script, &[key], arguments, limit).await;
+            let answer = route.script(script, &[key], arguments, limit).await;
             let Err(failure) = answer else { return answer };
-            way = self.routes.onward(key, way, failure, limit).await?;
+            route = self.routes.next_route(key, route, failure, limit).await?;
         }
     }
 }

@@ -17,20 +17,20 @@ use crate::moment::Moment;
 use crate::store::Failure;
 
 /// How many there are at most: enough that one replica that is gone does not stall every lock.
-const SEATS: usize = 4;
+const CONNECTIONS_MAX: usize = 4;
 
 pub(super) struct DedicatedPool {
     server: Arc<Server>,
-    seats: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Links that nobody uses at the moment, the last used one last.
-    free: Mutex<Vec<Reconnector>>,
+    idle: Mutex<Vec<Reconnector>>,
 }
 
 /// A connection of one's own, until it is dropped.
 pub(super) struct DedicatedConnection {
     connection: Arc<Connection>,
-    link: Option<Reconnector>,
-    all: Arc<DedicatedPool>,
+    reconnector: Option<Reconnector>,
+    pool: Arc<DedicatedPool>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -38,8 +38,8 @@ impl DedicatedPool {
     pub(super) fn new(server: Arc<Server>) -> Arc<Self> {
         Arc::new(Self {
             server,
-            seats: Arc::new(Semaphore::new(SEATS)),
-            free: Mutex::default(),
+            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            idle: Mutex::default(),
         })
     }
 
@@ -48,22 +48,22 @@ impl DedicatedPool {
         limit: Moment,
     ) -> Result<DedicatedConnection, Failure> {
         let left = limit.saturating_since(self.server.clock.now());
-        let waiting = Arc::clone(&self.seats).acquire_owned();
+        let waiting = Arc::clone(&self.permits).acquire_owned();
         let permit = tokio::time::timeout(left, waiting).await;
         let Ok(Ok(permit)) = permit else {
-            return Err(self.all_taken());
+            return Err(self.all_busy_error());
         };
-        let link = self.free().pop();
-        let link = link.unwrap_or_else(|| Reconnector::new(Arc::clone(&self.server)));
+        let reconnector = self.idle().pop();
+        let reconnector = reconnector.unwrap_or_else(|| Reconnector::new(Arc::clone(&self.server)));
         Ok(DedicatedConnection {
-            connection: link.connection(limit).await?,
-            link: Some(link),
-            all: Arc::clone(self),
+            connection: reconnector.connection(limit).await?,
+            reconnector: Some(reconnector),
+            pool: Arc::clone(self),
             _permit: permit,
         })
     }
 
-    fn all_taken(&self) -> Failure {
+    fn all_busy_error(&self) -> Failure {
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
@@ -74,8 +74,8 @@ impl DedicatedPool {
         ))
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<Reconnector>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, Vec<Reconnector>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,6 +89,6 @@ impl Deref for DedicatedConnection {
 
 impl Drop for DedicatedConnection {
     fn drop(&mut self) {
-        self.all.free().extend(self.link.take());
+        self.pool.idle().extend(self.reconnector.take());
     }
 }

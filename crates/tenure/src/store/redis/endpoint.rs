@@ -10,15 +10,15 @@ use crate::url::RedisTarget;
 pub(super) struct Endpoint {
     pub(super) target: Arc<RedisTarget>,
     /// Cancelled when whoever we look for has left: all connections to it are given up.
-    pub(super) left: CancellationToken,
+    pub(super) moved: CancellationToken,
 }
 
 impl Endpoint {
     /// A server that stays where it is, or one that may leave.
-    pub(super) fn until_left(target: RedisTarget) -> Self {
+    pub(super) fn new(target: RedisTarget) -> Self {
         Self {
             target: Arc::new(target),
-            left: CancellationToken::new(),
+            moved: CancellationToken::new(),
         }
     }
 }

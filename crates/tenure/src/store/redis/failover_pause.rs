@@ -51,10 +51,10 @@ impl TrustedPrimary {
 
     /// Another master answered.
     pub(super) fn forget(&self) {
-        self.settle(None);
+        self.set(None);
     }
 
-    fn settle(&self, master: Option<Arc<str>>) {
+    fn set(&self, master: Option<Arc<str>>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = master;
     }
 }
@@ -82,27 +82,27 @@ impl RedisStore {
 
     /// The only master that may grant, for the script to compare: empty if any may. `None` if no
     /// master is known to be old enough.
-    pub(super) fn granting_master(&self, connection: &Connection) -> Option<String> {
+    pub(super) fn granting_primary(&self, connection: &Connection) -> Option<String> {
         if !self.pauses_after_failover() || bug(Bug::ReignIgnored) {
             return Some(String::new());
         }
-        let master = connection.settled().master();
+        let master = connection.trusted_primary().master();
         master.map(|master| master.to_string())
     }
 
     /// Fails if this question is for a new lock and the master at the end of the connection is too
     /// young to give one. Until when is left with the question.
-    pub(super) async fn check_reign(
+    pub(super) async fn check_failover_pause(
         &self,
-        question: &ScriptRequest<'_>,
+        request: &ScriptRequest<'_>,
         node: &Arc<Node>,
         connection: &Connection,
         limit: Moment,
     ) -> Result<(), Failure> {
-        let (Some(too_young), Some(wait)) = (question.grants, self.after_failover.get()) else {
+        let (Some(pause), Some(wait)) = (request.grants, self.after_failover.get()) else {
             return Ok(());
         };
-        if self.granting_master(connection).is_some() {
+        if self.granting_primary(connection).is_some() {
             return Ok(());
         }
         let key = self.routes.reign_key(node);
@@ -112,12 +112,12 @@ impl RedisStore {
             .map_err(|failure| explain(connection, failure))?;
         let reign = read(&reply).ok_or_else(|| Failure::refused(reply.unexpected("reign.lua")))?;
         if reign.lasted >= *wait {
-            connection.settled().settle(Some(reign.master));
+            connection.trusted_primary().set(Some(reign.master));
             return Ok(());
         }
         let left = wait.saturating_sub(reign.lasted);
-        let error = || young(question.name, connection, reign.lasted, left);
-        too_young.note(NotYet {
+        let error = || still_paused_error(request.name, connection, reign.lasted, left);
+        pause.note(NotYet {
             until: self.clock.now() + left,
             error: error(),
         });
@@ -136,7 +136,12 @@ fn read(reply: &Value) -> Option<PrimaryAge> {
     })
 }
 
-fn young(name: &LockName, connection: &Connection, reigned: Duration, left: Duration) -> Error {
+fn still_paused_error(
+    name: &LockName,
+    connection: &Connection,
+    reigned: Duration,
+    left: Duration,
+) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         format!(

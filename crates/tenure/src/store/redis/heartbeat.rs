@@ -16,11 +16,11 @@ use crate::name::LockName;
 use crate::store::{Failure, QueuedWaiter};
 
 /// How many locks are asked for in one piece: few enough that nobody else waits long for the server.
-const TOGETHER: usize = 250;
+const BATCH: usize = 250;
 
 impl RedisStore {
     /// All on the node of the first, in pieces. What one of them was not told there is asked by itself.
-    pub(super) async fn try_stay(
+    pub(super) async fn try_heartbeat(
         &self,
         places: &[QueuedWaiter],
         limit: Moment,
@@ -29,17 +29,17 @@ impl RedisStore {
         let Some(first) = places.first() else {
             return Ok(answers);
         };
-        let node = self.way(&first.name)?.node;
-        for together in places.chunks(TOGETHER) {
-            let asked: Vec<_> = together.iter().map(question).collect();
-            let replies = self.ask_node(&node, &STAY, &asked, limit).await;
-            let replies = replies.map_err(|failure| self.routes.noted(&node, failure))?;
-            for (place, reply) in together.iter().zip(replies) {
+        let node = self.route(&first.name)?.node;
+        for batch in places.chunks(BATCH) {
+            let asked: Vec<_> = batch.iter().map(question).collect();
+            let replies = self.run_batch(&node, &STAY, &asked, limit).await;
+            let replies = replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
+            for (place, reply) in batch.iter().zip(replies) {
                 let reply = match reply {
                     Value::Error(error) => {
                         // The lock has moved, or its slot is on the way.
-                        self.routes.overhear(&node, &error);
-                        self.stay_alone(place, limit).await?
+                        self.routes.note_error_reply(&node, &error);
+                        self.heartbeat_alone(place, limit).await?
                     }
                     reply => reply,
                 };
@@ -49,9 +49,9 @@ impl RedisStore {
         Ok(answers)
     }
 
-    async fn stay_alone(&self, place: &QueuedWaiter, limit: Moment) -> Result<Value, Failure> {
+    async fn heartbeat_alone(&self, place: &QueuedWaiter, limit: Moment) -> Result<Value, Failure> {
         let (keys, lease) = question(place);
-        self.ask_alone(&place.name, &STAY, &keys, &lease, limit)
+        self.run_alone(&place.name, &STAY, &keys, &lease, limit)
             .await
     }
 
@@ -61,16 +61,17 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Vec<Option<Vec<LeaseId>>>, Failure> {
         let mut waiters: Vec<Option<Vec<LeaseId>>> = vec![None; names.len()];
-        for (node, places) in self.places_by_node(names, &mut []) {
-            for together in places.chunks(TOGETHER) {
-                let asked = together.iter().map(|place| queue_keys(&names[*place]));
+        for (node, places) in self.group_by_node(names, &mut []) {
+            for batch in places.chunks(BATCH) {
+                let asked = batch.iter().map(|place| queue_keys(&names[*place]));
                 let asked: Vec<_> = asked.map(|keys| (keys, [])).collect();
-                let replies = self.ask_node(&node, &WAITERS, &asked, limit).await;
-                let replies = replies.map_err(|failure| self.routes.noted(&node, failure))?;
-                for (place, reply) in together.iter().zip(replies) {
+                let replies = self.run_batch(&node, &WAITERS, &asked, limit).await;
+                let replies =
+                    replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
+                for (place, reply) in batch.iter().zip(replies) {
                     waiters[*place] = match reply {
                         Value::Error(error) => {
-                            self.routes.overhear(&node, &error);
+                            self.routes.note_error_reply(&node, &error);
                             self.waiters_alone(&names[*place], limit).await?
                         }
                         reply => ids(&reply),
@@ -87,7 +88,7 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Option<Vec<LeaseId>>, Failure> {
         let keys = queue_keys(name);
-        match self.ask_alone(name, &WAITERS, &keys, &[], limit).await {
+        match self.run_alone(name, &WAITERS, &keys, &[], limit).await {
             Ok(reply) => Ok(ids(&reply)),
             // Who may not see this one may see the others.
             Err(failure) if failure.error.kind() == ErrorKind::Denied => Ok(None),
@@ -96,7 +97,7 @@ impl RedisStore {
     }
 
     /// Asks a script where the lock is.
-    async fn ask_alone(
+    async fn run_alone(
         &self,
         name: &LockName,
         script: &Script,
@@ -112,13 +113,13 @@ impl RedisStore {
             keys,
         };
         let answer = self
-            .ask(&question, |_, _| arguments.to_vec(), limit)
+            .run_script(&question, |_, _| arguments.to_vec(), limit)
             .await?;
         Ok(answer.reply)
     }
 
     /// Asks a script of one node several times, in one piece. A node that does not know it gets its text.
-    async fn ask_node<const N: usize>(
+    async fn run_batch<const N: usize>(
         &self,
         node: &Arc<Node>,
         script: &Script,

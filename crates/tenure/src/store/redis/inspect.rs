@@ -15,18 +15,18 @@ use crate::name::LockName;
 use crate::store::{Failure, InspectResult, LockState, QueuePosition};
 
 /// How many locks are asked for in one piece: few enough that nobody else waits long for the server.
-const TOGETHER: usize = 250;
+const BATCH: usize = 250;
 
 /// Locks on one node, by their places in the list that was asked for.
 pub(super) type LocksOnNode = (Arc<Node>, Vec<usize>);
 
 impl RedisStore {
-    pub(super) async fn try_look(
+    pub(super) async fn try_inspect(
         &self,
         name: &LockName,
         limit: Moment,
     ) -> Result<Option<LockState>, Failure> {
-        let keys = self.look_keys(name);
+        let keys = self.inspect_keys(name);
         let look = &self.scripts().look;
         let question = ScriptRequest {
             name,
@@ -35,11 +35,11 @@ impl RedisStore {
             script: look,
             keys: &keys,
         };
-        let answer = self.ask(&question, |_, _| Vec::new(), limit).await?;
-        reply::look(self.layout, name, answer.reply)
+        let answer = self.run_script(&question, |_, _| Vec::new(), limit).await?;
+        reply::inspect(self.layout, name, answer.reply)
     }
 
-    pub(super) async fn try_outlook(
+    pub(super) async fn try_queue_position(
         &self,
         name: &LockName,
         place: &LeaseId,
@@ -47,40 +47,41 @@ impl RedisStore {
     ) -> Result<Option<QueuePosition>, Failure> {
         let (key, limit) = (name.as_str(), self.command_limit(limit));
         let left = ::redis::cmd("PTTL").arg(key).clone();
-        let left = self.run_where(key, &left, limit).await?;
+        let left = self.run_at_key(key, &left, limit).await?;
         let Some(remaining) = reply::time_left(&left) else {
             return Ok(None);
         };
         let mut rank = ::redis::cmd("ZRANK");
         rank.arg(name.neighbour("queue")).arg(place.as_str());
-        let rank = self.run_where(key, &rank, limit).await?.as_int();
+        let rank = self.run_at_key(key, &rank, limit).await?.as_int();
         let ahead = rank.and_then(|rank| u64::try_from(rank).ok());
         Ok(ahead.map(|ahead| QueuePosition { remaining, ahead }))
     }
 
-    pub(super) async fn try_look_all(
+    pub(super) async fn try_inspect_all(
         &self,
         names: &[LockName],
         limit: Moment,
     ) -> Result<Vec<InspectResult>, Failure> {
         let mut looked: Vec<InspectResult> = names.iter().map(|_| Ok(None)).collect();
-        for (node, places) in self.places_by_node(names, &mut looked) {
-            for together in places.chunks(TOGETHER) {
-                let replies = self.look_at(&node, names, together, limit).await;
-                let replies = replies.map_err(|failure| self.routes.noted(&node, failure))?;
-                for (place, reply) in together.iter().zip(replies) {
+        for (node, places) in self.group_by_node(names, &mut looked) {
+            for batch in places.chunks(BATCH) {
+                let replies = self.inspect_on(&node, names, batch, limit).await;
+                let replies =
+                    replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
+                for (place, reply) in batch.iter().zip(replies) {
                     let name = &names[*place];
                     looked[*place] = if let Value::Error(error) = &reply {
                         // It may have moved. Who may not see this one may see the others.
-                        self.routes.overhear(&node, error);
-                        match self.try_look(name, limit).await {
+                        self.routes.note_error_reply(&node, error);
+                        match self.try_inspect(name, limit).await {
                             Err(failure) if failure.error.kind() != ErrorKind::Denied => {
                                 return Err(failure);
                             }
                             looked => looked,
                         }
                     } else {
-                        reply::look(self.layout, name, reply)
+                        reply::inspect(self.layout, name, reply)
                     };
                 }
             }
@@ -90,15 +91,15 @@ impl RedisStore {
 
     /// The locks, with the nodes that have them. What has none is told of at its place, if anybody asks
     /// for that.
-    pub(super) fn places_by_node(
+    pub(super) fn group_by_node(
         &self,
         names: &[LockName],
         looked: &mut [InspectResult],
     ) -> Vec<LocksOnNode> {
         let mut groups: Vec<LocksOnNode> = Vec::new();
         for (place, name) in names.iter().enumerate() {
-            let node = match self.way(name) {
-                Ok(way) => way.node,
+            let node = match self.route(name) {
+                Ok(route) => route.node,
                 Err(failure) => {
                     if let Some(looked) = looked.get_mut(place) {
                         *looked = Err(failure);
@@ -115,7 +116,7 @@ impl RedisStore {
         groups
     }
 
-    async fn look_at(
+    async fn inspect_on(
         &self,
         node: &Node,
         names: &[LockName],
@@ -133,13 +134,13 @@ impl RedisStore {
             } else {
                 pipeline.cmd("EVALSHA").arg(look.hash())
             };
-            let keys = self.look_keys(&names[*place]);
+            let keys = self.inspect_keys(&names[*place]);
             command.arg(keys.len()).arg(&keys);
         }
         connection.run_all(&pipeline, limit).await
     }
 
-    fn look_keys(&self, name: &LockName) -> [String; 4] {
+    fn inspect_keys(&self, name: &LockName) -> [String; 4] {
         [
             name.as_str().to_owned(),
             self.layout.counter_key(name),

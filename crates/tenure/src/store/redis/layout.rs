@@ -78,7 +78,7 @@ impl Layout {
     pub(super) fn release_arguments(
         self,
         lease: &LeaseSpec,
-        leaving: Option<&LeaseId>,
+        dequeue: Option<&LeaseId>,
     ) -> Vec<String> {
         let mut arguments = vec![lease.id.as_str().to_owned()];
         if self == Self::Redisson {
@@ -86,8 +86,8 @@ impl Layout {
             arguments.push(redisson_channel(&lease.name));
             arguments.push(if foreign { "foreign" } else { "" }.to_owned());
         }
-        if leaving.is_some() || lease.last_fence.is_some() {
-            arguments.push(leaving.map_or("", LeaseId::as_str).to_owned());
+        if dequeue.is_some() || lease.last_fence.is_some() {
+            arguments.push(dequeue.map_or("", LeaseId::as_str).to_owned());
             arguments.extend(lease.last_fence.map(|fence| fence.get().to_string()));
         }
         arguments
@@ -116,7 +116,7 @@ impl Layout {
     }
 
     /// Asks whether the lease is still there, by commands that a connection can track.
-    pub(super) fn ask_for(self, lease: &LeaseSpec, pipeline: &mut Pipeline) {
+    pub(super) fn add_watch_commands(self, lease: &LeaseSpec, pipeline: &mut Pipeline) {
         let name = lease.name.as_str();
         match self {
             Self::Native => {
@@ -129,9 +129,9 @@ impl Layout {
         }
     }
 
-    /// What the answers to [`ask_for`](Layout::ask_for) mean; `Err` if one is an error that says
+    /// What the answers to [`ask_for`](Layout::add_watch_commands) mean; `Err` if one is an error that says
     /// nothing of the lease.
-    pub(super) fn read_answers(
+    pub(super) fn read_watch_replies(
         self,
         lease: &LeaseSpec,
         answers: &[Value],
@@ -176,14 +176,14 @@ impl Topic {
         }
         if let (Self::Turn, Some(ms)) = (self, message.strip_prefix(BRIEF)) {
             let lasts = Duration::from_millis(ms.parse().ok()?);
-            return Some(Event::Brief { name, lasts });
+            return Some(Event::ShortOffer { name, lasts });
         }
         match (self, message.strip_prefix(OPEN)) {
             (Self::Turn, Some(next)) => Some(Event::Opened {
                 name,
                 next: Some(LeaseId::new(next)),
             }),
-            (Self::Turn, None) => Some(Event::Wake {
+            (Self::Turn, None) => Some(Event::Offered {
                 name,
                 offered_to: LeaseId::new(message),
             }),
@@ -245,7 +245,7 @@ mod tests {
         let heard = |message| Topic::Turn.event(LockName::new("n").unwrap(), message);
         let lasts = Duration::from_millis(500);
         assert!(
-            matches!(heard("brief 500"), Some(Event::Brief { lasts: told, .. }) if told == lasts)
+            matches!(heard("brief 500"), Some(Event::ShortOffer { lasts: told, .. }) if told == lasts)
         );
         for other in ["brief ", "brief x", "brief -1", "brief 1.5"] {
             assert!(heard(other).is_none(), "{other}");

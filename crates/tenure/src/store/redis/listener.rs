@@ -24,7 +24,7 @@ use crate::store::{Event, Failure};
 const HEARTBEAT: Duration = Duration::from_secs(3);
 /// The same while nobody attends: no lease is held, and whoever waits has others before it, who would
 /// ask. Seldom enough for a crowd, often enough for whatever forgets connections that are idle.
-const HEARTBEAT_CALM: Duration = Duration::from_secs(30);
+const HEARTBEAT_IDLE: Duration = Duration::from_secs(30);
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(2);
 /// How long to wait before connecting again, when it did not work.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
@@ -32,14 +32,14 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Listener {
     /// No two of a process have the same.
     number: u64,
-    pub(super) link: Reconnector,
+    pub(super) reconnector: Reconnector,
     server: Arc<Server>,
-    hears: ListenerScope,
+    scope: ListenerScope,
     channels: Arc<Channels>,
     /// One word at a time, where the server may say the same unasked.
-    speaking: tokio::sync::Mutex<()>,
+    subscribe_lock: tokio::sync::Mutex<()>,
     /// How often the server is still to confirm that a channel of a shard is no longer heard.
-    leaving: Mutex<HashMap<String, usize>>,
+    unsubscribing: Mutex<HashMap<String, usize>>,
     pushes: Mutex<Option<mpsc::UnboundedReceiver<PushInfo>>>,
     events: OnceLock<mpsc::UnboundedSender<Event>>,
     /// The lock of which the last message said that it is free, and who of ours is next. release.lua
@@ -63,22 +63,22 @@ static LISTENERS: AtomicU64 = AtomicU64::new(0);
 impl Listener {
     pub(super) fn new(
         server: Arc<Server>,
-        hears: ListenerScope,
+        scope: ListenerScope,
         channels: Arc<Channels>,
     ) -> Arc<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let greeting: Option<fn() -> Cmd> = match hears {
+        let setup: Option<fn() -> Cmd> = match scope {
             ListenerScope::All => Some(tracking),
             ListenerScope::Shard => None,
         };
         Arc::new(Self {
             number: LISTENERS.fetch_add(1, Ordering::Relaxed),
-            link: Reconnector::with_pushes(Arc::clone(&server), sender, greeting),
+            reconnector: Reconnector::with_pushes(Arc::clone(&server), sender, setup),
             server,
-            hears,
+            scope,
             channels,
-            speaking: tokio::sync::Mutex::default(),
-            leaving: Mutex::default(),
+            subscribe_lock: tokio::sync::Mutex::default(),
+            unsubscribing: Mutex::default(),
             pushes: Mutex::new(Some(receiver)),
             events: OnceLock::new(),
             opened: Mutex::default(),
@@ -97,9 +97,7 @@ impl Listener {
             && self.events.set(events).is_ok()
         {
             let (listener, closed) = (Arc::clone(self), self.closed.clone());
-            tokio::spawn(
-                async move { closed.run_until_cancelled(pass_on(listener, pushes)).await },
-            );
+            tokio::spawn(async move { closed.run_until_cancelled(run(listener, pushes)).await });
         }
     }
 
@@ -108,15 +106,15 @@ impl Listener {
         self.closed.cancel();
     }
 
-    pub(super) async fn listen(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
+    pub(super) async fn subscribe(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
         let mut heard = Vec::new();
         for (channel, topic) in self.server.target.layout().channels(name) {
             // Known before the server confirms: its first message may come right behind.
-            self.channels.know(&channel, name, topic, self.number);
-            let confirmed = self.hear(&channel, limit).await;
+            self.channels.add(&channel, name, topic, self.number);
+            let confirmed = self.subscribe_channel(&channel, limit).await;
             heard.push(channel);
             if confirmed.is_err() {
-                self.leave(heard, limit).await;
+                self.unsubscribe_channels(heard, limit).await;
                 return confirmed;
             }
         }
@@ -124,81 +122,87 @@ impl Listener {
     }
 
     /// Takes back one use of each channel, the last one first.
-    async fn leave(&self, channels: Vec<String>, limit: Moment) {
+    async fn unsubscribe_channels(&self, channels: Vec<String>, limit: Moment) {
         for channel in channels.iter().rev() {
-            if self.channels.forget(channel) == Some(self.number) {
-                self.hear_no_more(channel, limit).await;
+            if self.channels.remove(channel) == Some(self.number) {
+                self.unsubscribe_channel(channel, limit).await;
             }
         }
     }
 
     /// Asks the server for what is said on a channel.
-    pub(super) async fn hear(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
-        let connection = self.link.connection(limit).await?;
-        self.hear_on(&connection, channel, limit).await
+    pub(super) async fn subscribe_channel(
+        &self,
+        channel: &str,
+        limit: Moment,
+    ) -> Result<(), Failure> {
+        let connection = self.reconnector.connection(limit).await?;
+        self.subscribe_on(&connection, channel, limit).await
     }
 
-    async fn hear_on(
+    async fn subscribe_on(
         &self,
         connection: &Connection,
         channel: &str,
         limit: Moment,
     ) -> Result<(), Failure> {
-        if self.hears == ListenerScope::All {
+        if self.scope == ListenerScope::All {
             return connection.subscribe(channel, limit).await;
         }
-        let _speaking = self.speaking.lock().await;
+        let _one_at_a_time = self.subscribe_lock.lock().await;
         connection.ssubscribe(channel, limit).await
     }
 
-    /// Ends [`hear`](Listener::hear). If it fails, the connection is gone and the subscription with
+    /// Ends [`hear`](Listener::subscribe_channel). If it fails, the connection is gone and the subscription with
     /// it, or the channel's slot is.
-    pub(super) async fn hear_no_more(&self, channel: &str, limit: Moment) {
-        let Some(connection) = self.link.live() else {
+    pub(super) async fn unsubscribe_channel(&self, channel: &str, limit: Moment) {
+        let Some(connection) = self.reconnector.live() else {
             return;
         };
-        if self.hears == ListenerScope::All {
+        if self.scope == ListenerScope::All {
             let _ = connection.unsubscribe(channel, limit).await;
             return;
         }
-        let _speaking = self.speaking.lock().await;
-        *lock(&self.leaving).entry(channel.to_owned()).or_default() += 1;
+        let _one_at_a_time = self.subscribe_lock.lock().await;
+        *lock(&self.unsubscribing)
+            .entry(channel.to_owned())
+            .or_default() += 1;
         if connection.sunsubscribe(channel, limit).await.is_err() {
-            self.is_left(channel);
+            self.take_requested_unsubscribe(channel);
         }
     }
 
     /// Whether the end of a channel was asked for, as often as it was.
-    fn is_left(&self, channel: &str) -> bool {
-        let mut leaving = lock(&self.leaving);
-        let Some(count) = leaving.get_mut(channel) else {
+    fn take_requested_unsubscribe(&self, channel: &str) -> bool {
+        let mut unsubscribing = lock(&self.unsubscribing);
+        let Some(count) = unsubscribing.get_mut(channel) else {
             return false;
         };
         *count -= 1;
         if *count == 0 {
-            leaving.remove(channel);
+            unsubscribing.remove(channel);
         }
         true
     }
 
     /// Brings a new connection to where the old one was; false if that one failed too.
-    async fn catch_up(&self, connection: &Connection) -> bool {
-        lock(&self.leaving).clear();
-        for channel in self.channels.heard_by(self.number) {
+    async fn resubscribe(&self, connection: &Connection) -> bool {
+        lock(&self.unsubscribing).clear();
+        for channel in self.channels.channels_of(self.number) {
             let limit = self.server.clock.now() + HEARTBEAT_LIMIT;
-            match self.hear_on(connection, &channel, limit).await {
+            match self.subscribe_on(connection, &channel, limit).await {
                 Err(failure) if failure.transient => return false,
                 // One that is refused meanwhile must not cost the others their messages.
-                Err(_) => self.channels.lost(&channel, self.number),
+                Err(_) => self.channels.subscription_lost(&channel, self.number),
                 Ok(()) => {}
             }
         }
-        self.tell(Event::Missed);
+        self.emit(Event::MessagesLost);
         true
     }
 
-    fn tell(&self, event: Event) {
-        let missed = matches!(event, Event::Missed) && bug(Bug::MissedMessages);
+    fn emit(&self, event: Event) {
+        let missed = matches!(event, Event::MessagesLost) && bug(Bug::MissedMessages);
         if let Some(events) = self.events.get().filter(|_| !missed) {
             // Nobody hears it when the client is closing.
             let _ = events.send(event);
@@ -226,7 +230,7 @@ impl Listener {
         if let Some(event) = event
             && !self.is_echo(&event)
         {
-            self.tell(event);
+            self.emit(event);
         }
     }
 
@@ -236,8 +240,8 @@ impl Listener {
         let Some(channel) = channel.as_ref().and_then(Value::as_str) else {
             return;
         };
-        if !self.is_left(channel) && !bug(Bug::SunsubscribeIgnored) {
-            self.channels.lost(channel, self.number);
+        if !self.take_requested_unsubscribe(channel) && !bug(Bug::SunsubscribeIgnored) {
+            self.channels.subscription_lost(channel, self.number);
         }
     }
 
@@ -259,11 +263,11 @@ impl Listener {
     fn on_invalidation(&self, data: Vec<::redis::Value>) {
         let keys = data.into_iter().next().map(Value::of);
         let Some(Value::Array(keys)) = keys else {
-            return self.tell(Event::Missed);
+            return self.emit(Event::MessagesLost);
         };
         for name in keys.iter().filter_map(Value::as_str) {
             if let Ok(name) = LockName::new(name) {
-                self.tell(Event::Changed { name });
+                self.emit(Event::Changed { name });
             }
         }
     }
@@ -279,16 +283,16 @@ fn tracking() -> Cmd {
 
 /// Reads what the server says, and sees to it that the connection comes back. Ends with the
 /// engine.
-async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
+async fn run(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
     // The connection that hears all it should. Whoever made the first one subscribed on it.
-    let mut hears_all = None;
+    let mut subscribed_on = None;
     let mut quiet = Duration::ZERO;
     loop {
         let push = tokio::select! {
             biased;
             push = tokio::time::timeout(HEARTBEAT, pushes.recv()) => push,
-            () = given_up(&listener, hears_all) => {
-                hears_all = Some(come_back(&listener).await);
+            () = connection_closed(&listener, subscribed_on) => {
+                subscribed_on = Some(reconnect(&listener).await);
                 continue;
             }
         };
@@ -300,26 +304,26 @@ async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Pu
         let lost = match push {
             Ok(None) => return,
             // It may be the end of an older connection: asking tells.
-            Ok(Some(push)) if push.kind == PushKind::Disconnection => !answers(&listener).await,
+            Ok(Some(push)) if push.kind == PushKind::Disconnection => !is_alive(&listener).await,
             Ok(Some(push)) => {
                 listener.on_push(push);
                 false
             }
-            Err(_) if quiet < HEARTBEAT_CALM && !listener.channels.is_attended() => false,
+            Err(_) if quiet < HEARTBEAT_IDLE && !listener.channels.needs_messages() => false,
             Err(_) => {
                 quiet = Duration::ZERO;
-                let silent = hears_all.is_some() && !answers(&listener).await;
+                let silent = subscribed_on.is_some() && !is_alive(&listener).await;
                 if silent {
                     // It may not come back soon, and nobody else has noticed.
-                    listener.tell(Event::Missed);
+                    listener.emit(Event::MessagesLost);
                 }
                 silent
             }
         };
-        let present = listener.link.live().map(|connection| connection.id);
-        let replaced = hears_all.is_some() && present != hears_all;
-        hears_all = if lost || replaced {
-            Some(come_back(&listener).await)
+        let present = listener.reconnector.live().map(|connection| connection.id);
+        let replaced = subscribed_on.is_some() && present != subscribed_on;
+        subscribed_on = if lost || replaced {
+            Some(reconnect(&listener).await)
         } else {
             present
         };
@@ -328,17 +332,17 @@ async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Pu
 
 /// Waits until the connection that heard all is given up, by whomever: its master was deposed, or
 /// it owed an answer for too long.
-async fn given_up(listener: &Listener, hears_all: Option<u64>) {
-    match listener.link.live() {
-        Some(connection) => connection.given_up().await,
-        None if hears_all.is_some() => {}
+async fn connection_closed(listener: &Listener, subscribed_on: Option<u64>) {
+    match listener.reconnector.live() {
+        Some(connection) => connection.closed().await,
+        None if subscribed_on.is_some() => {}
         None => std::future::pending().await,
     }
 }
 
 /// Whether there is a connection and it answers. One that does not is given up by asking.
-async fn answers(listener: &Listener) -> bool {
-    let Some(connection) = listener.link.live() else {
+async fn is_alive(listener: &Listener) -> bool {
+    let Some(connection) = listener.reconnector.live() else {
         return false;
     };
     let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
@@ -349,18 +353,18 @@ async fn answers(listener: &Listener) -> bool {
 }
 
 /// Connects until that works, and returns which connection hears everything again.
-async fn come_back(listener: &Listener) -> u64 {
+async fn reconnect(listener: &Listener) -> u64 {
     let mut told = false;
     loop {
         let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
-        if let Ok(connection) = listener.link.connection(limit).await
-            && listener.catch_up(&connection).await
+        if let Ok(connection) = listener.reconnector.connection(limit).await
+            && listener.resubscribe(&connection).await
         {
             return connection.id;
         }
         if !told {
             // Those who sleep must learn that nobody will wake them.
-            listener.tell(Event::Missed);
+            listener.emit(Event::MessagesLost);
             told = true;
         }
         tokio::time::sleep(RECONNECT_PAUSE).await;

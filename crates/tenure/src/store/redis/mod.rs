@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 pub use self::client::{Client, Command, Dedicated};
 pub(crate) use self::connection::Connection;
-pub(crate) use self::node_state::{Age, REST_MIN, StoredNodeInfo};
+pub(crate) use self::node_state::{Age, StoredNodeInfo, VOTE_DELAY_MIN};
 pub use self::script::Script;
 pub use self::value::Value;
 pub(crate) use self::vote::{Ballot, ClockBounds, NodeReleaseReply, SentVote, Vote};
@@ -32,8 +32,8 @@ use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, NeedsMessages, QueuePosition, QueuedWaiter, Record, RecordChange,
-    RecordWritten, ReleaseReply, RenewReply, SILENCE_LIMIT, Store, TurnReply, WatchReply,
+    LeaseSpec, LockState, NeedsMessages, QueuePosition, QueuedWaiter, RESPONSE_TIMEOUT, Record,
+    RecordChange, RecordWritten, ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
@@ -82,7 +82,7 @@ pub(crate) struct RedisStore {
     sharded: bool,
     clock: Clock,
     stats: Arc<Stats>,
-    told_of_tracking: AtomicBool,
+    tracking_warned: AtomicBool,
     /// How long a new master gives no new locks.
     after_failover: OnceLock<Duration>,
 }
@@ -104,7 +104,7 @@ impl RedisStore {
         stats: Arc<Stats>,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
-        let server = Server::master_of(target, Arc::clone(&stats));
+        let server = Server::by_sentinels(target, Arc::clone(&stats));
         Self::on_one(server, stats, runtime)
     }
 
@@ -143,7 +143,7 @@ impl RedisStore {
             sharded,
             clock: Clock::Boot,
             stats,
-            told_of_tracking: AtomicBool::new(false),
+            tracking_warned: AtomicBool::new(false),
             after_failover: OnceLock::new(),
         })
     }
@@ -158,29 +158,31 @@ impl RedisStore {
     }
 
     /// The way to the node that has this lock, as far as is known.
-    fn way(&self, name: &LockName) -> Result<Route, Failure> {
+    fn route(&self, name: &LockName) -> Result<Route, Failure> {
         if matches!(self.routes, Routes::Cluster(_)) && self.layout.splits(name) {
             let cause = "it holds a `{` but no hash tag, and Redisson would spread such a lock over \
                          several slots of the cluster: write `{tag}` or leave the `{` out";
             return Err(Failure::refused(Error::invalid_name(name.as_str(), cause)));
         }
-        self.routes.way(name.as_str())
+        self.routes.route(name.as_str())
     }
 
     /// Where to go on after a failure of a question about this lock, if there is somewhere.
-    async fn onward(
+    async fn next_route(
         &self,
         name: &LockName,
-        way: Route,
+        route: Route,
         failure: Failure,
         limit: Moment,
     ) -> Result<Route, Failure> {
-        self.routes.onward(name.as_str(), way, failure, limit).await
+        self.routes
+            .next_route(name.as_str(), route, failure, limit)
+            .await
     }
 
     /// No command waits longer than a silent connection is believed in.
     fn command_limit(&self, limit: Moment) -> Moment {
-        limit.min(self.clock.now() + SILENCE_LIMIT)
+        limit.min(self.clock.now() + RESPONSE_TIMEOUT)
     }
 }
 
@@ -190,9 +192,9 @@ impl Store for RedisStore {
         _: ClientId,
         events: mpsc::UnboundedSender<Event>,
         _: Pending,
-        attention: NeedsMessages,
+        needs_messages: NeedsMessages,
     ) {
-        self.channels.attend(attention);
+        self.channels.set_needs_messages(needs_messages);
         self.routes.start(events);
     }
 
@@ -204,8 +206,8 @@ impl Store for RedisStore {
         Box::pin(self.try_acquire(attempt, limit))
     }
 
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
-        self.ask_here(attempt)
+    fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
+        self.try_acquire_on_caller(attempt)
     }
 
     fn renew<'a>(
@@ -226,11 +228,12 @@ impl Store for RedisStore {
         Box::pin(self.try_renew_all(leases, watched, limit))
     }
 
-    fn place_of(&self, name: &LockName) -> u64 {
+    fn node_of(&self, name: &LockName) -> u64 {
         if bug(Bug::PlacesRenewedTogether) {
             return 0;
         }
-        self.way(name).map_or(0, |way| way.node.listener.number())
+        self.route(name)
+            .map_or(0, |route| route.node.listener.number())
     }
 
     fn adopt<'a>(
@@ -253,10 +256,10 @@ impl Store for RedisStore {
     fn release<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        leaving: Option<&'a LeaseId>,
+        dequeue: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
-        Box::pin(self.release_where_it_is(lease, leaving, limit))
+        Box::pin(self.release_at_owner(lease, dequeue, limit))
     }
 
     fn turn<'a>(
@@ -269,59 +272,59 @@ impl Store for RedisStore {
         Box::pin(self.try_turn(lease, fences, place, limit))
     }
 
-    fn release_here<'a>(
+    fn release_on_caller<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        leaving: Option<&'a LeaseId>,
+        dequeue: Option<&'a LeaseId>,
     ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
-        let node = self.way(&lease.name).ok()?.node;
-        let connection = node.connection_here()?;
+        let node = self.route(&lease.name).ok()?.node;
+        let connection = node.caller_connection()?;
         Some(Box::pin(async move {
-            let released = self.try_release_here(connection, lease, leaving).await;
-            released.map_err(|failure| self.routes.noted(&node, failure))
+            let released = self.try_release_on_caller(connection, lease, dequeue).await;
+            released.map_err(|failure| self.routes.note_failure(&node, failure))
         }))
     }
 
     fn cancel<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        landing: InFlight,
+        in_flight: InFlight,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
-        Box::pin(self.try_cancel(lease, landing, limit))
+        Box::pin(self.try_cancel(lease, in_flight, limit))
     }
 
-    fn look<'a>(
+    fn inspect<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
-        Box::pin(self.try_look(name, limit))
+        Box::pin(self.try_inspect(name, limit))
     }
 
-    fn look_all<'a>(
+    fn inspect_all<'a>(
         &'a self,
         names: &'a [LockName],
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>> {
-        Box::pin(self.try_look_all(names, limit))
+        Box::pin(self.try_inspect_all(names, limit))
     }
 
-    fn outlook<'a>(
+    fn queue_position<'a>(
         &'a self,
         name: &'a LockName,
         place: &'a LeaseId,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<QueuePosition>, Failure>> {
-        Box::pin(self.try_outlook(name, place, limit))
+        Box::pin(self.try_queue_position(name, place, limit))
     }
 
-    fn stay<'a>(
+    fn heartbeat<'a>(
         &'a self,
         places: &'a [QueuedWaiter],
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Option<bool>>, Failure>> {
-        Box::pin(self.try_stay(places, limit))
+        Box::pin(self.try_heartbeat(places, limit))
     }
 
     fn waiters<'a>(
@@ -332,16 +335,16 @@ impl Store for RedisStore {
         Box::pin(self.try_waiters(names, limit))
     }
 
-    fn listen<'a>(
+    fn subscribe<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.try_listen(name, limit))
+        Box::pin(self.try_subscribe(name, limit))
     }
 
-    fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
-        Box::pin(self.try_unlisten(name, limit))
+    fn unsubscribe<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
+        Box::pin(self.try_unsubscribe(name, limit))
     }
 
     fn write_record<'a>(

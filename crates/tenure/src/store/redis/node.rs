@@ -25,16 +25,16 @@ pub(super) struct Node {
     pub(super) listener: Arc<Listener>,
     /// Messages for waiters come here: mostly the same.
     pub(super) wakes: Arc<Listener>,
-    lane: Option<CallerConnection>,
+    caller: Option<CallerConnection>,
     /// For what replicas must confirm: grants, and renewals, which must not wait for those.
-    granting: Arc<DedicatedPool>,
-    keeping: Arc<DedicatedPool>,
+    grant_pool: Arc<DedicatedPool>,
+    renew_pool: Arc<DedicatedPool>,
 }
 
 /// A connection to ask on: shared with others, or one's own for a while.
 pub(super) enum ScriptConnection {
     Shared(Arc<Connection>),
-    Own(DedicatedConnection),
+    Dedicated(DedicatedConnection),
 }
 
 impl Deref for ScriptConnection {
@@ -43,7 +43,7 @@ impl Deref for ScriptConnection {
     fn deref(&self) -> &Arc<Connection> {
         match self {
             Self::Shared(connection) => connection,
-            Self::Own(seat) => seat,
+            Self::Dedicated(dedicated) => dedicated,
         }
     }
 }
@@ -64,11 +64,11 @@ impl Node {
         };
         Arc::new(Self {
             commands: Reconnector::new(Arc::clone(&server)),
-            lane: runtime.map(|runtime| CallerConnection::new(Arc::clone(&server), runtime)),
+            caller: runtime.map(|runtime| CallerConnection::new(Arc::clone(&server), runtime)),
             listener: tracks,
             wakes,
-            granting: DedicatedPool::new(Arc::clone(&server)),
-            keeping: DedicatedPool::new(Arc::clone(&server)),
+            grant_pool: DedicatedPool::new(Arc::clone(&server)),
+            renew_pool: DedicatedPool::new(Arc::clone(&server)),
             server,
         })
     }
@@ -82,8 +82,8 @@ impl Node {
     /// Connects, so that a wrong address or password is found at once.
     pub(super) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
         self.commands.connection(limit).await?;
-        match &self.lane {
-            Some(lane) => lane.reach().await,
+        match &self.caller {
+            Some(caller) => caller.reach().await,
             None => Ok(()),
         }
     }
@@ -93,7 +93,7 @@ impl Node {
     }
 
     /// A connection for a question whose answer so many replicas must confirm.
-    pub(super) async fn line(
+    pub(super) async fn script_connection(
         &self,
         replicas: u32,
         limit: Moment,
@@ -102,25 +102,33 @@ impl Node {
             0 => Ok(ScriptConnection::Shared(
                 self.commands.connection(limit).await?,
             )),
-            _ => Ok(ScriptConnection::Own(self.granting.take(limit).await?)),
+            _ => Ok(ScriptConnection::Dedicated(
+                self.grant_pool.take(limit).await?,
+            )),
         }
     }
 
     /// The same for renewals, which keep what others only want.
-    pub(super) async fn keeping(&self, limit: Moment) -> Result<DedicatedConnection, Failure> {
-        self.keeping.take(limit).await
+    pub(super) async fn renewal_connection(
+        &self,
+        limit: Moment,
+    ) -> Result<DedicatedConnection, Failure> {
+        self.renew_pool.take(limit).await
     }
 
     /// A connection for a question that the caller's own task asks.
-    pub(super) fn connection_here(&self) -> Option<Arc<Connection>> {
-        let lane = self.lane.as_ref().and_then(CallerConnection::here);
-        lane.or_else(|| self.commands.live())
+    pub(super) fn caller_connection(&self) -> Option<Arc<Connection>> {
+        let caller = self
+            .caller
+            .as_ref()
+            .and_then(CallerConnection::for_current_runtime);
+        caller.or_else(|| self.commands.live())
     }
 
     /// The connection with this id, if it is there: what is sent on it later arrives later.
     pub(super) fn connection_with_id(&self, id: u64) -> Option<Arc<Connection>> {
-        let lane = self.lane.as_ref().and_then(|lane| lane.with_id(id));
-        lane.or_else(|| {
+        let caller = self.caller.as_ref().and_then(|caller| caller.with_id(id));
+        caller.or_else(|| {
             self.commands
                 .live()
                 .filter(|connection| connection.id == id)
@@ -130,8 +138,8 @@ impl Node {
     /// The connection to renew on if it tracks, as it does for a lease that is watched: its own
     /// renewals are no news to it.
     pub(super) fn tracking(&self, watched: bool) -> Option<Arc<Connection>> {
-        let link = &self.listener.link;
-        (watched && link.is_greeted()).then(|| link.live())?
+        let reconnector = &self.listener.reconnector;
+        (watched && reconnector.is_set_up()).then(|| reconnector.live())?
     }
 }
 

@@ -16,11 +16,11 @@ use crate::store::{Failure, LeaseSpec};
 /// How long a node that may have forgotten a lease has no vote, at least: the same for every client,
 /// because a node that restarted cannot tell how long its forgotten leases were. Longer leases are
 /// told by the other nodes.
-pub(crate) const REST_MIN: Duration = Duration::from_secs(30);
+pub(crate) const VOTE_DELAY_MIN: Duration = Duration::from_secs(30);
 
 /// Since when each node runs, by its run id.
 const NODES: &str = "tenure:nodes";
-/// The longest ttl of any lease, in milliseconds, if that is above [`REST_MIN`].
+/// The longest ttl of any lease, in milliseconds, if that is above [`VOTE_DELAY_MIN`].
 pub(super) const LONGEST_TTL: &str = "tenure:longest-ttl";
 
 /// What decides whether a node may vote.
@@ -33,7 +33,7 @@ pub(crate) struct NodeState {
     /// The settings that it would need so that each answer comes after what it promises is on disk,
     /// and stays there. None are missing: it keeps everything.
     pub(crate) lacks: Vec<&'static str>,
-    pub(crate) told: StoredNodeInfo,
+    pub(crate) stored: StoredNodeInfo,
 }
 
 /// What clients keep on a node.
@@ -57,7 +57,7 @@ pub(crate) enum Age {
 
 impl RedisStore {
     /// Asks what decides whether this node may vote.
-    pub(crate) async fn vitals(
+    pub(crate) async fn node_state(
         &self,
         connection: &Connection,
         limit: Moment,
@@ -66,7 +66,7 @@ impl RedisStore {
         pipeline.cmd("INFO");
         let settings = pipeline.cmd("CONFIG").arg("GET");
         settings.arg("appendfsync").arg("no-appendfsync-on-rewrite");
-        ask_what_is_told(&mut pipeline);
+        add_stored_info_commands(&mut pipeline);
         // Those of a single server are loaded with the connection. A user who may not load them
         // sends their text once.
         for (_, script) in self.layout.redlock_scripts().all() {
@@ -77,32 +77,32 @@ impl RedisStore {
         let info = part(&replies, 0).as_str().unwrap_or_default();
         let info = ServerInfo::parse(info);
         Ok(NodeState {
-            lacks: lacking(&info, part(&replies, 1)),
+            lacks: missing_settings(&info, part(&replies, 1)),
             uptime: info.uptime,
             run_id: info.run_id,
-            told: self.read_told(replies.get(2..).unwrap_or_default())?,
+            stored: self.read_stored(replies.get(2..).unwrap_or_default())?,
         })
     }
 
     /// Asks what clients keep on this node.
-    pub(crate) async fn told(
+    pub(crate) async fn stored_node_info(
         &self,
         connection: &Connection,
         limit: Moment,
     ) -> Result<StoredNodeInfo, Failure> {
         let mut pipeline = Pipeline::new();
-        ask_what_is_told(&mut pipeline);
+        add_stored_info_commands(&mut pipeline);
         let limit = self.command_limit(limit);
         let replies = connection.run_all(&pipeline, limit).await?;
-        self.read_told(&replies)
+        self.read_stored(&replies)
     }
 
-    fn read_told(&self, replies: &[Value]) -> Result<StoredNodeInfo, Failure> {
+    fn read_stored(&self, replies: &[Value]) -> Result<StoredNodeInfo, Failure> {
         let longest_ttl = part(replies, 0);
         for reply in replies.iter().take(4) {
             if let Value::Error(text) = reply {
                 let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
-                return Err(server_error::of_server(&self.target(), code, detail));
+                return Err(server_error::from_reply(&self.target(), code, detail));
             }
         }
         let longest_ms = longest_ttl.as_int().unwrap_or(0);
@@ -116,7 +116,7 @@ impl RedisStore {
     }
 
     /// Keeps on this node for how long these processes run, but for those that it knows.
-    pub(crate) async fn keep_ages(
+    pub(crate) async fn store_ages(
         &self,
         connection: &Connection,
         ages: &[(String, Duration)],
@@ -132,12 +132,12 @@ impl RedisStore {
     }
 
     /// Keeps on this node that leases may be as long as this one, if that is longer than usual.
-    pub(crate) async fn keep_longest_ttl(
+    pub(crate) async fn store_longest_ttl(
         self: &Arc<Self>,
         lease: &LeaseSpec,
         limit: Moment,
     ) -> Result<(), Failure> {
-        if lease.ttl <= REST_MIN {
+        if lease.ttl <= VOTE_DELAY_MIN {
             return Ok(());
         }
         let limit = self.command_limit(limit);
@@ -149,7 +149,7 @@ impl RedisStore {
     }
 }
 
-fn ask_what_is_told(pipeline: &mut Pipeline) {
+fn add_stored_info_commands(pipeline: &mut Pipeline) {
     pipeline.cmd("GET").arg(LONGEST_TTL);
     pipeline.cmd("HGETALL").arg(NODES);
     pipeline.cmd("PTTL").arg(NODES);
@@ -161,7 +161,7 @@ fn part(replies: &[Value], at: usize) -> &Value {
 }
 
 /// The settings that a node lacks to keep everything. What the user may not ask is taken for wrong.
-fn lacking(info: &ServerInfo, settings: &Value) -> Vec<&'static str> {
+fn missing_settings(info: &ServerInfo, settings: &Value) -> Vec<&'static str> {
     let settings = settings.as_array().unwrap_or_default();
     let is = |name: &str, wanted: &str| {
         let mut pairs = settings.chunks_exact(2);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn lacks(info: &str, settings: &Value) -> Vec<&'static str> {
-        lacking(&ServerInfo::parse(info), settings)
+        missing_settings(&ServerInfo::parse(info), settings)
     }
 
     #[test]

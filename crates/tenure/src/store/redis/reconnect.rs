@@ -38,9 +38,9 @@ struct ReconnectorInner {
     /// Where messages of the server go that answer no command.
     pushes: Option<mpsc::UnboundedSender<PushInfo>>,
     /// What to send first on a new connection; a refusal of it does not end the connection.
-    greeting: Option<fn() -> Cmd>,
+    setup: Option<fn() -> Cmd>,
     /// Whether the greeting was accepted on the present connection.
-    greeted: AtomicBool,
+    set_up: AtomicBool,
     /// The engine, if connections are made and driven elsewhere.
     engine: Option<Handle>,
 }
@@ -66,15 +66,15 @@ impl Reconnector {
     pub(crate) fn with_pushes(
         server: Arc<Server>,
         pushes: mpsc::UnboundedSender<PushInfo>,
-        greeting: Option<fn() -> Cmd>,
+        setup: Option<fn() -> Cmd>,
     ) -> Self {
-        Self::build(server, Some(pushes), greeting, None)
+        Self::build(server, Some(pushes), setup, None)
     }
 
     fn build(
         server: Arc<Server>,
         pushes: Option<mpsc::UnboundedSender<PushInfo>>,
-        greeting: Option<fn() -> Cmd>,
+        setup: Option<fn() -> Cmd>,
         engine: Option<Handle>,
     ) -> Self {
         Self {
@@ -82,8 +82,8 @@ impl Reconnector {
                 server,
                 state: watch::Sender::new(ConnectionState::Idle),
                 pushes,
-                greeting,
-                greeted: AtomicBool::new(false),
+                setup,
+                set_up: AtomicBool::new(false),
                 engine,
             }),
         }
@@ -100,8 +100,8 @@ impl Reconnector {
     }
 
     /// Whether the server accepted what was sent first.
-    pub(crate) fn is_greeted(&self) -> bool {
-        self.shared.greeted.load(Ordering::Relaxed)
+    pub(crate) fn is_set_up(&self) -> bool {
+        self.shared.set_up.load(Ordering::Relaxed)
     }
 
     /// A connection, made if there is none.
@@ -174,11 +174,11 @@ impl ReconnectorInner {
         let state = match attempt.await {
             Ok(Ok(connection)) => {
                 let connection = Arc::new(connection);
-                response_timeout::listen_for(&connection, self.engine.as_ref());
+                response_timeout::watch(&connection, self.engine.as_ref());
                 ConnectionState::Live(connection)
             }
             Ok(Err(failure)) => self.failed(failure),
-            Err(_) => self.failed(server_error::silence(&*self.server, None)),
+            Err(_) => self.failed(server_error::no_reply(&*self.server, None)),
         };
         self.state.send_replace(state);
     }
@@ -196,13 +196,13 @@ impl ReconnectorInner {
         if let Some(pushes) = &self.pushes {
             config = config.set_push_sender(pushes.clone());
         }
-        let place = self.server.locate().await?;
-        let inner = open(&place.target, config).await?;
-        let connection = Connection::new(&self.server, &place, inner);
-        connection.introduce().await?;
-        if let Some(greeting) = self.greeting {
-            let accepted = connection.greet(&greeting()).await;
-            self.greeted.store(accepted, Ordering::Relaxed);
+        let endpoint = self.server.locate().await?;
+        let inner = open(&endpoint.target, config).await?;
+        let connection = Connection::new(&self.server, &endpoint, inner);
+        connection.handshake().await?;
+        if let Some(setup) = self.setup {
+            let accepted = connection.run_setup(&setup()).await;
+            self.set_up.store(accepted, Ordering::Relaxed);
         }
         Ok(connection)
     }
@@ -213,7 +213,7 @@ async fn open(
     target: &RedisTarget,
     config: AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, Failure> {
-    let refused = |error: RedisError| server_error::failure(target, &error, None);
+    let refused = |error: RedisError| server_error::from_error(target, &error, None);
     if let Address::Tls { .. } = target.address {
         let client = server::client(target)?;
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
@@ -221,8 +221,8 @@ async fn open(
     }
     let socket = Socket::open(&target.address).await;
     let socket = socket.map_err(|error| refused(error.into()))?;
-    let greeting = server::greeting(target);
-    let connecting = MultiplexedConnection::new_with_config(&greeting, socket, config);
+    let info = server::connection_info(target);
+    let connecting = MultiplexedConnection::new_with_config(&info, socket, config);
     let (connection, driver) = connecting.await.map_err(refused)?;
     // It ends when the last handle of the connection is gone.
     tokio::spawn(driver);

@@ -10,52 +10,52 @@ use super::{RedisStore, reply};
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::{Failure, InFlight, LeaseSpec, ReleaseReply, SILENCE_LIMIT};
+use crate::store::{Failure, InFlight, LeaseSpec, RESPONSE_TIMEOUT, ReleaseReply};
 
 impl RedisStore {
-    pub(super) async fn release_where_it_is(
+    pub(super) async fn release_at_owner(
         &self,
         lease: &LeaseSpec,
-        leaving: Option<&LeaseId>,
+        dequeue: Option<&LeaseId>,
         limit: Moment,
     ) -> Result<ReleaseReply, Failure> {
         let limit = self.command_limit(limit);
-        let mut way = self.way(&lease.name)?;
+        let mut route = self.route(&lease.name)?;
         loop {
-            let answer = self.release_at(&way, lease, leaving, limit).await;
+            let answer = self.release_via(&route, lease, dequeue, limit).await;
             let Err(failure) = answer else { return answer };
-            way = self.onward(&lease.name, way, failure, limit).await?;
+            route = self.next_route(&lease.name, route, failure, limit).await?;
         }
     }
 
-    async fn release_at(
+    async fn release_via(
         &self,
-        way: &Route,
+        route: &Route,
         lease: &LeaseSpec,
-        leaving: Option<&LeaseId>,
+        dequeue: Option<&LeaseId>,
         limit: Moment,
     ) -> Result<ReleaseReply, Failure> {
-        let connection = way.node.commands.connection(limit).await?;
-        self.try_release(&connection, way.asking, lease, leaving, limit)
+        let connection = route.node.commands.connection(limit).await?;
+        self.try_release(&connection, route.asking, lease, dequeue, limit)
             .await
     }
 
-    pub(super) async fn try_release_here(
+    pub(super) async fn try_release_on_caller(
         &self,
         connection: Arc<Connection>,
         lease: &LeaseSpec,
-        leaving: Option<&LeaseId>,
+        dequeue: Option<&LeaseId>,
     ) -> Result<ReleaseReply, Failure> {
         if bug(Bug::ReleaseInTwoSteps) {
-            let limit = self.command_limit(self.clock.now() + SILENCE_LIMIT);
+            let limit = self.command_limit(self.clock.now() + RESPONSE_TIMEOUT);
             return release_in_two_steps(&connection, lease, limit).await;
         }
         let (keys, arguments) = (
             self.layout.release_keys(lease),
-            self.layout.release_arguments(lease, leaving),
+            self.layout.release_arguments(lease, dequeue),
         );
         let reply = connection
-            .script_here(&self.scripts().release, &keys, &arguments, 0)
+            .script_on_caller(&self.scripts().release, &keys, &arguments, 0)
             .await?;
         reply::release(self.layout, &lease.name, &reply)
     }
@@ -64,11 +64,11 @@ impl RedisStore {
     pub(super) async fn try_cancel(
         &self,
         lease: &LeaseSpec,
-        landing: InFlight,
+        in_flight: InFlight,
         limit: Moment,
     ) -> Result<Option<Duration>, Failure> {
         let limit = self.command_limit(limit);
-        let same = landing.connection;
+        let same = in_flight.connection;
         if let Some((node, connection)) = same.and_then(|id| self.routes.connection_with_id(id)) {
             // Behind the attempt, on the same connection. If its runtime does not drive it any
             // more, the next time it is broken.
@@ -80,21 +80,21 @@ impl RedisStore {
                 // Any answer shows that the attempt has been served. Either it was refused as this
                 // was, or its lease has moved along with the slot: it is where the slot is now.
                 Err(failure) if matches!(self.routes, Routes::Cluster(_)) => {
-                    let failure = self.routes.noted(&node, failure);
-                    if failure.landing.is_some() || !failure.transient {
+                    let failure = self.routes.note_failure(&node, failure);
+                    if failure.in_flight.is_some() || !failure.transient {
                         return Err(failure);
                     }
-                    self.release_where_it_is(lease, None, limit).await?;
+                    self.release_at_owner(lease, None, limit).await?;
                     Ok(None)
                 }
                 Err(failure) => Err(failure),
             };
         }
         if bug(Bug::CancelOnOtherConnection) {
-            self.release_where_it_is(lease, None, limit).await?;
+            self.release_at_owner(lease, None, limit).await?;
             return Ok(None);
         }
-        self.cancel_by_the_clock(lease, landing, limit).await
+        self.cancel_by_clock(lease, in_flight, limit).await
     }
 
     /// The connection of the attempt is gone, so only its latest moment says when it can no longer
@@ -102,38 +102,38 @@ impl RedisStore {
     /// be another node's by now, whose clock is another one. Then the attempt is refused wherever it
     /// lands, because the slot has left; unless it came back within the second that an attempt may
     /// travel, and even then its lease ends by itself, and nobody believes in it.
-    async fn cancel_by_the_clock(
+    async fn cancel_by_clock(
         &self,
         lease: &LeaseSpec,
-        landing: InFlight,
+        in_flight: InFlight,
         limit: Moment,
     ) -> Result<Option<Duration>, Failure> {
-        let mut way = self.way(&lease.name)?;
+        let mut route = self.route(&lease.name)?;
         let now_us = loop {
-            match self.release_after_time(&way, lease, limit).await {
+            match self.release_after_reading_clock(&route, lease, limit).await {
                 Ok(now_us) => break now_us,
-                Err(failure) => way = self.onward(&lease.name, way, failure, limit).await?,
+                Err(failure) => route = self.next_route(&lease.name, route, failure, limit).await?,
             }
         };
-        let early_us = (landing.latest_us + 1).saturating_sub(now_us);
+        let early_us = (in_flight.latest_us + 1).saturating_sub(now_us);
         Ok((early_us > 0).then(|| Duration::from_micros(early_us)))
     }
 
     /// Reads the clock of a node, in microseconds, then releases there: so the release came later than
     /// what the clock showed.
-    async fn release_after_time(
+    async fn release_after_reading_clock(
         &self,
-        way: &Route,
+        route: &Route,
         lease: &LeaseSpec,
         limit: Moment,
     ) -> Result<u64, Failure> {
-        let connection = way.node.commands.connection(limit).await?;
+        let connection = route.node.commands.connection(limit).await?;
         let asked_at = self.clock.now();
         let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
         let now_us =
             connection::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
         connection.set_clock(asked_at, now_us);
-        self.try_release(&connection, way.asking, lease, None, limit)
+        self.try_release(&connection, route.asking, lease, None, limit)
             .await?;
         Ok(now_us)
     }
@@ -143,7 +143,7 @@ impl RedisStore {
         connection: &Connection,
         asking: bool,
         lease: &LeaseSpec,
-        leaving: Option<&LeaseId>,
+        dequeue: Option<&LeaseId>,
         limit: Moment,
     ) -> Result<ReleaseReply, Failure> {
         if bug(Bug::ReleaseInTwoSteps) {
@@ -152,10 +152,10 @@ impl RedisStore {
         let release = &self.scripts().release;
         let (keys, arguments) = (
             self.layout.release_keys(lease),
-            self.layout.release_arguments(lease, leaving),
+            self.layout.release_arguments(lease, dequeue),
         );
         let reply = connection
-            .script_by(asking, release, &keys, &arguments, limit, 0)
+            .script_routed(asking, release, &keys, &arguments, limit, 0)
             .await?;
         reply::release(self.layout, &lease.name, &reply)
     }

@@ -24,7 +24,7 @@ impl RedisStore {
             return self.renew_confirmed(lease, limit).await;
         }
         let limit = self.command_limit(limit);
-        let node = self.way(&lease.name)?.node;
+        let node = self.route(&lease.name)?.node;
         if let Some(connection) = node.tracking(watched) {
             let sent_at = self.clock.now();
             // `CLIENT CACHING` is about the command that follows it: both go out in one piece.
@@ -32,12 +32,12 @@ impl RedisStore {
             pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
             self.add_renewal(&mut pipeline, lease, true);
             let replies = connection.run_all(&pipeline, limit).await;
-            let replies = replies.map_err(|failure| self.routes.noted(&node, failure))?;
+            let replies = replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
             match replies.get(1) {
                 Some(reply @ Value::Array(_)) => return reply::renewal(reply, sent_at),
                 // The script is not known there, for example, or the lock is elsewhere. Ask the
                 // plain way.
-                Some(Value::Error(error)) => self.routes.overhear(&node, error),
+                Some(Value::Error(error)) => self.routes.note_error_reply(&node, error),
                 _ => {}
             }
         }
@@ -49,8 +49,8 @@ impl RedisStore {
             let ttl_ms = lease.ttl.as_millis().to_string();
             vec![lease.id.as_str().to_owned(), ttl_ms, "0".to_owned()]
         };
-        let question = ScriptRequest::about(lease, &self.scripts().renew, &keys);
-        let answer = self.ask(&question, arguments, limit).await?;
+        let question = ScriptRequest::for_lease(lease, &self.scripts().renew, &keys);
+        let answer = self.run_script(&question, arguments, limit).await?;
         reply::renewal(&answer.reply, answer.sent_at)
     }
 
@@ -68,13 +68,13 @@ impl RedisStore {
         if first.replicas > 0 {
             return self.renew_all_confirmed(&leases, limit).await;
         }
-        let node = self.way(&first.name)?.node;
+        let node = self.route(&first.name)?.node;
         let limit = self.command_limit(limit);
-        let replies = self.ask_all_at(&node, &leases, watched, limit).await;
-        replies.map_err(|failure| self.routes.noted(&node, failure))
+        let replies = self.renew_batch_at(&node, &leases, watched, limit).await;
+        replies.map_err(|failure| self.routes.note_failure(&node, failure))
     }
 
-    async fn ask_all_at(
+    async fn renew_batch_at(
         &self,
         node: &Arc<Node>,
         leases: &[&LeaseSpec],
@@ -100,7 +100,7 @@ impl RedisStore {
         let read = |replies: &[Value]| match replies.last() {
             Some(reply @ Value::Array(_)) => reply::renewal(reply, sent_at).ok(),
             Some(Value::Error(error)) => {
-                self.routes.overhear(node, error);
+                self.routes.note_error_reply(node, error);
                 None
             }
             _ => None,
@@ -115,21 +115,21 @@ impl RedisStore {
         lease: &LeaseSpec,
         limit: Moment,
     ) -> Result<RenewReply, Failure> {
-        let mut way = self.way(&lease.name)?;
+        let mut route = self.route(&lease.name)?;
         loop {
-            let answer = self.renew_confirmed_at(&way, lease, limit).await;
+            let answer = self.renew_confirmed_at(&route, lease, limit).await;
             let Err(failure) = answer else { return answer };
-            way = self.onward(&lease.name, way, failure, limit).await?;
+            route = self.next_route(&lease.name, route, failure, limit).await?;
         }
     }
 
     async fn renew_confirmed_at(
         &self,
-        way: &Route,
+        route: &Route,
         lease: &LeaseSpec,
         limit: Moment,
     ) -> Result<RenewReply, Failure> {
-        let connection = way.node.keeping(limit).await?;
+        let connection = route.node.renewal_connection(limit).await?;
         let mut keys = vec![lease.name.as_str().to_owned()];
         if lease.has_meta {
             keys.push(lease.name.neighbour("meta"));
@@ -138,7 +138,7 @@ impl RedisStore {
         let arguments = [lease.id.as_str(), &ttl_ms, "0"];
         let (renew, sent_at) = (&self.scripts().renew, self.clock.now());
         let answer_by = self.command_limit(limit);
-        let reply = connection.script_by(way.asking, renew, &keys, &arguments, answer_by, 0);
+        let reply = connection.script_routed(route.asking, renew, &keys, &arguments, answer_by, 0);
         let renewed = reply::renewal(&reply.await?, sent_at)?;
         if matches!(renewed, RenewReply::Until { .. }) {
             self.confirm(&connection, lease, 0, limit).await?;
@@ -155,10 +155,10 @@ impl RedisStore {
         let Some(first) = leases.first() else {
             return Ok(Vec::new());
         };
-        let node = self.way(&first.name)?.node;
+        let node = self.route(&first.name)?.node;
         let answers = self.renew_all_confirmed_at(&node, first, leases, limit);
         let answers = answers.await;
-        answers.map_err(|failure| self.routes.noted(&node, failure))
+        answers.map_err(|failure| self.routes.note_failure(&node, failure))
     }
 
     async fn renew_all_confirmed_at(
@@ -168,7 +168,7 @@ impl RedisStore {
         leases: &[&LeaseSpec],
         limit: Moment,
     ) -> Result<Vec<Option<RenewReply>>, Failure> {
-        let connection = node.keeping(limit).await?;
+        let connection = node.renewal_connection(limit).await?;
         let mut pipeline = Pipeline::with_capacity(leases.len());
         for lease in leases {
             self.add_renewal(&mut pipeline, lease, false);
@@ -180,7 +180,7 @@ impl RedisStore {
         let failure = confirmed.err().map(Failure::from);
         let read = |reply: &Value| {
             if let Value::Error(error) = reply {
-                self.routes.overhear(node, error);
+                self.routes.note_error_reply(node, error);
             }
             let renewed = reply::renewal(reply, sent_at).ok()?;
             Some(match (&failure, renewed) {
@@ -211,21 +211,21 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<WatchReply, Failure> {
         let limit = self.command_limit(limit);
-        let mut way = self.way(&lease.name)?;
+        let mut route = self.route(&lease.name)?;
         loop {
-            let answer = self.watch_at(&way, lease, limit).await;
+            let answer = self.watch_at(&route, lease, limit).await;
             let Err(failure) = answer else { return answer };
-            way = self.onward(&lease.name, way, failure, limit).await?;
+            route = self.next_route(&lease.name, route, failure, limit).await?;
         }
     }
 
     async fn watch_at(
         &self,
-        way: &Route,
+        route: &Route,
         lease: &LeaseSpec,
         limit: Moment,
     ) -> Result<WatchReply, Failure> {
-        if way.asking {
+        if route.asking {
             // `ASKING` and `CLIENT CACHING` cannot both be about one command. The lease is looked at
             // again soon, and its slot is at one place by then.
             let error = Error::new(
@@ -234,16 +234,16 @@ impl RedisStore {
             );
             return Err(Failure::not_sent(error));
         }
-        let connection = way.node.listener.link.connection(limit).await?;
+        let connection = route.node.listener.reconnector.connection(limit).await?;
         let mut pipeline = Pipeline::new();
         pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-        self.layout.ask_for(lease, &mut pipeline);
+        self.layout.add_watch_commands(lease, &mut pipeline);
         let replies = connection.run_all(&pipeline, limit).await?;
         if let Some(Value::Error(error)) = replies.first() {
-            self.tell_of_tracking(&way.node, error);
+            self.warn_tracking_refused(&route.node, error);
         }
         let answers = replies.get(1..).unwrap_or_default();
-        let watched = self.layout.read_answers(lease, answers);
+        let watched = self.layout.read_watch_replies(lease, answers);
         watched.map_err(|error| {
             let failure = Error::new(ErrorKind::Unavailable, error.clone());
             Failure::not_sent(failure.caused_by(error))
@@ -251,8 +251,8 @@ impl RedisStore {
     }
 
     /// Says once that leases cannot be watched: tracking itself was refused, or `CLIENT CACHING`.
-    fn tell_of_tracking(&self, node: &Node, error: &str) {
-        if !self.told_of_tracking.swap(true, Ordering::Relaxed) {
+    fn warn_tracking_refused(&self, node: &Node, error: &str) {
+        if !self.tracking_warned.swap(true, Ordering::Relaxed) {
             self.stats.tracking_refused();
             tracing::warn!(
                 server = %node.server, error,

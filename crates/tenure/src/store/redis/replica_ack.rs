@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{AcquireReply, Failure, LeaseSpec, NotYet, SILENCE_LIMIT};
+use crate::store::{AcquireReply, Failure, LeaseSpec, NotYet, RESPONSE_TIMEOUT};
 
 /// How long to wait for replicas: at least, so that a caller in a hurry asks at all, and at most,
 /// so that one that was cut off does not hold up others.
@@ -37,9 +37,9 @@ impl RedisStore {
         let patience = limit.saturating_since(now).clamp(WAIT_MIN, WAIT_MAX);
         let mut wait = ::redis::cmd("WAIT");
         wait.arg(lease.replicas).arg(milliseconds(patience));
-        let limit = now + patience + SILENCE_LIMIT;
+        let limit = now + patience + RESPONSE_TIMEOUT;
         let reply = if bug(Bug::WaitOnOtherConnection) {
-            let node = self.way(&lease.name)?.node;
+            let node = self.route(&lease.name)?.node;
             let other = node.commands.connection(limit).await?;
             other.run(&wait, limit, latest_us).await?
         } else {
@@ -72,14 +72,14 @@ impl RedisStore {
             Ok(()) => return Ok(granted),
             Err(unconfirmed) => unconfirmed,
         };
-        let landing = Some(connection.landing(latest_us));
+        let in_flight = Some(connection.in_flight(latest_us));
         let error = match unconfirmed {
             // Its connection is gone: whoever repeats the release gives it back.
-            Unconfirmed::Unknown(failure) if failure.landing.is_some() => return Err(failure),
+            Unconfirmed::Unknown(failure) if failure.in_flight.is_some() => return Err(failure),
             Unconfirmed::Unknown(failure) => Err(failure),
             Unconfirmed::TooFew(error) => Ok(error),
         };
-        let limit = self.clock.now() + SILENCE_LIMIT;
+        let limit = self.clock.now() + RESPONSE_TIMEOUT;
         let released = self.try_release(connection, false, lease, None, limit);
         let released = released.await;
         if released.is_err() {
@@ -87,7 +87,7 @@ impl RedisStore {
             return Err(Failure {
                 error: error.unwrap_or_else(|failure: Failure| failure.error),
                 transient: true,
-                landing,
+                in_flight,
             });
         }
         Ok(AcquireReply::NotYet(NotYet {

@@ -42,7 +42,7 @@ pub(super) fn attempt(
             remaining: time_left(part(2)?),
         })),
         Some("late") => Err(Rejection::Late(number(1)?)),
-        Some("master") => Err(Rejection::OtherMaster),
+        Some("master") => Err(Rejection::OtherPrimary),
         Some("type") => return Err(not_a_lock(layout, name, part(1)?)),
         _ => return Err(unexpected()),
     })
@@ -83,7 +83,7 @@ pub(super) fn vote(
 }
 
 /// What a Redlock's release.lua says.
-pub(super) fn taken_back(reply: &Value) -> Result<NodeReleaseReply, Failure> {
+pub(super) fn node_release(reply: &Value) -> Result<NodeReleaseReply, Failure> {
     let parts = reply.as_array().unwrap_or_default();
     match parts.first().and_then(Value::as_int) {
         Some(1) => Ok(NodeReleaseReply::WasHeld),
@@ -109,7 +109,7 @@ pub(super) fn adoption(answer: &ScriptReply) -> Result<Result<RenewReply, Reject
             let time = time.and_then(|time| u64::try_from(time).ok());
             Err(Rejection::Late(time.ok_or_else(unexpected)?))
         }
-        "master" => Err(Rejection::OtherMaster),
+        "master" => Err(Rejection::OtherPrimary),
         _ => return Err(unexpected()),
     })
 }
@@ -166,7 +166,7 @@ pub(super) fn renewal(reply: &Value, sent_at: Moment) -> Result<RenewReply, Fail
     }
 }
 
-pub(super) fn look(
+pub(super) fn inspect(
     layout: Layout,
     name: &LockName,
     reply: Value,

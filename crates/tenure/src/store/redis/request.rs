@@ -10,10 +10,10 @@ use super::value::Value;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{Failure, LeaseSpec, SILENCE_LIMIT};
+use crate::store::{Failure, LeaseSpec, RESPONSE_TIMEOUT};
 
 /// How often an attempt may be told that it is late, or that another master answers, before it fails.
-const DECLINED_MAX: usize = 3;
+const REJECTIONS_MAX: usize = 3;
 
 /// A script to be run where a lock is.
 pub(super) struct ScriptRequest<'a> {
@@ -41,11 +41,11 @@ pub(super) enum Rejection {
     /// Its latest moment had passed: the server's clock shows this, in microseconds.
     Late(u64),
     /// Another master answered than the one that is known to be old enough to grant.
-    OtherMaster,
+    OtherPrimary,
 }
 
 impl<'a> ScriptRequest<'a> {
-    pub(super) fn about(lease: &'a LeaseSpec, script: &'a Script, keys: &'a [String]) -> Self {
+    pub(super) fn for_lease(lease: &'a LeaseSpec, script: &'a Script, keys: &'a [String]) -> Self {
         Self {
             name: &lease.name,
             replicas: lease.replicas,
@@ -55,7 +55,7 @@ impl<'a> ScriptRequest<'a> {
         }
     }
 
-    pub(super) fn for_new(self, too_young: &'a GrantPause) -> Self {
+    pub(super) fn granting(self, too_young: &'a GrantPause) -> Self {
         Self {
             grants: Some(too_young),
             ..self
@@ -65,11 +65,11 @@ impl<'a> ScriptRequest<'a> {
 
 impl ScriptReply {
     /// Learns from a script that changed nothing, so that the next attempt can succeed.
-    pub(super) fn note(&self, declined: Rejection) {
-        match declined {
+    pub(super) fn learn_from(&self, rejection: Rejection) {
+        match rejection {
             // The server's clock was set forward since we asked for it.
             Rejection::Late(server_us) => self.connection.set_clock(self.sent_at, server_us),
-            Rejection::OtherMaster => self.connection.settled().forget(),
+            Rejection::OtherPrimary => self.connection.trusted_primary().forget(),
         }
     }
 }
@@ -77,67 +77,70 @@ impl ScriptReply {
 impl RedisStore {
     /// Runs a script where the lock is. The arguments may depend on the connection, and on the
     /// latest moment by the server's clock at which an answer is still waited for.
-    pub(super) async fn ask(
+    pub(super) async fn run_script(
         &self,
-        question: &ScriptRequest<'_>,
+        request: &ScriptRequest<'_>,
         arguments: impl Fn(&Connection, u64) -> Vec<String>,
         limit: Moment,
     ) -> Result<ScriptReply, Failure> {
-        let mut way = self.way(question.name)?;
+        let mut route = self.route(request.name)?;
         loop {
-            let answer = self.ask_at(&way, question, &arguments, limit).await;
-            let Err(failure) = answer else { return answer };
-            way = self.onward(question.name, way, failure, limit).await?;
+            let reply = self.run_script_at(&route, request, &arguments, limit).await;
+            let Err(failure) = reply else { return reply };
+            route = self.next_route(request.name, route, failure, limit).await?;
         }
     }
 
     /// Runs a script that carries its latest moment, and perhaps the master that may grant. If it
     /// runs later, or on another master, it changes nothing, and says so by an inner `Err`.
-    pub(super) async fn in_time<T>(
+    pub(super) async fn run_before_deadline<T>(
         &self,
-        question: &ScriptRequest<'_>,
+        request: &ScriptRequest<'_>,
         arguments: impl Fn(&Connection, u64) -> Vec<String>,
         read: impl Fn(&ScriptReply) -> Result<Result<T, Rejection>, Failure>,
         limit: Moment,
     ) -> Result<(T, ScriptReply), Failure> {
         let mut tries = 0;
         loop {
-            let answer = self.ask(question, &arguments, limit).await?;
-            let declined = match read(&answer)? {
-                Ok(read) => return Ok((read, answer)),
-                Err(declined) => declined,
+            let reply = self.run_script(request, &arguments, limit).await?;
+            let rejection = match read(&reply)? {
+                Ok(read) => return Ok((read, reply)),
+                Err(rejection) => rejection,
             };
-            answer.note(declined);
+            reply.learn_from(rejection);
             tries += 1;
-            if self.clock.now() >= limit.min(answer.sent_at + SILENCE_LIMIT) {
-                return Err(answer.connection.too_late());
+            if self.clock.now() >= limit.min(reply.sent_at + RESPONSE_TIMEOUT) {
+                return Err(reply.connection.too_late());
             }
-            if tries == DECLINED_MAX {
-                return Err(match declined {
-                    Rejection::Late(_) => answer.connection.clock_runs_away(),
-                    Rejection::OtherMaster => answer.connection.masters_change(),
+            if tries == REJECTIONS_MAX {
+                return Err(match rejection {
+                    Rejection::Late(_) => reply.connection.clock_runs_away(),
+                    Rejection::OtherPrimary => reply.connection.primaries_change(),
                 });
             }
         }
     }
 
-    async fn ask_at(
+    async fn run_script_at(
         &self,
-        way: &Route,
-        question: &ScriptRequest<'_>,
+        route: &Route,
+        request: &ScriptRequest<'_>,
         arguments: &impl Fn(&Connection, u64) -> Vec<String>,
         limit: Moment,
     ) -> Result<ScriptReply, Failure> {
-        let connection = way.node.line(question.replicas, limit).await?;
-        self.check_reign(question, &way.node, &connection, limit)
+        let connection = route
+            .node
+            .script_connection(request.replicas, limit)
+            .await?;
+        self.check_failover_pause(request, &route.node, &connection, limit)
             .await?;
         let sent_at = self.clock.now();
         let limit = self.command_limit(limit);
         let latest_us = connection.server_us(limit);
         let arguments = arguments(&connection, latest_us);
-        let ScriptRequest { script, keys, .. } = question;
+        let ScriptRequest { script, keys, .. } = request;
         let reply = connection
-            .script_by(way.asking, script, keys, &arguments, limit, latest_us)
+            .script_routed(route.asking, script, keys, &arguments, limit, latest_us)
             .await?;
         Ok(ScriptReply {
             reply,

@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 
 use super::connection::Connection;
 use crate::moment::{Clock, Moment};
-use crate::store::SILENCE_LIMIT;
+use crate::store::RESPONSE_TIMEOUT;
 
 /// How often to look while answers are owed, and for a while after.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long to go on looking though nobody waits: under load the next one comes at once, and need
 /// not wake the engine.
 const LINGER: Duration = Duration::from_secs(1);
@@ -23,96 +23,93 @@ const LINGER: Duration = Duration::from_secs(1);
 /// What a connection owes, and when it last answered.
 #[derive(Debug, Default)]
 pub(super) struct ResponseWatch {
-    owed: AtomicUsize,
+    awaited: AtomicUsize,
     /// When an answer came, or the first question was asked, in nanoseconds of the clock.
-    heard_at: AtomicU64,
-    listening: AtomicBool,
-    asked: Arc<Notify>,
+    last_reply_at: AtomicU64,
+    watching: AtomicBool,
+    awaited_some: Arc<Notify>,
 }
 
 /// An answer that is owed, until it is dropped.
 pub(super) struct AwaitedReply<'a> {
-    silence: &'a ResponseWatch,
+    watch: &'a ResponseWatch,
     clock: &'a Clock,
 }
 
 impl ResponseWatch {
     /// Takes note that a question is asked now.
-    pub(super) fn owe<'a>(&'a self, clock: &'a Clock) -> AwaitedReply<'a> {
-        if self.owed.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.hear(clock.now());
+    pub(super) fn expect_reply<'a>(&'a self, clock: &'a Clock) -> AwaitedReply<'a> {
+        if self.awaited.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.note_reply(clock.now());
         }
-        if !self.listening.swap(true, Ordering::AcqRel) {
-            self.asked.notify_one();
+        if !self.watching.swap(true, Ordering::AcqRel) {
+            self.awaited_some.notify_one();
         }
-        AwaitedReply {
-            silence: self,
-            clock,
-        }
+        AwaitedReply { watch: self, clock }
     }
 
-    fn hear(&self, now: Moment) {
-        self.heard_at.store(now.as_nanos(), Ordering::Release);
+    fn note_reply(&self, now: Moment) {
+        self.last_reply_at.store(now.as_nanos(), Ordering::Release);
     }
 
-    fn lasts(&self, now: Moment) -> Duration {
-        let heard_at = Moment::from_nanos(self.heard_at.load(Ordering::Acquire));
-        now.saturating_since(heard_at)
+    fn silent_for(&self, now: Moment) -> Duration {
+        let last_reply_at = Moment::from_nanos(self.last_reply_at.load(Ordering::Acquire));
+        now.saturating_since(last_reply_at)
     }
 }
 
 impl AwaitedReply<'_> {
     /// The answer came.
     pub(super) fn answered(self) {
-        self.silence.hear(self.clock.now());
+        self.watch.note_reply(self.clock.now());
     }
 }
 
 impl Drop for AwaitedReply<'_> {
     fn drop(&mut self) {
-        self.silence.owed.fetch_sub(1, Ordering::AcqRel);
+        self.watch.awaited.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl Drop for ResponseWatch {
     fn drop(&mut self) {
         // The listener finds that the connection is gone, and ends.
-        self.asked.notify_one();
+        self.awaited_some.notify_one();
     }
 }
 
 /// Gives the connection up when it stays silent. The engine must be given by whoever does not run
 /// on it.
-pub(super) fn listen_for(connection: &Arc<Connection>, engine: Option<&Handle>) {
-    let asked = Arc::clone(&connection.silence().asked);
-    let listening = listen(Arc::downgrade(connection), asked);
+pub(super) fn watch(connection: &Arc<Connection>, engine: Option<&Handle>) {
+    let awaited_some = Arc::clone(&connection.response_watch().awaited_some);
+    let watching = watch_loop(Arc::downgrade(connection), awaited_some);
     match engine {
-        Some(engine) => drop(engine.spawn(listening)),
-        None => drop(tokio::spawn(listening)),
+        Some(engine) => drop(engine.spawn(watching)),
+        None => drop(tokio::spawn(watching)),
     }
 }
 
-async fn listen(connection: Weak<Connection>, asked: Arc<Notify>) {
+async fn watch_loop(connection: Weak<Connection>, awaited_some: Arc<Notify>) {
     loop {
-        asked.notified().await;
+        awaited_some.notified().await;
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             let Some(connection) = connection.upgrade() else {
                 return;
             };
-            let silence = connection.silence();
-            let lasts = silence.lasts(connection.clock().now());
-            let owed = silence.owed.load(Ordering::Acquire) > 0;
-            if owed && lasts >= SILENCE_LIMIT {
-                return connection.give_up();
+            let watch = connection.response_watch();
+            let lasts = watch.silent_for(connection.clock().now());
+            let awaited = watch.awaited.load(Ordering::Acquire) > 0;
+            if awaited && lasts >= RESPONSE_TIMEOUT {
+                return connection.close();
             }
-            if !owed && lasts >= LINGER {
-                silence.listening.store(false, Ordering::Release);
+            if !awaited && lasts >= LINGER {
+                watch.watching.store(false, Ordering::Release);
                 // Whoever asked just now may have seen the old value.
-                if silence.owed.load(Ordering::Acquire) == 0 {
+                if watch.awaited.load(Ordering::Acquire) == 0 {
                     break;
                 }
-                silence.listening.store(true, Ordering::Release);
+                watch.watching.store(true, Ordering::Release);
             }
         }
     }

@@ -50,39 +50,39 @@ impl Routes {
     }
 
     /// The way to the node that has this key, as far as is known.
-    pub(super) fn way(&self, key: &str) -> Result<Route, Failure> {
+    pub(super) fn route(&self, key: &str) -> Result<Route, Failure> {
         match self {
             Self::One(node) => Ok(Route::to(Arc::clone(node))),
-            Self::Cluster(cluster) => cluster.way(key),
+            Self::Cluster(cluster) => cluster.route(key),
         }
     }
 
     /// Where to go on after a failure, if there is somewhere.
-    pub(super) async fn onward(
+    pub(super) async fn next_route(
         &self,
         key: &str,
-        way: Route,
+        route: Route,
         failure: Failure,
         limit: Moment,
     ) -> Result<Route, Failure> {
         match self {
             Self::One(_) => Err(failure),
-            Self::Cluster(cluster) => cluster.onward(key, way, failure, limit).await,
+            Self::Cluster(cluster) => cluster.next_route(key, route, failure, limit).await,
         }
     }
 
     /// Learns what can be learned from a failure that is left to the caller.
-    pub(super) fn noted(&self, node: &Arc<Node>, failure: Failure) -> Failure {
+    pub(super) fn note_failure(&self, node: &Arc<Node>, failure: Failure) -> Failure {
         match self {
             Self::One(_) => failure,
-            Self::Cluster(cluster) => cluster.noted(node, failure),
+            Self::Cluster(cluster) => cluster.note_failure(node, failure),
         }
     }
 
     /// Learns what a node said in the middle of a pipeline.
-    pub(super) fn overhear(&self, node: &Arc<Node>, reply: &str) {
+    pub(super) fn note_error_reply(&self, node: &Arc<Node>, reply: &str) {
         if let Self::Cluster(cluster) = self {
-            cluster.overhear(node, reply);
+            cluster.note_error_reply(node, reply);
         }
     }
 

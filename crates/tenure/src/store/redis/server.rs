@@ -38,9 +38,9 @@ pub(crate) struct Server {
     pub(crate) clock: Clock,
     /// Whether the scripts speak to one shard of a cluster only.
     pub(super) sharded: bool,
-    found: ServerKind,
+    kind: ServerKind,
     /// The master there that may give new locks.
-    pub(super) settled: TrustedPrimary,
+    pub(super) trusted_primary: TrustedPrimary,
     pub(super) stats: Arc<Stats>,
     warned_of_eviction: AtomicBool,
 }
@@ -48,51 +48,46 @@ pub(crate) struct Server {
 /// What a server is, and so how it is found.
 enum ServerKind {
     /// It has locks, and stays at its address.
-    At(Endpoint),
+    Fixed(Endpoint),
     /// It has the locks of some slots, and stays at its address.
-    Node(Endpoint),
+    ClusterNode(Endpoint),
     /// It has locks, and is whichever the sentinels call the master.
-    By(Arc<Sentinels>),
+    BySentinels(Arc<Sentinels>),
     /// It is a sentinel itself.
     Sentinel(Endpoint),
 }
 
 impl Server {
     pub(crate) fn new(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
-        let place = Endpoint::until_left(target.clone());
-        Self::build(target, ServerKind::At(place), false, stats)
+        let endpoint = Endpoint::new(target.clone());
+        Self::build(target, ServerKind::Fixed(endpoint), false, stats)
     }
 
     /// A node of a cluster, whose scripts speak to its shard only, or to all who listen.
     pub(super) fn in_cluster(target: RedisTarget, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
-        let place = Endpoint::until_left(target.clone());
-        Self::build(target, ServerKind::Node(place), sharded, stats)
+        let endpoint = Endpoint::new(target.clone());
+        Self::build(target, ServerKind::ClusterNode(endpoint), sharded, stats)
     }
 
     /// Whichever server the sentinels call the master. Must be called on the engine.
-    pub(crate) fn master_of(target: SentinelTarget, stats: Arc<Stats>) -> Arc<Self> {
+    pub(crate) fn by_sentinels(target: SentinelTarget, stats: Arc<Stats>) -> Arc<Self> {
         let server = target.server.clone();
         let sentinels = Sentinels::watch(target, &stats);
-        Self::build(server, ServerKind::By(sentinels), false, stats)
+        Self::build(server, ServerKind::BySentinels(sentinels), false, stats)
     }
 
     pub(super) fn sentinel(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
-        let place = Endpoint::until_left(target.clone());
-        Self::build(target, ServerKind::Sentinel(place), false, stats)
+        let endpoint = Endpoint::new(target.clone());
+        Self::build(target, ServerKind::Sentinel(endpoint), false, stats)
     }
 
-    fn build(
-        target: RedisTarget,
-        found: ServerKind,
-        sharded: bool,
-        stats: Arc<Stats>,
-    ) -> Arc<Self> {
+    fn build(target: RedisTarget, kind: ServerKind, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
         Arc::new(Self {
             target,
             clock: Clock::Boot,
-            found,
+            kind,
             sharded,
-            settled: TrustedPrimary::default(),
+            trusted_primary: TrustedPrimary::default(),
             stats,
             warned_of_eviction: AtomicBool::new(false),
         })
@@ -100,27 +95,30 @@ impl Server {
 
     /// Where to connect at this moment.
     pub(super) async fn locate(&self) -> Result<Endpoint, Failure> {
-        match &self.found {
-            ServerKind::At(place) | ServerKind::Node(place) | ServerKind::Sentinel(place) => {
-                Ok(place.clone())
-            }
-            ServerKind::By(sentinels) => sentinels.locate().await,
+        match &self.kind {
+            ServerKind::Fixed(endpoint)
+            | ServerKind::ClusterNode(endpoint)
+            | ServerKind::Sentinel(endpoint) => Ok(endpoint.clone()),
+            ServerKind::BySentinels(sentinels) => sentinels.locate().await,
         }
     }
 
     /// Whether another server may take over its locks, at another address.
     pub(super) fn moves(&self) -> bool {
-        matches!(self.found, ServerKind::By(_))
+        matches!(self.kind, ServerKind::BySentinels(_))
     }
 
     /// Whether a replica can take its place, and with it an older copy of the locks, perhaps while our
     /// connections last.
     pub(super) fn is_replaceable(&self) -> bool {
-        matches!(self.found, ServerKind::By(_) | ServerKind::Node(_))
+        matches!(
+            self.kind,
+            ServerKind::BySentinels(_) | ServerKind::ClusterNode(_)
+        )
     }
 
     pub(super) fn is_sentinel(&self) -> bool {
-        matches!(self.found, ServerKind::Sentinel(_))
+        matches!(self.kind, ServerKind::Sentinel(_))
     }
 
     pub(super) fn next_connection_id(&self) -> u64 {
@@ -134,7 +132,7 @@ impl Server {
     }
 
     /// Refuses a server that is too old, and warns of one that may throw locks away.
-    pub(super) fn admit(&self, info: &ServerInfo) -> Result<(), Failure> {
+    pub(super) fn check_fit(&self, info: &ServerInfo) -> Result<(), Failure> {
         if let Some(version) = &info.version
             && info
                 .major_version()
@@ -163,11 +161,11 @@ impl Server {
 /// Where it is. The master of sentinels is where they say.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.found {
-            ServerKind::At(place) | ServerKind::Node(place) | ServerKind::Sentinel(place) => {
-                place.target.fmt(f)
-            }
-            ServerKind::By(sentinels) => sentinels.target().fmt(f),
+        match &self.kind {
+            ServerKind::Fixed(endpoint)
+            | ServerKind::ClusterNode(endpoint)
+            | ServerKind::Sentinel(endpoint) => endpoint.target.fmt(f),
+            ServerKind::BySentinels(sentinels) => sentinels.target().fmt(f),
         }
     }
 }
@@ -175,10 +173,10 @@ impl fmt::Display for Server {
 /// The client crate's idea of a server. Made for every connection: certificates may have been
 /// renewed.
 pub(super) fn client(target: &RedisTarget) -> Result<::redis::Client, Failure> {
-    let refused = |error: ::redis::RedisError| server_error::failure(target, &error, None);
+    let refused = |error: ::redis::RedisError| server_error::from_error(target, &error, None);
     let info = address(target).into_connection_info().map_err(refused)?;
     let info = info
-        .set_redis_settings(greeting(target))
+        .set_redis_settings(connection_info(target))
         .set_tcp_settings(TcpSettings::default().set_nodelay(true));
     match &target.address {
         Address::Tls { tls, .. } => {
@@ -203,7 +201,7 @@ fn address(target: &RedisTarget) -> ConnectionAddr {
     }
 }
 
-pub(super) fn greeting(target: &RedisTarget) -> RedisConnectionInfo {
+pub(super) fn connection_info(target: &RedisTarget) -> RedisConnectionInfo {
     let mut greeting = RedisConnectionInfo::default()
         .set_db(target.database.into())
         .set_protocol(ProtocolVersion::RESP3);

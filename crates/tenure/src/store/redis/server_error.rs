@@ -13,49 +13,53 @@ const NOT_TRUSTED: &str =
 const CERTIFICATE_DEMANDED: &str =
     "it demands a certificate of ours: name one with `cert` and `key`";
 
-/// Turns an error into what the caller can act on. `landing` says where the command may still be
+/// Turns an error into what the caller can act on. `in_flight` says where the command may still be
 /// under way, if its outcome is unknown.
-pub(super) fn failure(
+pub(super) fn from_error(
     target: &dyn Display,
     error: &RedisError,
-    landing: Option<InFlight>,
+    in_flight: Option<InFlight>,
 ) -> Failure {
     let Some(code) = error.code() else {
-        return of_connection(target, error, landing);
+        return from_connection_error(target, error, in_flight);
     };
     // A transaction is refused as a whole: what one of its commands was refused for tells why.
     let inner = (code == "EXECABORT").then(|| error.clone().into_server_errors());
     let inner = inner.flatten().and_then(|errors| errors.first().cloned());
     match &inner {
-        Some((_, inner)) => of_server(target, inner.code(), inner.details().unwrap_or_default()),
-        None => of_server(target, code, error.detail().unwrap_or_default()),
+        Some((_, inner)) => from_reply(target, inner.code(), inner.details().unwrap_or_default()),
+        None => from_reply(target, code, error.detail().unwrap_or_default()),
     }
 }
 
 /// An error reply of the server itself: whatever it was, the command was not carried out.
-pub(super) fn of_server(target: &dyn Display, code: &str, detail: &str) -> Failure {
-    let (kind, transient, cause) = of_reply(code, detail);
+pub(super) fn from_reply(target: &dyn Display, code: &str, detail: &str) -> Failure {
+    let (kind, transient, cause) = classify(code, detail);
     let message = format!("`{target}` refused: {cause}");
     Failure {
         error: Error::new(kind, message).caused_by(format!("{code} {detail}")),
         transient,
-        landing: None,
+        in_flight: None,
     }
 }
 
 /// No answer in time. The command may have been carried out, or may still be.
-pub(super) fn silence(target: &dyn Display, landing: Option<InFlight>) -> Failure {
+pub(super) fn no_reply(target: &dyn Display, in_flight: Option<InFlight>) -> Failure {
     Failure {
         error: Error::new(
             ErrorKind::Unavailable,
             format!("`{target}` did not answer in time: is the server overloaded or stopped?"),
         ),
         transient: true,
-        landing,
+        in_flight,
     }
 }
 
-fn of_connection(target: &dyn Display, error: &RedisError, landing: Option<InFlight>) -> Failure {
+fn from_connection_error(
+    target: &dyn Display,
+    error: &RedisError,
+    in_flight: Option<InFlight>,
+) -> Failure {
     let text = error.to_string();
     let (kind, transient, cause) = match error.kind() {
         // The client crate has no kind for these: rustls says them in words.
@@ -83,7 +87,7 @@ fn of_connection(target: &dyn Display, error: &RedisError, landing: Option<InFli
         ),
         // Only while connecting, and not of an answer that was cut short: a connection that speaks
         // Redis and breaks comes back.
-        ::redis::ErrorKind::Parse if landing.is_none() && !text.contains("end of input") => (
+        ::redis::ErrorKind::Parse if in_flight.is_none() && !text.contains("end of input") => (
             ErrorKind::Protocol,
             false,
             "what answers there does not speak Redis's protocol: is the port right?",
@@ -100,12 +104,12 @@ fn of_connection(target: &dyn Display, error: &RedisError, landing: Option<InFli
     Failure {
         error: Error::new(kind, format!("cannot reach `{target}`: {cause}")).caused_by(text),
         transient,
-        landing,
+        in_flight,
     }
 }
 
 /// Whether it was refused because of a certificate: then no password helps.
-pub(super) fn is_of_certificates(failure: &Failure) -> bool {
+pub(super) fn is_certificate_error(failure: &Failure) -> bool {
     let text = failure.error.to_string();
     [NOT_TRUSTED, CERTIFICATE_DEMANDED]
         .iter()
@@ -119,7 +123,7 @@ fn is_denied_in_script(detail: &str) -> bool {
 }
 
 /// Whether an error reply came from the middle of a script: what it did before stays done.
-pub(super) fn is_half_done(reply: &str) -> bool {
+pub(super) fn ran_partly(reply: &str) -> bool {
     reply.contains(" script: ")
 }
 
@@ -128,7 +132,7 @@ fn is_deposed(code: &str, detail: &str) -> bool {
     code == "UNBLOCKED" || detail.starts_with("WAIT cannot be used with replica")
 }
 
-fn of_reply(code: &str, detail: &str) -> (ErrorKind, bool, String) {
+fn classify(code: &str, detail: &str) -> (ErrorKind, bool, String) {
     let say = |text: &str| text.to_owned();
     match code {
         _ if is_deposed(code, detail) => (
@@ -209,8 +213,8 @@ mod tests {
             "The user executing the script can't access at least one of the keys script: 8b, on @u:3.",
             "ACL failure in script: User worker has no permissions to run the 'hset' command",
         ] {
-            assert_eq!(of_reply("ERR", detail).0, ErrorKind::Denied, "{detail}");
+            assert_eq!(classify("ERR", detail).0, ErrorKind::Denied, "{detail}");
         }
-        assert_eq!(of_reply("ERR", "unknown command").0, ErrorKind::Protocol);
+        assert_eq!(classify("ERR", "unknown command").0, ErrorKind::Protocol);
     }
 }

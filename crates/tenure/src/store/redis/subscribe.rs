@@ -6,26 +6,30 @@ use crate::name::LockName;
 use crate::store::Failure;
 
 impl RedisStore {
-    pub(super) async fn try_listen(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
+    pub(super) async fn try_subscribe(
+        &self,
+        name: &LockName,
+        limit: Moment,
+    ) -> Result<(), Failure> {
         let limit = self.command_limit(limit);
-        let mut way = self.way(name)?;
+        let mut route = self.route(name)?;
         loop {
-            let answer = way.node.wakes.listen(name, limit).await;
+            let answer = route.node.wakes.subscribe(name, limit).await;
             let Err(failure) = answer else { return answer };
-            way = self.onward(name, way, failure, limit).await?;
+            route = self.next_route(name, route, failure, limit).await?;
         }
     }
 
-    pub(super) async fn try_unlisten(&self, name: &LockName, limit: Moment) {
+    pub(super) async fn try_unsubscribe(&self, name: &LockName, limit: Moment) {
         let limit = self.command_limit(limit);
         for (channel, _) in self.layout.channels(name).iter().rev() {
-            let Some(listener) = self.channels.forget(channel) else {
+            let Some(listener) = self.channels.remove(channel) else {
                 continue;
             };
             let nodes = self.routes.all();
             let mut nodes = nodes.iter();
             if let Some(node) = nodes.find(|node| node.wakes.number() == listener) {
-                node.wakes.hear_no_more(channel, limit).await;
+                node.wakes.unsubscribe_channel(channel, limit).await;
             }
         }
     }

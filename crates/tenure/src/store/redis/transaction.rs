@@ -38,8 +38,8 @@ const BEHIND_MAX_US: u64 = 500_000;
 const FENCE_MAX: u64 = (1 << 53) - 2;
 /// How many names are remembered for each connection, and for how long. The script gives a counter
 /// another day; a counter that ended while the lock is in use would leave fences to the clock alone.
-const KNOWN_MAX: usize = 10_000;
-const KNOWN_FOR: Duration = Duration::from_secs(12 * 60 * 60);
+const CANDIDATES_MAX: usize = 10_000;
+const CANDIDATE_FOR: Duration = Duration::from_secs(12 * 60 * 60);
 /// How many fences there are in a millisecond: one for each microsecond.
 const FENCES_IN_A_MS: u64 = 1_000;
 
@@ -53,7 +53,7 @@ pub(super) struct TransactionCandidates {
 }
 
 impl TransactionCandidates {
-    pub(super) fn suits(&self, attempt: &Attempt, now: Moment) -> bool {
+    pub(super) fn includes(&self, attempt: &Attempt, now: Moment) -> bool {
         let plain = attempt.fences == 1 && !attempt.queue && !attempt.held.has_meta;
         plain
             && attempt.held.ttl <= TTL_LONGEST
@@ -76,10 +76,10 @@ impl TransactionCandidates {
         let mut names = self.names();
         match attempted {
             AcquireReply::Granted { fence, .. } if fence.get() <= clock_us + AHEAD_MAX_US => {
-                if names.len() >= KNOWN_MAX {
+                if names.len() >= CANDIDATES_MAX {
                     names.clear();
                 }
-                names.insert(name.clone(), asked_at + KNOWN_FOR);
+                names.insert(name.clone(), asked_at + CANDIDATE_FOR);
             }
             // A counter that is ahead of the clock does not tell it. A lock that is busy is asked for by
             // the script, which then writes nothing.
@@ -103,7 +103,7 @@ pub(super) struct Transaction {
     commands: Pipeline,
     sent_at: Moment,
     /// Until when it may land: a lease that is granted has ended then.
-    pub(super) landing: InFlight,
+    pub(super) in_flight: InFlight,
 }
 
 impl Transaction {
@@ -130,7 +130,7 @@ impl Transaction {
         Self {
             commands,
             sent_at,
-            landing: connection.landing(end_ms * 1_000),
+            in_flight: connection.in_flight(end_ms * 1_000),
         }
     }
 
@@ -139,13 +139,15 @@ impl Transaction {
         connection: &Connection,
         attempt: &Attempt,
     ) -> Result<AcquireReply, Failure> {
-        let answer = connection.run_all_here(&self.commands, self.landing).await;
-        let known = connection.known();
+        let answer = connection
+            .run_all_on_caller(&self.commands, self.in_flight)
+            .await;
+        let candidates = connection.transaction_candidates();
         let attempted = match answer {
             Ok(replies) => self
                 .read(connection, attempt, &replies)
                 .map_err(|failure| Failure {
-                    landing: Some(self.landing),
+                    in_flight: Some(self.in_flight),
                     ..failure
                 }),
             // Without an answer it may still land; refused as a whole, it did nothing.
@@ -153,11 +155,11 @@ impl Transaction {
         };
         match &attempted {
             Ok(AcquireReply::Granted { .. }) => {}
-            Ok(_) => known.forget(&attempt.held.name),
+            Ok(_) => candidates.forget(&attempt.held.name),
             Err(failure) => {
-                known.forget(&attempt.held.name);
+                candidates.forget(&attempt.held.name);
                 if failure.error.kind() == ErrorKind::Denied {
-                    known.refused.store(true, Ordering::Relaxed);
+                    candidates.refused.store(true, Ordering::Relaxed);
                 }
             }
         }
@@ -172,7 +174,7 @@ impl Transaction {
     /// the server's clock showed this at most; so it lasts at least for what is left until its end, counted
     /// from when it was sent, whatever the clock did before.
     fn counts_from(&self, ttl: Duration, clock_us: u64) -> Moment {
-        let left = Duration::from_micros(self.landing.latest_us.saturating_sub(clock_us));
+        let left = Duration::from_micros(self.in_flight.latest_us.saturating_sub(clock_us));
         self.sent_at.before(ttl.saturating_sub(left))
     }
 
@@ -203,7 +205,7 @@ impl Transaction {
             }
             _ => return Err(strange("the key may not be a lock")),
         }
-        let fence = minted(fence).filter(|fence| *fence <= FENCE_MAX);
+        let fence = parse_fence(fence).filter(|fence| *fence <= FENCE_MAX);
         let fence = fence.ok_or_else(|| strange("its fence counter was lost or is used up"))?;
         let expected_us = connection.server_us(connection.clock().now());
         let latest_us = match time.first() {
@@ -230,7 +232,7 @@ impl Transaction {
 
 /// The fence that an id of the counter is. A sequence that has outgrown its millisecond is left to the
 /// script, which carries over.
-fn minted(id: &Value) -> Option<u64> {
+fn parse_fence(id: &Value) -> Option<u64> {
     let (ms, sequence) = id.as_str()?.split_once('-')?;
     let sequence = sequence.parse().ok().filter(|it| *it < FENCES_IN_A_MS)?;
     let ms: u64 = ms.parse().ok()?;

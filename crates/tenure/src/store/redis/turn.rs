@@ -36,12 +36,12 @@ impl RedisStore {
             arguments.extend(self.layout.turn_arguments(lease));
             arguments
         };
-        let question = ScriptRequest::about(lease, &self.scripts().turn, &keys);
-        let answer = self.ask(&question, arguments, limit).await?;
-        let turn = reply::turn(self.layout, &lease.name, answer.sent_at, &answer.reply)?;
+        let request = ScriptRequest::for_lease(lease, &self.scripts().turn, &keys);
+        let reply = self.run_script(&request, arguments, limit).await?;
+        let turn = reply::turn(self.layout, &lease.name, reply.sent_at, &reply.reply)?;
         if matches!(turn, TurnReply::Again { .. }) {
             // Otherwise it is released: it has not gone to anybody else.
-            let (connection, latest_us) = (&answer.connection, answer.latest_us);
+            let (connection, latest_us) = (&reply.connection, reply.latest_us);
             self.confirm(connection, lease, latest_us, limit).await?;
         }
         Ok(turn)

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::node_state::{LONGEST_TTL, REST_MIN};
+use super::node_state::{LONGEST_TTL, VOTE_DELAY_MIN};
 use super::script::{self, RedlockScripts, Script};
 use super::value::Value;
 use super::{RedisStore, reply};
 use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec, SILENCE_LIMIT};
+use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec, RESPONSE_TIMEOUT};
 
 /// A block of fences that is proposed to all nodes.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct ClockBounds {
 impl ClockBounds {
     /// Of a node that may have lost what it stored last: its clock stands in for it. The same for
     /// every client, and the model in `tests/ballot` shows that one step more of either is too much.
-    pub(crate) const OF_ONE_THAT_MAY_FORGET: Self = Self {
+    pub(crate) const MAY_FORGET: Self = Self {
         below: QUARTER,
         above: QUARTER,
         always: true,
@@ -43,7 +43,7 @@ impl ClockBounds {
 
     /// Of a node that keeps everything: its clock only guards against a client that is out of its
     /// mind.
-    pub(crate) const OF_ONE_THAT_KEEPS_ALL: Self = Self {
+    pub(crate) const KEEPS_ALL: Self = Self {
         below: QUARTER.saturating_mul(2),
         above: DAY,
         always: false,
@@ -52,7 +52,7 @@ impl ClockBounds {
 
 /// A quarter of the shortest time that a node which may have forgotten something has no vote.
 const QUARTER: Duration = Duration::from_millis(7_500);
-const _: () = assert!(QUARTER.as_millis() * 4 == REST_MIN.as_millis());
+const _: () = assert!(QUARTER.as_millis() * 4 == VOTE_DELAY_MIN.as_millis());
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Ballot {
@@ -78,7 +78,7 @@ pub(crate) enum Vote {
 #[derive(Clone)]
 pub(crate) struct SentVote {
     pub(crate) connection: Arc<Connection>,
-    pub(crate) landing: InFlight,
+    pub(crate) in_flight: InFlight,
 }
 
 /// What came of taking a lease back.
@@ -90,8 +90,8 @@ pub(crate) enum NodeReleaseReply {
 
 impl RedisStore {
     /// The connection to this node for a question of the caller's own task.
-    pub(crate) fn connection_here(&self) -> Option<Arc<Connection>> {
-        self.routes.any().ok()?.connection_here()
+    pub(crate) fn caller_connection(&self) -> Option<Arc<Connection>> {
+        self.routes.any().ok()?.caller_connection()
     }
 
     /// The connection to this node that the engine drives, made if there is none.
@@ -120,13 +120,13 @@ impl RedisStore {
         SentVote,
         impl Future<Output = Result<Vote, Failure>> + Send + use<>,
     ) {
-        let latest_us = connection.server_us(self.clock.now() + SILENCE_LIMIT);
+        let latest_us = connection.server_us(self.clock.now() + RESPONSE_TIMEOUT);
         let sent = SentVote {
-            landing: connection.landing(latest_us),
+            in_flight: connection.in_flight(latest_us),
             connection: Arc::clone(&connection),
         };
         let held = &attempt.held;
-        let mut keys = self.ballot_keys(&held.name);
+        let mut keys = self.vote_keys(&held.name);
         let mut arguments = vec![
             held.id.as_str().to_owned(),
             held.ttl.as_millis().to_string(),
@@ -143,14 +143,14 @@ impl RedisStore {
                 arguments.extend([field.clone(), value.clone()]);
             }
         }
-        if held.ttl > REST_MIN {
+        if held.ttl > VOTE_DELAY_MIN {
             keys.push(LONGEST_TTL.to_owned());
         }
         let (layout, name, asked_at) = (self.layout, held.name.clone(), self.clock.now());
         let vote = &self.layout.redlock_scripts().vote;
         let voting = async move {
             let reply = connection
-                .script_here(vote, &keys, &arguments, latest_us)
+                .script_on_caller(vote, &keys, &arguments, latest_us)
                 .await?;
             let vote = reply::vote(layout, &name, &reply)?.map_err(|server_us| {
                 connection.set_clock(asked_at, server_us);
@@ -167,22 +167,22 @@ impl RedisStore {
 
     /// Takes back what was voted for: only the vote for this block, or whatever stands there for
     /// this lease. Those who wait are told if asked to.
-    pub(crate) fn take_back(
+    pub(crate) fn release_on_node(
         &self,
         connection: Arc<Connection>,
         lease: &LeaseSpec,
         ballot: Option<Ballot>,
-        tell: bool,
+        notify: bool,
     ) -> impl Future<Output = Result<NodeReleaseReply, Failure>> + Send + use<> {
         let name = &lease.name;
-        let mut keys = self.ballot_keys(name);
+        let mut keys = self.vote_keys(name);
         if lease.has_meta {
             keys.push(name.neighbour("meta"));
         }
         let mut channels = self.layout.channels(name).into_iter();
         let last = ballot.map_or(String::new(), |ballot| ballot.last().to_string());
         let mut arguments = vec![lease.id.as_str().to_owned(), last];
-        if tell {
+        if notify {
             arguments.extend(channels.by_ref().map(|(channel, _)| channel));
         } else {
             arguments.push(String::new());
@@ -190,9 +190,9 @@ impl RedisStore {
         let release = &self.layout.redlock_scripts().release;
         async move {
             let reply = connection
-                .script_here(release, &keys, &arguments, 0)
+                .script_on_caller(release, &keys, &arguments, 0)
                 .await?;
-            reply::taken_back(&reply)
+            reply::node_release(&reply)
         }
     }
 
@@ -235,10 +235,10 @@ impl RedisStore {
             last_fence.to_string(),
         ];
         let repair: &Script = &self.layout.redlock_scripts().repair;
-        let keys = self.ballot_keys(&lease.name);
+        let keys = self.vote_keys(&lease.name);
         let asked_at = self.clock.now();
         let reply = connection
-            .script_here(repair, &keys, &arguments, latest_us)
+            .script_on_caller(repair, &keys, &arguments, latest_us)
             .await?;
         let parts = reply.as_array().unwrap_or_default();
         if parts.first().and_then(Value::as_str) == Some("late")
@@ -250,7 +250,7 @@ impl RedisStore {
         Ok(parts.first().and_then(Value::as_int) == Some(1))
     }
 
-    fn ballot_keys(&self, name: &LockName) -> Vec<String> {
+    fn vote_keys(&self, name: &LockName) -> Vec<String> {
         vec![name.as_str().to_owned(), self.layout.fence_key(name)]
     }
 }

@@ -19,15 +19,15 @@ use crate::store::{AcquireReply, Attempt, BoxFuture, Busy, Failure, NotYet};
 /// called busy.
 const SPLITS_MAX: u32 = 6;
 /// How long to wait after a split vote, at first and at most: a random part of it.
-const BACK_OFF_MIN: Duration = Duration::from_millis(2);
-const BACK_OFF_MAX: Duration = Duration::from_millis(100);
+const BACKOFF_MIN: Duration = Duration::from_millis(2);
+const BACKOFF_MAX: Duration = Duration::from_millis(100);
 /// How long to wait at least for the nodes that have not answered when a majority has, and that
 /// did not decide it.
 const GRACE_MIN: Duration = Duration::from_millis(10);
 /// How often a block may be too low, before the clocks are called unreasonable.
 const TOO_LOW_MAX: u32 = 4;
 /// How soon a waiter asks again when votes were split, though nobody tells it to.
-const SPLIT_PATIENCE: Duration = Duration::from_millis(50);
+const SPLIT_RETRY: Duration = Duration::from_millis(50);
 
 /// Takes the lock if a majority votes for it.
 pub(super) async fn acquire(
@@ -38,24 +38,24 @@ pub(super) async fn acquire(
     shared.hold_back(&attempt.held.name).await;
     let (mut splits, mut too_low) = (0, 0);
     loop {
-        let voters = match gather(shared, limit).await? {
-            ReadyNodes::Enough(voters) => voters,
+        let nodes = match ready_nodes(shared, limit).await? {
+            ReadyNodes::Enough(nodes) => nodes,
             ReadyNodes::TooYoung(not_yet) => return Ok(AcquireReply::NotYet(not_yet)),
         };
-        let mut campaign = VoteRound::begin(shared, attempt, voters);
-        match campaign.decide_in_time().await {
-            Verdict::Won => return Ok(campaign.win()),
+        let mut vote_round = VoteRound::begin(shared, attempt, nodes);
+        match vote_round.decide_in_time().await {
+            Verdict::Won => return Ok(vote_round.win()),
             Verdict::Held(busy) => return Ok(AcquireReply::Busy(busy)),
             Verdict::Failed(failure) => return Err(listing_nodes(shared, failure)),
             Verdict::TooLow | Verdict::Open if too_low < TOO_LOW_MAX => too_low += 1,
             Verdict::TooLow | Verdict::Open => return Err(clocks_differ()),
             Verdict::Split(busy) => {
-                drop(campaign);
+                drop(vote_round);
                 splits += 1;
-                let pause = BACK_OFF_MIN.max(shared.round_time()) * 2_u32.pow(splits);
-                let pause = part_of(pause.min(BACK_OFF_MAX));
+                let pause = BACKOFF_MIN.max(shared.round_time()) * 2_u32.pow(splits);
+                let pause = random_part(pause.min(BACKOFF_MAX));
                 if splits > SPLITS_MAX || shared.clock.now() + pause >= limit {
-                    return split(busy);
+                    return split_reply(busy);
                 }
                 shared.clock.sleep_until(shared.clock.now() + pause).await;
             }
@@ -64,43 +64,43 @@ pub(super) async fn acquire(
 }
 
 /// Asks once more for a lease that this client holds.
-pub(super) async fn once(
+pub(super) async fn acquire_again(
     shared: &Arc<RedlockShared>,
     attempt: &Attempt,
     limit: Moment,
 ) -> Result<AcquireReply, Failure> {
-    let ReadyNodes::Enough(voters) = gather(shared, limit).await? else {
+    let ReadyNodes::Enough(nodes) = ready_nodes(shared, limit).await? else {
         return Err(undecided());
     };
-    let mut campaign = VoteRound::begin(shared, attempt, voters);
-    match campaign.decide_in_time().await {
-        Verdict::Won => Ok(campaign.win()),
+    let mut vote_round = VoteRound::begin(shared, attempt, nodes);
+    match vote_round.decide_in_time().await {
+        Verdict::Won => Ok(vote_round.win()),
         _ => Err(undecided()),
     }
 }
 
 /// Asks once, on the caller's own task, if enough nodes can be asked at once.
-pub(super) fn acquire_here<'a>(
+pub(super) fn acquire_on_caller<'a>(
     shared: &'a Arc<RedlockShared>,
     attempt: &'a Attempt,
 ) -> Option<BoxFuture<'a, Result<AcquireReply, Failure>>> {
     if shared.holds_back(&attempt.held.name).is_some() {
         return None;
     }
-    let ready = |(node, voter): (usize, &Arc<super::node::RedlockNode>)| match voter
-        .ready_here(&shared.runtime)
+    let ready = |(index, node): (usize, &Arc<super::node::RedlockNode>)| match node
+        .ready_on_caller(&shared.runtime)
     {
-        Readiness::Ready(ready) => Some((node, ready)),
+        Readiness::Ready(ready) => Some((index, ready)),
         _ => None,
     };
-    let voters: Vec<_> = shared.voters.iter().enumerate().filter_map(ready).collect();
-    if voters.len() < shared.majority {
+    let nodes: Vec<_> = shared.nodes.iter().enumerate().filter_map(ready).collect();
+    if nodes.len() < shared.majority {
         return None;
     }
     Some(Box::pin(async move {
-        let mut campaign = VoteRound::begin(shared, attempt, voters);
-        match campaign.decide().await {
-            Verdict::Won => Ok(campaign.win()),
+        let mut vote_round = VoteRound::begin(shared, attempt, nodes);
+        match vote_round.decide().await {
+            Verdict::Won => Ok(vote_round.win()),
             Verdict::Held(busy) => Ok(AcquireReply::Busy(busy)),
             Verdict::Failed(failure) => Err(failure),
             // The engine goes on: it has timers.
@@ -116,13 +116,13 @@ enum ReadyNodes {
 }
 
 /// Waits until a majority can be asked, or says why not.
-async fn gather(shared: &Arc<RedlockShared>, limit: Moment) -> Result<ReadyNodes, Failure> {
+async fn ready_nodes(shared: &Arc<RedlockShared>, limit: Moment) -> Result<ReadyNodes, Failure> {
     let mut waited = false;
     loop {
         let (mut ready, mut young_until) = (Vec::new(), Vec::new());
-        for (node, voter) in shared.voters.iter().enumerate() {
-            match voter.ready() {
-                Readiness::Ready(voter) => ready.push((node, voter)),
+        for (index, node) in shared.nodes.iter().enumerate() {
+            match node.ready() {
+                Readiness::Ready(node) => ready.push((index, node)),
                 Readiness::Young { until, .. } => young_until.push(until),
                 Readiness::NotReached => {}
             }
@@ -154,7 +154,7 @@ struct VoteRound<'a> {
     ballot: Ballot,
     begun: Moment,
     round: Option<FanOut<Result<Vote, Failure>>>,
-    tally: VoteCount,
+    votes: VoteCount,
     /// The nodes that were asked, but for those that are known to have given nothing.
     sent: Vec<(usize, SentVote)>,
     won: bool,
@@ -164,28 +164,28 @@ impl<'a> VoteRound<'a> {
     fn begin(
         shared: &'a Arc<RedlockShared>,
         attempt: &'a Attempt,
-        voters: Vec<(usize, Ready)>,
+        nodes: Vec<(usize, Ready)>,
     ) -> Self {
         let begun = shared.clock.now();
-        let ballot = propose(shared, attempt, &voters, begun);
+        let ballot = propose(shared, attempt, &nodes, begun);
         // No two rounds of this client propose the same, so that what one gives back is its own.
         let name = &attempt.held.name;
         shared.grants.saw_fence(name, ballot.last());
-        let tally = VoteCount::new(shared.voters.len(), voters.len());
-        let (mut sent, mut questions) = (Vec::new(), Vec::new());
-        for (node, Ready { connection, bounds }) in voters {
-            let store = &shared.voters[node].store;
+        let votes = VoteCount::new(shared.nodes.len(), nodes.len());
+        let (mut sent, mut requests) = (Vec::new(), Vec::new());
+        for (node, Ready { connection, bounds }) in nodes {
+            let store = &shared.nodes[node].store;
             let (travelling, voting) = store.vote(connection, attempt, (ballot, bounds));
             sent.push((node, travelling));
-            questions.push((node, Box::pin(voting) as BoxFuture<'static, _>));
+            requests.push((node, Box::pin(voting) as BoxFuture<'static, _>));
         }
         Self {
             shared,
             attempt,
             ballot,
             begun,
-            round: Some(FanOut::begin(questions)),
-            tally,
+            round: Some(FanOut::begin(requests)),
+            votes,
             sent,
             won: false,
         }
@@ -194,12 +194,12 @@ impl<'a> VoteRound<'a> {
     /// Counts votes until they decide.
     async fn decide(&mut self) -> Verdict {
         loop {
-            match self.tally.verdict(false) {
+            match self.votes.verdict(false) {
                 Verdict::Open => {}
                 verdict => return verdict,
             }
             if !self.count_next().await {
-                return self.tally.verdict(true);
+                return self.votes.verdict(true);
             }
         }
     }
@@ -207,11 +207,11 @@ impl<'a> VoteRound<'a> {
     /// The same, but a node that has not answered for long after a majority has is not waited for.
     async fn decide_in_time(&mut self) -> Verdict {
         loop {
-            match self.tally.verdict(false) {
+            match self.votes.verdict(false) {
                 Verdict::Open => {}
                 verdict => return verdict,
             }
-            let counted = if self.tally.is_heard() {
+            let counted = if self.votes.is_answered() {
                 let taken = self.shared.clock.now().saturating_since(self.begun);
                 let grace = (taken * 3).max(GRACE_MIN);
                 tokio::time::timeout(grace, self.count_next()).await
@@ -219,7 +219,7 @@ impl<'a> VoteRound<'a> {
                 Ok(self.count_next().await)
             };
             if !counted.unwrap_or(false) {
-                return self.tally.verdict(true);
+                return self.votes.verdict(true);
             }
         }
     }
@@ -235,15 +235,15 @@ impl<'a> VoteRound<'a> {
         let gave_nothing = match &vote {
             Ok(Vote::Granted) => false,
             Ok(_) => true,
-            Err(failure) => failure.landing.is_none(),
+            Err(failure) => failure.in_flight.is_none(),
         };
         if gave_nothing {
             self.sent.retain(|(asked, _)| *asked != node);
         }
-        self.tally.count(vote);
-        if self.tally.floor > 0 {
+        self.votes.count(vote);
+        if self.votes.floor > 0 {
             let name = &self.attempt.held.name;
-            self.shared.grants.saw_fence(name, self.tally.floor);
+            self.shared.grants.saw_fence(name, self.votes.floor);
         }
         true
     }
@@ -256,12 +256,12 @@ impl<'a> VoteRound<'a> {
         let held = &self.attempt.held;
         let grants = &self.shared.grants;
         // What they still say is not heard: whoever voted late has the lease like the others.
-        let unheard = self
+        let unanswered = self
             .round
             .take()
-            .map_or_else(Vec::new, |rest| rest.unheard());
+            .map_or_else(Vec::new, |rest| rest.unanswered());
         let sent = std::mem::take(&mut self.sent);
-        grants.note((held, self.begun), self.ballot, sent, unheard);
+        grants.note((held, self.begun), self.ballot, sent, unanswered);
         AcquireReply::Granted {
             fence: Fence::new(self.ballot.first),
             sent_at: if bug(Bug::RedlockValidityFromAnswer) {
@@ -282,40 +282,43 @@ impl Drop for VoteRound<'_> {
         }
         for (node, sent) in std::mem::take(&mut self.sent) {
             let shared = Arc::clone(self.shared);
-            let leftover = DeferredRelease {
+            let deferred = DeferredRelease {
                 held: self.attempt.held.clone(),
                 ballot: Some(self.ballot),
-                landing: Some(sent.landing),
+                in_flight: Some(sent.in_flight),
                 until: shared.clock.now() + self.attempt.held.ttl + shared.longest_ttl,
             };
             self.shared
-                .spawn_pending(give_back(shared, node, sent, leftover));
+                .spawn_pending(release_vote(shared, node, sent, deferred));
         }
     }
 }
 
 /// Takes a vote back that was not enough, behind the question on its own connection.
-async fn give_back(
+async fn release_vote(
     shared: Arc<RedlockShared>,
-    node: usize,
+    index: usize,
     sent: SentVote,
-    leftover: DeferredRelease,
+    deferred: DeferredRelease,
 ) {
-    let voter = &shared.voters[node];
-    let (held, ballot) = (&leftover.held, leftover.ballot);
+    let node = &shared.nodes[index];
+    let (held, ballot) = (&deferred.held, deferred.ballot);
     let broken = sent.connection.is_broken();
-    let taking = (!broken).then(|| voter.store.take_back(sent.connection, held, ballot, false));
-    let taken = match taken_by(taking).await {
+    let taking = (!broken).then(|| {
+        node.store
+            .release_on_node(sent.connection, held, ballot, false)
+    });
+    let taken = match await_some(taking).await {
         Some(Ok(_)) => true,
-        Some(Err(failure)) => !failure.transient && failure.landing.is_none(),
+        Some(Err(failure)) => !failure.transient && failure.in_flight.is_none(),
         None => false,
     };
     if !taken {
-        voter.leave(leftover);
+        node.defer_release(deferred);
     }
 }
 
-async fn taken_by<T>(taking: Option<impl Future<Output = T>>) -> Option<T> {
+async fn await_some<T>(taking: Option<impl Future<Output = T>>) -> Option<T> {
     match taking {
         Some(taking) => Some(taking.await),
         None => None,
@@ -326,10 +329,10 @@ async fn taken_by<T>(taking: Option<impl Future<Output = T>>) -> Option<T> {
 fn propose(
     shared: &RedlockShared,
     attempt: &Attempt,
-    voters: &[(usize, Ready)],
+    nodes: &[(usize, Ready)],
     now: Moment,
 ) -> Ballot {
-    let mut clocks: Vec<u64> = voters
+    let mut clocks: Vec<u64> = nodes
         .iter()
         .map(|(_, it)| it.connection.server_us(now))
         .collect();
@@ -345,9 +348,9 @@ fn propose(
 }
 
 /// Nobody has a majority, and it went on like this: busy, for a moment.
-fn split(busy: Option<Busy>) -> Result<AcquireReply, Failure> {
+fn split_reply(busy: Option<Busy>) -> Result<AcquireReply, Failure> {
     let busy = busy.ok_or_else(undecided)?;
-    let patience = SPLIT_PATIENCE + part_of(SPLIT_PATIENCE);
+    let patience = SPLIT_RETRY + random_part(SPLIT_RETRY);
     let remaining = busy.remaining.map_or(patience, |left| left.min(patience));
     Ok(AcquireReply::Busy(Busy {
         remaining: Some(remaining),
@@ -381,6 +384,6 @@ fn clocks_differ() -> Failure {
     ))
 }
 
-fn part_of(most: Duration) -> Duration {
+fn random_part(most: Duration) -> Duration {
     most.mul_f64(rand::random::<f64>())
 }

@@ -15,7 +15,7 @@ pub(super) async fn write(
     change: &RecordChange,
     limit: Moment,
 ) -> Result<RecordWritten, Failure> {
-    let mut round = shared.ask_all(|store| {
+    let mut round = shared.send_to_all(|store| {
         let change = change.clone();
         async move { store.write_record(client, &change, limit).await }
     });
@@ -45,7 +45,7 @@ pub(super) async fn read(
     only: Option<ClientId>,
     limit: Moment,
 ) -> Result<Vec<Record>, Failure> {
-    let mut round = shared.ask_all(|store| async move { store.records(only, limit).await });
+    let mut round = shared.send_to_all(|store| async move { store.records(only, limit).await });
     let mut found: HashMap<ClientId, BTreeMap<String, String>> = HashMap::new();
     let (mut answered, mut failure) = (0, None);
     while answered < shared.majority {

@@ -10,7 +10,7 @@ use crate::store::redis::Ballot;
 use crate::store::{Failure, InFlight, LeaseSpec};
 
 /// How many are remembered for each node. What is forgotten ends by itself too.
-const MOST: usize = 10_000;
+const DEFERRED_MAX: usize = 10_000;
 /// How long to wait before asking a node again.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -21,39 +21,39 @@ pub(super) struct DeferredRelease {
     /// The vote, if it is only this one.
     pub(super) ballot: Option<Ballot>,
     /// Where it may still land.
-    pub(super) landing: Option<InFlight>,
+    pub(super) in_flight: Option<InFlight>,
     /// When it has ended by itself.
     pub(super) until: Moment,
 }
 
 impl RedlockNode {
     /// Leaves it to the node's own task to take this back.
-    pub(super) fn leave(&self, leftover: DeferredRelease) {
-        let mut leftovers = lock(&self.leftovers);
-        if leftovers.len() < MOST {
-            leftovers.push(leftover);
+    pub(super) fn defer_release(&self, leftover: DeferredRelease) {
+        let mut deferred = lock(&self.deferred);
+        if deferred.len() < DEFERRED_MAX {
+            deferred.push(leftover);
         }
-        drop(leftovers);
-        self.leftover.notify_one();
+        drop(deferred);
+        self.deferred_added.notify_one();
     }
 }
 
 /// Takes back what was left on a node. Ends with the engine.
-pub(super) async fn run(voter: Arc<RedlockNode>) {
+pub(super) async fn run(node: Arc<RedlockNode>) {
     let clock = Clock::Boot;
     loop {
-        let left = voter.leftover.notified();
-        let mut leftovers = std::mem::take(&mut *lock(&voter.leftovers));
-        if leftovers.is_empty() {
+        let left = node.deferred_added.notified();
+        let mut deferred = std::mem::take(&mut *lock(&node.deferred));
+        if deferred.is_empty() {
             left.await;
             continue;
         }
         let now = clock.now();
-        leftovers.retain(|leftover| now < leftover.until);
+        deferred.retain(|leftover| now < leftover.until);
         let mut rest = Vec::new();
-        let mut leftovers = leftovers.into_iter();
-        for leftover in leftovers.by_ref() {
-            match take_back(&voter, &clock, &leftover).await {
+        let mut deferred = deferred.into_iter();
+        for leftover in deferred.by_ref() {
+            match retry_release(&node, &clock, &leftover).await {
                 Ok(false) => rest.push(leftover),
                 Err(failure) if failure.transient => {
                     rest.push(leftover);
@@ -63,36 +63,35 @@ pub(super) async fn run(voter: Arc<RedlockNode>) {
                 Ok(true) | Err(_) => {}
             }
         }
-        rest.extend(leftovers);
+        rest.extend(deferred);
         if !rest.is_empty() {
-            lock(&voter.leftovers).append(&mut rest);
+            lock(&node.deferred).append(&mut rest);
             clock.sleep_until(clock.now() + PAUSE).await;
         }
     }
 }
 
 /// Takes it back; true if it can no longer land.
-async fn take_back(
-    voter: &RedlockNode,
+async fn retry_release(
+    node: &RedlockNode,
     clock: &Clock,
     leftover: &DeferredRelease,
 ) -> Result<bool, Failure> {
     let limit = clock.now() + PAUSE * 5;
-    let connection = voter.store.connection(limit).await?;
+    let connection = node.store.connection(limit).await?;
     let is_behind = leftover
-        .landing
-        .is_none_or(|landing| landing.connection == Some(connection.id));
+        .in_flight
+        .is_none_or(|in_flight| in_flight.connection == Some(connection.id));
     // Read before the release: so that came later than what the clock shows.
-    let now_us = match leftover.landing {
-        Some(_) if !is_behind => voter.store.server_clock(&connection, limit).await?,
+    let now_us = match leftover.in_flight {
+        Some(_) if !is_behind => node.store.server_clock(&connection, limit).await?,
         _ => u64::MAX,
     };
     let (held, ballot) = (&leftover.held, leftover.ballot);
-    voter
-        .store
-        .take_back(connection, held, ballot, false)
+    node.store
+        .release_on_node(connection, held, ballot, false)
         .await?;
     Ok(leftover
-        .landing
-        .is_none_or(|landing| landing.latest_us < now_us))
+        .in_flight
+        .is_none_or(|in_flight| in_flight.latest_us < now_us))
 }

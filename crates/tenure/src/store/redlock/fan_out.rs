@@ -30,9 +30,9 @@ impl<T> FanOut<T> {
     }
 
     /// Those that have not answered.
-    pub(super) fn unheard(&self) -> Vec<usize> {
-        let unheard = self.waiting.iter().map(|(node, _)| *node);
-        unheard.collect()
+    pub(super) fn unanswered(&self) -> Vec<usize> {
+        let unanswered = self.waiting.iter().map(|(node, _)| *node);
+        unanswered.collect()
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, T)>> {

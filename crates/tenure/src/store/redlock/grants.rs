@@ -53,7 +53,7 @@ pub(super) struct GrantedLease {
     /// The nodes it may stand on, and behind what a release must travel there.
     pub(super) sent: Vec<(usize, SentVote)>,
     /// Those of them that had not answered when a majority had.
-    pub(super) unheard: Vec<usize>,
+    pub(super) unanswered: Vec<usize>,
     /// Where a question about it got no answer, and may still land.
     pub(super) unknown: Vec<(usize, InFlight)>,
     /// Whether it was offered again to a node that had forgotten it.
@@ -66,7 +66,7 @@ impl Grants {
         (held, begun): (&LeaseSpec, Moment),
         ballot: Ballot,
         sent: Vec<(usize, SentVote)>,
-        unheard: Vec<usize>,
+        unanswered: Vec<usize>,
     ) {
         let mut leases = lock(&self.leases);
         let grant = leases.entry(&held.id, begun);
@@ -75,9 +75,9 @@ impl Grants {
         // Nodes that voted before and could not be asked now may still have it.
         let is_old = |node: &usize| sent.iter().all(|(new, _)| new != node);
         grant.sent.retain(|(node, _)| is_old(node));
-        grant.unheard.retain(is_old);
+        grant.unanswered.retain(is_old);
         grant.sent.extend(sent);
-        grant.unheard.extend(unheard);
+        grant.unanswered.extend(unanswered);
     }
 
     /// Takes note of a lease that came from elsewhere.
@@ -96,11 +96,11 @@ impl Grants {
 
     /// Takes note that a question about a lease may still land. False if the lease is no longer
     /// held: then it must be taken back.
-    pub(super) fn may_land(&self, lease: &LeaseId, node: usize, landing: InFlight) -> bool {
+    pub(super) fn may_still_run(&self, lease: &LeaseId, node: usize, in_flight: InFlight) -> bool {
         let mut leases = lock(&self.leases);
         let grant = leases.by_id.get_mut(lease);
         grant.is_some_and(|grant| {
-            grant.unknown.push((node, landing));
+            grant.unknown.push((node, in_flight));
             true
         })
     }

@@ -11,54 +11,54 @@ use crate::name::LockName;
 use crate::store::{Failure, InspectResult, LockState, Store};
 
 /// Who has a majority of the nodes.
-pub(super) async fn look(
+pub(super) async fn inspect(
     shared: &Arc<RedlockShared>,
     name: &LockName,
     limit: Moment,
 ) -> Result<Option<LockState>, Failure> {
-    let mut round = shared.ask_all(|store| {
+    let mut round = shared.send_to_all(|store| {
         let name = name.clone();
-        async move { store.look(&name, limit).await }
+        async move { store.inspect(&name, limit).await }
     });
-    let mut opinions = HolderCount::default();
-    while !opinions.are_enough(shared)
+    let mut counts = HolderCount::default();
+    while !counts.is_decided(shared)
         && let Some((_, answer)) = round.next().await
     {
-        opinions.hear(answer);
+        counts.count(answer);
     }
-    opinions.verdict(shared)
+    counts.verdict(shared)
 }
 
 /// The same of many locks, in few pieces on each node.
-pub(super) async fn look_all(
+pub(super) async fn inspect_all(
     shared: &Arc<RedlockShared>,
     names: &[LockName],
     limit: Moment,
 ) -> Result<Vec<InspectResult>, Failure> {
     let names: Arc<[LockName]> = names.into();
-    let mut round = shared.ask_all(|store| {
+    let mut round = shared.send_to_all(|store| {
         let names = Arc::clone(&names);
-        async move { store.look_all(&names, limit).await }
+        async move { store.inspect_all(&names, limit).await }
     });
-    let mut opinions: Vec<HolderCount> = names.iter().map(|_| HolderCount::default()).collect();
+    let mut counts: Vec<HolderCount> = names.iter().map(|_| HolderCount::default()).collect();
     let (mut answered, mut failure) = (0, None);
-    let open = |opinions: &[HolderCount]| opinions.iter().any(|one| !one.are_enough(shared));
-    while open(&opinions)
+    let open = |counts: &[HolderCount]| counts.iter().any(|one| !one.is_decided(shared));
+    while open(&counts)
         && let Some((_, answer)) = round.next().await
     {
         match answer {
             Err(failed) => failure = Some(failed),
             Ok(answers) => {
                 answered += 1;
-                for (opinions, answer) in opinions.iter_mut().zip(answers) {
-                    opinions.hear(answer);
+                for (counts, answer) in counts.iter_mut().zip(answers) {
+                    counts.count(answer);
                 }
             }
         }
     }
     match failure {
         Some(failure) if answered < shared.majority && !names.is_empty() => Err(failure),
-        _ => Ok(opinions.into_iter().map(|it| it.verdict(shared)).collect()),
+        _ => Ok(counts.into_iter().map(|it| it.verdict(shared)).collect()),
     }
 }
 
@@ -71,7 +71,7 @@ struct HolderCount {
 }
 
 impl HolderCount {
-    fn hear(&mut self, answer: InspectResult) {
+    fn count(&mut self, answer: InspectResult) {
         match answer {
             Ok(None) => self.free += 1,
             Err(failed) => self.failure = Some(failed),
@@ -83,10 +83,9 @@ impl HolderCount {
     }
 
     /// Whether the others could not change anything.
-    fn are_enough(&self, shared: &RedlockShared) -> bool {
+    fn is_decided(&self, shared: &RedlockShared) -> bool {
         let has_majority = |same: &Vec<LockState>| same.len() >= shared.majority;
-        self.free > shared.voters.len() - shared.majority
-            || self.by_lease.values().any(has_majority)
+        self.free > shared.nodes.len() - shared.majority || self.by_lease.values().any(has_majority)
     }
 
     fn verdict(self, shared: &RedlockShared) -> InspectResult {

@@ -16,12 +16,12 @@ use crate::moment::Moment;
 use crate::pending::PendingOne;
 
 /// How often to look.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 pub(super) struct LateReplies {
-    ends: Mutex<Vec<LateReply>>,
-    some: Notify,
+    replies: Mutex<Vec<LateReply>>,
+    added: Notify,
 }
 
 struct LateReply {
@@ -37,37 +37,37 @@ impl LateReplies {
         work: impl Future<Output = ()> + Send + 'static,
         (pending, pending_until): (Option<PendingOne>, Moment),
     ) {
-        let mut ends = lock(&self.ends);
-        ends.push(LateReply {
+        let mut replies = lock(&self.replies);
+        replies.push(LateReply {
             work: Box::pin(work),
             pending,
             pending_until,
         });
-        if ends.len() == 1 {
-            self.some.notify_one();
+        if replies.len() == 1 {
+            self.added.notify_one();
         }
     }
 }
 
 /// Hears what is left. Ends with the engine.
 pub(super) async fn run(shared: Arc<RedlockShared>) {
-    let loose_ends = &shared.loose_ends;
+    let late_replies = &shared.late_replies;
     loop {
-        loose_ends.some.notified().await;
+        late_replies.added.notified().await;
         loop {
-            tokio::time::sleep(LOOK).await;
-            let mut ends = std::mem::take(&mut *lock(&loose_ends.ends));
+            tokio::time::sleep(POLL_INTERVAL).await;
+            let mut replies = std::mem::take(&mut *lock(&late_replies.replies));
             let mut context = Context::from_waker(Waker::noop());
             let now = shared.clock.now();
-            ends.retain_mut(|end| {
-                if now >= end.pending_until {
-                    end.pending = None;
+            replies.retain_mut(|reply| {
+                if now >= reply.pending_until {
+                    reply.pending = None;
                 }
-                end.work.as_mut().poll(&mut context).is_pending()
+                reply.work.as_mut().poll(&mut context).is_pending()
             });
-            let mut new = lock(&loose_ends.ends);
-            ends.append(&mut new);
-            *new = ends;
+            let mut new = lock(&late_replies.replies);
+            replies.append(&mut new);
+            *new = replies;
             if new.is_empty() {
                 break;
             }

@@ -30,8 +30,8 @@ use crate::seeded::{Bug, bug};
 use crate::store::redis::RedisStore;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, NeedsMessages, Record, RecordChange, RecordWritten, ReleaseReply,
-    RenewReply, SILENCE_LIMIT, Store, TurnReply, WatchReply,
+    LeaseSpec, LockState, NeedsMessages, RESPONSE_TIMEOUT, Record, RecordChange, RecordWritten,
+    ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
 };
 
 mod acquire;
@@ -51,7 +51,7 @@ mod turn;
 mod vote_count;
 
 /// How long a shutdown waits for what is still under way to a node.
-const FAREWELL: Duration = Duration::from_millis(200);
+const SHUTDOWN_WAIT: Duration = Duration::from_millis(200);
 /// How long the rest of the nodes is waited for when a majority has been reached.
 const GRACE_MIN: Duration = Duration::from_millis(200);
 /// How many fences a block has at most: no more than there are microseconds in a round of votes, or
@@ -63,17 +63,17 @@ pub(crate) struct RedlockStore {
 }
 
 struct RedlockShared {
-    voters: Vec<Arc<RedlockNode>>,
+    nodes: Vec<Arc<RedlockNode>>,
     majority: usize,
     longest_ttl: Duration,
-    sightings: Arc<NodeAges>,
+    ages: Arc<NodeAges>,
     clock: Clock,
     /// The engine's, for what goes on when nobody waits for it any more.
     runtime: Handle,
     pending: OnceLock<Pending>,
     grants: Grants,
-    messages: Subscriptions,
-    loose_ends: LateReplies,
+    subscriptions: Subscriptions,
+    late_replies: LateReplies,
     /// How long a round of votes has taken lately, in microseconds.
     round_us: AtomicU32,
     /// Locks that this process leaves to others for a moment.
@@ -83,26 +83,26 @@ struct RedlockShared {
 impl RedlockStore {
     /// Must be called on the engine.
     pub(crate) fn new(nodes: Vec<Arc<RedisStore>>, longest_ttl: Duration) -> Arc<Self> {
-        let sightings = Arc::new(NodeAges::new(nodes.len(), longest_ttl));
-        let voters = nodes.into_iter().enumerate();
-        let voters: Vec<_> = voters
-            .map(|(node, store)| Arc::new(RedlockNode::new(store, node, Arc::clone(&sightings))))
+        let ages = Arc::new(NodeAges::new(nodes.len(), longest_ttl));
+        let nodes = nodes.into_iter().enumerate();
+        let nodes: Vec<_> = nodes
+            .map(|(index, store)| Arc::new(RedlockNode::new(store, index, Arc::clone(&ages))))
             .collect();
-        for voter in &voters {
-            tokio::spawn(deferred_release::run(Arc::clone(voter)));
-            tokio::spawn(node::keep_ready(Arc::clone(voter)));
+        for node in &nodes {
+            tokio::spawn(deferred_release::run(Arc::clone(node)));
+            tokio::spawn(node::keep_ready(Arc::clone(node)));
         }
         let shared = RedlockShared {
-            majority: majority(voters.len()),
-            voters,
+            majority: majority(nodes.len()),
+            nodes,
             longest_ttl,
-            sightings,
+            ages,
             clock: Clock::Boot,
             runtime: Handle::current(),
             pending: OnceLock::new(),
             grants: Grants::default(),
-            messages: Subscriptions::default(),
-            loose_ends: LateReplies::default(),
+            subscriptions: Subscriptions::default(),
+            late_replies: LateReplies::default(),
             round_us: AtomicU32::new(1_000),
             held_back: Mutex::default(),
         };
@@ -115,33 +115,33 @@ impl RedlockStore {
     pub(crate) async fn reach(&self, limit: Moment) -> Result<()> {
         let shared = &self.shared;
         let reached = shared.prepare_all(limit).await;
-        for (node, failure) in &reached.failed {
+        for (index, failure) in &reached.failed {
             if !failure.transient {
                 return Err(failure.error.share());
             }
             tracing::warn!(
-                node = %shared.voters[*node].store.target(), error = %failure.error,
+                node = %shared.nodes[*index].store.target(), error = %failure.error,
                 "redlock.node_unreachable: going on with the others"
             );
         }
         if reached.count < shared.majority {
             return Err(shared.too_few("can be reached"));
         }
-        self.check_twins()?;
-        node_age_sync::conclude(shared, limit).await?;
+        self.check_distinct()?;
+        node_age_sync::settle(shared, limit).await?;
         tokio::spawn(node_age_sync::run(Arc::clone(shared)));
         Ok(())
     }
 
     /// Refuses a server that was given twice: its vote would count twice.
-    fn check_twins(&self) -> Result<()> {
+    fn check_distinct(&self) -> Result<()> {
         let mut known = HashMap::new();
-        for voter in &self.shared.voters {
-            let Some(run_id) = voter.run_id() else {
+        for node in &self.shared.nodes {
+            let Some(run_id) = node.run_id() else {
                 continue;
             };
-            if let Some(twin) = known.insert(run_id, voter) {
-                let (one, other) = (twin.store.target(), voter.store.target());
+            if let Some(same) = known.insert(run_id, node) {
+                let (one, other) = (same.store.target(), node.store.target());
                 return Err(Error::invalid_setting(
                     "a node of a Redlock",
                     &other,
@@ -169,7 +169,7 @@ impl RedlockShared {
         let pending = self.pending.get().map(Pending::begin);
         self.runtime.spawn(async move {
             tokio::pin!(work);
-            let in_time = tokio::time::timeout(FAREWELL, &mut work).await;
+            let in_time = tokio::time::timeout(SHUTDOWN_WAIT, &mut work).await;
             drop(pending);
             if in_time.is_err() {
                 work.await;
@@ -180,22 +180,25 @@ impl RedlockShared {
     /// Goes on with what has mostly been done when somebody looks the next time.
     fn finish_later(&self, work: impl Future<Output = ()> + Send + 'static) {
         let pending = self.pending.get().map(Pending::begin);
-        let until = self.clock.now() + FAREWELL;
-        self.loose_ends.add(work, (pending, until));
+        let until = self.clock.now() + SHUTDOWN_WAIT;
+        self.late_replies.add(work, (pending, until));
     }
 
     /// Asks all nodes the same. Must be called on the engine.
-    fn ask_all<T, F>(&self, question: impl Fn(Arc<RedisStore>) -> F) -> FanOut<Result<T, Failure>>
+    fn send_to_all<T, F>(
+        &self,
+        request: impl Fn(Arc<RedisStore>) -> F,
+    ) -> FanOut<Result<T, Failure>>
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
         T: 'static,
     {
-        let nodes = self.voters.iter().enumerate();
-        let questions = nodes.map(|(node, voter)| {
-            let question = question(Arc::clone(&voter.store));
-            (node, Box::pin(question) as BoxFuture<'static, _>)
+        let nodes = self.nodes.iter().enumerate();
+        let requests = nodes.map(|(index, node)| {
+            let request = request(Arc::clone(&node.store));
+            (index, Box::pin(request) as BoxFuture<'static, _>)
         });
-        FanOut::begin(questions.collect())
+        FanOut::begin(requests.collect())
     }
 
     async fn prepare_all(&self, limit: Moment) -> Reached {
@@ -227,10 +230,10 @@ impl RedlockShared {
 
     /// Connects until enough nodes may be asked, or all have failed.
     async fn prepare_majority(&self, limit: Moment) {
-        let mut round = self.preparing(limit.min(self.clock.now() + SILENCE_LIMIT * 2));
+        let mut round = self.preparing(limit.min(self.clock.now() + RESPONSE_TIMEOUT * 2));
         while let Some((_, _)) = round.next().await {
-            let ready = |voter: &&Arc<RedlockNode>| matches!(voter.ready(), Readiness::Ready(_));
-            if self.voters.iter().filter(ready).count() >= self.majority {
+            let ready = |node: &&Arc<RedlockNode>| matches!(node.ready(), Readiness::Ready(_));
+            if self.nodes.iter().filter(ready).count() >= self.majority {
                 break;
             }
         }
@@ -239,43 +242,43 @@ impl RedlockShared {
     }
 
     fn preparing(&self, limit: Moment) -> FanOut<Result<(), Failure>> {
-        let nodes = self.voters.iter().enumerate();
-        let questions = nodes.map(|(node, voter)| {
-            let voter = Arc::clone(voter);
-            let preparing = async move { voter.prepare(limit).await };
-            (node, Box::pin(preparing) as BoxFuture<'static, _>)
+        let nodes = self.nodes.iter().enumerate();
+        let requests = nodes.map(|(index, node)| {
+            let node = Arc::clone(node);
+            let preparing = async move { node.prepare(limit).await };
+            (index, Box::pin(preparing) as BoxFuture<'static, _>)
         });
-        FanOut::begin(questions.collect())
+        FanOut::begin(requests.collect())
     }
 
     /// Every node with what is known of it.
     fn too_few(&self, what: &str) -> Error {
-        let reasons: Vec<String> = self.voters.iter().map(|voter| voter.reason()).collect();
+        let reasons: Vec<String> = self.nodes.iter().map(|node| node.reason()).collect();
         Error::new(
             ErrorKind::Unavailable,
             format!(
                 "fewer than {} of {} nodes {what}: {}",
                 self.majority,
-                self.voters.len(),
+                self.nodes.len(),
                 reasons.join("; ")
             ),
         )
     }
 
     /// Takes note that a question about a lease may still land on a node.
-    fn may_land(&self, lease: &LeaseSpec, node: usize, landing: InFlight) {
-        if !self.grants.may_land(&lease.id, node, landing) {
-            self.leave(lease, node, Some(landing));
+    fn may_still_run(&self, lease: &LeaseSpec, node: usize, in_flight: InFlight) {
+        if !self.grants.may_still_run(&lease.id, node, in_flight) {
+            self.defer_release(lease, node, Some(in_flight));
         }
     }
 
     /// Leaves it to the node's own task to take a lease back.
-    fn leave(&self, lease: &LeaseSpec, node: usize, landing: Option<InFlight>) {
-        self.voters[node].leave(DeferredRelease {
+    fn defer_release(&self, lease: &LeaseSpec, node: usize, in_flight: Option<InFlight>) {
+        self.nodes[node].defer_release(DeferredRelease {
             held: lease.clone(),
             ballot: None,
-            landing,
-            until: self.clock.now() + lease.ttl + SILENCE_LIMIT,
+            in_flight,
+            until: self.clock.now() + lease.ttl + RESPONSE_TIMEOUT,
         });
     }
 
@@ -293,27 +296,27 @@ impl RedlockShared {
     }
 
     /// A vote that was not heard may still land, unless what is sent now travels behind it.
-    fn leave_unheard(&self, lease: &LeaseSpec, grant: &grants::GrantedLease, behind: bool) {
+    fn defer_unanswered(&self, lease: &LeaseSpec, grant: &grants::GrantedLease, behind: bool) {
         for (node, sent) in &grant.sent {
             let follows = behind && !sent.connection.is_broken();
             if bug(Bug::RedlockStrayVoteLeft) {
                 continue;
             }
-            if grant.unheard.contains(node) && !follows {
-                self.leave(lease, *node, Some(sent.landing));
+            if grant.unanswered.contains(node) && !follows {
+                self.defer_release(lease, *node, Some(sent.in_flight));
             }
         }
     }
 
     /// The lease is no longer held: whatever of it may still land is taken back.
-    fn forget(&self, lease: &LeaseSpec) {
+    fn discard(&self, lease: &LeaseSpec) {
         let Some(grant) = self.grants.take(&lease.id) else {
             return;
         };
-        for (node, landing) in &grant.unknown {
-            self.leave(lease, *node, Some(*landing));
+        for (node, in_flight) in &grant.unknown {
+            self.defer_release(lease, *node, Some(*in_flight));
         }
-        self.leave_unheard(lease, &grant, false);
+        self.defer_unanswered(lease, &grant, false);
     }
 
     fn set_hold_back(&self, name: &LockName, until: Moment) {
@@ -342,14 +345,15 @@ impl Store for RedlockStore {
         client: ClientId,
         events: mpsc::UnboundedSender<Event>,
         pending: Pending,
-        attention: NeedsMessages,
+        needs_messages: NeedsMessages,
     ) {
-        for voter in &self.shared.voters {
+        for node in &self.shared.nodes {
             let (said, saying) = mpsc::unbounded_channel();
-            let attention = Arc::clone(&attention);
-            voter.store.start(client, said, pending.clone(), attention);
+            let needs_messages = Arc::clone(&needs_messages);
+            node.store
+                .start(client, said, pending.clone(), needs_messages);
             let shared = Arc::clone(&self.shared);
-            tokio::spawn(subscribe::pass_on(shared, saying, events.clone()));
+            tokio::spawn(subscribe::forward_events(shared, saying, events.clone()));
         }
         let _ = self.shared.pending.set(pending);
     }
@@ -362,9 +366,9 @@ impl Store for RedlockStore {
         Box::pin(acquire::acquire(&self.shared, attempt, limit))
     }
 
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
+    fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
         // What it leaves behind is given back by the campaign itself.
-        Some((None, acquire::acquire_here(&self.shared, attempt)?))
+        Some((None, acquire::acquire_on_caller(&self.shared, attempt)?))
     }
 
     fn renew<'a>(
@@ -405,22 +409,22 @@ impl Store for RedlockStore {
     fn release<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        _leaving: Option<&'a LeaseId>,
+        _dequeue: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
         Box::pin(release::release(&self.shared, lease, limit))
     }
 
-    fn release_here<'a>(
+    fn release_on_caller<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        _leaving: Option<&'a LeaseId>,
+        _dequeue: Option<&'a LeaseId>,
     ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
-        release::release_here(&self.shared, lease)
+        release::release_on_caller(&self.shared, lease)
     }
 
     /// There is no queue over several nodes: if anybody else listens, whoever is first may take it.
-    fn fences_at_once(&self) -> u32 {
+    fn fences_max(&self) -> u32 {
         FENCES_MAX
     }
 
@@ -437,41 +441,41 @@ impl Store for RedlockStore {
     fn cancel<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        landing: InFlight,
+        in_flight: InFlight,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
-        for node in 0..self.shared.voters.len() {
-            self.shared.leave(lease, node, Some(landing));
+        for node in 0..self.shared.nodes.len() {
+            self.shared.defer_release(lease, node, Some(in_flight));
         }
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    fn look<'a>(
+    fn inspect<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
-        Box::pin(inspect::look(&self.shared, name, limit))
+        Box::pin(inspect::inspect(&self.shared, name, limit))
     }
 
-    fn look_all<'a>(
+    fn inspect_all<'a>(
         &'a self,
         names: &'a [LockName],
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>> {
-        Box::pin(inspect::look_all(&self.shared, names, limit))
+        Box::pin(inspect::inspect_all(&self.shared, names, limit))
     }
 
-    fn listen<'a>(
+    fn subscribe<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(subscribe::listen(&self.shared, name, limit))
+        Box::pin(subscribe::subscribe(&self.shared, name, limit))
     }
 
-    fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
-        Box::pin(subscribe::unlisten(&self.shared, name, limit))
+    fn unsubscribe<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
+        Box::pin(subscribe::unsubscribe(&self.shared, name, limit))
     }
 
     fn write_record<'a>(

@@ -20,21 +20,21 @@ use crate::store::redis::{ClockBounds, Connection, RedisStore};
 const REMEMBERED: usize = 4;
 
 /// How often to look whether a node must be reached again.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const PREPARE_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) struct RedlockNode {
     pub(super) store: Arc<RedisStore>,
     /// Its number among the nodes.
-    node: usize,
-    pub(super) sightings: Arc<NodeAges>,
+    index: usize,
+    pub(super) ages: Arc<NodeAges>,
     pub(super) clock: Clock,
-    standings: Mutex<Vec<VoteStatus>>,
+    statuses: Mutex<Vec<VoteStatus>>,
     /// Why the node could not be asked the last time.
-    trouble: Mutex<Option<Error>>,
+    last_error: Mutex<Option<Error>>,
     learning: AtomicBool,
-    pub(super) leftovers: Mutex<Vec<DeferredRelease>>,
-    pub(super) leftover: Notify,
+    pub(super) deferred: Mutex<Vec<DeferredRelease>>,
+    pub(super) deferred_added: Notify,
 }
 
 /// What is known of the server at the other end of a connection.
@@ -68,36 +68,36 @@ pub(super) struct Ready {
 }
 
 impl RedlockNode {
-    pub(super) fn new(store: Arc<RedisStore>, node: usize, sightings: Arc<NodeAges>) -> Self {
+    pub(super) fn new(store: Arc<RedisStore>, index: usize, ages: Arc<NodeAges>) -> Self {
         Self {
             store,
-            node,
-            sightings,
+            index,
+            ages,
             clock: Clock::Boot,
-            standings: Mutex::default(),
-            trouble: Mutex::default(),
+            statuses: Mutex::default(),
+            last_error: Mutex::default(),
             learning: AtomicBool::new(false),
-            leftovers: Mutex::default(),
-            leftover: Notify::new(),
+            deferred: Mutex::default(),
+            deferred_added: Notify::new(),
         }
     }
 
     /// Whether this node can be asked at once, by a caller's own task: on a connection that it
     /// drives itself, or else on the engine's.
-    pub(super) fn ready_here(self: &Arc<Self>, engine: &Handle) -> Readiness {
-        let Some(connection) = self.store.connection_here() else {
+    pub(super) fn ready_on_caller(self: &Arc<Self>, engine: &Handle) -> Readiness {
+        let Some(connection) = self.store.caller_connection() else {
             return self.ready();
         };
-        if self.standing(&connection).is_some() {
+        if self.status(&connection).is_some() {
             return self.readiness(connection);
         }
         if !self.learning.swap(true, Ordering::AcqRel) {
             // It may lead to another process than the engine's does.
-            let voter = Arc::clone(self);
+            let node = Arc::clone(self);
             engine.spawn(async move {
-                let limit = voter.clock.now() + PREPARE_LIMIT;
-                let _ = voter.learn(&connection, limit).await;
-                voter.learning.store(false, Ordering::Release);
+                let limit = node.clock.now() + PREPARE_LIMIT;
+                let _ = node.learn(&connection, limit).await;
+                node.learning.store(false, Ordering::Release);
             });
         }
         self.ready()
@@ -113,16 +113,16 @@ impl RedlockNode {
 
     fn readiness(&self, connection: Arc<Connection>) -> Readiness {
         let now = self.clock.now();
-        match self.standing(&connection) {
+        match self.status(&connection) {
             None => Readiness::NotReached,
-            Some(standing) if now < standing.votes_from => Readiness::Young {
-                age: now.saturating_since(standing.started),
-                until: standing.votes_from,
-                lacks: standing.lacks,
+            Some(status) if now < status.votes_from => Readiness::Young {
+                age: now.saturating_since(status.started),
+                until: status.votes_from,
+                lacks: status.lacks,
             },
-            Some(standing) => Readiness::Ready(Ready {
+            Some(status) => Readiness::Ready(Ready {
                 connection,
-                bounds: standing.bounds(),
+                bounds: status.bounds(),
             }),
         }
     }
@@ -130,8 +130,8 @@ impl RedlockNode {
     /// Connects, and learns whether the node may vote.
     pub(super) async fn prepare(&self, limit: Moment) -> Result<(), Failure> {
         let prepared = self.try_prepare(limit).await;
-        let trouble = prepared.as_ref().err().map(|failure| failure.error.share());
-        *lock(&self.trouble) = trouble;
+        let last_error = prepared.as_ref().err().map(|failure| failure.error.share());
+        *lock(&self.last_error) = last_error;
         prepared
     }
 
@@ -141,49 +141,50 @@ impl RedlockNode {
     }
 
     async fn learn(&self, connection: &Connection, limit: Moment) -> Result<(), Failure> {
-        if self.standing(connection).is_some() {
+        if self.status(connection).is_some() {
             return Ok(());
         }
-        let vitals = self.store.vitals(connection, limit).await?;
+        let node_state = self.store.node_state(connection, limit).await?;
         // It is at least this old by now. When it was asked it need not have been: the question may
         // have travelled for longer than the second that its age is rounded by.
         let now = self.clock.now();
-        if let Some(run_id) = &vitals.run_id {
-            self.sightings.see(self.node, run_id, vitals.uptime, now);
+        if let Some(run_id) = &node_state.run_id {
+            self.ages
+                .note_process(self.index, run_id, node_state.uptime, now);
         }
-        self.sightings.hear(self.node, vitals.told, now);
-        let mut standing = VoteStatus {
+        self.ages.note_stored(self.index, node_state.stored, now);
+        let mut status = VoteStatus {
             connection: connection.id,
-            run_id: vitals.run_id,
+            run_id: node_state.run_id,
             started: now,
             votes_from: now,
-            lacks: vitals.lacks,
+            lacks: node_state.lacks,
         };
-        standing.assess(&self.sightings);
-        let mut standings = lock(&self.standings);
-        if standings.len() >= REMEMBERED {
-            standings.remove(0);
+        status.assess(&self.ages);
+        let mut statuses = lock(&self.statuses);
+        if statuses.len() >= REMEMBERED {
+            statuses.remove(0);
         }
-        standings.push(standing);
+        statuses.push(status);
         Ok(())
     }
 
     /// Something was learned about the nodes: it may change when this one votes.
     pub(super) fn reassess(&self) {
-        let mut standings = lock(&self.standings);
-        let standings = standings.iter_mut();
-        standings.for_each(|standing| standing.assess(&self.sightings));
+        let mut statuses = lock(&self.statuses);
+        let statuses = statuses.iter_mut();
+        statuses.for_each(|status| status.assess(&self.ages));
     }
 
-    fn standing(&self, connection: &Connection) -> Option<VoteStatus> {
-        let standings = lock(&self.standings);
-        let known = standings.iter().find(|it| it.connection == connection.id);
+    fn status(&self, connection: &Connection) -> Option<VoteStatus> {
+        let statuses = lock(&self.statuses);
+        let known = statuses.iter().find(|it| it.connection == connection.id);
         known.cloned()
     }
 
     /// The server's process, if it is known.
     pub(super) fn run_id(&self) -> Option<String> {
-        lock(&self.standings).last()?.run_id.clone()
+        lock(&self.statuses).last()?.run_id.clone()
     }
 
     /// Why it cannot be asked, for people.
@@ -200,8 +201,8 @@ impl RedlockNode {
                 )
             }
             Readiness::NotReached => {
-                let trouble = lock(&self.trouble);
-                trouble.as_ref().map_or_else(
+                let last_error = lock(&self.last_error);
+                last_error.as_ref().map_or_else(
                     || format!("`{}` is not connected yet", self.store.target()),
                     ToString::to_string,
                 )
@@ -216,34 +217,36 @@ impl VoteStatus {
         self.lacks.is_empty() || bug(Bug::RedlockYoungNodeVotes)
     }
 
-    fn assess(&mut self, sightings: &NodeAges) {
+    fn assess(&mut self, ages: &NodeAges) {
         let run_id = self.run_id.as_deref();
-        if let Some(started) = run_id.and_then(|run_id| sightings.started(run_id)) {
+        if let Some(started) = run_id.and_then(|run_id| ages.started(run_id)) {
             self.started = started;
         }
         self.votes_from = if self.keeps_all() {
             self.started
         } else {
-            self.started + sightings.rest()
+            self.started + ages.vote_delay()
         };
     }
 
     fn bounds(&self) -> ClockBounds {
         if self.keeps_all() {
-            ClockBounds::OF_ONE_THAT_KEEPS_ALL
+            ClockBounds::KEEPS_ALL
         } else {
-            ClockBounds::OF_ONE_THAT_MAY_FORGET
+            ClockBounds::MAY_FORGET
         }
     }
 }
 
 /// Sees to it that a node which was away is asked again when it is back. Ends with the engine.
-pub(super) async fn keep_ready(voter: Arc<RedlockNode>) {
+pub(super) async fn keep_ready(node: Arc<RedlockNode>) {
     loop {
-        voter.clock.sleep_until(voter.clock.now() + LOOK).await;
-        if matches!(voter.ready(), Readiness::NotReached) {
+        node.clock
+            .sleep_until(node.clock.now() + CHECK_INTERVAL)
+            .await;
+        if matches!(node.ready(), Readiness::NotReached) {
             // What it says is remembered, for the next error.
-            let _ = voter.prepare(voter.clock.now() + PREPARE_LIMIT).await;
+            let _ = node.prepare(node.clock.now() + PREPARE_LIMIT).await;
         }
     }
 }

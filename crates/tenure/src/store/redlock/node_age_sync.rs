@@ -8,21 +8,21 @@ use super::fan_out::FanOut;
 use super::node::RedlockNode;
 use crate::error::{Error, Result};
 use crate::moment::Moment;
-use crate::store::{BoxFuture, SILENCE_LIMIT};
+use crate::store::{BoxFuture, RESPONSE_TIMEOUT};
 
 /// How often to look whether a node is new, or has something to be told.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What was learned while connecting decides now, and the nodes are told.
 ///
 /// # Errors
 ///
 /// If other clients use longer leases than this one knows of.
-pub(super) async fn conclude(shared: &Arc<RedlockShared>, limit: Moment) -> Result<()> {
+pub(super) async fn settle(shared: &Arc<RedlockShared>, limit: Moment) -> Result<()> {
     check_longest_ttl(shared)?;
-    shared.sightings.settle();
+    shared.ages.mark_settled();
     reassess(shared);
-    tell(shared, limit).await;
+    publish(shared, limit).await;
     Ok(())
 }
 
@@ -31,45 +31,45 @@ pub(super) async fn conclude(shared: &Arc<RedlockShared>, limit: Moment) -> Resu
 pub(super) async fn run(shared: Arc<RedlockShared>) {
     let mut warned = false;
     loop {
-        let news = shared.sightings.news.notified();
-        let _ = tokio::time::timeout(LOOK, news).await;
-        let limit = shared.clock.now() + SILENCE_LIMIT;
-        if shared.sightings.is_unsettled() {
-            ask(&shared, limit).await;
-            shared.sightings.settle();
+        let news = shared.ages.news.notified();
+        let _ = tokio::time::timeout(CHECK_INTERVAL, news).await;
+        let limit = shared.clock.now() + RESPONSE_TIMEOUT;
+        if shared.ages.is_unsettled() {
+            fetch(&shared, limit).await;
+            shared.ages.mark_settled();
             reassess(&shared);
             if !warned && let Err(error) = check_longest_ttl(&shared) {
                 warned = true;
                 tracing::warn!(%error, "redlock.longest_ttl: nodes that restart rest for longer");
             }
         }
-        tell(&shared, limit).await;
+        publish(&shared, limit).await;
     }
 }
 
 /// Hears what clients keep on each node. One that does not answer says what it said before.
-async fn ask(shared: &Arc<RedlockShared>, limit: Moment) {
-    each(shared, |node, voter| async move {
-        if let Some(connection) = voter.store.live_connection()
-            && let Ok(told) = voter.store.told(&connection, limit).await
+async fn fetch(shared: &Arc<RedlockShared>, limit: Moment) {
+    each(shared, |index, node| async move {
+        if let Some(connection) = node.store.live_connection()
+            && let Ok(stored) = node.store.stored_node_info(&connection, limit).await
         {
-            voter.sightings.hear(node, told, voter.clock.now());
+            node.ages.note_stored(index, stored, node.clock.now());
         }
     })
     .await;
 }
 
 /// Tells each node for how long the processes of all nodes run, unless it knows.
-async fn tell(shared: &Arc<RedlockShared>, limit: Moment) {
-    each(shared, |node, voter| async move {
-        let sightings = &voter.sightings;
-        let Some(ages) = sightings.to_keep(node, voter.clock.now()) else {
+async fn publish(shared: &Arc<RedlockShared>, limit: Moment) {
+    each(shared, |index, node| async move {
+        let known = &node.ages;
+        let Some(ages) = known.ages_to_store(index, node.clock.now()) else {
             return;
         };
-        if let Some(connection) = voter.store.live_connection()
-            && let Ok(()) = voter.store.keep_ages(&connection, &ages, limit).await
+        if let Some(connection) = node.store.live_connection()
+            && let Ok(()) = node.store.store_ages(&connection, &ages, limit).await
         {
-            sightings.kept(node, ages, voter.clock.now());
+            known.note_stored_ages(index, ages, node.clock.now());
         }
     })
     .await;
@@ -80,26 +80,26 @@ async fn each<F>(shared: &Arc<RedlockShared>, work: impl Fn(usize, Arc<RedlockNo
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let nodes = shared.voters.iter().enumerate();
-    let work = nodes.map(|(node, voter)| {
-        let work = work(node, Arc::clone(voter));
-        (node, Box::pin(work) as BoxFuture<'static, ()>)
+    let nodes = shared.nodes.iter().enumerate();
+    let work = nodes.map(|(index, node)| {
+        let work = work(index, Arc::clone(node));
+        (index, Box::pin(work) as BoxFuture<'static, ()>)
     });
     let mut round = FanOut::begin(work.collect());
     while round.next().await.is_some() {}
 }
 
 fn reassess(shared: &RedlockShared) {
-    shared.voters.iter().for_each(|voter| voter.reassess());
+    shared.nodes.iter().for_each(|node| node.reassess());
 }
 
 fn check_longest_ttl(shared: &RedlockShared) -> Result<()> {
     let own = shared.longest_ttl;
-    let told = shared.sightings.longest_told();
+    let told = shared.ages.longest_stored_ttl();
     let Some((node, longest)) = told.filter(|(_, longest)| *longest > own) else {
         return Ok(());
     };
-    let node = shared.voters[node].store.target();
+    let node = shared.nodes[node].store.target();
     Err(Error::invalid_setting(
         "longest_ttl",
         format!("{own:?}"),

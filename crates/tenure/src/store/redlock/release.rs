@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::redis::{NodeReleaseReply, RedisStore};
-use crate::store::{BoxFuture, Failure, InFlight, LeaseSpec, ReleaseReply, SILENCE_LIMIT};
+use crate::store::{BoxFuture, Failure, InFlight, LeaseSpec, RESPONSE_TIMEOUT, ReleaseReply};
 
 type NodeReply = Result<NodeReleaseReply, Failure>;
 
@@ -20,13 +20,13 @@ pub(super) async fn release(
     lease: &LeaseSpec,
     limit: Moment,
 ) -> Result<ReleaseReply, Failure> {
-    let parting = begin(shared, lease, limit);
-    finish(shared, lease, parting).await
+    let release_round = begin(shared, lease, limit);
+    finish(shared, lease, release_round).await
 }
 
 /// Releases on the caller's own task, if nothing but its votes was ever sent about the lease, and
 /// their connections are still there.
-pub(super) fn release_here<'a>(
+pub(super) fn release_on_caller<'a>(
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
 ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
@@ -40,8 +40,8 @@ pub(super) fn release_here<'a>(
         return None;
     }
     Some(Box::pin(async move {
-        let parting = behind_votes(shared, lease, grant);
-        finish(shared, lease, parting).await
+        let release_round = behind_votes(shared, lease, grant);
+        finish(shared, lease, release_round).await
     }))
 }
 
@@ -55,11 +55,11 @@ struct ReleaseRound<'a> {
 
 impl ReleaseRound<'_> {
     /// A majority has answered: the others are heard later.
-    fn leave_the_rest(&mut self) {
+    fn finish_later(&mut self) {
         if let Some(rest) = self.round.take() {
             let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
-            let hearing = hear_the_rest(shared, lease, rest, self.until);
-            self.shared.finish_later(hearing);
+            let waiting = await_late_replies(shared, lease, rest, self.until);
+            self.shared.finish_later(waiting);
         }
     }
 }
@@ -69,7 +69,7 @@ impl Drop for ReleaseRound<'_> {
         if let Some(rest) = self.round.take() {
             let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
             self.shared
-                .spawn_pending(hear_the_rest(shared, lease, rest, self.until));
+                .spawn_pending(await_late_replies(shared, lease, rest, self.until));
         }
     }
 }
@@ -81,39 +81,39 @@ fn begin<'a>(
     limit: Moment,
 ) -> ReleaseRound<'a> {
     let grant = shared.grants.take(&lease.id);
-    for (node, landing) in grant.iter().flat_map(|grant| &grant.unknown) {
-        shared.leave(lease, *node, Some(*landing));
+    for (node, in_flight) in grant.iter().flat_map(|grant| &grant.unknown) {
+        shared.defer_release(lease, *node, Some(*in_flight));
     }
     match grant {
         Some(grant) if !grant.repaired && !grant.sent.is_empty() => {
             behind_votes(shared, lease, grant)
         }
         Some(grant) => {
-            shared.leave_unheard(lease, &grant, false);
-            everywhere(shared, lease, limit)
+            shared.defer_unanswered(lease, &grant, false);
+            release_on_all(shared, lease, limit)
         }
-        None => everywhere(shared, lease, limit),
+        None => release_on_all(shared, lease, limit),
     }
 }
 
 /// Sends the release to all nodes.
-fn everywhere<'a>(
+fn release_on_all<'a>(
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
     limit: Moment,
 ) -> ReleaseRound<'a> {
-    let limit = limit.min(shared.clock.now() + SILENCE_LIMIT);
-    let round = shared.ask_all(|store| {
+    let limit = limit.min(shared.clock.now() + RESPONSE_TIMEOUT);
+    let round = shared.send_to_all(|store| {
         let lease = lease.clone();
-        release_on(store, lease, limit)
+        release_on_one(store, lease, limit)
     });
-    parting(shared, lease, round)
+    release_round(shared, lease, round)
 }
 
 /// Sends the release to one node, on whatever connection there is.
-async fn release_on(store: Arc<RedisStore>, lease: LeaseSpec, limit: Moment) -> NodeReply {
+async fn release_on_one(store: Arc<RedisStore>, lease: LeaseSpec, limit: Moment) -> NodeReply {
     let connection = store.connection(limit).await?;
-    store.take_back(connection, &lease, None, true).await
+    store.release_on_node(connection, &lease, None, true).await
 }
 
 /// Sends each release behind the vote on its own connection.
@@ -122,40 +122,40 @@ fn behind_votes<'a>(
     lease: &'a LeaseSpec,
     grant: GrantedLease,
 ) -> ReleaseRound<'a> {
-    let limit = shared.clock.now() + SILENCE_LIMIT;
-    shared.leave_unheard(lease, &grant, true);
+    let limit = shared.clock.now() + RESPONSE_TIMEOUT;
+    shared.defer_unanswered(lease, &grant, true);
     let mut questions = Vec::with_capacity(grant.sent.len());
     for (node, sent) in grant.sent {
-        let store = &shared.voters[node].store;
+        let store = &shared.nodes[node].store;
         let question: BoxFuture<'static, NodeReply> = if sent.connection.is_broken() {
-            Box::pin(release_on(Arc::clone(store), lease.clone(), limit))
+            Box::pin(release_on_one(Arc::clone(store), lease.clone(), limit))
         } else {
-            let taking = store.take_back(sent.connection, lease, None, true);
-            let unheard = grant.unheard.contains(&node).then_some(sent.landing);
+            let taking = store.release_on_node(sent.connection, lease, None, true);
+            let unanswered = grant.unanswered.contains(&node).then_some(sent.in_flight);
             Box::pin(async move {
                 taking
                     .await
-                    .map_err(|failure| or_the_vote(failure, unheard))
+                    .map_err(|failure| with_vote_in_flight(failure, unanswered))
             })
         };
         questions.push((node, question));
     }
-    parting(shared, lease, FanOut::begin(questions))
+    release_round(shared, lease, FanOut::begin(questions))
 }
 
 /// A release that got no answer: if the vote before it was not heard either, that may land alone.
-fn or_the_vote(failure: Failure, vote: Option<InFlight>) -> Failure {
-    let is_known = !failure.transient && failure.landing.is_none();
+fn with_vote_in_flight(failure: Failure, vote: Option<InFlight>) -> Failure {
+    let is_known = !failure.transient && failure.in_flight.is_none();
     if is_known || bug(Bug::RedlockStrayVoteLeft) {
         return failure;
     }
     Failure {
-        landing: vote.or(failure.landing),
+        in_flight: vote.or(failure.in_flight),
         ..failure
     }
 }
 
-fn parting<'a>(
+fn release_round<'a>(
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
     round: FanOut<NodeReply>,
@@ -172,20 +172,20 @@ fn parting<'a>(
 async fn finish(
     shared: &Arc<RedlockShared>,
     lease: &LeaseSpec,
-    mut parting: ReleaseRound<'_>,
+    mut release_round: ReleaseRound<'_>,
 ) -> Result<ReleaseReply, Failure> {
     let (mut held, mut gone, mut failure) = (0, 0, None);
-    let nodes = shared.voters.len();
+    let nodes = shared.nodes.len();
     loop {
         if held >= shared.majority {
-            parting.leave_the_rest();
+            release_round.finish_later();
             return Ok(ReleaseReply::WasHeld { offered_to: None });
         }
         if gone > nodes - shared.majority {
-            parting.leave_the_rest();
+            release_round.finish_later();
             return Ok(ReleaseReply::NotHeld);
         }
-        let next = match &mut parting.round {
+        let next = match &mut release_round.round {
             Some(round) => round.next().await,
             None => None,
         };
@@ -194,8 +194,8 @@ async fn finish(
             Some((_, Ok(NodeReleaseReply::WasHeld))) => held += 1,
             Some((_, Ok(NodeReleaseReply::NotHeld))) => gone += 1,
             Some((node, Err(failed))) => {
-                if failed.transient || failed.landing.is_some() {
-                    shared.leave(lease, node, failed.landing);
+                if failed.transient || failed.in_flight.is_some() {
+                    shared.defer_release(lease, node, failed.in_flight);
                 }
                 failure = Some(failed);
             }
@@ -207,7 +207,7 @@ async fn finish(
     }
     // Some have let it go: asked again they would say that it was not there.
     Err(Failure {
-        landing: Some(InFlight {
+        in_flight: Some(InFlight {
             connection: None,
             latest_us: 0,
         }),
@@ -216,7 +216,7 @@ async fn finish(
 }
 
 /// Sees to it that the nodes which did not answer in time let go as well.
-async fn hear_the_rest(
+async fn await_late_replies(
     shared: Arc<RedlockShared>,
     lease: LeaseSpec,
     mut rest: FanOut<NodeReply>,
@@ -226,10 +226,10 @@ async fn hear_the_rest(
         if let Err(failure) = answer
             && failure.transient
         {
-            shared.voters[node].leave(DeferredRelease {
+            shared.nodes[node].defer_release(DeferredRelease {
                 held: lease.clone(),
                 ballot: None,
-                landing: failure.landing,
+                in_flight: failure.in_flight,
                 until,
             });
         }

@@ -10,7 +10,7 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::{
-    Failure, InFlight, LeaseSpec, NotHeld, ReleaseReply, RenewReply, SILENCE_LIMIT, Store,
+    Failure, InFlight, LeaseSpec, NotHeld, RESPONSE_TIMEOUT, ReleaseReply, RenewReply, Store,
     WatchReply,
 };
 
@@ -31,7 +31,7 @@ struct RenewCount {
 impl RenewCount {
     fn new(shared: &RedlockShared) -> Self {
         Self {
-            nodes: shared.voters.len(),
+            nodes: shared.nodes.len(),
             majority: shared.majority,
             sent_at: None,
             held: 0,
@@ -53,7 +53,7 @@ impl RenewCount {
 
     fn failed(&mut self, failure: Failure) {
         // The one that may still land tells more to whoever has to clean up.
-        if failure.landing.is_some() || self.failure.is_none() {
+        if failure.in_flight.is_some() || self.failure.is_none() {
             self.failure = Some(failure);
         }
     }
@@ -92,10 +92,10 @@ pub(super) async fn renew(
     watched: bool,
     limit: Moment,
 ) -> Result<RenewReply, Failure> {
-    let mut round = shared.ask_all(|store| {
+    let mut round = shared.send_to_all(|store| {
         let lease = lease.clone();
         async move {
-            store.keep_longest_ttl(&lease, limit).await?;
+            store.store_longest_ttl(&lease, limit).await?;
             store.renew(&lease, watched, limit).await
         }
     });
@@ -119,7 +119,7 @@ pub(super) async fn renew(
             Ok(RenewReply::Until { sent_at })
         }
         Some(Err(not_held)) => {
-            shared.forget(lease);
+            shared.discard(lease);
             Ok(RenewReply::NotHeld(not_held))
         }
         None => Err(count.undecided()),
@@ -142,11 +142,11 @@ pub(super) async fn renew_all(
     limit: Moment,
 ) -> Result<Vec<Option<RenewReply>>, Failure> {
     let owned: Arc<Vec<LeaseSpec>> = Arc::new(leases.into_iter().cloned().collect());
-    let mut round = shared.ask_all(|store| {
+    let mut round = shared.send_to_all(|store| {
         let leases = Arc::clone(&owned);
         async move {
             if let Some(longest) = leases.iter().max_by_key(|lease| lease.ttl) {
-                store.keep_longest_ttl(longest, limit).await?;
+                store.store_longest_ttl(longest, limit).await?;
             }
             let leases = leases.iter().collect();
             store.renew_all(leases, watched, limit).await
@@ -211,7 +211,7 @@ async fn repair_the_rest(
 }
 
 async fn repair(shared: &RedlockShared, node: usize, lease: &LeaseSpec) {
-    let store = &shared.voters[node].store;
+    let store = &shared.nodes[node].store;
     let Some(connection) = store.live_connection() else {
         return;
     };
@@ -219,7 +219,7 @@ async fn repair(shared: &RedlockShared, node: usize, lease: &LeaseSpec) {
         return;
     };
     // Only while the majority that has just extended it still has it.
-    let in_time = SILENCE_LIMIT.min(lease.ttl / 2);
+    let in_time = RESPONSE_TIMEOUT.min(lease.ttl / 2);
     let latest_us = connection.server_us(shared.clock.now() + in_time);
     let repaired = store
         .repair(&connection, lease, last_fence, latest_us)
@@ -231,8 +231,8 @@ async fn repair(shared: &RedlockShared, node: usize, lease: &LeaseSpec) {
         ),
         Ok(false) => {}
         Err(failure) => {
-            if let Some(landing) = failure.landing {
-                shared.may_land(lease, node, landing);
+            if let Some(in_flight) = failure.in_flight {
+                shared.may_still_run(lease, node, in_flight);
             }
         }
     }
@@ -244,7 +244,7 @@ pub(super) async fn watch(
     lease: &LeaseSpec,
     limit: Moment,
 ) -> Result<WatchReply, Failure> {
-    let mut round = shared.ask_all(|store| {
+    let mut round = shared.send_to_all(|store| {
         let lease = lease.clone();
         async move { store.watch(&lease, limit).await }
     });
@@ -284,10 +284,10 @@ pub(super) async fn adopt(
     lease: &LeaseSpec,
     limit: Moment,
 ) -> Result<RenewReply, Failure> {
-    let mut round = shared.ask_all(|store| {
+    let mut round = shared.send_to_all(|store| {
         let (from, lease) = (from.clone(), lease.clone());
         async move {
-            store.keep_longest_ttl(&lease, limit).await?;
+            store.store_longest_ttl(&lease, limit).await?;
             store.adopt(&from, &lease, limit).await
         }
     });
@@ -317,12 +317,12 @@ pub(super) async fn adopt(
         }
         None => {
             let failure = count.undecided();
-            let landing = InFlight {
+            let in_flight = InFlight {
                 connection: None,
-                latest_us: failure.landing.map_or(0, |landing| landing.latest_us),
+                latest_us: failure.in_flight.map_or(0, |in_flight| in_flight.latest_us),
             };
             Err(Failure {
-                landing: Some(landing),
+                in_flight: Some(in_flight),
                 ..failure
             })
         }
@@ -331,8 +331,8 @@ pub(super) async fn adopt(
 
 /// Asks for the last fence of a lease that came from elsewhere: without it no node can be repaired.
 async fn learn_fence(shared: &RedlockShared, lease: &LeaseSpec, limit: Moment) {
-    for voter in &shared.voters {
-        if let Ok(Some(found)) = voter.store.look(&lease.name, limit).await
+    for node in &shared.nodes {
+        if let Ok(Some(found)) = node.store.inspect(&lease.name, limit).await
             && found.id == lease.id
             && let Some(fence) = found.fence
         {

@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::store::{Event, Failure};
 
 /// How long after the first node the others are waited for.
-const SOON: Duration = Duration::from_millis(5);
+const MAJORITY_WAIT: Duration = Duration::from_millis(5);
 /// How long at most a process leaves a free lock to the others.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// How many released leases are remembered, so that the last node's message wakes nobody again.
@@ -28,7 +28,7 @@ pub(super) struct Subscriptions {
     /// When each name was last said to be free, so that only the last time counts.
     opened: Mutex<HashMap<LockName, u64>>,
     /// On which nodes each line of waiters listens.
-    listening: Mutex<HashMap<LockName, Vec<Vec<usize>>>>,
+    nodes_by_name: Mutex<HashMap<LockName, Vec<Vec<usize>>>>,
 }
 
 /// By how many nodes each lease was said to be free.
@@ -56,12 +56,12 @@ impl FreedCounts {
 }
 
 /// Passes on what one node says. Ends with the engine.
-pub(super) async fn pass_on(
+pub(super) async fn forward_events(
     shared: Arc<RedlockShared>,
-    mut said: mpsc::UnboundedReceiver<Event>,
+    mut events_in: mpsc::UnboundedReceiver<Event>,
     events: mpsc::UnboundedSender<Event>,
 ) {
-    while let Some(event) = said.recv().await {
+    while let Some(event) = events_in.recv().await {
         let Event::Freed {
             name,
             lease,
@@ -71,16 +71,19 @@ pub(super) async fn pass_on(
             let _ = events.send(event);
             continue;
         };
-        let count = lock(&shared.messages.freed).count(&lease);
+        let count = lock(&shared.subscriptions.freed).count(&lease);
         if count == shared.majority {
-            open(&shared, &events, name, listeners);
+            emit_opened(&shared, &events, name, listeners);
         } else if count == 1 {
             let (shared, events) = (Arc::clone(&shared), events.clone());
             tokio::spawn(async move {
-                tokio::time::sleep(SOON).await;
-                let count = lock(&shared.messages.freed).counts.get(&lease).copied();
+                tokio::time::sleep(MAJORITY_WAIT).await;
+                let count = lock(&shared.subscriptions.freed)
+                    .counts
+                    .get(&lease)
+                    .copied();
                 if count.unwrap_or(0) < shared.majority {
-                    open(&shared, &events, name, listeners);
+                    emit_opened(&shared, &events, name, listeners);
                 }
             });
         }
@@ -89,13 +92,13 @@ pub(super) async fn pass_on(
 
 /// Says that the lock is free, after a moment that is the longer the more processes heard it: if
 /// all asked at once, they would take the votes from each other, again and again.
-fn open(
+fn emit_opened(
     shared: &Arc<RedlockShared>,
     events: &mpsc::UnboundedSender<Event>,
     name: LockName,
     listeners: u32,
 ) {
-    let this_time = shared.messages.note_opened(&name);
+    let this_time = shared.subscriptions.note_opened(&name);
     let pause = shared.round_time() * listeners.saturating_sub(1);
     let pause = pause.mul_f64(rand::random()).min(PAUSE_MAX);
     let opened = Event::Opened {
@@ -110,21 +113,21 @@ fn open(
     tokio::spawn(async move {
         tokio::time::sleep(pause).await;
         // If somebody has had it meanwhile and let it go again, that counts.
-        if shared.messages.is_latest(&name, this_time) {
+        if shared.subscriptions.is_latest(&name, this_time) {
             let _ = events.send(opened);
         }
     });
 }
 
 /// Listens on all nodes; done when a majority has confirmed it.
-pub(super) async fn listen(
+pub(super) async fn subscribe(
     shared: &Arc<RedlockShared>,
     name: &LockName,
     limit: Moment,
 ) -> Result<(), Failure> {
-    let mut round = shared.ask_all(|store| {
+    let mut round = shared.send_to_all(|store| {
         let name = name.clone();
-        async move { store.listen(&name, limit).await }
+        async move { store.subscribe(&name, limit).await }
     });
     let (mut heard, mut failure) = (Vec::new(), None);
     while heard.len() < shared.majority {
@@ -135,27 +138,27 @@ pub(super) async fn listen(
         }
     }
     let enough = heard.len() >= shared.majority;
-    shared.messages.begun(name, heard);
+    shared.subscriptions.add(name, heard);
     let (later, also) = (Arc::clone(shared), name.clone());
     shared.spawn(async move {
         while let Some((node, confirmed)) = round.next().await {
             if confirmed.is_ok() {
-                later.messages.also_heard(&also, node);
+                later.subscriptions.add_node(&also, node);
             }
         }
     });
     if enough {
         return Ok(());
     }
-    unlisten(shared, name, limit).await;
+    unsubscribe(shared, name, limit).await;
     Err(failure.unwrap_or_else(|| Failure::not_sent(shared.too_few("can be listened to"))))
 }
 
 /// Ends [`listen`] on the nodes where it began.
-pub(super) async fn unlisten(shared: &Arc<RedlockShared>, name: &LockName, limit: Moment) {
-    let nodes = shared.messages.no_longer(name);
+pub(super) async fn unsubscribe(shared: &Arc<RedlockShared>, name: &LockName, limit: Moment) {
+    let nodes = shared.subscriptions.remove(name);
     for node in nodes {
-        shared.voters[node].store.unlisten(name, limit).await;
+        shared.nodes[node].store.unsubscribe(name, limit).await;
     }
 }
 
@@ -177,26 +180,29 @@ impl Subscriptions {
             .is_none_or(|last| *last == time)
     }
 
-    fn begun(&self, name: &LockName, nodes: Vec<usize>) {
-        let mut listening = lock(&self.listening);
-        listening.entry(name.clone()).or_default().push(nodes);
+    fn add(&self, name: &LockName, nodes: Vec<usize>) {
+        let mut nodes_by_name = lock(&self.nodes_by_name);
+        nodes_by_name.entry(name.clone()).or_default().push(nodes);
     }
 
-    fn also_heard(&self, name: &LockName, node: usize) {
-        let mut listening = lock(&self.listening);
-        if let Some(line) = listening.get_mut(name).and_then(|lines| lines.last_mut()) {
-            line.push(node);
+    fn add_node(&self, name: &LockName, node: usize) {
+        let mut nodes_by_name = lock(&self.nodes_by_name);
+        if let Some(queue) = nodes_by_name
+            .get_mut(name)
+            .and_then(|queues| queues.last_mut())
+        {
+            queue.push(node);
         }
     }
 
-    fn no_longer(&self, name: &LockName) -> Vec<usize> {
-        let mut listening = lock(&self.listening);
-        let Some(lines) = listening.get_mut(name) else {
+    fn remove(&self, name: &LockName) -> Vec<usize> {
+        let mut nodes_by_name = lock(&self.nodes_by_name);
+        let Some(queues) = nodes_by_name.get_mut(name) else {
             return Vec::new();
         };
-        let nodes = lines.pop().unwrap_or_default();
-        if lines.is_empty() {
-            listening.remove(name);
+        let nodes = queues.pop().unwrap_or_default();
+        if queues.is_empty() {
+            nodes_by_name.remove(name);
         }
         nodes
     }

@@ -52,7 +52,7 @@ async fn go_on(
         fences,
         queue: false,
     };
-    match acquire::once(shared, &attempt, limit).await {
+    match acquire::acquire_again(shared, &attempt, limit).await {
         Ok(AcquireReply::Granted { fence, sent_at }) => Some(TurnReply::Again { fence, sent_at }),
         _ => None,
     }
@@ -60,7 +60,7 @@ async fn go_on(
 
 /// Whether anybody but this process listens, on any node that answers.
 async fn others_wait(shared: &Arc<RedlockShared>, name: &LockName, limit: Moment) -> bool {
-    let mut round = shared.ask_all(|store| {
+    let mut round = shared.send_to_all(|store| {
         let name = name.clone();
         async move { store.listeners(&name, limit).await }
     });

@@ -81,7 +81,7 @@ impl VoteCount {
     }
 
     /// Whether a majority has answered, whatever it said.
-    pub(super) fn is_heard(&self) -> bool {
+    pub(super) fn is_answered(&self) -> bool {
         self.granted + self.stale.len() + self.busy.len() >= self.majority
     }
 
@@ -108,10 +108,10 @@ impl VoteCount {
         if let Some(at) = self.failures.iter().position(|it| !it.transient) {
             return Verdict::Failed(self.failures.swap_remove(at));
         }
-        if self.is_heard() {
+        if self.is_answered() {
             return Verdict::Split(self.with_most_nodes());
         }
-        Verdict::Failed(self.failures.pop().unwrap_or_else(unheard))
+        Verdict::Failed(self.failures.pop().unwrap_or_else(no_answer))
     }
 
     /// Who has so many nodes that it is the holder, and until when.
@@ -148,7 +148,7 @@ pub(super) fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-fn unheard() -> Failure {
+fn no_answer() -> Failure {
     Failure::not_sent(Error::new(
         ErrorKind::Unavailable,
         "too few nodes of the Redlock answered in time",
@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn silent() -> Result<Vote, Failure> {
-        Err(unheard())
+        Err(no_answer())
     }
 
     fn tally(nodes: usize, votes: Vec<Result<Vote, Failure>>) -> VoteCount {

@@ -58,7 +58,7 @@ pub(super) struct Cluster {
     /// The map may not be right any more.
     outdated: Notify,
     /// The last node that a slot was said to have moved to: it knows.
-    informant: Mutex<Option<Arc<Node>>>,
+    last_redirect_target: Mutex<Option<Arc<Node>>>,
 }
 
 /// The way to the node that has a key.
@@ -86,7 +86,7 @@ impl Route {
     /// Runs a command there.
     pub(super) async fn run(&self, command: &Cmd, limit: Moment) -> Result<Value, Failure> {
         let connection = self.node.commands.connection(limit).await?;
-        connection.run_by(self.asking, command, limit, 0).await
+        connection.run_routed(self.asking, command, limit, 0).await
     }
 
     /// Runs a script there.
@@ -99,11 +99,11 @@ impl Route {
     ) -> Result<Value, Failure> {
         let connection = self.node.commands.connection(limit).await?;
         connection
-            .script_by(self.asking, script, keys, arguments, limit, 0)
+            .script_routed(self.asking, script, keys, arguments, limit, 0)
             .await
     }
 
-    fn on_to(self, node: Arc<Node>, asking: bool) -> Self {
+    fn redirected(self, node: Arc<Node>, asking: bool) -> Self {
         Self {
             node,
             asking,
@@ -133,12 +133,12 @@ impl Cluster {
             channels,
             events: OnceLock::new(),
             outdated: Notify::new(),
-            informant: Mutex::default(),
+            last_redirect_target: Mutex::default(),
         });
-        let seeds = seeds.into_iter().map(|seed| cluster.make(seed));
+        let seeds = seeds.into_iter().map(|seed| cluster.new_node(seed));
         let _ = cluster.seeds.set(seeds.collect());
-        tokio::spawn(refresh::keep_up(Arc::clone(&cluster)));
-        tokio::spawn(subscribe::keep_hearing(Arc::clone(&cluster)));
+        tokio::spawn(refresh::keep_refreshed(Arc::clone(&cluster)));
+        tokio::spawn(subscribe::keep_subscribed(Arc::clone(&cluster)));
         cluster
     }
 
@@ -165,11 +165,11 @@ impl Cluster {
     }
 
     /// The way to the node that has this key, as far as is known.
-    pub(super) fn way(&self, key: &str) -> Result<Route, Failure> {
+    pub(super) fn route(&self, key: &str) -> Result<Route, Failure> {
         let slot = Slot::of(key.as_bytes());
         match self.owner(slot) {
             Some(node) => Ok(Route::to(node)),
-            None => Err(self.uncovered(key)),
+            None => Err(self.no_owner_error(key)),
         }
     }
 
@@ -187,35 +187,35 @@ impl Cluster {
 
     /// Where to go on after a failure, if the node did nothing and said where, or that it should be
     /// asked again.
-    pub(super) async fn onward(
+    pub(super) async fn next_route(
         &self,
         key: &str,
-        way: Route,
+        route: Route,
         failure: Failure,
         limit: Moment,
     ) -> Result<Route, Failure> {
         let redirect = Redirect::of(&failure).filter(|_| !bug(Bug::MovedNotFollowed));
         let Some(redirect) = redirect else {
-            return Err(self.noted(&way.node, failure));
+            return Err(self.note_failure(&route.node, failure));
         };
         if redirect == Redirect::Down {
-            return Err(self.down(key, &failure));
+            return Err(self.cluster_down_error(key, &failure));
         }
-        if self.clock.now() >= limit || way.redirects >= REDIRECTS_MAX {
-            self.look_around();
-            return Err(on_the_move(key, &failure));
+        if self.clock.now() >= limit || route.redirects >= REDIRECTS_MAX {
+            self.request_refresh();
+            return Err(migrating_error(key, &failure));
         }
         match redirect {
             Redirect::Moved { slot, to } => {
-                let node = self.learn(slot, &to, &way.node);
-                Ok(way.on_to(node, false))
+                let node = self.learn(slot, &to, &route.node);
+                Ok(route.redirected(node, false))
             }
             Redirect::Ask { to } => {
-                let node = self.node_at(&to, &way.node);
-                Ok(way.on_to(node, true))
+                let node = self.node_at(&to, &route.node);
+                Ok(route.redirected(node, true))
             }
-            Redirect::TryAgain => self.try_again(key, &way, &failure, limit).await,
-            Redirect::Down | Redirect::ReadOnly => Err(self.noted(&way.node, failure)),
+            Redirect::TryAgain => self.try_again(key, &route, &failure, limit).await,
+            Redirect::Down | Redirect::ReadOnly => Err(self.note_failure(&route.node, failure)),
         }
     }
 
@@ -223,33 +223,33 @@ impl Cluster {
     async fn try_again(
         &self,
         key: &str,
-        way: &Route,
+        route: &Route,
         failure: &Failure,
         limit: Moment,
     ) -> Result<Route, Failure> {
         let now = self.clock.now();
-        let since = way.trying_since.unwrap_or(now);
+        let since = route.trying_since.unwrap_or(now);
         if now >= since + TRY_AGAIN_PATIENCE {
-            return Err(on_the_move(key, failure));
+            return Err(migrating_error(key, failure));
         }
-        tokio::time::sleep(way.pause.min(limit.saturating_since(now))).await;
+        tokio::time::sleep(route.pause.min(limit.saturating_since(now))).await;
         Ok(Route {
-            redirects: way.redirects,
+            redirects: route.redirects,
             trying_since: Some(since),
-            pause: (way.pause * 2).min(TRY_AGAIN_MAX),
-            ..self.way(key)?
+            pause: (route.pause * 2).min(TRY_AGAIN_MAX),
+            ..self.route(key)?
         })
     }
 
     /// Learns what can be learned from a failure that is left to the caller, and says that asking
     /// again may help if the cluster only has to be asked elsewhere.
-    pub(super) fn noted(&self, node: &Arc<Node>, failure: Failure) -> Failure {
+    pub(super) fn note_failure(&self, node: &Arc<Node>, failure: Failure) -> Failure {
         let redirect = Redirect::of(&failure);
         if let Some(Redirect::Moved { slot, to }) = &redirect {
             self.learn(*slot, to, node);
         } else if failure.transient || redirect.is_some() {
             // Perhaps the node is gone, and another one has taken its place.
-            self.look_around();
+            self.request_refresh();
         }
         let only_elsewhere = redirect.is_some() && !bug(Bug::MovedNotFollowed);
         Failure {
@@ -259,14 +259,14 @@ impl Cluster {
     }
 
     /// Learns what a node said in the middle of a pipeline.
-    pub(super) fn overhear(&self, node: &Arc<Node>, reply: &str) {
+    pub(super) fn note_error_reply(&self, node: &Arc<Node>, reply: &str) {
         if let Some(Redirect::Moved { slot, to }) = Redirect::read(reply) {
             self.learn(slot, &to, node);
         }
     }
 
     /// The map may not be right any more: another one is asked for in the background.
-    pub(super) fn look_around(&self) {
+    pub(super) fn request_refresh(&self) {
         self.outdated.notify_one();
     }
 
@@ -276,24 +276,24 @@ impl Cluster {
         self.map
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .give(slot, Arc::clone(&node));
-        *lock(&self.informant) = Some(Arc::clone(&node));
-        self.channels.look();
+            .assign(slot, Arc::clone(&node));
+        *lock(&self.last_redirect_target) = Some(Arc::clone(&node));
+        self.channels.recheck();
         // Slots seldom move alone.
-        self.look_around();
+        self.request_refresh();
         node
     }
 
     /// The node at this place, made if it is not known.
     fn node_at(&self, place: &NodeAddress, told_by: &Node) -> Arc<Node> {
-        let target = place.beside(&told_by.server.target);
+        let target = place.relative_to(&told_by.server.target);
         let known = self.map().node_at(&target.address).cloned();
         let seed = || self.seeds().iter().find(|seed| seed.is_at(&target.address));
         let known = known.or_else(|| seed().cloned());
-        known.unwrap_or_else(|| self.make(target))
+        known.unwrap_or_else(|| self.new_node(target))
     }
 
-    fn make(&self, target: RedisTarget) -> Arc<Node> {
+    fn new_node(&self, target: RedisTarget) -> Arc<Node> {
         let _engine = self.engine.enter();
         let server = Server::in_cluster(target, self.sharded, Arc::clone(&self.stats));
         let node = Node::new(server, self.runtime.clone(), &self.channels);
@@ -308,8 +308,8 @@ impl Cluster {
     }
 
     /// Nobody is known to serve the slot of this key.
-    fn uncovered(&self, key: &str) -> Failure {
-        self.look_around();
+    fn no_owner_error(&self, key: &str) -> Failure {
+        self.request_refresh();
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
@@ -321,8 +321,8 @@ impl Cluster {
     }
 
     /// The cluster says that it serves this key to nobody.
-    fn down(&self, key: &str, failure: &Failure) -> Failure {
-        self.look_around();
+    fn cluster_down_error(&self, key: &str, failure: &Failure) -> Failure {
+        self.request_refresh();
         let slot = Slot::of(key.as_bytes());
         let said = super::connection::reply_of(failure).unwrap_or_default();
         Failure::not_sent(
@@ -339,7 +339,7 @@ impl Cluster {
 }
 
 /// The slot is being moved, and that takes longer than this question may.
-fn on_the_move(key: &str, failure: &Failure) -> Failure {
+fn migrating_error(key: &str, failure: &Failure) -> Failure {
     let slot = Slot::of(key.as_bytes());
     let said = super::connection::reply_of(failure).unwrap_or_default();
     Failure::not_sent(

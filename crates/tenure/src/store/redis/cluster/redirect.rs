@@ -30,7 +30,7 @@ pub(in crate::store::redis) struct NodeAddress {
 impl Redirect {
     /// The redirect that a failure is, if it is one.
     pub(super) fn of(failure: &Failure) -> Option<Self> {
-        if failure.landing.is_some() {
+        if failure.in_flight.is_some() {
             return None;
         }
         Self::read(&reply_of(failure)?)
@@ -70,7 +70,7 @@ impl NodeAddress {
     }
 
     /// The same server as `asked` to talk to, but at this place.
-    pub(super) fn beside(&self, asked: &RedisTarget) -> RedisTarget {
+    pub(super) fn relative_to(&self, asked: &RedisTarget) -> RedisTarget {
         let (own, port) = (self.host.clone(), self.port);
         let address = match &asked.address {
             Address::Tcp { host, .. } => Address::Tcp {
@@ -138,7 +138,7 @@ mod tests {
         else {
             panic!("not a server");
         };
-        let at = |host| place(host).beside(&asked).to_string();
+        let at = |host| place(host).relative_to(&asked).to_string();
         assert_eq!(at(None), "redis://a:6381/");
         assert_eq!(at(Some("b")), "redis://b:6381/");
     }

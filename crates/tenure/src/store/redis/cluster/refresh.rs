@@ -10,7 +10,7 @@ use super::{Cluster, lock};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::redis::node::Node;
-use crate::store::{Failure, SILENCE_LIMIT};
+use crate::store::{Failure, RESPONSE_TIMEOUT};
 
 /// How long to wait between two questions for the map, however many have found it wrong.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -51,11 +51,11 @@ impl Cluster {
     /// Learns the whole map from whichever node tells it.
     async fn refresh(&self, limit: Moment) -> Result<(), Failure> {
         let mut failed = Vec::new();
-        for node in self.informants() {
-            let limit = limit.min(self.clock.now() + SILENCE_LIMIT);
-            match ask(&node, limit).await {
-                Ok(shares) => {
-                    self.adopt(&shares, &node);
+        for node in self.refresh_sources() {
+            let limit = limit.min(self.clock.now() + RESPONSE_TIMEOUT);
+            match fetch_slots(&node, limit).await {
+                Ok(ranges) => {
+                    self.install(&ranges, &node);
                     return Ok(());
                 }
                 Err(failure) => failed.push(failure),
@@ -68,8 +68,11 @@ impl Cluster {
     }
 
     /// Whom to ask, whoever is likely to know and to answer first.
-    fn informants(&self) -> Vec<Arc<Node>> {
-        let mut nodes: Vec<Arc<Node>> = lock(&self.informant).take().into_iter().collect();
+    fn refresh_sources(&self) -> Vec<Arc<Node>> {
+        let mut nodes: Vec<Arc<Node>> = lock(&self.last_redirect_target)
+            .take()
+            .into_iter()
+            .collect();
         let is_live = |node: &Arc<Node>| node.commands.live().is_some();
         let (live, silent): (Vec<_>, Vec<_>) = self.nodes().into_iter().partition(is_live);
         nodes.extend(live);
@@ -84,11 +87,11 @@ impl Cluster {
         asked
     }
 
-    fn adopt(&self, shares: &[SlotRange], asked: &Arc<Node>) {
+    fn install(&self, ranges: &[SlotRange], asked: &Arc<Node>) {
         let mut known = self.nodes();
         known.extend(self.seeds().iter().chain([asked]).cloned());
-        let new = SlotMap::of(shares, &asked.server.target, &known, |target| {
-            self.make(target)
+        let new = SlotMap::of(ranges, &asked.server.target, &known, |target| {
+            self.new_node(target)
         });
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         let changed = !map.agrees_with(&new);
@@ -97,13 +100,13 @@ impl Cluster {
         // Nodes that have left end here, with the lock no longer held.
         drop(old);
         if changed {
-            self.channels.look();
+            self.channels.recheck();
         }
     }
 }
 
 /// Asks for the map again whenever it was found wrong.
-pub(super) async fn keep_up(cluster: Arc<Cluster>) {
+pub(super) async fn keep_refreshed(cluster: Arc<Cluster>) {
     loop {
         cluster.outdated.notified().await;
         let limit = cluster.clock.now() + LIMIT;
@@ -114,14 +117,14 @@ pub(super) async fn keep_up(cluster: Arc<Cluster>) {
     }
 }
 
-async fn ask(node: &Node, limit: Moment) -> Result<Vec<SlotRange>, Failure> {
+async fn fetch_slots(node: &Node, limit: Moment) -> Result<Vec<SlotRange>, Failure> {
     let connection = node.commands.connection(limit).await?;
     let mut command = ::redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = connection.run(&command, limit, 0).await?;
-    let shares = slot_map::read(&reply)
+    let ranges = slot_map::read(&reply)
         .ok_or_else(|| Failure::refused(reply.unexpected("`CLUSTER SLOTS`")))?;
-    if shares.is_empty() {
+    if ranges.is_empty() {
         return Err(Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
@@ -130,7 +133,7 @@ async fn ask(node: &Node, limit: Moment) -> Result<Vec<SlotRange>, Failure> {
             ),
         )));
     }
-    Ok(shares)
+    Ok(ranges)
 }
 
 /// All failures in one. It is the first one's, and worth asking again if that may help with any.
@@ -142,6 +145,6 @@ fn no_node(what: &str, failed: &[Failure]) -> Failure {
     Failure {
         error: Error::new(kind.unwrap_or(ErrorKind::Unavailable), message),
         transient: transient.is_some(),
-        landing: None,
+        in_flight: None,
     }
 }

@@ -25,10 +25,10 @@ pub(super) struct SlotRange {
 }
 
 impl SlotMap {
-    /// The map that `shares` tells, with the nodes of the old one where they are still in it. `make`
+    /// The map that `ranges` tells, with the nodes of the old one where they are still in it. `make`
     /// makes the others.
     pub(super) fn of(
-        shares: &[SlotRange],
+        ranges: &[SlotRange],
         asked: &RedisTarget,
         known: &[Arc<Node>],
         mut make: impl FnMut(RedisTarget) -> Arc<Node>,
@@ -37,15 +37,15 @@ impl SlotMap {
             nodes: Vec::new(),
             owners: vec![None; usize::from(SLOTS)],
         };
-        for share in shares {
-            let target = share.place.beside(asked);
+        for range in ranges {
+            let target = range.place.relative_to(asked);
             let known = known.iter().find(|node| node.is_at(&target.address));
-            let owner = map.place_of(&target.address).unwrap_or_else(|| {
+            let owner = map.index_of(&target.address).unwrap_or_else(|| {
                 map.nodes
                     .push(known.map_or_else(|| make(target), Arc::clone));
                 map.nodes.len() - 1
             });
-            for number in share.slots.clone() {
+            for number in range.slots.clone() {
                 map.owners[usize::from(number)] = Some(owner);
             }
         }
@@ -73,8 +73,8 @@ impl SlotMap {
     }
 
     /// Takes note that a slot is this node's.
-    pub(super) fn give(&mut self, slot: Slot, node: Arc<Node>) {
-        let owner = self.place_of(&node.server.target.address);
+    pub(super) fn assign(&mut self, slot: Slot, node: Arc<Node>) {
+        let owner = self.index_of(&node.server.target.address);
         let owner = owner.unwrap_or_else(|| {
             self.nodes.push(node);
             self.nodes.len() - 1
@@ -93,18 +93,18 @@ impl SlotMap {
         })
     }
 
-    fn place_of(&self, address: &Address) -> Option<usize> {
+    fn index_of(&self, address: &Address) -> Option<usize> {
         self.nodes.iter().position(|node| node.is_at(address))
     }
 }
 
 /// What `CLUSTER SLOTS` says; `None` if it cannot be understood.
 pub(super) fn read(reply: &Value) -> Option<Vec<SlotRange>> {
-    reply.as_array()?.iter().map(read_share).collect()
+    reply.as_array()?.iter().map(read_range).collect()
 }
 
-fn read_share(share: &Value) -> Option<SlotRange> {
-    let [first, last, master, ..] = share.as_array()? else {
+fn read_range(range: &Value) -> Option<SlotRange> {
+    let [first, last, master, ..] = range.as_array()? else {
         return None;
     };
     let slot = |number: &Value| {
@@ -128,7 +128,7 @@ mod tests {
         Value::Bytes(text.as_bytes().to_vec())
     }
 
-    fn share(first: i64, last: i64, host: Value) -> Value {
+    fn range(first: i64, last: i64, host: Value) -> Value {
         let master = Value::Array(vec![
             host,
             Value::Int(7000),
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn shares_are_read_also_where_a_node_knows_no_host() {
-        let reply = Value::Array(vec![share(0, 5, text("h")), share(6, 6, Value::Nil)]);
+        let reply = Value::Array(vec![range(0, 5, text("h")), range(6, 6, Value::Nil)]);
         let told = |slots, host| SlotRange {
             slots,
             place: NodeAddress::new(host, 7000),
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_is_no_map_is_none() {
-        let wrong = share(0, 16_384, text("h"));
+        let wrong = range(0, 16_384, text("h"));
         for reply in [
             Value::Int(1),
             Value::Array(vec![Value::Int(1)]),

@@ -16,7 +16,7 @@ use crate::timings::Call;
 impl Connection {
     /// Runs a script as [`script`](Connection::script) does, but from any executor: instead of a
     /// timer it is the silence of the connection that ends it.
-    pub(crate) async fn script_here<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+    pub(crate) async fn script_on_caller<K: AsRef<[u8]>, A: AsRef<[u8]>>(
         &self,
         script: &Script,
         keys: &[K],
@@ -24,46 +24,46 @@ impl Connection {
         latest_us: u64,
     ) -> Result<Value, Failure> {
         let by_hash = eval("EVALSHA", script.hash(), keys, arguments);
-        let mut answer = self.run_here(&by_hash, latest_us).await;
+        let mut answer = self.run_on_caller(&by_hash, latest_us).await;
         if answer.as_ref().is_err_and(is_unknown_script) {
             let by_text = eval("EVAL", script.code(), keys, arguments);
-            answer = self.run_here(&by_text, latest_us).await;
+            answer = self.run_on_caller(&by_text, latest_us).await;
         }
-        answer.map_err(|failure| self.not_half_done(failure, latest_us))
+        answer.map_err(|failure| self.mark_partial(failure, latest_us))
     }
 
-    /// Runs a transaction, from its `MULTI` to its `EXEC`, as [`script_here`](Connection::script_here)
+    /// Runs a transaction, from its `MULTI` to its `EXEC`, as [`script_on_caller`](Connection::script_on_caller)
     /// runs a script. Returns what its commands answered.
-    pub(in crate::store::redis) async fn run_all_here(
+    pub(in crate::store::redis) async fn run_all_on_caller(
         &self,
         transaction: &Pipeline,
-        landing: InFlight,
+        in_flight: InFlight,
     ) -> Result<Vec<Value>, Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.begin());
+        let (mut inner, begun) = (self.inner.clone(), self.start_call());
         let asking = inner.req_packed_commands(transaction, 0, transaction.len());
-        let answer = self.answer_here(asking, landing).await;
+        let answer = self.await_reply_on_caller(asking, in_flight).await;
         // There is only one that takes locks.
-        self.measure(&begun, || Call::Acquire, &answer);
+        self.finish_call(&begun, || Call::Acquire, &answer);
         let mut answers = answer?.into_iter();
         if let Some(Err(error)) = answers.next().map(::redis::Value::extract_error) {
             // Without a transaction, its commands were carried out one by one.
-            return Err(self.refused(&error, Some(landing)));
+            return Err(self.failure_from(&error, Some(in_flight)));
         }
         let whole = answers.next_back();
         for queued in answers {
             // What cannot be queued makes the whole do nothing, and says why.
-            self.checked(queued)?;
+            self.check_error(queued)?;
         }
         match whole {
             Some(::redis::Value::Array(values)) => Ok(values.into_iter().map(Value::of).collect()),
             Some(value) => {
-                let refused = self.checked(value).map(|value| vec![value]);
+                let refused = self.check_error(value).map(|value| vec![value]);
                 if refused
                     .as_ref()
                     .is_err_and(|it| it.error.kind() == ErrorKind::Denied)
                 {
                     // Who may begin a transaction and not end it is in one for ever.
-                    self.give_up();
+                    self.close();
                 }
                 refused
             }
@@ -71,38 +71,40 @@ impl Connection {
         }
     }
 
-    async fn run_here(&self, command: &Cmd, latest_us: u64) -> Result<Value, Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.begin());
+    async fn run_on_caller(&self, command: &Cmd, latest_us: u64) -> Result<Value, Failure> {
+        let (mut inner, begun) = (self.inner.clone(), self.start_call());
         let asking = inner.req_packed_command(command);
-        let answer = self.answer_here(asking, self.landing(latest_us)).await;
-        let answer = answer.and_then(|value| self.checked(value));
-        self.measure(&begun, || call_of(command), &answer);
+        let answer = self
+            .await_reply_on_caller(asking, self.in_flight(latest_us))
+            .await;
+        let answer = answer.and_then(|value| self.check_error(value));
+        self.finish_call(&begun, || call_of(command), &answer);
         answer
     }
 
     /// Waits for an answer without a timer.
-    async fn answer_here<T>(
+    async fn await_reply_on_caller<T>(
         &self,
         answer: impl Future<Output = Result<T, RedisError>>,
-        landing: InFlight,
+        in_flight: InFlight,
     ) -> Result<T, Failure> {
-        let owed = self.silence.owe(&self.server.clock);
+        let awaited = self.response_watch.expect_reply(&self.server.clock);
         let answer = tokio::select! {
             biased;
             answer = answer => answer,
-            () = self.given_up.cancelled() => {
-                return Err(server_error::silence(&self.target, Some(landing)));
+            () = self.closed.cancelled() => {
+                return Err(server_error::no_reply(&self.target, Some(in_flight)));
             }
         };
         match answer {
             Ok(value) => {
-                owed.answered();
+                awaited.answered();
                 Ok(value)
             }
             Err(error) => {
-                let failure = self.refused(&error, Some(landing));
-                if failure.landing.is_some() {
-                    self.give_up();
+                let failure = self.failure_from(&error, Some(in_flight));
+                if failure.in_flight.is_some() {
+                    self.close();
                 }
                 Err(failure)
             }

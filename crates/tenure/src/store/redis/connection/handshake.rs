@@ -13,7 +13,7 @@ use crate::store::redis::{script, server_error};
 impl Connection {
     /// Learns the server's version, clock and settings, and loads the scripts. What the user may
     /// not ask stays unknown.
-    pub(in crate::store::redis) async fn introduce(&self) -> Result<(), Failure> {
+    pub(in crate::store::redis) async fn handshake(&self) -> Result<(), Failure> {
         if self.server.is_sentinel() {
             return Ok(());
         }
@@ -32,16 +32,16 @@ impl Connection {
             .clone()
             .send_packed_commands(&pipeline, 0, pipeline.len())
             .await
-            .map_err(|error| server_error::failure(&self.target, &error, None))?;
+            .map_err(|error| server_error::from_error(&self.target, &error, None))?;
         let mut replies = replies.into_iter();
         let info = replies.next().unwrap_or(::redis::Value::Nil);
         if let Err(error) = info.clone().extract_error()
             && error.code() != Some("NOPERM")
         {
-            return Err(server_error::failure(&self.target, &error, None));
+            return Err(server_error::from_error(&self.target, &error, None));
         }
         let info = ServerInfo::parse(Value::of(info).as_str().unwrap_or_default());
-        self.server.admit(&info)?;
+        self.server.check_fit(&info)?;
         let time = replies.next().map(Value::of);
         self.note_clock(asked_at, time.as_ref().and_then(micros));
         if self.server.moves() {
@@ -51,8 +51,8 @@ impl Connection {
     }
 
     /// Sends what is to be sent before anything else. Whether the server accepts it.
-    pub(in crate::store::redis) async fn greet(&self, greeting: &Cmd) -> bool {
-        let answer = self.inner.clone().send_packed_command(greeting).await;
+    pub(in crate::store::redis) async fn run_setup(&self, command: &Cmd) -> bool {
+        let answer = self.inner.clone().send_packed_command(command).await;
         answer.and_then(::redis::Value::extract_error).is_ok()
     }
 

@@ -41,9 +41,9 @@ pub(crate) struct Connection {
     /// Where it leads.
     target: Arc<RedisTarget>,
     /// Cancelled when nothing more is expected of this connection.
-    given_up: CancellationToken,
-    silence: ResponseWatch,
-    known: TransactionCandidates,
+    closed: CancellationToken,
+    response_watch: ResponseWatch,
+    transaction_candidates: TransactionCandidates,
     timings: Arc<NodeTimings>,
     /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
     owes_since: AtomicU64,
@@ -56,18 +56,21 @@ pub(crate) struct Connection {
 impl Connection {
     pub(super) fn new(
         server: &Arc<Server>,
-        place: &Endpoint,
+        endpoint: &Endpoint,
         inner: MultiplexedConnection,
     ) -> Self {
         Self {
             id: server.next_connection_id(),
             inner,
             server: Arc::clone(server),
-            target: Arc::clone(&place.target),
-            given_up: place.left.child_token(),
-            silence: ResponseWatch::default(),
-            known: TransactionCandidates::default(),
-            timings: server.stats.timings.node(&place.target.address.to_string()),
+            target: Arc::clone(&endpoint.target),
+            closed: endpoint.moved.child_token(),
+            response_watch: ResponseWatch::default(),
+            transaction_candidates: TransactionCandidates::default(),
+            timings: server
+                .stats
+                .timings
+                .node(&endpoint.target.address.to_string()),
             owes_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
             clock_read_at: AtomicU64::new(0),
@@ -79,31 +82,31 @@ impl Connection {
     }
 
     pub(crate) fn is_broken(&self) -> bool {
-        self.given_up.is_cancelled()
+        self.closed.is_cancelled()
     }
 
     /// Waits until nothing more is expected of it.
-    pub(super) async fn given_up(&self) {
-        self.given_up.cancelled().await;
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
     }
 
     /// Whoever still waits for an answer is told that none will come.
-    pub(super) fn give_up(&self) {
-        self.given_up.cancel();
+    pub(super) fn close(&self) {
+        self.closed.cancel();
     }
 
-    pub(super) fn silence(&self) -> &ResponseWatch {
-        &self.silence
+    pub(super) fn response_watch(&self) -> &ResponseWatch {
+        &self.response_watch
     }
 
     /// What is known of locks that can be taken without a script.
-    pub(super) fn known(&self) -> &TransactionCandidates {
-        &self.known
+    pub(super) fn transaction_candidates(&self) -> &TransactionCandidates {
+        &self.transaction_candidates
     }
 
     /// The master there that may give new locks: the same for all connections to this server.
-    pub(super) fn settled(&self) -> &TrustedPrimary {
-        &self.server.settled
+    pub(super) fn trusted_primary(&self) -> &TrustedPrimary {
+        &self.server.trusted_primary
     }
 
     /// Whether a replica can take the place of the server that it leads to.
@@ -116,7 +119,7 @@ impl Connection {
     }
 
     /// Where a command that was sent now may land.
-    pub(super) fn landing(&self, latest_us: u64) -> InFlight {
+    pub(super) fn in_flight(&self, latest_us: u64) -> InFlight {
         InFlight {
             connection: Some(self.id),
             latest_us,
@@ -124,14 +127,14 @@ impl Connection {
     }
 
     /// The failure that an error inside several replies means.
-    pub(super) fn refused_by(&self, error: &str) -> Failure {
+    pub(super) fn failure_from_reply(&self, error: &str) -> Failure {
         let (code, detail) = error.split_once(' ').unwrap_or((error, ""));
-        server_error::of_server(&self.target, code, detail)
+        server_error::from_reply(&self.target, code, detail)
     }
 
     /// The failure of a question that was carried out too late, and so changed nothing.
     pub(super) fn too_late(&self) -> Failure {
-        server_error::silence(&self.target, None)
+        server_error::no_reply(&self.target, None)
     }
 
     /// The failure of a question that came too late again and again.
@@ -146,7 +149,7 @@ impl Connection {
     }
 
     /// The failure of a question that met another master again and again.
-    pub(super) fn masters_change(&self) -> Failure {
+    pub(super) fn primaries_change(&self) -> Failure {
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
@@ -156,21 +159,21 @@ impl Connection {
         ))
     }
 
-    fn checked(&self, value: ::redis::Value) -> Result<Value, Failure> {
+    fn check_error(&self, value: ::redis::Value) -> Result<Value, Failure> {
         value
             .extract_error()
             .map(Value::of)
-            .map_err(|error| self.refused(&error, None))
+            .map_err(|error| self.failure_from(&error, None))
     }
 
     /// What an error means. A master that has become a replica is not asked again.
-    fn refused(&self, error: &RedisError, landing: Option<InFlight>) -> Failure {
-        let failure = server_error::failure(&self.target, error, landing);
+    fn failure_from(&self, error: &RedisError, in_flight: Option<InFlight>) -> Failure {
+        let failure = server_error::from_error(&self.target, error, in_flight);
         if failure.error.kind() != ErrorKind::ReadOnly {
             return failure;
         }
         // Should it be promoted again, it is another master.
-        self.give_up();
+        self.close();
         if !self.server.moves() {
             return failure;
         }

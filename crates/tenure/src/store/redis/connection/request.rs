@@ -13,7 +13,7 @@ use crate::seeded::{Bug, bug};
 use crate::store::redis::script::Script;
 use crate::store::redis::server_error;
 use crate::store::redis::value::Value;
-use crate::store::{Failure, SILENCE_LIMIT};
+use crate::store::{Failure, RESPONSE_TIMEOUT};
 
 impl Connection {
     /// Sends one command and waits for its answer.
@@ -23,16 +23,16 @@ impl Connection {
         limit: Moment,
         latest_us: u64,
     ) -> Result<Value, Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.begin());
-        let answer = self.answer(inner.req_packed_command(command), limit, latest_us);
-        let answer = answer.await.and_then(|value| self.checked(value));
-        self.measure(&begun, || call_of(command), &answer);
+        let (mut inner, begun) = (self.inner.clone(), self.start_call());
+        let answer = self.await_reply(inner.req_packed_command(command), limit, latest_us);
+        let answer = answer.await.and_then(|value| self.check_error(value));
+        self.finish_call(&begun, || call_of(command), &answer);
         answer
     }
 
     /// Sends a command, perhaps about keys whose slot is only on its way to this node. `ASKING` says
     /// so of the command that follows it: both go out in one piece.
-    pub(in crate::store::redis) async fn run_by(
+    pub(in crate::store::redis) async fn run_routed(
         &self,
         asking: bool,
         command: &Cmd,
@@ -44,12 +44,12 @@ impl Connection {
         }
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command.clone());
-        let (mut inner, begun) = (self.inner.clone(), self.begin());
+        let (mut inner, begun) = (self.inner.clone(), self.start_call());
         let answer = inner.req_packed_commands(&pipeline, 0, 2);
-        let answer = self.answer(answer, limit, latest_us).await;
-        let answer =
-            answer.and_then(|mut values| self.checked(values.pop().unwrap_or(::redis::Value::Nil)));
-        self.measure(&begun, || call_of(command), &answer);
+        let answer = self.await_reply(answer, limit, latest_us).await;
+        let answer = answer
+            .and_then(|mut values| self.check_error(values.pop().unwrap_or(::redis::Value::Nil)));
+        self.finish_call(&begun, || call_of(command), &answer);
         answer
     }
 
@@ -59,10 +59,10 @@ impl Connection {
         pipeline: &Pipeline,
         limit: Moment,
     ) -> Result<Vec<Value>, Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.begin());
+        let (mut inner, begun) = (self.inner.clone(), self.start_call());
         let answer = inner.req_packed_commands(pipeline, 0, pipeline.len());
-        let answer = self.answer(answer, limit, 0).await;
-        self.measure(&begun, || call_of_all(pipeline), &answer);
+        let answer = self.await_reply(answer, limit, 0).await;
+        self.finish_call(&begun, || call_of_all(pipeline), &answer);
         Ok(answer?.into_iter().map(Value::of).collect())
     }
 
@@ -75,12 +75,12 @@ impl Connection {
         limit: Moment,
         latest_us: u64,
     ) -> Result<Value, Failure> {
-        self.script_by(false, script, keys, arguments, limit, latest_us)
+        self.script_routed(false, script, keys, arguments, limit, latest_us)
             .await
     }
 
     /// Runs a script, perhaps on keys whose slot is only on its way to this node.
-    pub(in crate::store::redis) async fn script_by<K: AsRef<[u8]>, A: AsRef<[u8]>>(
+    pub(in crate::store::redis) async fn script_routed<K: AsRef<[u8]>, A: AsRef<[u8]>>(
         &self,
         asking: bool,
         script: &Script,
@@ -90,35 +90,35 @@ impl Connection {
         latest_us: u64,
     ) -> Result<Value, Failure> {
         let by_hash = eval("EVALSHA", script.hash(), keys, arguments);
-        let mut answer = self.run_by(asking, &by_hash, limit, latest_us).await;
+        let mut answer = self.run_routed(asking, &by_hash, limit, latest_us).await;
         if answer.as_ref().is_err_and(is_unknown_script) {
             let by_text = eval("EVAL", script.code(), keys, arguments);
-            answer = self.run_by(asking, &by_text, limit, latest_us).await;
+            answer = self.run_routed(asking, &by_text, limit, latest_us).await;
         }
-        answer.map_err(|failure| self.not_half_done(failure, latest_us))
+        answer.map_err(|failure| self.mark_partial(failure, latest_us))
     }
 
     /// Waits for an answer, keeps the account of what the server owes, and gives the connection up
     /// when it fails or stays silent.
-    pub(super) async fn answer<T>(
+    pub(super) async fn await_reply<T>(
         &self,
         answer: impl Future<Output = Result<T, RedisError>>,
         limit: Moment,
         latest_us: u64,
     ) -> Result<T, Failure> {
         let target = &self.target;
-        let landing = self.landing(latest_us);
+        let in_flight = self.in_flight(latest_us);
         let sent_at = self.server.clock.now();
-        let owed = sent_at.as_nanos().max(1);
+        let awaited = sent_at.as_nanos().max(1);
         let _ = self
             .owes_since
-            .compare_exchange(0, owed, Ordering::Relaxed, Ordering::Relaxed);
+            .compare_exchange(0, awaited, Ordering::Relaxed, Ordering::Relaxed);
         let left = limit.saturating_since(sent_at);
         let answer = async {
             tokio::select! {
                 biased;
                 answer = tokio::time::timeout(left, answer) => answer.ok(),
-                () = self.given_up.cancelled() => None,
+                () = self.closed.cancelled() => None,
             }
         };
         match answer.await {
@@ -127,39 +127,39 @@ impl Connection {
                 Ok(value)
             }
             Some(Err(error)) => {
-                let failure = self.refused(&error, Some(landing));
-                if failure.landing.is_some() {
-                    self.give_up();
+                let failure = self.failure_from(&error, Some(in_flight));
+                if failure.in_flight.is_some() {
+                    self.close();
                 } else {
                     self.owes_since.store(0, Ordering::Relaxed);
                 }
                 Err(failure)
             }
             None => {
-                self.give_up_if_silent();
-                Err(server_error::silence(target, Some(landing)))
+                self.close_if_silent();
+                Err(server_error::no_reply(target, Some(in_flight)))
             }
         }
     }
 
-    fn give_up_if_silent(&self) {
+    fn close_if_silent(&self) {
         let owes_since = self.owes_since.load(Ordering::Relaxed);
         let silent = self
             .server
             .clock
             .now()
             .saturating_since(Moment::from_nanos(owes_since));
-        if owes_since > 0 && silent + Duration::from_millis(5) >= SILENCE_LIMIT {
-            self.give_up();
+        if owes_since > 0 && silent + Duration::from_millis(5) >= RESPONSE_TIMEOUT {
+            self.close();
         }
     }
 
     /// A script that failed half-way may have changed something: its failure says where.
-    pub(super) fn not_half_done(&self, mut failure: Failure, latest_us: u64) -> Failure {
-        if failure.landing.is_none()
-            && reply_of(&failure).is_some_and(|reply| server_error::is_half_done(&reply))
+    pub(super) fn mark_partial(&self, mut failure: Failure, latest_us: u64) -> Failure {
+        if failure.in_flight.is_none()
+            && reply_of(&failure).is_some_and(|reply| server_error::ran_partly(&reply))
         {
-            failure.landing = Some(self.landing(latest_us));
+            failure.in_flight = Some(self.in_flight(latest_us));
         }
         failure
     }

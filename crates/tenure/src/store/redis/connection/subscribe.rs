@@ -11,16 +11,16 @@ use crate::timings::Call;
 
 impl Connection {
     pub(crate) async fn subscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.begin());
-        let answer = self.answer(inner.subscribe(channel), limit, 0).await;
-        self.measure(&begun, || Call::Listen, &answer);
+        let (mut inner, begun) = (self.inner.clone(), self.start_call());
+        let answer = self.await_reply(inner.subscribe(channel), limit, 0).await;
+        self.finish_call(&begun, || Call::Listen, &answer);
         answer
     }
 
     pub(crate) async fn unsubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.begin());
-        let answer = self.answer(inner.unsubscribe(channel), limit, 0).await;
-        self.measure(&begun, || Call::Listen, &answer);
+        let (mut inner, begun) = (self.inner.clone(), self.start_call());
+        let answer = self.await_reply(inner.unsubscribe(channel), limit, 0).await;
+        self.finish_call(&begun, || Call::Listen, &answer);
         answer
     }
 
@@ -30,7 +30,7 @@ impl Connection {
         channel: &str,
         limit: Moment,
     ) -> Result<(), Failure> {
-        self.confirmed("SSUBSCRIBE", channel, limit).await
+        self.subscribe_command("SSUBSCRIBE", channel, limit).await
     }
 
     pub(in crate::store::redis) async fn sunsubscribe(
@@ -38,18 +38,23 @@ impl Connection {
         channel: &str,
         limit: Moment,
     ) -> Result<(), Failure> {
-        self.confirmed("SUNSUBSCRIBE", channel, limit).await
+        self.subscribe_command("SUNSUBSCRIBE", channel, limit).await
     }
 
     /// Sends a word about a channel of a shard, and checks that the answer is about the same. A server
     /// that loses a slot says so unasked, and the client crate takes that for the answer to whatever
     /// was asked: then all that follow are off by one, and the connection is of no use any more.
-    async fn confirmed(&self, word: &str, channel: &str, limit: Moment) -> Result<(), Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.begin());
+    async fn subscribe_command(
+        &self,
+        word: &str,
+        channel: &str,
+        limit: Moment,
+    ) -> Result<(), Failure> {
+        let (mut inner, begun) = (self.inner.clone(), self.start_call());
         let command = ::redis::cmd(word).arg(channel).clone();
-        let answer = self.answer(inner.req_packed_command(&command), limit, 0);
+        let answer = self.await_reply(inner.req_packed_command(&command), limit, 0);
         let answer = answer.await;
-        self.measure(&begun, || Call::Listen, &answer);
+        self.finish_call(&begun, || Call::Listen, &answer);
         let value = answer?;
         if let ::redis::Value::Push { kind, data } = &value {
             let same_word = kind.to_string().eq_ignore_ascii_case(word);
@@ -59,8 +64,8 @@ impl Connection {
                 return Ok(());
             }
         }
-        let answered = self.checked(value).map(|_| {
-            self.give_up();
+        let answered = self.check_error(value).map(|_| {
+            self.close();
             Failure::not_sent(Error::new(
                 ErrorKind::Unavailable,
                 format!("`{}` moved a slot in between", self.server.target),

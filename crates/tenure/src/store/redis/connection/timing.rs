@@ -15,13 +15,13 @@ use crate::timings::{Call, CallOutcome};
 pub(super) struct CallStart(Option<Moment>);
 
 impl Connection {
-    pub(super) fn begin(&self) -> CallStart {
+    pub(super) fn start_call(&self) -> CallStart {
         let timings = &self.server.stats.timings;
         CallStart(timings.is_wanted().then(|| self.server.clock.now()))
     }
 
     /// Counts what came of a question. What it was is found out only if that is of interest.
-    pub(super) fn measure<T>(
+    pub(super) fn finish_call<T>(
         &self,
         begun: &CallStart,
         call: impl FnOnce() -> Call,
@@ -30,7 +30,7 @@ impl Connection {
         let Some(begun) = begun.0 else { return };
         let outcome = match answer {
             Ok(_) => CallOutcome::Answered,
-            Err(failure) if failure.landing.is_some() => CallOutcome::Unanswered,
+            Err(failure) if failure.in_flight.is_some() => CallOutcome::Unanswered,
             Err(_) => CallOutcome::Refused,
         };
         let took = self.server.clock.now().saturating_since(begun);

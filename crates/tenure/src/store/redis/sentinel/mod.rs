@@ -37,7 +37,7 @@ const LOCATE_LIMIT: Duration = Duration::from_millis(1_500);
 pub(super) struct Sentinels {
     target: SentinelTarget,
     /// Each watcher's bell: ask your sentinel now.
-    bells: Vec<Notify>,
+    wakeups: Vec<Notify>,
     /// A std mutex: nothing is awaited while it is held.
     state: Mutex<SentinelState>,
     /// Something was learnt.
@@ -55,7 +55,7 @@ struct SentinelState {
 
 struct Primary {
     named: PrimaryAddress,
-    place: Endpoint,
+    endpoint: Endpoint,
 }
 
 impl Sentinels {
@@ -63,7 +63,7 @@ impl Sentinels {
     pub(super) fn watch(target: SentinelTarget, stats: &Arc<Stats>) -> Arc<Self> {
         let count = target.sentinels.len();
         let sentinels = Arc::new(Self {
-            bells: (0..count).map(|_| Notify::new()).collect(),
+            wakeups: (0..count).map(|_| Notify::new()).collect(),
             state: Mutex::new(SentinelState {
                 round: 0,
                 views: (0..count).map(|_| None).collect(),
@@ -76,8 +76,14 @@ impl Sentinels {
         for (at, target) in sentinels.target.sentinels.iter().enumerate() {
             let (sender, pushes) = mpsc::unbounded_channel();
             let server = Server::sentinel(target.clone(), Arc::clone(stats));
-            let link = Reconnector::with_pushes(server, sender, Some(|| ::redis::cmd("PING")));
-            tokio::spawn(monitor::watch(Arc::clone(&sentinels), at, link, pushes));
+            let reconnector =
+                Reconnector::with_pushes(server, sender, Some(|| ::redis::cmd("PING")));
+            tokio::spawn(monitor::run(
+                Arc::clone(&sentinels),
+                at,
+                reconnector,
+                pushes,
+            ));
         }
         sentinels
     }
@@ -90,13 +96,13 @@ impl Sentinels {
     /// dead costs little.
     pub(super) async fn locate(&self) -> Result<Endpoint, Failure> {
         let mut learnt = self.learnt.subscribe();
-        let round = self.ask_all();
+        let round = self.query_all();
         let clock = Clock::Boot;
         let mut until = clock.now() + LOCATE_LIMIT;
         let mut somebody_knows = false;
         loop {
             learnt.mark_unchanged();
-            let heard = self.heard(round);
+            let heard = self.replies_in(round);
             let now = clock.now();
             if heard.all || now >= until {
                 return self.conclude(round);
@@ -110,13 +116,13 @@ impl Sentinels {
         }
     }
 
-    fn ask_all(&self) -> u64 {
+    fn query_all(&self) -> u64 {
         let round = {
             let mut state = self.state();
             state.round += 1;
             state.round
         };
-        self.bells.iter().for_each(Notify::notify_one);
+        self.wakeups.iter().for_each(Notify::notify_one);
         round
     }
 
@@ -140,7 +146,7 @@ impl Sentinels {
         self.learnt.send_replace(());
     }
 
-    fn heard(&self, round: u64) -> RoundReplies {
+    fn replies_in(&self, round: u64) -> RoundReplies {
         let state = self.state();
         let mut fresh = state.fresh(round);
         RoundReplies {
@@ -154,13 +160,13 @@ impl Sentinels {
         let state = self.state();
         let named = state.fresh(round).any(|view| view.named().is_some());
         match &state.master {
-            Some(master) if named => Ok(master.place.clone()),
-            _ => Err(self.nobody_knows(&state, round)),
+            Some(master) if named => Ok(master.endpoint.clone()),
+            _ => Err(self.no_primary_error(&state, round)),
         }
     }
 
     /// Why there is no master to connect to, sentinel by sentinel.
-    fn nobody_knows(&self, state: &SentinelState, round: u64) -> Failure {
+    fn no_primary_error(&self, state: &SentinelState, round: u64) -> Failure {
         let fresh: Vec<&View> = state.fresh(round).collect();
         let ignorant = fresh
             .iter()
@@ -190,7 +196,7 @@ impl Sentinels {
             let _ = write!(text, "; {}", self.report(at, view));
         }
         let wants_password =
-            |failure| denied(failure) && !server_error::is_of_certificates(failure);
+            |failure| denied(failure) && !server_error::is_certificate_error(failure);
         if failures().any(wants_password) {
             text.push_str(
                 "; the sentinels' own user and password are `sentinel_username` and \
@@ -202,7 +208,7 @@ impl Sentinels {
         Failure {
             error: Error::new(kind, text),
             transient: !for_good,
-            landing: None,
+            in_flight: None,
         }
     }
 
@@ -255,9 +261,9 @@ impl SentinelState {
         }
         let master = Primary {
             named: named.clone(),
-            place: Endpoint::until_left(target.server.at(host, port)),
+            endpoint: Endpoint::new(target.server.at(host, port)),
         };
         let deposed = self.master.replace(master)?;
-        Some(deposed.place.left)
+        Some(deposed.endpoint.moved)
     }
 }

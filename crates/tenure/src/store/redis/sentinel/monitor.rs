@@ -20,44 +20,48 @@ const ASK_LIMIT: Duration = Duration::from_secs(1);
 const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 
 /// Asks one sentinel again and again, for as long as the engine runs.
-pub(super) async fn watch(
+pub(super) async fn run(
     sentinels: Arc<Sentinels>,
     at: usize,
-    link: Reconnector,
+    reconnector: Reconnector,
     mut pushes: mpsc::UnboundedReceiver<PushInfo>,
 ) {
     // The connection on which announcements are heard.
-    let mut hears = None;
+    let mut subscribed_on = None;
     loop {
         let round = sentinels.round();
-        let view = look(&sentinels, &link, &mut hears).await;
+        let view = query(&sentinels, &reconnector, &mut subscribed_on).await;
         sentinels.learn(at, round, view);
         tokio::select! {
-            () = sentinels.bells[at].notified() => {}
+            () = sentinels.wakeups[at].notified() => {}
             () = announcement(&mut pushes) => {}
             () = tokio::time::sleep(POLL) => {}
         }
     }
 }
 
-async fn look(sentinels: &Sentinels, link: &Reconnector, hears: &mut Option<u64>) -> View {
-    let limit = link.now() + ASK_LIMIT;
-    let connection = match link.connection(limit).await {
+async fn query(
+    sentinels: &Sentinels,
+    reconnector: &Reconnector,
+    subscribed_on: &mut Option<u64>,
+) -> View {
+    let limit = reconnector.now() + ASK_LIMIT;
+    let connection = match reconnector.connection(limit).await {
         Ok(connection) => connection,
         Err(failure) => return View::Silent(failure),
     };
-    if *hears != Some(connection.id) {
+    if *subscribed_on != Some(connection.id) {
         // Before it is asked: what it announces after its answer is not missed.
-        listen(&connection, link).await;
-        *hears = Some(connection.id);
+        subscribe(&connection, reconnector).await;
+        *subscribed_on = Some(connection.id);
     }
-    view::ask(&connection, &sentinels.target().master, limit).await
+    view::query(&connection, &sentinels.target().master, limit).await
 }
 
 /// A user who may not listen asks all the same.
-async fn listen(connection: &Connection, link: &Reconnector) {
+async fn subscribe(connection: &Connection, reconnector: &Reconnector) {
     for channel in CHANNELS {
-        let limit = link.now() + ASK_LIMIT;
+        let limit = reconnector.now() + ASK_LIMIT;
         let _ = connection.subscribe(channel, limit).await;
     }
 }

@@ -38,14 +38,14 @@ impl View {
 }
 
 /// Asks a sentinel.
-pub(super) async fn ask(connection: &Connection, master: &str, limit: Moment) -> View {
-    match try_ask(connection, master, limit).await {
+pub(super) async fn query(connection: &Connection, master: &str, limit: Moment) -> View {
+    match try_query(connection, master, limit).await {
         Ok(view) => view,
         Err(failure) => View::Silent(failure),
     }
 }
 
-async fn try_ask(connection: &Connection, master: &str, limit: Moment) -> Result<View, Failure> {
+async fn try_query(connection: &Connection, master: &str, limit: Moment) -> Result<View, Failure> {
     let mut pipeline = Pipeline::new();
     // During a failover this names the new master sooner than `SENTINEL MASTER`, which in turn
     // tells the epoch.
@@ -69,7 +69,7 @@ async fn try_ask(connection: &Connection, master: &str, limit: Moment) -> Result
             connection,
             "it is a Redis server and no sentinel: is the port right?",
         )),
-        Value::Error(error) => Err(connection.refused_by(error)),
+        Value::Error(error) => Err(connection.failure_from_reply(error)),
         _ => Err(strange(connection, "its answer is none")),
     }
 }
