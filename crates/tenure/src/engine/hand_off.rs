@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use super::local_queue::task::take_first_matching;
 use super::local_queue::{LocalQueue, QueueMessage, Waiter};
 use super::release::{self, ReleaseRequest};
 use crate::belief::Belief;
@@ -136,7 +135,7 @@ async fn ask_store_for_turn(
             let next = Arc::new(belief.regranted(fence, fences, (sent_at, now)));
             let believable = now < believed_until(sent_at, ttl);
             let usable = believable && !core.is_closed();
-            match usable.then(|| take_first_matching(&queue, &next)).flatten() {
+            match usable.then(|| queue.take_first_matching(&next)).flatten() {
                 Some(waiter) => deliver(core, waiter, next, Hold::new),
                 None => release(core, &next, false, pending).await,
             }

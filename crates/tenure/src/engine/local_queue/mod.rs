@@ -16,7 +16,9 @@ use crate::name::LockName;
 use crate::owner::Holds;
 use crate::store::QueuedWaiter;
 
-pub(super) mod task;
+mod messages;
+mod sleep;
+mod task;
 mod waiters;
 
 /// A waiter's place in a line. Dropping it takes the caller out.

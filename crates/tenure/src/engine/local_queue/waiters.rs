@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::QueueMessage;
 use super::task::ATTEMPT_MIN;
+use crate::belief::Belief;
 use crate::core::ClientHandle;
 use crate::engine::attempt::{AcquireRequest, Acquisition};
 use crate::error::Result;
@@ -114,6 +115,14 @@ impl LocalQueue {
     pub(in crate::engine) fn send(&self, message: QueueMessage) {
         // If its task failed, the next one to join begins another.
         let _ = self.inbox.send(message);
+    }
+
+    /// Removes the first waiter and returns it, if this lease is what it asked for.
+    pub(in crate::engine) fn take_first_matching(&self, belief: &Belief) -> Option<Waiter> {
+        let mut waiters = self.waiters();
+        let (number, first) = waiters.first()?;
+        let fits = first.request.is_met_by(belief);
+        fits.then(|| waiters.leave(number)).flatten()
     }
 
     pub(in crate::engine) fn is_dead(&self) -> bool {
