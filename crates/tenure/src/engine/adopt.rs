@@ -1,4 +1,4 @@
-//! Taking up a lease that somebody gave away, and how long one that is given away lasts.
+//! Adopts a detached lease: continues it in this client under a new lease id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::owner::Holds;
 use crate::pending::PendingOne;
 use crate::store::{InFlight, LeaseSpec, RenewReply};
 
-/// How long to wait before asking again.
+/// How long to wait before retrying.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Takes up a detached lease under an id of our own.
+/// Adopts a detached lease under an id of our own.
 pub(crate) async fn adopt(
     client: Arc<ClientHandle>,
     owner: Option<Arc<Holds>>,
@@ -57,7 +57,7 @@ pub(crate) async fn adopt(
     }
 }
 
-/// Asks until there is a useful answer, or no time left.
+/// Retries until there is a useful reply or no time left.
 async fn adopt_with_retry(
     core: &Arc<Core>,
     lease: &Lease,
@@ -66,7 +66,7 @@ async fn adopt_with_retry(
     in_flight: &mut Option<InFlight>,
 ) -> Result<Arc<Belief>> {
     let limit = core.clock.now() + core.settings.unreachable_after;
-    // What the store said says more than its silence afterwards.
+    // An error that the store itself reported is more useful than a later timeout.
     let mut said = None;
     loop {
         let trouble = match core.store.adopt(&lease.id, held, limit).await {
@@ -90,7 +90,7 @@ async fn adopt_with_retry(
                     in_flight,
                 })));
             }
-            // The answer came after the lease could have ended: that proves nothing. Ask again.
+            // The reply came after the lease could have expired, so it proves nothing. Retry.
             Ok(RenewReply::Until { .. }) => Error::lost(&held.name, LostReason::Expired),
             Ok(RenewReply::Unconfirmed(failure)) => failure.error,
             Err(failure) => {

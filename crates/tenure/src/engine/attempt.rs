@@ -1,4 +1,4 @@
-//! One attempt to take a lock, and what becomes of it.
+//! One acquisition: the request, its attempts, and how it is abandoned.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,10 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, NotYet};
 
-/// How long a caller whose time is over waits for what it leaves behind to be cleaned up. It is
-/// cleaned up in any case.
+/// How long a caller that gives up waits for the cleanup. The cleanup continues in any case.
 const ABANDON_WAIT: Duration = Duration::from_millis(100);
 
-/// What a caller wants: the same for every attempt of one acquisition.
+/// What a caller asks for: the same for every attempt of one acquisition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AcquireRequest {
     pub(crate) name: LockName,
@@ -29,32 +28,32 @@ pub(crate) struct AcquireRequest {
 }
 
 impl AcquireRequest {
-    /// Whether a lease is just what is wished for.
+    /// Whether a lease is exactly what was requested.
     pub(crate) fn is_met_by(&self, belief: &Belief) -> bool {
         self.ttl == belief.held.ttl
             && self.renewed == belief.renewed
             && self.max_hold == belief.max_hold
             && self.replicas == belief.held.replicas
             && self.meta == belief.meta
-            // An adopted lease may have metadata that nobody here knows.
+            // An adopted lease may have metadata that this client does not know.
             && self.meta.is_empty() != belief.held.has_meta
     }
 }
 
-/// An acquisition under way: a wish with a lease id of its own.
+/// An acquisition in progress: a request with its own lease id.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
     pub(crate) request: AcquireRequest,
     number: u64,
     id: LeaseId,
     pub(super) started_at: Moment,
-    /// Whether it stands in the store's queue.
+    /// Whether it is in the store's queue.
     queued: bool,
-    /// Where an attempt whose reply was lost may still land.
+    /// Set if an attempt whose reply was lost may still run on the server.
     in_flight: Option<InFlight>,
 }
 
-/// What an attempt came to. A grant must be taken up or given back.
+/// The result of an attempt. A grant must become a guard or be released.
 pub(crate) enum AttemptOutcome {
     Granted(Arc<Belief>),
     Busy(Busy),
@@ -78,7 +77,7 @@ impl Acquisition {
         &self.id
     }
 
-    /// Asks the store once. Can be repeated: the store finds its own grant.
+    /// Sends one attempt to the store. Safe to repeat: the store recognizes its own grant.
     pub(crate) async fn attempt(
         &mut self,
         core: &Arc<Core>,
@@ -91,7 +90,7 @@ impl Acquisition {
         self.interpret(core, attempt, answer)
     }
 
-    /// What to ask the store.
+    /// The attempt to send to the store.
     pub(super) fn to_attempt(&self, fences: u32, queue: bool) -> Attempt {
         Attempt {
             held: self.held(),
@@ -101,7 +100,7 @@ impl Acquisition {
         }
     }
 
-    /// Makes of an answer what it means.
+    /// Turns the store's reply into an outcome.
     pub(super) fn interpret(
         &mut self,
         core: &Core,
@@ -150,18 +149,18 @@ impl Acquisition {
         }
     }
 
-    /// Whether it must be given up, should nobody go on with it.
+    /// Whether it must be abandoned explicitly if nothing continues it.
     pub(super) fn needs_cleanup(&self) -> bool {
         self.queued || self.in_flight.is_some()
     }
 
-    /// Takes note that an attempt may still be carried out.
+    /// Notes that an attempt may still run on the server.
     pub(super) fn may_still_run(&mut self, in_flight: InFlight) {
         self.in_flight = Some(in_flight.and(self.in_flight));
     }
 
-    /// Leaves nothing behind: no place in the queue, no offer, no attempt that may still land.
-    /// Only what is cheap is waited for.
+    /// Leaves nothing behind: no place in the queue, no offer, no attempt in flight. Waits only for
+    /// the cheap part.
     pub(crate) async fn abandon(&mut self, core: &Arc<Core>) {
         if !self.needs_cleanup() || bug(Bug::GivingUpLeavesAll) {
             return;
@@ -183,8 +182,9 @@ impl Acquisition {
         }
     }
 
-    /// The grant had ended before its reply arrived: the process or the network slept. The next
-    /// attempt finds it or begins anew; should there be none, it must be given back.
+    /// The grant expired before its reply arrived, because the process or the network was paused.
+    /// The next attempt finds the grant or starts anew; if there is no next attempt, the grant must
+    /// be released.
     fn reply_too_late(&mut self) -> Failure {
         self.queued = true;
         let name = &self.request.name;

@@ -1,5 +1,6 @@
-//! What a client says of itself: who it is, what it holds or gave away, who waits. Off the acquire
-//! path: written at most twice a second, when something changed, and only what is old enough to matter.
+//! The record that a client publishes about itself: who it is, which leases it holds or detached,
+//! and what its callers wait for. Off the acquire path: written at most twice a second, only after
+//! a change, and only with leases old enough to matter.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,20 +17,20 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{Failure, RecordChange, RecordWritten};
 
-/// The least time between two writes, and the least age of a lease that is listed.
+/// The minimum time between two writes, and the minimum age of a listed lease.
 const WRITE_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a record is believed. A client that died is listed for that long.
+/// How long a record is valid. A crashed client stays listed for that long.
 const RECORD_TTL: Duration = Duration::from_secs(30);
-/// How often a record is written though nothing changed.
+/// How often a record is written although nothing changed.
 const REFRESH: Duration = Duration::from_secs(10);
-/// The same of a client that only waits. Its record changes nothing for anybody, and a crowd of such
-/// clients writes nothing else: so it is believed for longer, and written more rarely.
+/// The same for a client that only waits. Nothing depends on its record, and a crowd of waiting
+/// clients would write nothing else, so the record lives longer and is written less often.
 const WAITING_RECORD_TTL: Duration = Duration::from_secs(3 * 60);
 const WAITING_REFRESH: Duration = Duration::from_secs(2 * 60);
-/// How many leases a record lists: the oldest. A client that holds more says how many more.
+/// How many leases a record lists, oldest first. A client with more says how many more.
 const LEASES_LISTED_MAX: usize = 10_000;
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
-/// For how long at most a client is remembered that ended, because of leases that it gave away.
+/// The longest time that the record of a closed client is kept because of its detached leases.
 const FINAL_RECORD_TTL_MAX: Duration = Duration::from_secs(60 * 60);
 
 type Fields = BTreeMap<String, String>;
@@ -56,7 +57,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         let now = core.clock.now();
         let fields = describe(&core, now);
         let is_due = now.saturating_since(written_at) >= RefreshRate::of(&written).refresh;
-        // What failed may have been written all the same.
+        // A failed write may have reached the store.
         if !failed && fields == written && (fields.is_empty() || !is_due) {
             continue;
         }
@@ -69,8 +70,8 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// The last words of a client: of the leases that it gave away it speaks until they end; if there are
-/// none, its record is taken away.
+/// Writes the last record of a closing client. It lists the detached leases until they expire;
+/// without any, the record is deleted.
 pub(crate) async fn write_final(core: &Core) {
     let mut ended = core.record_ended.lock().await;
     *ended = true;
@@ -90,18 +91,19 @@ pub(crate) async fn write_final(core: &Core) {
             removed: Vec::new(),
             ttl: last.saturating_since(now).min(FINAL_RECORD_TTL_MAX),
         };
-        // The leases are held all the same if this fails: they are only not listed.
+        // If this fails, the leases are still held but not listed.
         let _ = core.store.write_record(core.id, &final_record, limit).await;
         return;
     }
     let nothing = RecordChange::default();
-    // It ends by itself if this fails. A client that never wrote one is not asked to erase it.
+    // If this fails, the record expires by itself. A client that never wrote one does not delete
+    // it.
     if core.stats.snapshot().records_written > 0 {
         let _ = core.store.write_record(core.id, &nothing, limit).await;
     }
 }
 
-/// The records of all clients that are alive, or of one.
+/// The records of all live clients, or of one.
 pub(crate) async fn read(
     core: &Core,
     only: Option<ClientId>,
@@ -152,7 +154,7 @@ async fn write(
     Ok(())
 }
 
-/// How long a record is believed, and how often it is written though nothing changed.
+/// How long a record is valid, and how often it is rewritten without a change.
 struct RefreshRate {
     ttl: Duration,
     refresh: Duration,
@@ -173,7 +175,7 @@ impl RefreshRate {
     }
 }
 
-/// Who this client is: the part of its record that does not change.
+/// Who this client is: the constant part of its record.
 fn identity_fields(core: &Core) -> Fields {
     let uname = rustix::system::uname();
     let mut me = Fields::from([
@@ -193,7 +195,7 @@ fn identity_fields(core: &Core) -> Fields {
     me
 }
 
-/// A lease as the record tells it.
+/// A lease as the record lists it.
 struct RecordedLease {
     name: LockName,
     id: LeaseId,
@@ -224,7 +226,7 @@ impl RecordedLease {
     }
 }
 
-/// What this client holds or gave away, and who waits: the part that changes.
+/// What this client holds or detached, and what it waits for: the changing part.
 fn describe(core: &Core, now: Moment) -> Fields {
     let (oldest, count) = core.watchdog.oldest(LEASES_LISTED_MAX);
     let unnamed = count - oldest.len();
@@ -239,7 +241,7 @@ fn describe(core: &Core, now: Moment) -> Fields {
         .map(RecordedLease::of_detached);
     let mut leases: Vec<RecordedLease> = held.chain(detached).collect();
     leases.retain(|lease| now.saturating_since(lease.since) >= WRITE_INTERVAL);
-    // Of one lock, the last counts: its earlier lease has ended.
+    // For one lock the last entry wins: the earlier lease has expired.
     leases.sort_by_key(|lease| lease.since);
     let more = unnamed + leases.len().saturating_sub(LEASES_LISTED_MAX);
     leases.truncate(LEASES_LISTED_MAX);
@@ -255,13 +257,13 @@ fn describe(core: &Core, now: Moment) -> Fields {
     fields
 }
 
-/// A field for each lease.
+/// One field per lease.
 fn lease_fields(core: &Core, now: Moment, leases: Vec<RecordedLease>) -> Fields {
     let now_ms = core.clock.wall_micros() / 1_000;
     let field = |lease: RecordedLease| {
         let age = now.saturating_since(lease.since);
         let since_ms = now_ms - u64::try_from(age.as_millis()).unwrap_or(0).min(now_ms);
-        // Rounded, so that a wobbling clock does not look like a change.
+        // Rounded up, so that clock jitter does not look like a change.
         let since_s = since_ms.div_ceil(1_000);
         let RecordedLease {
             name,

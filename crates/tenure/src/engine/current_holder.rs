@@ -1,4 +1,4 @@
-//! What a line waits for: the holder that is in the way.
+//! The holder that a local queue waits for.
 
 use std::time::Duration;
 
@@ -8,23 +8,25 @@ use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::Busy;
 
-/// How often to look at a lock whose holder is not Tenure's, and so may release it in silence.
+/// How often to poll a lock whose holder is another library, which may release without publishing.
 const POLL_FOREIGN: Duration = Duration::from_secs(1);
-/// How long those who stand far behind sleep at most, if those before them look no more rarely.
+/// How long a waiter far back in the queue sleeps at most, unless those ahead of it sleep even
+/// longer.
 const FAR_BEHIND_SLEEP_MAX: Duration = Duration::from_secs(30);
-/// A holder is looked up in the clients' records once it has been in the way for this long. Before
-/// that its record does not list it.
+/// A holder is looked up in the client records after blocking us for this long. Earlier, its record
+/// does not list the lease yet.
 const LOOK_UP_AFTER: Duration = Duration::from_millis(700);
-/// How long before a waiter's limit it is looked up at the latest, so that the error can name it.
+/// How long before a waiter's limit the holder is looked up at the latest, so that the error can
+/// name it.
 const LOOK_UP_TAKES: Duration = Duration::from_millis(20);
 
-/// The holder whom a line waits for.
+/// The holder that a local queue waits for.
 pub(super) struct CurrentHolder {
     busy: Busy,
-    /// When the store said so.
+    /// When the store reported it.
     seen_at: Moment,
     since: Moment,
-    /// When it was last asked who it is, and how often.
+    /// When its client was last looked up, and how often.
     looked_up_at: Option<Moment>,
     look_ups: u32,
     holder: Holder,
@@ -42,7 +44,7 @@ impl CurrentHolder {
         }
     }
 
-    /// The same holder again, or another one.
+    /// Notes the same holder again, or a new one.
     pub(super) fn update(known: &mut Option<Self>, busy: Busy, now: Moment) {
         match known {
             Some(known) if known.busy.holder == busy.holder => {
@@ -53,7 +55,7 @@ impl CurrentHolder {
         }
     }
 
-    /// The holder, as far as it is known by now.
+    /// What is known about the holder now.
     pub(super) fn holder(&self, now: Moment) -> Holder {
         let passed = now.saturating_since(self.seen_at);
         let remaining = self.busy.remaining;
@@ -63,13 +65,13 @@ impl CurrentHolder {
         }
     }
 
-    /// The same holder, or the next one: the lock is held for so long.
+    /// The lock is held for this long, by the same holder or the next one.
     pub(super) fn set_remaining(&mut self, remaining: Duration, now: Moment) {
         self.busy.remaining = Some(remaining);
         self.seen_at = now;
     }
 
-    /// Whether the lease that was seen should have ended by now.
+    /// Whether the lease should have expired by now.
     pub(super) fn has_expired(&self, now: Moment) -> bool {
         let passed = now.saturating_since(self.seen_at);
         self.busy
@@ -77,13 +79,13 @@ impl CurrentHolder {
             .is_some_and(|remaining| passed >= remaining)
     }
 
-    /// How long to sleep though no message comes: until the lease ends, or a third of its ttl.
+    /// How long to sleep without a message: until the lease ends, or a third of its ttl.
     pub(super) fn poll_after(&self) -> Duration {
         if bug(Bug::NoTimer) {
             return Duration::from_secs(24 * 60 * 60);
         }
         let fallback = self.busy.holder.ttl().map_or(POLL_FOREIGN, |ttl| ttl / 3);
-        // One millisecond more: a key ends after its last millisecond.
+        // One millisecond more: a key expires after its last millisecond.
         let end = self
             .busy
             .remaining
@@ -91,8 +93,8 @@ impl CurrentHolder {
         end.map_or(fallback, |end| end.min(fallback))
     }
 
-    /// The same where others look after the lock: until the lease ends. But not if that may be in
-    /// silence: those others may have left, and nobody would tell.
+    /// The same for a waiter far back in the queue: until the lease ends. But a foreign holder may
+    /// release without publishing, and those ahead of us may be gone, so then poll as usual.
     pub(super) fn poll_after_far_behind(&self) -> Duration {
         let patience = self.poll_after();
         let left = self.busy.remaining.unwrap_or(patience);
@@ -102,10 +104,10 @@ impl CurrentHolder {
         }
     }
 
-    /// When to look up who it is, if that is still to be done and can be: in time for a waiter
-    /// whose limit comes sooner, and again if its record did not list it yet.
+    /// When to look up the holder's client, if that is still needed and possible: in time for a
+    /// waiter with an earlier limit, and again if its record did not list it yet.
     pub(super) fn look_up_at(&self, limit: Option<Moment>) -> Option<Moment> {
-        // Ever more rarely: a client that may not write its record is never listed.
+        // Less and less often: a client without permission to write its record is never listed.
         let patience = LOOK_UP_AFTER * (1 << self.look_ups.min(6));
         let at = self.looked_up_at.unwrap_or(self.since) + patience;
         let at = limit.map_or(at, |limit| at.min(limit.before(LOOK_UP_TAKES)));
@@ -116,7 +118,7 @@ impl CurrentHolder {
         wanted.then_some(at)
     }
 
-    /// Whose record tells who it is.
+    /// The client whose record describes the holder.
     pub(super) fn begin_look_up(&mut self, now: Moment) -> Option<ClientId> {
         self.looked_up_at = Some(now);
         self.look_ups += 1;

@@ -1,5 +1,5 @@
-//! Leases that this client gave away. It goes on speaking of them in its record until they end: nobody
-//! else would, and a lock that no record names is not listed.
+//! Leases that this client detached. Its record keeps listing them until they expire: no other
+//! client would, and a lock that no record names does not appear in listings.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use crate::lease::{Fence, Lease, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
 
-/// How many are remembered. What comes on top is held all the same, but not listed.
+/// How many are remembered. Further ones are held as well, but not listed.
 const REMEMBERED_MAX: usize = 10_000;
-/// For how much longer than they may be believed leases are spoken of: the store knows when they end.
+/// How long a lease stays listed after its local deadline. The store knows when it really ends.
 const SLACK: Duration = Duration::from_secs(1);
-/// The least time between two searches for room.
+/// The minimum time between two cleanups.
 const SEARCH_PACE: Duration = Duration::from_millis(100);
 
-/// The leases, by lock: whoever is given a lock anew proves that its earlier lease has ended.
+/// The leases, by lock: a new lease on a lock proves that the earlier one has ended.
 #[derive(Debug, Default)]
 pub(crate) struct DetachedLeases {
     state: Mutex<DetachedState>,
@@ -29,7 +29,7 @@ struct DetachedState {
     searched_at: Option<Moment>,
 }
 
-/// A lease that was given away.
+/// A detached lease.
 #[derive(Clone, Debug)]
 pub(crate) struct DetachedLease {
     pub(crate) id: LeaseId,
@@ -37,12 +37,12 @@ pub(crate) struct DetachedLease {
     pub(crate) ttl: Duration,
     pub(crate) has_meta: bool,
     pub(crate) since: Moment,
-    /// When it has ended, unless somebody else renews it.
+    /// When it has expired, unless another client renews it.
     pub(crate) ends_at: Moment,
 }
 
 impl DetachedLeases {
-    /// Remembers a lease that its holder gives away at this moment.
+    /// Adds a lease that its holder detaches now.
     pub(crate) fn add(&self, belief: &Belief, now: Moment) {
         let detached = DetachedLease {
             id: belief.held.id.clone(),
@@ -55,8 +55,8 @@ impl DetachedLeases {
         self.state().insert(belief.held.name.clone(), detached, now);
     }
 
-    /// Takes note that a lease was given `ttl` again and may be believed until then, whoever gave it
-    /// away.
+    /// Notes that a detached lease was renewed with `ttl` and is valid until then. This client need
+    /// not be the one that detached it.
     pub(crate) fn renewed(&self, lease: &Lease, ttl: Duration, until: Moment, now: Moment) {
         let mut state = self.state();
         let known = state.leases.get_mut(&lease.name);
@@ -76,14 +76,14 @@ impl DetachedLeases {
         state.insert(lease.name.clone(), detached, now);
     }
 
-    /// Forgets a lease that was released or taken up, and tells what was known of it.
+    /// Removes a lease that was released or adopted, and returns what was known about it.
     pub(crate) fn remove(&self, name: &LockName, id: &LeaseId) -> Option<DetachedLease> {
         let mut state = self.state();
         let is_it = state.leases.get(name).is_some_and(|known| known.id == *id);
         is_it.then(|| state.leases.remove(name))?
     }
 
-    /// Those that have not ended.
+    /// The leases that have not expired.
     pub(crate) fn all(&self, now: Moment) -> Vec<(LockName, DetachedLease)> {
         let mut state = self.state();
         state.leases.retain(|_, lease| now < lease.ends_at);
@@ -159,7 +159,7 @@ mod tests {
             detached.renewed(&lease, TTL, start + TTL, start);
         }
         assert_eq!(detached.all(start).len(), REMEMBERED_MAX);
-        // The room of those that have ended is used again.
+        // Expired leases make room again.
         let later = start + TTL * 2;
         detached.renewed(&lease("another", count), TTL, later + TTL, later);
         assert_eq!(detached.all(later).len(), 1);

@@ -1,8 +1,8 @@
-//! The first question, asked by the caller's own task.
+//! The first attempt, made by the caller's own task.
 //!
-//! Most locks are free. Then nothing needs the engine: no thread is woken to send the question, and
-//! the answer comes straight to the caller. Whatever else happens is left to the engine: a lock that
-//! is busy, an answer that does not come, a caller who goes away in the middle.
+//! Most locks are free. Then the engine is not needed: no other thread wakes up to send the
+//! request, and the reply goes straight to the caller. The engine handles everything else: a busy
+//! lock, a missing reply, a caller that goes away midway.
 
 use std::sync::Arc;
 
@@ -17,32 +17,32 @@ use crate::owner::Holds;
 use crate::pending::PendingOne;
 use crate::store::{Failure, InFlight, RESPONSE_TIMEOUT};
 
-/// What came of asking here.
+/// The result of the fast path.
 pub(crate) enum FastPathOutcome {
     Granted(Guard),
-    /// Somebody holds it.
+    /// The lock is held.
     Busy(Acquisition),
-    /// The store was not asked, or did not answer: the engine goes on with this.
+    /// The store could not be asked or did not reply: the engine continues with this.
     NotAnswered(Acquisition),
 }
 
-/// Asks once, if the store can be asked from here.
+/// Tries once, if the store can be used from the caller's task.
 ///
 /// # Errors
 ///
-/// What the store refuses for good, and if the client was closed meanwhile.
+/// Permanent errors of the store, or if the client was closed meanwhile.
 pub(crate) async fn try_acquire(
     client: &Arc<ClientHandle>,
     owner: Option<&Arc<Holds>>,
     request: AcquireRequest,
 ) -> Result<FastPathOutcome> {
-    // Before looking whether the client is open: a shutdown either waits for this or is seen.
+    // Before checking whether the client is open: a shutdown either waits for this or is seen here.
     let pending = client.core.pending.begin();
     client.check_open()?;
     let acquisition = Acquisition::new(&client.core, request);
     let attempt = acquisition.to_attempt(1, false);
     let asking = client.core.store.acquire_on_caller(&attempt);
-    // One with less patience needs a timer, which only the engine has.
+    // A shorter limit needs a timer, and only the engine has timers.
     let patient = client.core.settings.unreachable_after >= RESPONSE_TIMEOUT;
     let Some((in_flight, asking)) = asking.filter(|_| patient) else {
         return Ok(FastPathOutcome::NotAnswered(acquisition));
@@ -89,7 +89,7 @@ fn make_guard(
     let name = belief.held.name.clone();
     let guard = Guard::new(Hold::new(Arc::clone(client), owner.cloned(), belief));
     if client.core.is_closed() {
-        // A shutdown that began meanwhile may have missed it. Dropping it releases.
+        // A shutdown that began meanwhile may have missed it. Dropping the guard releases it.
         return Err(Error::closed());
     }
     if let Some(owner) = owner {
@@ -98,8 +98,8 @@ fn make_guard(
     Ok(guard)
 }
 
-/// Releases, if the store can be asked from here. An outer `Err` if it was not, or did not answer,
-/// with whether it may have been released all the same.
+/// Releases, if the store can be used from the caller's task. The outer `Err` means it could not or
+/// did not reply, and tells whether the lease may have been released anyway.
 pub(crate) async fn try_release(
     core: &Core,
     request: &ReleaseRequest,
@@ -125,7 +125,7 @@ pub(crate) async fn try_release(
     }
 }
 
-/// A question under way. If its future is dropped, the engine cleans up behind it.
+/// A request in flight. If its future is dropped, the engine cleans up.
 struct CancelOnDrop<'a> {
     client: &'a Arc<ClientHandle>,
     in_flight: Option<InFlight>,

@@ -1,7 +1,7 @@
-//! Passing a lease on inside the process.
+//! Hands a lease to the next waiter in the same process.
 //!
-//! When a holder lets go and the first in line wants just this lease, it gets it without a word to
-//! the store, with the next of the fences that were reserved for it. After some turns, or some time,
+//! If the first waiter of the local queue asked for exactly this lease, it gets it without a
+//! request to the store, with the next of the reserved fences. After some hand-offs, or some time,
 //! the store is asked whose turn it is: another process's, or ours again.
 
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::pending::PendingOne;
 use crate::seeded::{Bug, bug};
 use crate::store::{ReleaseReply, TurnReply};
 
-/// What is still to be done for a lease that its holder let go.
+/// What is left to do for a lease that its holder released.
 pub(crate) enum HandOffOutcome {
-    /// Nothing: somebody else has it, or sees to it.
+    /// Nothing: another waiter has it, or a background task takes care of it.
     HandedOff,
-    /// It must be released, and with it perhaps the line's place in the store's queue, because
-    /// nobody waits here any more.
+    /// It must be released, perhaps together with our place in the store's queue, because no caller
+    /// waits here any more.
     Release { dequeue: Option<LeaseId> },
 }
 
-/// Passes a lease on that its holder has just let go, or ends the care for it.
+/// Hands off a lease that its holder just released, or stops tracking it.
 pub(crate) fn try_hand_off(client: &Arc<ClientHandle>, belief: &Arc<Belief>) -> HandOffOutcome {
     let core = &client.core;
     let queue = core.queues.queue(&belief.held.name);
@@ -56,7 +56,7 @@ pub(crate) fn try_hand_off(client: &Arc<ClientHandle>, belief: &Arc<Belief>) -> 
     }
 }
 
-/// Who has a lease next.
+/// Who gets the lease next.
 enum NextHolder {
     Waiter(Waiter, Arc<Belief>),
     AskTheStore,
@@ -82,8 +82,8 @@ fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> 
     let Some(next) = next.filter(|_| belief.in_flight.is_none()) else {
         return NextHolder::AskTheStore;
     };
-    // While the queue is locked, so that nobody else takes this waiter; and the waiter only leaves
-    // it once the lease is known to be there.
+    // While the queue is locked, so that no other task takes this waiter. The waiter leaves the
+    // queue only once the lease is known to be tracked.
     if !core.watchdog.hand_over(belief, &next) {
         return NextHolder::None { dequeue: None };
     }
@@ -98,7 +98,7 @@ fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> 
     }
 }
 
-/// Gives a waiter its guard, for a lease that is in care already or has yet to be.
+/// Gives a waiter its guard. `hold` makes the hold, for a lease that is or is not tracked yet.
 fn deliver(
     core: &Core,
     waiter: Waiter,
@@ -109,14 +109,15 @@ fn deliver(
     core.record_changed.notify_one();
     let name = belief.held.name.clone();
     let hold = hold(waiter.client, waiter.owner.clone(), belief);
-    // If the caller leaves at this moment, the guard is dropped here and passes it on.
+    // If the caller leaves at this moment, the guard is dropped here and hands off again.
     let _ = waiter.reply.send(Ok(Guard::new(hold)));
     if let Some(owner) = waiter.owner {
         core.queues.share_with_owner(&name, &owner);
     }
 }
 
-/// Lets the store decide whose turn it is. If it is ours again, the first in line gets the lease.
+/// Lets the store decide whose turn it is. If it is ours again, the first local waiter gets the
+/// lease.
 async fn ask_store_for_turn(
     client: Arc<ClientHandle>,
     queue: Arc<LocalQueue>,
@@ -149,7 +150,7 @@ async fn ask_store_for_turn(
             );
             release::note_released(core, &belief.held, released);
             if !offered {
-                // Nobody else tells the line that the lock may be free.
+                // No other message tells the queue that the lock may be free.
                 queue.send(QueueMessage::Retry);
             }
         }

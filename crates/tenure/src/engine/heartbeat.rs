@@ -1,7 +1,7 @@
-//! Saying that the lines of this client live, so that they keep their places in the store's queues.
+//! Heartbeats of waiting callers, so that they keep their places in the store's queues.
 //!
-//! A release offers a lock to the first waiter that lives. Off the acquire path: one small question for
-//! each line that stands in a queue, every two seconds, all of one server in one piece.
+//! A release offers the lock to the first live waiter. Off the acquire path: one small command per
+//! queued name every two seconds, in one batch per server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,17 +13,18 @@ use crate::core::Core;
 use crate::seeded::{Bug, bug};
 use crate::store::{QueuedWaiter, RESPONSE_TIMEOUT};
 
-/// A third of how long a waiter counts as living without a word: one that is lost or late does no harm.
+/// A third of the time after which a waiter counts as dead: one lost or late heartbeat does no
+/// harm.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// How soon to try again where the server did not answer.
+/// How soon to retry if the server did not reply.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Goes on for as long as the engine runs.
+/// Runs as long as the engine.
 pub(crate) async fn run(core: Arc<Core>) {
     loop {
         core.queues.wait_until_queued().await;
         let mut pause = INTERVAL;
-        // So that clients which began together do not ask together for ever.
+        // So that clients which started together do not stay in step.
         pause = pause.mul_f64(0.8 + 0.2 * rand::random::<f64>());
         loop {
             core.clock.sleep_until(core.clock.now() + pause).await;
@@ -37,7 +38,7 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// Says once that all who stand at these places live. False if a server did not answer.
+/// Sends one heartbeat for all of these. False if a server did not reply.
 async fn heartbeat(core: &Arc<Core>, waiters: Vec<QueuedWaiter>) -> bool {
     let mut by_server: HashMap<u64, Vec<QueuedWaiter>> = HashMap::new();
     for waiter in waiters {

@@ -1,4 +1,4 @@
-//! Who holds what: what clients say of themselves, and whether the store still agrees.
+//! Lists locks and their holders: what the client records claim, checked against the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{Failure, InspectResult, LockState};
 
-/// What the clients say of one lock.
+/// What the client records claim about one lock.
 #[derive(Default)]
 struct LockClaims<'a> {
     leases: Vec<&'a LeaseRecord>,
     waiters: Vec<Arc<ClientRecord>>,
 }
 
-/// Lists the locks that clients speak of and the caller wants.
+/// Lists the locks that client records mention and the caller wants.
 pub(crate) async fn list(
     core: &Core,
     wanted: impl Fn(&LockName) -> bool,
@@ -51,7 +51,7 @@ pub(crate) async fn list(
     })
 }
 
-/// What all clients say of themselves, without the waiters that have died.
+/// All client records, without dead waiters.
 pub(crate) async fn clients(core: &Core, limit: Moment) -> Result<Vec<ClientRecord>, Failure> {
     let mut records = client_record::read(core, None, limit).await?;
     let waited_for = records.iter().flat_map(|record| record.waiting.keys());
@@ -69,8 +69,8 @@ pub(crate) async fn clients(core: &Core, limit: Moment) -> Result<Vec<ClientReco
     Ok(records)
 }
 
-/// The clients that wait for each lock by what its own queue says: a record outlives its client by
-/// minutes. Nothing of a lock of which the store does not know that.
+/// The clients that really wait for each lock, according to its queue: a record outlives its client
+/// by minutes. Locks that the store cannot tell this of are left out.
 async fn live_waiters(
     core: &Core,
     names: Vec<LockName>,
@@ -85,8 +85,8 @@ async fn live_waiters(
 }
 
 impl LockClaims<'_> {
-    /// Forgets the waiters that do not stand in the lock's queue. Those of the client that holds the
-    /// lock stand behind it in the process itself.
+    /// Drops waiters that are not in the lock's queue. Waiters of the holding client queue up
+    /// inside that process.
     fn keep_live_waiters(&mut self, living: &HashSet<ClientId>, found: Option<&LockState>) {
         let holder = found.and_then(|found| found.id.client());
         self.waiters
@@ -94,7 +94,7 @@ impl LockClaims<'_> {
     }
 }
 
-/// Sorts what the records say by lock.
+/// Groups the claims of all records by lock.
 fn claims_by_lock(
     records: &[Arc<ClientRecord>],
     wanted: impl Fn(&LockName) -> bool,
@@ -117,8 +117,7 @@ fn claims_by_lock(
     said
 }
 
-/// What stands at the name. Something that is no lock is nobody's lease, and what may not be looked
-/// at is not listed.
+/// The state to list. A key that is not a lock, or that this user may not read, is not listed.
 fn visible_state(looked: InspectResult) -> InspectResult {
     let is_unseen = |kind| matches!(kind, ErrorKind::NotALock | ErrorKind::Denied);
     match looked {
@@ -145,7 +144,7 @@ fn listed(
         waiters: said.waiters.clone(),
     };
     let Some(found) = found else { return listed };
-    // Several speak of a lease that was given away. Whoever has known it for longest is right.
+    // Several records may list a detached lease. The one that has known it longest is right.
     let of_lease = said.leases.iter().filter(|lease| lease.lease == found.id);
     let record = of_lease.max_by_key(|lease| lease.held_for);
     listed.fence = record.map(|record| record.fence).or(found.fence);

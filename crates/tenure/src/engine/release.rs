@@ -16,20 +16,20 @@ use crate::store::{InFlight, LeaseSpec, ReleaseReply};
 /// How long to wait before trying again, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How long an attempt may travel before its latest moment has passed, with room to spare.
+/// How long an attempt may stay in flight before its latest moment has passed, with some margin.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(3);
 
-/// A lease to be released.
+/// A lease to release.
 #[derive(Debug)]
 pub(crate) struct ReleaseRequest {
     pub(crate) lease: LeaseSpec,
-    /// The line's place in the store's queue, to be given up with it.
+    /// Our place in the store's queue, to give up with it.
     pub(crate) dequeue: Option<LeaseId>,
-    /// Where an earlier attempt for the same lease may still land.
+    /// Set if an earlier attempt for the same lease may still run on the server.
     pub(crate) in_flight: Option<InFlight>,
-    /// When the lease has ended by itself.
+    /// When the lease has expired by itself.
     pub(crate) ends_before: Moment,
-    /// Whether an answer to its release was lost already.
+    /// Whether the reply to an earlier release was lost.
     pub(crate) unknown: bool,
 }
 
@@ -45,16 +45,16 @@ impl ReleaseRequest {
     }
 }
 
-/// What became of a lease that was to be released.
+/// The result of a release.
 pub(crate) enum ReleaseResult {
     Answered(Released),
-    /// It is not there. Whether that is our doing was in an answer that was lost.
+    /// The lease is gone. Whether we released it was in a reply that got lost.
     Gone,
-    /// The store said nothing in time.
+    /// The store did not reply in time.
     Unanswered,
 }
 
-/// Releases a lease as [`release_until_gone`] does, and says no more than a holder wants to know.
+/// Releases a lease as [`release_until_gone`] does, and returns what a holder needs to know.
 pub(crate) async fn release(core: &Core, request: &ReleaseRequest) -> Result<Released> {
     Ok(match release_until_gone(core, request).await? {
         ReleaseResult::Answered(released) => released,
@@ -105,12 +105,12 @@ pub(crate) async fn release_until_gone(
     }
 }
 
-/// Takes note of what the store said, and wakes the waiter whose turn it is.
+/// Updates the counters, and wakes the waiter whose turn it is.
 pub(crate) fn note_released(core: &Core, lease: &LeaseSpec, release: ReleaseReply) -> Released {
     match release {
         ReleaseReply::WasHeld { offered_to } => {
             core.stats.released();
-            // If it is one of ours, the store's message comes later, or not at all.
+            // If it is one of ours, the store's message comes later or not at all.
             if let Some(offered_to) = offered_to {
                 core.queues.offered(&lease.name, offered_to);
             }
@@ -125,8 +125,8 @@ pub(crate) fn note_released(core: &Core, lease: &LeaseSpec, release: ReleaseRepl
     }
 }
 
-/// Releases, then sees to it that no earlier attempt of the same lease can still land. Tells what
-/// the release said as soon as that is known, or when the listener's time is up.
+/// Releases, then makes sure that no earlier attempt for the same lease can still run. Reports the
+/// result of the release as soon as it is known, or when the caller's time is up.
 pub(crate) async fn release_and_cancel(
     core: Arc<Core>,
     request: ReleaseRequest,
@@ -159,16 +159,16 @@ pub(crate) async fn release_and_cancel(
     drop(pending);
 }
 
-/// Repeats the release until the attempt can no longer land, or its lease would have ended.
+/// Repeats the release until the attempt can no longer run, or its lease would have expired.
 pub(crate) async fn cancel(core: &Core, lease: &LeaseSpec, in_flight: InFlight) {
     let give_up_at = core.clock.now() + IN_FLIGHT_MAX + lease.ttl;
     while core.clock.now() < give_up_at {
         let pause = match core.store.cancel(lease, in_flight, give_up_at).await {
             Ok(None) => return,
-            // Not for long at a time: a server's clock that was set back makes it hours, and
-            // what lands meanwhile must not stay.
+            // Wait only briefly: a server clock that was set back would make this hours, and an
+            // attempt that runs meanwhile must not leave its lease there.
             Ok(Some(early)) => (early + Duration::from_millis(1)).min(PAUSE_MAX),
-            // The server will not have it. What landed ends by itself.
+            // The server refuses. A lease that was granted late expires by itself.
             Err(failure) if !failure.transient => return,
             Err(_) => PAUSE_MAX / 5,
         };

@@ -1,4 +1,4 @@
-//! Giving a lease that no guard looks after its ttl again, once.
+//! Renews a detached lease once.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::lease::{Lease, believed_until};
 use crate::moment::Moment;
 use crate::store::{LeaseSpec, RenewReply};
 
-/// How long to wait before asking again.
+/// How long to wait before retrying.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks until there is a useful answer, or no time left. Asking twice does no harm.
+/// Retries until there is a useful reply or no time left. Repeating is harmless.
 pub(crate) async fn renew(core: &Core, lease: Lease, ttl: Duration) -> Result<Moment> {
     let held = LeaseSpec {
         id: lease.id.clone(),
@@ -42,7 +42,7 @@ pub(crate) async fn extend(core: &Core, held: &LeaseSpec) -> Result<Moment> {
                 if core.clock.now() < until {
                     return Ok(until);
                 }
-                // The answer came after the lease could have ended: that proves nothing.
+                // The reply came after the lease could have expired, so it proves nothing.
                 Error::lost(&held.name, LostReason::Expired)
             }
             Ok(RenewReply::Unconfirmed(failure)) => failure.error,

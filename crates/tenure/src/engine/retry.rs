@@ -1,4 +1,4 @@
-//! Looking again while the server does not answer.
+//! Retries reads while the server does not reply.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 use crate::moment::Moment;
 use crate::store::Failure;
 
-/// How long to wait before looking again.
+/// How long to wait before retrying.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks until there is an answer, an error that looking again will not mend, or no time left. For
-/// what changes nothing.
+/// Retries until there is a reply, a permanent error, or no time left. Only for calls that change
+/// nothing.
 pub(crate) async fn read<T, F>(core: &Core, read: impl Fn(Moment) -> F) -> Result<T>
 where
     F: Future<Output = Result<T, Failure>>,

@@ -1,4 +1,4 @@
-//! Taking a lock without waiting for its holder.
+//! Acquires a lock without waiting for its holder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,10 @@ use crate::hold::Hold;
 use crate::owner::Holds;
 use crate::pending::PendingOne;
 
-/// How long to wait between two questions to a server that could not answer.
+/// How long to wait before retrying.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Takes the lock if it is free, and tells whoever still wants to know. A grant that nobody wants
-/// any more is given back.
+/// Acquires the lock if it is free. Releases a grant that the caller no longer wants.
 pub(crate) async fn run(
     client: Arc<ClientHandle>,
     owner: Option<Arc<Holds>>,
@@ -48,14 +47,14 @@ pub(crate) async fn run(
     }
 }
 
-/// Asks once, and again only if the server could not answer.
+/// Tries once, and again only if the server could not reply.
 async fn attempt(
     core: &Arc<Core>,
     mut acquisition: Acquisition,
     is_gone: impl Fn() -> bool,
 ) -> Result<Option<Arc<Belief>>> {
     let limit = acquisition.started_at + core.settings.unreachable_after;
-    // What the server itself said last: it tells more than its silence when time is up.
+    // An error that the server itself reported is more useful than a later timeout.
     let mut said = None;
     let result = loop {
         match acquisition.attempt(core, false, limit).await {

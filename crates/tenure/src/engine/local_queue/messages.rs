@@ -9,8 +9,8 @@ use crate::lease::LeaseId;
 use crate::seeded::{Bug, bug};
 use crate::store::{Busy, offer_duration};
 
-/// How long the head of our queue leaves a free lock to waiters that do not stand in it. Enough for
-/// them to hear of it and ask, little for a lock to lie idle if they do not.
+/// How long the head of our queue leaves a free lock to waiters outside the queue. Enough for them
+/// to get the message and try; short enough that the lock is not idle for long if they do not.
 const OTHERS_HEAD_START: Duration = Duration::from_millis(10);
 
 impl QueueTask {
@@ -19,7 +19,7 @@ impl QueueTask {
             QueueMessage::Joined | QueueMessage::Left => {}
             QueueMessage::Close => self.closed = true,
             QueueMessage::Retry | QueueMessage::LeftStoreQueue => {
-                // Who knows how often the lock went to another one meanwhile.
+                // The lock may have changed hands several times meanwhile.
                 self.queue.waiters().set_ahead(None);
                 self.wakeups.retry = true;
             }
@@ -70,14 +70,14 @@ impl QueueTask {
                 self.wakeups.offered_to_other = Some(pause_until);
             }
             QueueMessage::ShareWithOwner(owner) => {
-                // The one that is served may be among them.
+                // The waiter that is being served may be one of them.
                 self.wakeups.retry = true;
                 self.share_with_owner(&owner);
             }
         }
     }
 
-    /// Takes note whose the lock is about to be. Whoever stands far behind is told by nobody else.
+    /// Notes who gets the lock next. A waiter far back in the queue learns it only this way.
     pub(super) fn note_next_holder(&mut self, holder: LeaseId, offer: Duration) {
         let now = self.now();
         let busy = Busy {
@@ -87,14 +87,14 @@ impl QueueTask {
         CurrentHolder::update(&mut self.holder, busy, now);
     }
 
-    /// Takes note that the lock was released: to be ours next, or somebody else's. Only measured.
+    /// Notes that the lock was released, to us or to another process. Only for the timings.
     pub(super) fn note_idle(&self, ours: bool) {
         if !self.core.stats.timings.is_wanted() {
             return;
         }
         let mut waiters = self.queue.waiters();
         let ours = ours && waiters.len() > 0;
-        // A release of our own began before word of it came back.
+        // A release of our own began before its message came back.
         let since = waiters.idle_since.unwrap_or_else(|| self.now());
         waiters.idle_since = ours.then_some(since);
     }

@@ -1,4 +1,8 @@
-//! All lines of a client: how callers come to stand in one, and how word reaches it.
+//! The local queues of a client: one per lock name with waiting callers.
+//!
+//! Callers of one process queue up here first; only the head of each local queue takes part in the
+//! store's queue. `task.rs` serves one name, `sleep.rs` is how it waits, `messages.rs` what wakes
+//! it, `waiters.rs` the waiting callers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +25,7 @@ mod sleep;
 mod task;
 mod waiters;
 
-/// A waiter's place in a line. Dropping it takes the caller out.
+/// A caller's entry in a local queue. Dropping it removes the caller.
 pub(crate) struct QueueEntry {
     core: Arc<Core>,
     queue: Arc<LocalQueue>,
@@ -30,7 +34,7 @@ pub(crate) struct QueueEntry {
 }
 
 impl QueueEntry {
-    /// The caller got its answer, and is out already.
+    /// The caller got its reply, and has left the queue already.
     pub(crate) fn answered(mut self) {
         self.left = true;
     }
@@ -44,13 +48,13 @@ impl Drop for QueueEntry {
         let left = self.queue.waiters().leave(self.number);
         if left.is_some() {
             self.core.record_changed.notify_one();
-            // If it was the one being served, the line has somebody else to serve.
+            // If it was being served, the task must serve the next one.
             self.queue.send(QueueMessage::Left);
         }
     }
 }
 
-/// A caller that asks the store by itself, before it stands in any line.
+/// Permission to try the fast path: at most one caller per name has it.
 pub(crate) struct FastPathPermit<'a> {
     queues: &'a LocalQueues,
     name: &'a LockName,
@@ -62,54 +66,54 @@ impl Drop for FastPathPermit<'_> {
     }
 }
 
-/// All lines of a client, by name.
+/// All local queues of a client, by name.
 #[derive(Default)]
 pub(crate) struct LocalQueues {
     registry: Mutex<Registry>,
-    /// Numbers are never used twice, not even by the next line for the same name.
+    /// Numbers are never reused, not even by the next queue for the same name.
     arrivals: AtomicU64,
-    /// A line stands in the store's queue.
+    /// A queue has joined the store's queue.
     queued: Notify,
 }
 
 #[derive(Default)]
 struct Registry {
     queues: HashMap<LockName, Arc<LocalQueue>>,
-    /// Names that a caller asks for by itself.
+    /// Names that a caller is trying on the fast path.
     on_fast_path: HashSet<LockName>,
 }
 
-/// What a line is told.
+/// Messages to the task of a queue.
 pub(super) enum QueueMessage {
-    /// Somebody joined who cannot wait for the line to look by itself.
+    /// A caller joined whose limit comes before the task would wake up by itself.
     Joined,
-    /// A caller went away.
+    /// A caller left.
     Left,
-    /// The line's place in the store's queue was given up with a release.
+    /// Our place in the store's queue was given up together with a release.
     LeftStoreQueue,
-    /// The line's place in the store's queue is gone: it was silent for too long.
+    /// Our place in the store's queue is gone, because heartbeats were missing for too long.
     LostStorePlace(LeaseId),
     /// The lock was offered to this lease.
     Offered(LeaseId),
-    /// The lock is free, and perhaps it is the turn of this lease.
+    /// The lock is free, and perhaps this waiter is next.
     Opened(Option<LeaseId>),
-    /// The lock is kept for the waiter whose turn it is for so long only.
+    /// The lock is reserved for the next waiter for this long only.
     ShortOffer(Duration),
-    /// Look again: messages may have been missed.
+    /// Try again: messages may have been lost.
     Retry,
-    /// An owner got the lock by another way; its waiters share it.
+    /// An owner acquired the lock in another way; its waiters share it.
     ShareWithOwner(Arc<Holds>),
     Close,
 }
 
 impl LocalQueues {
-    /// The number of a caller that arrives now: who came first stands first.
+    /// The number of a caller that arrives now: lower numbers are served first.
     pub(crate) fn next_number(&self) -> u64 {
         self.arrivals.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets a caller ask the store by itself, unless another one of this process waits for the name
-    /// or asks for it: a herd asks once.
+    /// Lets a caller try the fast path, unless another caller of this process waits for the name or
+    /// tries it: of a thundering herd, one asks the store.
     pub(crate) fn try_fast_path<'a>(&'a self, name: &'a LockName) -> Option<FastPathPermit<'a>> {
         let mut registry = self.registry();
         let queue = registry.queues.get(name);
@@ -120,9 +124,8 @@ impl LocalQueues {
         Some(FastPathPermit { queues: self, name })
     }
 
-    /// Puts a waiter into the line for its name. If its owner was granted the lock while it was
-    /// coming, it gets its guard instead: it must not stand behind somebody who waits for that
-    /// owner.
+    /// Adds a waiter to the queue for its name. If its owner acquired the lock meanwhile, it gets
+    /// its guard instead: it must not queue behind a caller that waits for that owner.
     pub(crate) fn join(&self, core: &Arc<Core>, number: u64, waiter: Waiter) -> QueueEntry {
         let mut registry = self.registry();
         let queue = Arc::clone(Self::queue_for(&mut registry.queues, core, &waiter));
@@ -131,7 +134,8 @@ impl LocalQueues {
         if let Some(hold) = owner.and_then(|owner| owner.held(&waiter.request.name)) {
             drop(waiters);
             drop(registry);
-            // Only now: should the hold be refused and end here, its release comes back to us.
+            // Only after unlocking: if the hold is refused and ends here, its release comes back to
+            // this queue.
             let _ = waiter.reply.send(hold.reenter(&waiter.request));
         } else {
             let tell = waiters.join(number, waiter);
@@ -158,7 +162,7 @@ impl LocalQueues {
         self.send(name, QueueMessage::Offered(offered_to));
     }
 
-    /// A lease of this lock is on its way out: whoever of ours gets it next wants to know since when.
+    /// A release of this lock has started. Remembered for the timings of the next holder.
     pub(crate) fn release_started(&self, name: &LockName, now: Moment) {
         if let Some(queue) = self.queue(name) {
             let mut waiters = queue.waiters();
@@ -173,7 +177,7 @@ impl LocalQueues {
         }
     }
 
-    /// The lock is kept for the waiter whose turn it is for so long only.
+    /// The lock is reserved for the next waiter for this long only.
     pub(crate) fn short_offer(&self, name: &LockName, lasts: Duration) {
         self.send(name, QueueMessage::ShortOffer(lasts));
     }
@@ -182,13 +186,13 @@ impl LocalQueues {
         self.send(name, QueueMessage::Opened(next));
     }
 
-    /// The line's place in the store's queue was given up. Told afterwards: whoever joined meanwhile
-    /// may have taken up that place again before it was given up.
+    /// Our place in the store's queue was given up. Sent afterwards: a caller that joined meanwhile
+    /// may have taken that place again before it was given up.
     pub(crate) fn left_store_queue(&self, name: &LockName) {
         self.send(name, QueueMessage::LeftStoreQueue);
     }
 
-    /// Where lines stand in the store's queues, as far as the store has said so.
+    /// Our places in the store's queues, as far as the store has confirmed them.
     pub(super) fn queued_waiters(&self) -> Vec<QueuedWaiter> {
         let registry = self.registry();
         let place = |(name, queue): (&LockName, &Arc<LocalQueue>)| {
@@ -199,7 +203,7 @@ impl LocalQueues {
         registry.queues.iter().filter_map(place).collect()
     }
 
-    /// A line begins to stand in the store's queue: from now on it must say that it lives.
+    /// A queue has joined the store's queue and needs heartbeats from now on.
     pub(super) fn notify_queued(&self) {
         self.queued.notify_one();
     }
@@ -209,12 +213,12 @@ impl LocalQueues {
         self.queued.notified().await;
     }
 
-    /// A place in the store's queue is gone though its line believes to stand there.
+    /// The store no longer has this place in its queue, although the task relies on it.
     pub(super) fn lost_store_place(&self, place: QueuedWaiter) {
         self.send(&place.name, QueueMessage::LostStorePlace(place.id));
     }
 
-    /// The waiters of an owner who just got the lock have it too.
+    /// The other waiters of an owner that just acquired the lock get it too.
     pub(crate) fn share_with_owner(&self, name: &LockName, owner: &Arc<Holds>) {
         self.send(name, QueueMessage::ShareWithOwner(Arc::clone(owner)));
     }
@@ -242,8 +246,8 @@ impl LocalQueues {
         self.registry().queues.iter().map(length).collect()
     }
 
-    /// Whether somebody waits whom a lost message would cost time: those at the head of a queue, and
-    /// whoever does not know where it stands.
+    /// Whether a lost message would delay a caller: one near the head of a queue, or one that does
+    /// not know its position.
     pub(crate) fn needs_messages(&self) -> bool {
         let attends = |queue: &Arc<LocalQueue>| {
             let waiters = queue.waiters();
@@ -252,7 +256,7 @@ impl LocalQueues {
         self.registry().queues.values().any(attends)
     }
 
-    /// Takes a line away, unless somebody has joined it meanwhile.
+    /// Removes a queue, unless a caller has joined meanwhile.
     pub(super) fn close(&self, name: &LockName) -> bool {
         let queues = &mut self.registry().queues;
         let empty = queues
@@ -271,7 +275,7 @@ impl LocalQueues {
     ) -> &'a Arc<LocalQueue> {
         let name = &waiter.request.name;
         if queues.get(name).is_some_and(|queue| queue.is_dead()) {
-            // Its task failed, which must not shut the name for ever.
+            // Its task panicked, which must not block the name for ever.
             queues.remove(name);
         }
         queues.entry(name.clone()).or_insert_with(|| {

@@ -9,20 +9,20 @@ use crate::engine::client_record;
 use crate::engine::current_holder::CurrentHolder;
 use crate::moment::Moment;
 
-/// How often to look where the server refuses the channel that would wake us.
+/// How often to poll if the server refuses the subscription.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long after the end of a lease those look who have others before them: let them ask first, and
-/// let not all come at once.
+/// How long after the end of a lease a waiter far back in the queue polls: those ahead go first,
+/// and not all poll at once.
 const FAR_BEHIND_DELAY_MIN: Duration = Duration::from_millis(20);
 const FAR_BEHIND_DELAY_SPREAD: Duration = Duration::from_millis(200);
 
 impl QueueTask {
-    /// Sleeps until there is reason to ask the store again, or to end.
+    /// Sleeps until there is a reason to try again or to stop.
     pub(super) async fn sleep(&mut self, first: &First) {
         let mut wake_at = self.next_poll_at();
         loop {
             if let Some(offer) = self.wakeups.offered_to_other.take() {
-                // Should that one have died, nobody else will tell us.
+                // If that waiter has died, no message will tell us.
                 let mut ends = offer + jitter(offer / 10);
                 if self.queue.waiters().is_far_behind() {
                     ends += FAR_BEHIND_DELAY_MIN + jitter(FAR_BEHIND_DELAY_SPREAD);
@@ -59,7 +59,7 @@ impl QueueTask {
         }
     }
 
-    /// When to look at the lock although no message came.
+    /// When to poll the lock if no message comes.
     pub(super) fn next_poll_at(&self) -> Moment {
         let is_far_behind = self.queue.waiters().is_far_behind();
         let patience = self.holder.as_ref().map(|holder| {
@@ -79,8 +79,9 @@ impl QueueTask {
             }
     }
 
-    /// Whether the lock is still held, and so many stand before us that asking for it is theirs to do.
-    /// Whoever is known to be among those, or sees that the lease has ended, asks instead of looking.
+    /// Whether the lock is still held and so many waiters are ahead that polling is their job. A
+    /// waiter that is known to be near the head, or that sees that the lease has expired, tries
+    /// again instead.
     pub(super) async fn is_still_far_behind(&mut self, first: &First) -> bool {
         let place = {
             let waiters = self.queue.waiters();
@@ -98,7 +99,7 @@ impl QueueTask {
         let looking = async move { core.store.queue_position(&name, &place, limit).await };
         let queue_position = self.while_handling_messages(looking).await.ok().flatten();
         if self.wakeups.retry {
-            // There is news that is newer than the answer.
+            // A message newer than this reply has arrived.
             return false;
         }
         let now = self.now();
@@ -110,7 +111,7 @@ impl QueueTask {
         waiters.is_far_behind()
     }
 
-    /// Learns who the holder is, so that an error can name it.
+    /// Looks up the holder's client record, so that an error can name it.
     pub(super) async fn look_up_holder(&mut self, first: &First) {
         let now = self.now();
         let holder = self.holder.as_mut();
@@ -131,7 +132,7 @@ impl QueueTask {
         self.while_handling_messages(rested).await;
     }
 
-    /// Does `work` and minds the line meanwhile: nobody's time limit waits for it.
+    /// Runs `work` and handles messages meanwhile, so that no waiter's limit has to wait for it.
     pub(super) async fn while_handling_messages<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         let never = self.now() + Duration::from_secs(24 * 60 * 60);
@@ -144,14 +145,14 @@ impl QueueTask {
         }
     }
 
-    /// Takes the next message, if one comes until then.
+    /// Handles the next message, if one comes in time.
     pub(super) async fn handle_next_message(&mut self, until: Moment) {
         if let Some(message) = self.next_message(until).await {
             self.handle(message);
         }
     }
 
-    /// The next message, if one comes until then. Ends the waiters whose limit passes.
+    /// The next message, if one comes in time. Expires waiters whose limit passes meanwhile.
     pub(super) async fn next_message(&mut self, until: Moment) -> Option<QueueMessage> {
         loop {
             let now = self.now();
@@ -169,8 +170,8 @@ impl QueueTask {
         }
     }
 
-    /// When to look next, if no message comes until then: for the next limit at the latest. Whoever
-    /// joins with an earlier one says so.
+    /// When to wake up without a message: at the next limit at the latest. A caller that joins with
+    /// an earlier limit sends a message.
     pub(super) fn wake_at(&self, until: Moment) -> Moment {
         let mut waiters = self.queue.waiters();
         let next_deadline = waiters.next_deadline(self.served).unwrap_or(until);
@@ -180,7 +181,7 @@ impl QueueTask {
         wake_at
     }
 
-    /// Ends those whose limit has passed, but for the one that is served.
+    /// Expires waiters whose limit has passed, except the one that is being served.
     pub(super) fn expire_waiters(&mut self, now: Moment) {
         loop {
             let waiter = self.queue.waiters().take_expired(now, self.served);

@@ -1,10 +1,19 @@
-//! Waiting: the line of callers in this process that want one name.
+//! The task that serves the waiting callers of one lock name, first come, first served.
 //!
-//! First come, first served, and only the line itself talks to the store, for whoever is first.
-//! There it stands in a queue with the lines of other processes, and is woken when the lock is
-//! offered to it. A timer looks after whatever a message can miss: a holder that died, a library
-//! that sends none. Meanwhile the first may be handed the lock by a holder in this process; the line
-//! then goes on for the next.
+//! Only this task talks to the store, on behalf of the first waiter. It joins the store's queue
+//! together with the tasks of other processes, and wakes up when the lock is offered to it. A timer
+//! covers what a message can miss: a holder that died, or a library that publishes nothing.
+//! Meanwhile a holder in this process may hand the lock to the first waiter; the task then
+//! continues with the next.
+//!
+//! ```text
+//!   run ──first waiter──▶ serve ──▶ attempt ──granted──▶ deliver ──▶ run
+//!    │                       ▲         │ busy
+//!    │ none left             │         ▼
+//!    ▼                 retry │   subscribe (once), join the store's queue
+//!   linger, then end         │         │
+//!                            └─────── sleep: message, end of the lease, limit
+//! ```
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +35,16 @@ use crate::owner::Holds;
 use crate::seeded::{Bug, bug};
 use crate::store::{Busy, Failure};
 
-/// The least time for a question, however little is left until the caller's limit: `within` nothing
-/// means to ask once, and a server that gets no time to answer is not unavailable.
+/// The minimum time for an attempt, however soon the caller's limit is: `acquire_within` zero means
+/// to try once, and a server without time to reply is not unavailable.
 pub(super) const ATTEMPT_MIN: Duration = Duration::from_millis(100);
-/// How often to ask a store that may not grant yet: what it waits for may end sooner.
+/// How often to retry while the store may not grant yet: the reason may end early.
 const NOT_YET_POLL: Duration = Duration::from_secs(1);
-/// How long to wait before asking a server again that could not answer.
+/// How long to wait before retrying a server that could not reply.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
-/// How long a line that hears messages stays after its last waiter: on a contended lock the next
-/// one comes soon, and need not subscribe again.
+/// How long a subscribed task stays after its last waiter: on a contended lock the next one comes
+/// soon and need not subscribe again.
 const LINGER: Duration = Duration::from_secs(1);
 
 pub(super) struct QueueTask {
@@ -43,19 +52,19 @@ pub(super) struct QueueTask {
     pub(super) name: LockName,
     pub(super) queue: Arc<LocalQueue>,
     pub(super) inbox: mpsc::UnboundedReceiver<QueueMessage>,
-    /// The number of the waiter that is being served, and whether the store was asked for it.
+    /// The number of the waiter being served, and whether an attempt was made for it.
     pub(super) served: Option<u64>,
     pub(super) attempted: bool,
     pub(super) subscription: Subscription,
     pub(super) wakeups: Wakeups,
     pub(super) holder: Option<CurrentHolder>,
-    /// Why the store may not grant, though nobody holds the lock.
+    /// Why the store may not grant although the lock is free.
     pub(super) not_yet: Option<Error>,
     pub(super) unreachable: Option<Unreachable>,
     pub(super) closed: bool,
 }
 
-/// What the line must know of the one that is first.
+/// What the task needs to know about the first waiter.
 pub(super) struct First {
     pub(super) number: u64,
     pub(super) request: AcquireRequest,
@@ -64,13 +73,13 @@ pub(super) struct First {
     pub(super) limit: Option<Moment>,
 }
 
-/// Since when the store has not answered, and what it or the connection said last.
+/// Since when the store has not replied, and the last error.
 pub(super) struct Unreachable {
     pub(super) since: Moment,
     pub(super) error: Error,
 }
 
-/// Whether the store tells this line when the lock is offered.
+/// Whether the store sends messages about this lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subscription {
     NotSubscribed,
@@ -78,13 +87,13 @@ pub(super) enum Subscription {
     Refused,
 }
 
-/// What was heard since the store was last asked. An answer and a message travel on two
-/// connections, and the message may overtake.
+/// Messages since the last attempt. Reply and message travel on two connections, and the message
+/// may overtake.
 #[derive(Default)]
 pub(super) struct Wakeups {
-    /// There is reason to ask again.
+    /// There is a reason to try again.
     pub(super) retry: bool,
-    /// The lock is someone else's for this long at most: offered, or left to.
+    /// The lock belongs to another waiter for this long at most: offered or left to it.
     pub(super) offered_to_other: Option<Duration>,
 }
 
@@ -111,7 +120,7 @@ impl QueueTask {
         }
     }
 
-    /// Serves one waiter after the other, until nobody is left.
+    /// Serves one waiter after another until none is left.
     pub(super) async fn run(mut self) {
         loop {
             while let Ok(message) = self.inbox.try_recv() {
@@ -129,7 +138,7 @@ impl QueueTask {
         }
     }
 
-    /// Lingers for a while, if that spares the next waiter a subscription.
+    /// Stays for a while if that saves the next waiter a subscription.
     async fn linger(&mut self) -> bool {
         if self.subscription != Subscription::Subscribed || self.closed {
             return false;
@@ -137,7 +146,7 @@ impl QueueTask {
         let until = self.now() + LINGER;
         while let Some(message) = self.next_message(until).await {
             self.handle(message);
-            // What others say of the lock is no reason to stay.
+            // Messages about the lock are no reason to stay.
             if self.closed || self.queue.waiters().first().is_some() {
                 return true;
             }
@@ -145,13 +154,13 @@ impl QueueTask {
         false
     }
 
-    /// Who is first, and from now on served.
+    /// The first waiter, which is served from now on.
     fn first(&mut self) -> Option<First> {
         let mut waiters = self.queue.waiters();
         if waiters.len() == 0 {
-            // Nobody's time is lost from now on.
+            // No waiter loses time from now on.
             waiters.idle_since = None;
-            // And whoever comes must say so: nobody will look.
+            // The next caller must send a message, because no timer is set.
             waiters.wakes_at = None;
         }
         let first = waiters.first().map(|(number, waiter)| {
@@ -173,9 +182,10 @@ impl QueueTask {
         first.map(|(first, _)| first)
     }
 
-    /// Pursues one lease for whoever is first and wants just that.
+    /// Acquires one lease for the first waiter that wants exactly that.
     async fn serve(&mut self, first: First) {
-        // A shutdown waits for it: what is asked now may be granted after everything was released.
+        // A shutdown waits for this: an attempt made now may be granted after everything was
+        // released.
         let _pending = self.core.pending.begin();
         let begun = self.queue.waiters().take_started(first.number);
         let mut acquisition = begun.unwrap_or_else(|| Acquisition::new(&self.core, first.request));
@@ -183,18 +193,18 @@ impl QueueTask {
         if granted.is_none() {
             acquisition.abandon(&self.core).await;
         }
-        // Not sooner: whoever releases meanwhile must know that the line still stands in the queue.
+        // Not earlier: a release in the meantime must know that we are still in the store's queue.
         self.left_queue();
         if let Some(belief) = granted {
             self.deliver(belief);
         }
     }
 
-    /// Asks and sleeps in turn, until the lease is granted or nobody wants it any more.
+    /// Tries and sleeps in turn, until the lease is granted or no waiter wants it any more.
     async fn acquire_for_first(&mut self, acquisition: &mut Acquisition) -> Option<Arc<Belief>> {
         let mut pause = PAUSE_MIN;
         if self.attempted && self.subscription == Subscription::NotSubscribed {
-            // Its caller has just asked.
+            // Its caller has just tried.
             let first = self.first()?;
             self.subscribe(&first).await;
             if bug(Bug::NoLookAfterListening) {
@@ -241,7 +251,7 @@ impl QueueTask {
                         self.note_queued();
                     }
                     if self.subscription == Subscription::NotSubscribed {
-                        // Then ask again: only now is it sure that no message can be missed.
+                        // Then try again: only now can no message be missed.
                         self.subscribe(&first).await;
                         if bug(Bug::NoLookAfterListening) {
                             self.sleep(&first).await;
@@ -263,9 +273,9 @@ impl QueueTask {
         }
     }
 
-    /// What to tell the first without asking the store, if there is something.
+    /// The reply to the first waiter that needs no request to the store, if there is one.
     fn answer_without_store(&self, first: &First) -> Option<Result<Guard>> {
-        // Asked of the client itself: a line that begins after the shutdown gets no message.
+        // Ask the client itself: a task that starts after the shutdown gets no message.
         if self.closed || self.core.is_closed() {
             return Some(Err(Error::closed()));
         }
@@ -274,14 +284,14 @@ impl QueueTask {
             return Some(shared);
         }
         let now = self.now();
-        // One that has waited behind a head that got no answer need not find that out itself.
+        // A waiter behind a head that got no reply need not find that out again.
         let asked_for = self.unreachable.is_some()
             && now >= first.joined + self.core.settings.unreachable_after;
         let timed_out = (self.attempted || asked_for) && now >= self.gives_up_at(first);
         timed_out.then(|| Err(self.timed_out(first.joined, now)))
     }
 
-    /// Until when the first wants to wait, as things are.
+    /// When the first waiter gives up, as things are.
     pub(super) fn gives_up_at(&self, first: &First) -> Moment {
         let never = Moment::from_nanos(u64::MAX);
         let limit = first.limit.unwrap_or(never);
@@ -291,7 +301,7 @@ impl QueueTask {
         })
     }
 
-    /// Nobody is blamed for holding a lock that could not be asked for.
+    /// Does not blame a holder if the store could not be asked.
     pub(super) fn timed_out(&self, joined: Moment, now: Moment) -> Error {
         if let Some(unreachable) = &self.unreachable {
             return unreachable.error.share();
@@ -314,12 +324,12 @@ impl QueueTask {
     fn note_busy(&mut self, busy: Busy) {
         self.unreachable = None;
         self.not_yet = None;
-        // Whoever has let go of it, somebody else got it.
+        // The lock was released, but another process got it.
         self.queue.waiters().idle_since = None;
         CurrentHolder::update(&mut self.holder, busy, self.core.clock.now());
     }
 
-    /// Takes note that a question asked at this moment got no answer.
+    /// Notes that an attempt made at this moment got no reply.
     fn note_unreachable(&mut self, asked_at: Moment, failure: Failure) {
         let known = self.unreachable.as_ref();
         self.unreachable = Some(Unreachable {
@@ -334,7 +344,7 @@ impl QueueTask {
         let listening = async move { core.store.subscribe(&name, limit).await };
         match self.while_handling_messages(listening).await {
             Ok(()) => self.subscription = Subscription::Subscribed,
-            // Not reachable: the next attempt will say so, and the one after it listens again.
+            // Not reachable: the next attempt reports it, and the one after that subscribes again.
             Err(failure) if failure.transient => {
                 self.pause_until(self.now() + PAUSE_MIN, first).await;
             }
@@ -349,7 +359,7 @@ impl QueueTask {
         }
     }
 
-    /// The line is about to stand in the store's queue.
+    /// We are about to join the store's queue.
     fn will_queue_as(&self, id: &LeaseId) {
         let mut waiters = self.queue.waiters();
         if waiters.queued_as.as_ref() != Some(id) {
@@ -358,13 +368,13 @@ impl QueueTask {
         }
     }
 
-    /// The store has said that the line stands in its queue: from now on it must say that it lives.
+    /// The store confirmed that we are in its queue: heartbeats are needed from now on.
     fn note_queued(&self) {
         self.queue.waiters().is_queued = true;
         self.core.queues.notify_queued();
     }
 
-    /// The line no longer stands in the store's queue.
+    /// We are no longer in the store's queue.
     fn left_queue(&self) {
         let mut waiters = self.queue.waiters();
         waiters.queued_as = None;
@@ -372,7 +382,7 @@ impl QueueTask {
         waiters.set_ahead(None);
     }
 
-    /// Measures how long the lock was nobody's.
+    /// Records how long the lock was idle.
     fn note_handover(&self) {
         let since = self.queue.waiters().idle_since.take();
         if let Some(since) = since {
@@ -381,7 +391,7 @@ impl QueueTask {
         }
     }
 
-    /// Whether nobody has taken this one's turn yet.
+    /// Whether this waiter is still first.
     pub(super) fn is_first(&self, first: &First) -> bool {
         let waiters = self.queue.waiters();
         waiters
@@ -389,7 +399,7 @@ impl QueueTask {
             .is_some_and(|(number, _)| number == first.number)
     }
 
-    /// Gives all waiters of an owner that holds the lock a guard of the same chain.
+    /// Gives all waiters of an owner that holds the lock a guard on the same lease.
     pub(super) fn share_with_owner(&mut self, owner: &Arc<Holds>) {
         let numbers = self.queue.waiters().numbers_of(owner);
         for number in numbers {
@@ -398,7 +408,7 @@ impl QueueTask {
                 .waiters()
                 .get(number)
                 .map(|it| it.request.clone());
-            // If it let go meanwhile, its waiters go on waiting.
+            // If the owner released it meanwhile, its waiters keep waiting.
             if let Some(request) = request
                 && let Some(result) = owner.reenter(&request).transpose()
             {
@@ -407,7 +417,7 @@ impl QueueTask {
         }
     }
 
-    /// Gives a grant to whoever is first now, if that one wants just this.
+    /// Gives a grant to the first waiter, if it wants exactly this.
     fn deliver(&mut self, belief: Arc<Belief>) {
         let closed = self.core.is_closed();
         let waiter = (!closed).then(|| self.queue.take_first_matching(&belief));
@@ -428,7 +438,7 @@ impl QueueTask {
         let waiter = self.queue.waiters().leave(number);
         if let Some(waiter) = waiter {
             self.core.record_changed.notify_one();
-            // A caller that went away does not mind.
+            // The caller may have gone away.
             let _ = waiter.reply.send(result);
         }
     }

@@ -1,7 +1,7 @@
-//! Those who wait for one name in this process, in the order of arrival.
+//! The waiting callers of one lock name in this process, in order of arrival.
 //!
-//! Shared between threads: callers join and leave by themselves, a holder hands off to the first,
-//! and the line's task on the engine brings the first its lock from the store.
+//! Shared between threads: callers join and leave on their own, a holder hands off to the first,
+//! and the queue's task on the engine acquires the lock for the first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,53 +19,53 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::owner::Holds;
 
-/// How many at the head of the store's queue look after it though no message comes. Several: some of
-/// them may be dead.
+/// How many waiters at the head of the store's queue poll without a message. Several, because some
+/// may be dead.
 const NEAR_HEAD: u64 = 4;
 
-/// A caller that waits.
+/// A waiting caller.
 pub(crate) struct Waiter {
     pub(crate) client: Arc<ClientHandle>,
     pub(crate) request: AcquireRequest,
     pub(crate) owner: Option<Arc<Holds>>,
     pub(crate) joined: Moment,
-    /// Until when it wants to wait for a holder.
+    /// How long it waits for a holder.
     pub(crate) limit: Option<Moment>,
-    /// What it has asked for already.
+    /// The acquisition that the caller has started already.
     pub(crate) started: StartedAcquisition,
     pub(crate) reply: oneshot::Sender<Result<Guard>>,
 }
 
-/// An acquisition that its caller began. Unless the line goes on with it, nothing of it is left
-/// behind.
+/// An acquisition that its caller started. Abandoned when dropped, unless the task continues it.
 pub(crate) struct StartedAcquisition {
     client: Arc<ClientHandle>,
     acquisition: Option<Box<Acquisition>>,
-    /// Whether the store said that the lock is busy.
+    /// Whether the store reported that the lock is busy.
     pub(in crate::engine) found_busy: bool,
 }
 
-/// The waiters of one name, and how to reach the task that serves them.
+/// The waiters of one name, and the channel to the task that serves them.
 pub(crate) struct LocalQueue {
     waiters: Mutex<Waiters>,
     inbox: mpsc::UnboundedSender<QueueMessage>,
 }
 
-/// A queue whose members may leave from the middle, and by their limits.
+/// A queue whose members may also leave from the middle, or by their limits.
 #[derive(Default)]
 pub(in crate::engine) struct Waiters {
-    /// By number, which only grows: so this is the order of arrival.
+    /// By number, which only grows, so this is the order of arrival.
     by_number: BTreeMap<u64, Waiter>,
     limits: BTreeSet<(Moment, u64)>,
-    /// Where the line stands in the store's queue, or asks to.
+    /// The lease id under which this process is, or asks to be, in the store's queue.
     pub(in crate::engine) queued_as: Option<LeaseId>,
-    /// Whether the store has said that it stands there.
+    /// Whether the store has confirmed that.
     pub(in crate::engine) is_queued: bool,
-    /// How many stand there before it, if that is known.
+    /// How many are ahead of us there, if known.
     ahead: Option<u64>,
-    /// Since when the lock may be nobody's, if a release was begun here or heard of. Only measured.
+    /// Since when the lock may be idle, if a release started here or was published. Only for the
+    /// timings.
     pub(in crate::engine) idle_since: Option<Moment>,
-    /// When the line looks next by itself; never while it knows of nobody.
+    /// When the task wakes up by itself; `None` while it has no waiter.
     pub(in crate::engine) wakes_at: Option<Moment>,
 }
 
@@ -106,14 +106,14 @@ impl LocalQueue {
         })
     }
 
-    /// A std mutex: nothing is awaited while it is held, and no guard is dropped, because that
-    /// may hand off and come back here.
+    /// A std mutex: never held across an await, and no guard is dropped while it is held, because
+    /// that may hand off and lock it again.
     pub(in crate::engine) fn waiters(&self) -> MutexGuard<'_, Waiters> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(in crate::engine) fn send(&self, message: QueueMessage) {
-        // If its task failed, the next one to join begins another.
+        // If its task panicked, the next caller to join starts another.
         let _ = self.inbox.send(message);
     }
 
@@ -131,7 +131,8 @@ impl LocalQueue {
 }
 
 impl Waiters {
-    /// Takes a waiter in; true if the line must be told, because it would look too late by itself.
+    /// Adds a waiter. True if the task needs a message, because it would wake up too late by
+    /// itself.
     pub(in crate::engine) fn join(&mut self, number: u64, waiter: Waiter) -> bool {
         let limit = limit(&waiter);
         self.limits.extend(limit.map(|limit| (limit, number)));
@@ -142,27 +143,27 @@ impl Waiters {
         }
     }
 
-    /// Where the line stands in the store's queue, if the store has said so.
+    /// Our place in the store's queue, if the store has confirmed it.
     pub(in crate::engine) fn queued(&self) -> Option<&LeaseId> {
         self.queued_as.as_ref().filter(|_| self.is_queued)
     }
 
-    /// Takes note of how many stand before the line in the store's queue, or that nobody knows.
+    /// Notes how many are ahead of us in the store's queue, or that this is unknown.
     pub(in crate::engine) fn set_ahead(&mut self, ahead: Option<u64>) {
         self.ahead = ahead;
     }
 
-    /// Takes note that the lock went to another one of that queue.
+    /// Notes that the lock went to a waiter ahead of us.
     pub(in crate::engine) fn advance(&mut self) {
         self.ahead = self.ahead.map(|ahead| ahead.saturating_sub(1));
     }
 
-    /// Whether so many stand before the line that looking after the lock is theirs to do.
+    /// Whether so many are ahead of us that polling the lock is their job.
     pub(in crate::engine) fn is_far_behind(&self) -> bool {
         self.ahead.is_some_and(|ahead| ahead >= NEAR_HEAD)
     }
 
-    /// Whether the line is known to be one of those who look after the lock.
+    /// Whether we are known to be one of those who poll.
     pub(in crate::engine) fn is_near_head(&self) -> bool {
         self.ahead.is_some_and(|ahead| ahead < NEAR_HEAD)
     }
@@ -171,15 +172,15 @@ impl Waiters {
         self.by_number.len()
     }
 
-    /// Whose turn it is, and its number. One whose caller has gone away is as good as gone itself,
-    /// though word of it may come later.
+    /// The first waiter and its number. A caller that went away counts as gone even before its
+    /// message arrives.
     pub(in crate::engine) fn first(&self) -> Option<(u64, &Waiter)> {
         let here = |(_, waiter): &(&u64, &Waiter)| !waiter.reply.is_closed();
         let first = self.by_number.iter().find(here);
         first.map(|(number, waiter)| (*number, waiter))
     }
 
-    /// Takes out the one with this number, if it is here.
+    /// Removes the waiter with this number, if it is here.
     pub(in crate::engine) fn leave(&mut self, number: u64) -> Option<Waiter> {
         let waiter = self.by_number.remove(&number)?;
         if let Some(limit) = limit(&waiter) {
@@ -188,7 +189,7 @@ impl Waiters {
         Some(waiter)
     }
 
-    /// Takes out one whose limit has passed, other than the one that is being served.
+    /// Removes a waiter whose limit has passed, other than the one being served.
     pub(in crate::engine) fn take_expired(
         &mut self,
         now: Moment,
@@ -214,13 +215,13 @@ impl Waiters {
         self.by_number.get(&number)
     }
 
-    /// What a waiter has asked for already: the line goes on with it.
+    /// The acquisition that a waiter has started: the task continues it.
     pub(in crate::engine) fn take_started(&mut self, number: u64) -> Option<Acquisition> {
         let started = self.by_number.get_mut(&number)?.started.acquisition.take();
         started.map(|acquisition| *acquisition)
     }
 
-    /// When the next limit passes, but for the one that is being served.
+    /// When the next limit passes, except that of the waiter being served.
     pub(in crate::engine) fn next_deadline(&self, served: Option<u64>) -> Option<Moment> {
         let mut limits = self.limits.iter();
         let next = limits.find(|(_, number)| Some(*number) != served);
@@ -228,7 +229,7 @@ impl Waiters {
     }
 }
 
-/// One whose limit has passed already is still asked for once, if it is its turn soon.
+/// A waiter whose limit has passed already still gets one attempt, if its turn comes soon.
 fn limit(waiter: &Waiter) -> Option<Moment> {
     waiter
         .limit

@@ -1,15 +1,14 @@
-//! Whose turn it is to ask, where many leases need something at once.
+//! Limits how many batches are in flight when many leases need something at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many such pieces are under way at once.
+/// How many batches may be in flight per node.
 const BATCHES_MAX: usize = 8;
 
-/// Whose turn it is to ask, for each place in the store: one that does not answer must not delay what
-/// is asked of the others.
+/// A limit per node: a node that does not reply must not delay requests to the others.
 #[derive(Default)]
 pub(super) struct BatchLimit(Mutex<HashMap<u64, Arc<Semaphore>>>);
 

@@ -1,7 +1,7 @@
-//! The watchdog: renews what is held, and tells the holder when it is lost.
+//! The watchdog: renews held leases, and tells the holder when one is lost.
 //!
 //! One task for all leases of a client. It sleeps until the next lease needs something: a renewal
-//! at a third of its ttl, a look whether it is still there, its deadline, its longest hold.
+//! at a third of its ttl, a check that it still exists, its deadline, its `max_hold`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,11 +24,11 @@ mod tracked_lease;
 /// All leases of a client that a guard holds.
 #[derive(Default)]
 pub(crate) struct Watchdog {
-    /// A std mutex: nothing is awaited, and nobody is woken, while it is held.
+    /// A std mutex: never held across an await, and no task is woken while it is held.
     schedule: Mutex<Schedule>,
-    /// The first thing to do has changed.
+    /// The earliest due time has changed.
     sooner: Notify,
-    /// Whose turn it is to ask.
+    /// Limits concurrent batches.
     renewals: BatchLimit,
     checks: BatchLimit,
 }
@@ -40,18 +40,18 @@ impl Watchdog {
         self.wake_if_sooner(&schedule);
     }
 
-    /// Ends the care for a lease that its holder lets go.
+    /// Stops tracking a lease that its holder releases.
     pub(crate) fn untrack(&self, number: u64) {
         if bug(Bug::RenewalAfterRelease) {
             return;
         }
         let lease = self.schedule().remove(number);
-        // Whoever waits for a renewal of it is woken by this: after the roster is unlocked.
+        // This wakes callers that wait for a renewal, so only after unlocking.
         drop(lease);
     }
 
-    /// Looks after the next holder's belief in the same lease. False if the lease is lost, or the
-    /// last holder's care has ended: then there is nothing to hand off.
+    /// Tracks the next holder's belief in the same lease. False if the lease is lost or no longer
+    /// tracked: then there is nothing to hand off.
     pub(crate) fn hand_over(&self, from: &Arc<Belief>, to: &Arc<Belief>) -> bool {
         let mut schedule = self.schedule();
         let lease = schedule.leases.get(&from.number);
@@ -59,9 +59,9 @@ impl Watchdog {
         let is_tracked =
             lease.is_some_and(|lease| !is_lost(lease) && Arc::ptr_eq(&lease.belief, from));
         if is_tracked && !bug(Bug::HandOffNotRenewed) {
-            // Nobody waits for a renewal of what is let go.
+            // No caller waits for a renewal of a lease that is being released.
             let _ = schedule.update(from.number, |lease| lease.belief = Arc::clone(to));
-            // Since the last holder let go it may have been taken for over.
+            // Since the last holder released it, the watchdog may have seen it as ended.
             self.wake_if_sooner(&schedule);
         }
         is_tracked
@@ -81,7 +81,8 @@ impl Watchdog {
         beliefs.collect()
     }
 
-    /// The leases that were granted first, at most so many and in no order, and how many there are.
+    /// The leases that were granted first, at most this many and in no order, and how many there
+    /// are.
     pub(crate) fn oldest(&self, most: usize) -> (Vec<Arc<Belief>>, usize) {
         let schedule = self.schedule();
         let oldest = schedule.oldest(most).into_iter();
@@ -94,13 +95,13 @@ impl Watchdog {
         self.schedule().leases.is_empty()
     }
 
-    /// The key at this name changed: look whether the lease is still there.
+    /// The key of this lock changed: check that the lease still exists.
     pub(crate) fn recheck(&self, name: &LockName) {
         let numbers = self.schedule().by_name.get(name).cloned();
         self.update_leases(numbers.unwrap_or_default(), TrackedLease::recheck);
     }
 
-    /// Changes may have been missed: look at all that were watched.
+    /// Invalidations may have been missed: check all watched leases.
     pub(crate) fn recheck_all(&self) {
         let watched = |lease: &&TrackedLease| lease.watched;
         let number = |lease: &TrackedLease| lease.belief.number;
@@ -114,7 +115,7 @@ impl Watchdog {
         self.update_leases(numbers, TrackedLease::recheck);
     }
 
-    /// Renews a lease now; returns when that was tried.
+    /// Renews a lease now; returns after the attempt.
     pub(crate) async fn renew_now(&self, number: u64) {
         let (done, tried) = oneshot::channel();
         let mut done = Some(done);
@@ -122,12 +123,12 @@ impl Watchdog {
             lease.renewal.due = Some(AT_ONCE);
             lease.waiting.extend(done.take());
         });
-        // If nobody looks after the lease, it is lost, and the sender is gone.
+        // If the lease is not tracked, it is lost, and the sender is gone.
         drop(done);
         let _ = tried.await;
     }
 
-    /// Returns when no renewal of a lease is under way, which could overtake whatever is done next.
+    /// Returns when no renewal of a lease is in flight that could overtake the next request.
     pub(crate) async fn wait_for_renewal(&self, number: u64) {
         let (done, tried) = oneshot::channel();
         let mut done = Some(done);
@@ -140,7 +141,8 @@ impl Watchdog {
         let _ = tried.await;
     }
 
-    /// Takes note that the store no longer has a lease. Whoever holds it now must be told.
+    /// Notes that the store no longer has a lease. Returns the current holder's belief, which must
+    /// be told.
     fn mark_lost(&self, number: u64) -> Option<Arc<Belief>> {
         let mut schedule = self.schedule();
         let lease = schedule.leases.get_mut(&number)?;
@@ -148,7 +150,7 @@ impl Watchdog {
         Some(Arc::clone(&lease.belief))
     }
 
-    /// The belief of whoever holds a lease by now.
+    /// The belief of the current holder of a lease.
     fn current(&self, belief: &Arc<Belief>) -> Arc<Belief> {
         let schedule = self.schedule();
         let lease = schedule.leases.get(&belief.number);
@@ -161,7 +163,7 @@ impl Watchdog {
         for (number, renew_at) in due {
             answered.extend(schedule.update(number, |lease| {
                 lease.renewal.in_flight = false;
-                // Whoever asked meanwhile wants a renewal that is newer than this one.
+                // A caller that asked meanwhile wants a newer renewal than this one.
                 if lease.renewal.due.is_none() {
                     lease.renewal.due = renew_at;
                     lease.renewal_tried = true;
@@ -170,7 +172,7 @@ impl Watchdog {
         }
         self.wake_if_sooner(&schedule);
         drop(schedule);
-        // They are woken by being dropped: after the roster is unlocked.
+        // Dropping them wakes their callers, so only after unlocking.
         drop(answered);
     }
 
@@ -181,7 +183,7 @@ impl Watchdog {
             answered.extend(schedule.update(number, &mut change));
         }
         drop(schedule);
-        // They are woken by being dropped: after the roster is unlocked.
+        // Dropping them wakes their callers, so only after unlocking.
         drop(answered);
         self.sooner.notify_one();
     }
@@ -198,7 +200,7 @@ impl Watchdog {
     }
 }
 
-/// Does what is due, for as long as the engine runs.
+/// Runs what is due, as long as the engine runs.
 pub(crate) async fn run(core: Arc<Core>) {
     loop {
         let sooner = core.watchdog.sooner.notified();
@@ -234,7 +236,7 @@ mod tests {
     use crate::settings::HandOff;
     use crate::store::LeaseSpec;
 
-    /// So short that its renewal comes before anybody looks at it.
+    /// So short that the renewal comes before the first check.
     const TTL: Duration = Duration::from_secs(2);
     const START: Moment = Moment::from_nanos(1_000);
 
@@ -278,7 +280,7 @@ mod tests {
         watchdog.schedule().fall_asleep(START)
     }
 
-    /// The numbers of leases are random, and say nothing of their age.
+    /// Lease numbers are random and tell nothing about age.
     #[test]
     fn the_oldest_leases_are_those_that_were_granted_first() {
         let watchdog = Watchdog::default();
@@ -305,7 +307,7 @@ mod tests {
         assert_eq!(falls_asleep(&watchdog), renews_at);
     }
 
-    /// The watchdog may look just between the two, and see that the first has let go.
+    /// The watchdog may run between the two, and see that the first holder has released.
     #[test]
     fn the_watchdog_is_woken_if_it_had_given_up_the_lease() {
         let (watchdog, first) = (Watchdog::default(), belief());
@@ -345,7 +347,7 @@ mod tests {
         assert_eq!(alarm, None, "nobody came any more");
     }
 
-    /// Whether somebody has woken the watchdog since.
+    /// Whether the watchdog was woken since.
     fn is_woken(watchdog: &Watchdog) -> bool {
         let woken = std::pin::pin!(watchdog.sooner.notified());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

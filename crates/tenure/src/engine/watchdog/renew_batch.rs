@@ -1,4 +1,4 @@
-//! Asking the store what is due, in batches, and what its answers mean.
+//! Renews and checks leases in batches, and handles the replies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::{Failure, RenewReply, WatchReply};
 
-/// How long to wait after a failed renewal: a tenth of what is left, within these bounds.
+/// How long to wait after a failed renewal: a tenth of the time left, within these bounds.
 const RETRY_MIN: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_millis(500);
-/// How many leases are asked for in one piece.
+/// How many leases go into one batch.
 const BATCH: usize = 128;
 
-/// Asks in batches, and not in too many at once: each question has a limit that begins when it is
-/// sent, and a client that is short of time must not let its questions grow old in a queue of its
-/// own. The earliest are first.
+/// Sends batches, but not too many at once: the time limit of a request starts when it is sent, and
+/// a client that is short of time must not let requests age in its own queue. The earliest go
+/// first.
 pub(super) fn run_due(core: &Arc<Core>, tasks: Vec<DueTask>) {
-    // Together goes what is confirmed by as many replicas.
+    // A batch has leases with the same number of replicas.
     let (mut renewals, mut checks) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
     for task in tasks {
         match task {
@@ -45,7 +45,7 @@ pub(super) fn run_due(core: &Arc<Core>, tasks: Vec<DueTask>) {
     }
 }
 
-/// What may be asked in one piece, with where.
+/// Splits leases into batches, each for one node.
 fn batches(core: &Core, beliefs: Vec<Arc<Belief>>) -> Vec<(u64, Vec<Arc<Belief>>)> {
     let mut nodes: BTreeMap<u64, Vec<Arc<Belief>>> = BTreeMap::new();
     for belief in beliefs {
@@ -72,7 +72,7 @@ async fn renew(core: Arc<Core>, node: u64, batch: Vec<Arc<Belief>>, watched: boo
     }
 }
 
-/// Renews a batch in one piece, and returns those that must be asked for by themselves.
+/// Renews a batch in one round trip, and returns the leases that must be renewed one by one.
 async fn renew_together(core: &Core, batch: Vec<Arc<Belief>>, watched: bool) -> Vec<Arc<Belief>> {
     let leases = batch.iter().map(|belief| &belief.held).collect();
     let latest = batch.iter().map(|belief| belief.deadline()).max();
@@ -110,7 +110,7 @@ async fn check(core: Arc<Core>, node: u64, batch: Vec<Arc<Belief>>) {
     }
 }
 
-/// Takes note of what renewals came to, and when they are due again.
+/// Handles the results of renewals, and schedules the next ones.
 fn renewed(core: &Core, results: Vec<(Arc<Belief>, Result<RenewReply, Failure>)>) {
     let mut due = Vec::with_capacity(results.len());
     for (belief, result) in results {
@@ -119,14 +119,14 @@ fn renewed(core: &Core, results: Vec<(Arc<Belief>, Result<RenewReply, Failure>)>
     core.watchdog.renewals_tried(due);
 }
 
-/// When a lease is to be renewed next, after this.
+/// When to renew a lease next, given this result.
 fn next_renewal_at(
     core: &Core,
     belief: &Arc<Belief>,
     result: Result<RenewReply, Failure>,
 ) -> Option<Moment> {
     let now = core.clock.now();
-    // It may have been handed off meanwhile.
+    // The lease may have been handed off meanwhile.
     let belief = core.watchdog.current(belief);
     match result {
         Ok(RenewReply::Until { sent_at }) => {
@@ -163,15 +163,15 @@ fn checked(core: &Core, belief: &Belief, result: &Result<WatchReply, Failure>) {
         lease.check.in_flight = false;
         lease.watched = result.is_ok();
         if !lease.watched {
-            // Renewals go on by themselves; whether the lease can be watched is tried again, at
-            // once if there is news meanwhile.
+            // Renewals continue regardless. Watching is retried later, or at once if a message came
+            // meanwhile.
             let later = now + WATCH_AFTER;
             lease.check.due = Some(lease.check.due.map_or(later, |due| due.min(later)));
         }
     });
 }
 
-/// The store no longer has the lease: whoever holds it now has lost it.
+/// The store no longer has the lease: its current holder has lost it.
 fn mark_current_lost(core: &Core, number: u64, reason: LostReason) {
     if let Some(belief) = core.watchdog.mark_lost(number) {
         mark_lost(core, &belief, reason);

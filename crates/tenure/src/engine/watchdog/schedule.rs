@@ -1,4 +1,4 @@
-//! All leases of a client, and when each needs something next.
+//! All tracked leases of a client, and when each needs something next.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,32 +8,32 @@ use super::tracked_lease::{DueTask, TrackedLease, WATCH_AFTER};
 use crate::moment::Moment;
 use crate::name::LockName;
 
-/// What each lease needs, and when.
+/// The tracked leases, ordered by what is due first.
 #[derive(Default)]
 pub(super) struct Schedule {
-    /// By number, which is random: in no order of time.
+    /// By number, which is random: not in order of time.
     pub(super) leases: BTreeMap<u64, TrackedLease>,
-    /// Which leases have a name. Mostly one: a second while the guard of a lost one still lives.
+    /// The leases of each name. Usually one; a second while the guard of a lost one still lives.
     pub(super) by_name: HashMap<LockName, Vec<u64>>,
-    /// When each lease needs something next, the earliest first.
+    /// When each lease needs something next, earliest first.
     pub(super) by_due_time: BTreeSet<(Moment, u64)>,
-    /// When the watchdog will look next, whatever happens. It need not be woken for what is due
+    /// When the watchdog wakes up next, whatever happens. It need not be woken for anything due
     /// later: most leases are gone by then.
     pub(super) asleep_until: Option<Moment>,
-    /// Whether a lease came since the watchdog looked last.
+    /// Whether a lease was added since the watchdog last ran.
     has_come: bool,
 }
 
-/// What is to be done once the roster is no longer locked.
+/// What to do after the schedule is unlocked.
 #[derive(Default)]
 pub(super) struct Due {
     pub(super) tasks: Vec<DueTask>,
-    /// Callers who need not wait any longer.
+    /// Callers that need not wait any longer.
     pub(super) answered: Vec<oneshot::Sender<()>>,
 }
 
 impl Schedule {
-    /// The numbers of the leases that were granted first, at most so many, in no order.
+    /// The numbers of the leases that were granted first, at most this many, in no order.
     pub(super) fn oldest(&self, most: usize) -> Vec<u64> {
         let granted = |(number, lease): (&u64, &TrackedLease)| (lease.belief.acquired_at, *number);
         let mut by_age: Vec<(Moment, u64)> = self.leases.iter().map(granted).collect();
@@ -44,13 +44,13 @@ impl Schedule {
         by_age.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// When something is to be done next.
+    /// When something is due next.
     pub(super) fn next(&self) -> Option<Moment> {
         self.by_due_time.first().map(|(at, _)| *at)
     }
 
-    /// Takes note of when the watchdog will look again. While leases come and go at once, that is
-    /// soon: with a late alarm, or none, each that comes would wake it.
+    /// Sets when the watchdog wakes up next. While leases come and go quickly, that is soon: with a
+    /// late timer, or none, every new lease would have to wake it.
     pub(super) fn fall_asleep(&mut self, now: Moment) -> Option<Moment> {
         let has_come = std::mem::take(&mut self.has_come);
         let soon = has_come.then(|| now + WATCH_AFTER);
@@ -58,7 +58,7 @@ impl Schedule {
         self.asleep_until
     }
 
-    /// What is to be done by now, the earliest first.
+    /// What is due by now, earliest first.
     pub(super) fn due(&mut self, now: Moment) -> Due {
         let mut due = Due::default();
         while let Some(&(at, number)) = self.by_due_time.first()
@@ -96,8 +96,8 @@ impl Schedule {
         Some(lease)
     }
 
-    /// Changes what is known of a lease, and its place in the schedule with it. Returns the callers
-    /// who need not wait any longer: the renewal was tried, or will never be.
+    /// Changes a lease and its place in the schedule. Returns the callers that need not wait any
+    /// longer: the renewal was tried, or never will be.
     pub(super) fn update(
         &mut self,
         number: u64,

@@ -1,4 +1,4 @@
-//! What one lease needs, and when: a renewal, a look whether it is still there, its end.
+//! What one lease needs, and when: a renewal, a check that it still exists, its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use crate::guard::LostReason;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 
-/// A lease of this age is watched: the store tells when its key changes. Most locks are held for
-/// less, and cost nothing more.
+/// A lease of this age is watched: the server reports when its key changes. Most locks are held for
+/// less, and cost nothing extra.
 pub(super) const WATCH_AFTER: Duration = Duration::from_secs(1);
-/// A moment that has always passed.
+/// A moment that is always in the past.
 pub(super) const AT_ONCE: Moment = Moment::from_nanos(0);
 
-/// What the watchdog knows of one lease.
+/// What the watchdog knows about one lease.
 pub(super) struct TrackedLease {
     pub(super) belief: Arc<Belief>,
-    /// Its place in the schedule; none once it is lost.
+    /// Its due time in the schedule; `None` once it is lost.
     pub(super) scheduled: Option<Moment>,
     pub(super) renewal: RequestState,
     pub(super) check: RequestState,
-    /// Whether the store will tell when the key changes.
+    /// Whether the server reports changes of the key.
     pub(super) watched: bool,
-    /// Whether the loss has been noticed: nothing more is to be done.
+    /// Whether the loss was noticed: nothing is left to do.
     pub(super) lost: bool,
-    /// Who waits for a renewal to be tried, and whether that has just happened.
+    /// Callers that wait for a renewal attempt, and whether one was just made.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
     pub(super) renewal_tried: bool,
 }
 
-/// A question to the store: when to ask, and whether an answer is still awaited.
+/// A kind of request to the store: when it is due, and whether one is in flight.
 #[derive(Default)]
 pub(super) struct RequestState {
     pub(super) due: Option<Moment>,
@@ -61,7 +61,7 @@ impl TrackedLease {
         }
     }
 
-    /// When this lease needs something next; never again once it is lost.
+    /// When this lease needs something next; `None` once it is lost.
     pub(super) fn next(&self) -> Option<Moment> {
         let let_go = self.belief.no_longer_held().is_cancelled();
         if self.lost || (let_go && !bug(Bug::RenewalAfterRelease)) {
@@ -76,7 +76,7 @@ impl TrackedLease {
         needs.into_iter().flatten().min()
     }
 
-    /// Begins what is due.
+    /// Starts what is due.
     pub(super) fn begin(&mut self, now: Moment, tasks: &mut Vec<DueTask>) {
         if let Some(reason) = self.lost_by(now) {
             self.lost = true;
@@ -117,12 +117,12 @@ impl RequestState {
         }
     }
 
-    /// When to ask. What became due while an answer is awaited is asked afterwards.
+    /// When to send it. What becomes due while one is in flight is sent afterwards.
     fn next(&self) -> Option<Moment> {
         self.due.filter(|_| !self.in_flight)
     }
 
-    /// Takes note that the question is asked now, if it is due.
+    /// Marks the request as in flight if it is due.
     fn begins(&mut self, now: Moment) -> bool {
         let begins = self.next().is_some_and(|due| due <= now);
         if begins {
