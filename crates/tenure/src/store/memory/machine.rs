@@ -1,6 +1,6 @@
-//! The lock as a pure state machine: no clock, no randomness, no waiting. Time comes in as an
-//! argument, in microseconds of the store's own clock. It is the memory store's heart and the
-//! model that tests compare the other stores with.
+//! The lock as a pure state machine: no clock, no randomness, no waiting. Time is an argument, in
+//! microseconds of the store's own clock. The memory store is built on it, and tests compare the
+//! other stores with it.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::store::{
     offer_duration,
 };
 
-/// After this many calls the machine forgets what has expired, so that it does not grow for ever.
+/// After this many calls the machine drops expired entries, so that it does not grow for ever.
 const CALLS_BETWEEN_SWEEPS: u64 = 4_096;
 
 #[derive(Debug, Default)]
@@ -38,14 +38,14 @@ struct Expiring<T> {
     end_us: u64,
 }
 
-/// What the machine answers to an attempt.
+/// The reply to an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MachineReply {
     Granted(Fence),
     Busy { holder: LeaseId, left_us: u64 },
 }
 
-/// What the machine wants the world to hear.
+/// What the machine wants published.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Offered {
@@ -59,7 +59,7 @@ pub(crate) enum Effect {
     },
 }
 
-/// A lease that is not there, and the one that is.
+/// The lease does not exist; another may be in its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Absent {
     pub(crate) taken_by: Option<LeaseId>,
@@ -81,7 +81,7 @@ impl Machine {
                 }
                 return busy;
             }
-            // A repeated attempt, or an offer taken up.
+            // A repeated attempt, or an accepted offer.
             Some(entry) => {
                 entry.end_us = end_us;
                 if !attempt.meta.is_empty() {
@@ -110,7 +110,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Goes on with the lease `from` under another id.
+    /// Continues the lease `from` under another id.
     pub(crate) fn adopt(
         &mut self,
         now_us: u64,
@@ -133,14 +133,14 @@ impl Machine {
         Ok(())
     }
 
-    /// Says whether the lease is there, and remembers to tell when that changes.
+    /// Checks that the lease exists, and publishes when that changes.
     pub(crate) fn watch(&mut self, now_us: u64, lease: &LeaseSpec) -> Result<(), Absent> {
         self.held(lease, now_us)?;
         self.watched.insert(lease.name.clone());
         Ok(())
     }
 
-    /// Ends the lease, or gives up its place in the queue.
+    /// Ends the lease, or leaves the queue.
     pub(crate) fn release(
         &mut self,
         now_us: u64,
@@ -171,7 +171,7 @@ impl Machine {
         ReleaseReply::WasHeld { offered_to }
     }
 
-    /// Passes the lease on to whoever waited for longer than `place`, or grants it anew.
+    /// Passes the lease to a waiter that has waited longer than `place`, or grants it again.
     pub(crate) fn turn(
         &mut self,
         now_us: u64,
@@ -242,7 +242,7 @@ impl Machine {
             .collect()
     }
 
-    /// Keeps the lock for the first in the queue, for as long as an offer stands.
+    /// Reserves the lock for the first waiter, for the duration of an offer.
     fn offer_to_next(&mut self, now_us: u64, name: &LockName) -> Option<LeaseId> {
         let queue = self.queues.get_mut(name)?;
         let next = queue.pop_front();

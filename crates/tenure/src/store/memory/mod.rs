@@ -1,5 +1,5 @@
-//! The store inside the process: the machine behind one mutex. Needs nothing, forgets everything
-//! with the process.
+//! The store inside the process: the state machine behind a mutex. Needs no server; its contents
+//! end with the process.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -27,11 +27,11 @@ static SHARED: Mutex<Option<HashMap<String, Weak<MemoryStore>>>> = Mutex::new(No
 
 pub(crate) struct MemoryStore {
     clock: Clock,
-    /// When the store began, and what the time of day was: it tells the time from there by the
-    /// clock that leases are measured by. The time of day itself can be set.
+    /// When the store started, and the wall clock at that moment. From then on it counts by the
+    /// clock that measures leases, because the wall clock can be set.
     began: Moment,
     began_us: u64,
-    /// A std mutex, not an async one: no call waits while it is held.
+    /// A std mutex, not an async one: never held across an await.
     state: Mutex<MemoryState>,
 }
 
@@ -56,7 +56,7 @@ impl MemoryStore {
     ///
     /// # Errors
     ///
-    /// If it goes by another clock: the one could not believe what the other granted.
+    /// If the store uses another clock: clients with different clocks cannot agree on deadlines.
     pub(crate) fn shared(name: &str, clock: Clock) -> Result<Arc<Self>> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let stores = shared.get_or_insert_default();
@@ -228,7 +228,7 @@ impl Store for MemoryStore {
         _landing: InFlight,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
-        // Nothing is ever under way here: what was asked has been done.
+        // Nothing is ever in flight here: every call has run when it returns.
         Box::pin(async move { self.release(lease, None, limit).await.map(|_| None) })
     }
 
@@ -257,7 +257,7 @@ impl Store for MemoryStore {
         _name: &'a LockName,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        // Offers are addressed: nothing needs to be subscribed to.
+        // Offers go to one client directly, so no subscription is needed.
         done(Ok(()))
     }
 
@@ -303,8 +303,8 @@ fn renewed(answer: Result<(), Absent>, sent_at: Moment) -> RenewReply {
     }
 }
 
-/// What happened, and the one client that it concerns. The others need not hear of it: inside a
-/// process, whoever is offered a lock takes it up.
+/// The event, and the one client that it concerns. Other clients need not know: inside a process, a
+/// waiter always takes its offer.
 fn addressed(effect: Effect) -> (Option<ClientId>, Event) {
     match effect {
         Effect::Offered { name, to } => {

@@ -1,4 +1,4 @@
-//! Taking a lock: by the engine, or by the caller's own task.
+//! Acquires a lock: on the engine, or on the caller's own task.
 
 use std::sync::Arc;
 
@@ -43,13 +43,13 @@ impl RedisStore {
             .await
     }
 
-    /// The same question for the caller's own task, if a connection is there on which it can be asked.
+    /// The same on the caller's own task, if a connection is ready.
     pub(super) fn try_acquire_on_caller<'a>(
         &'a self,
         attempt: &'a Attempt,
     ) -> Option<CallerAcquire<'a>> {
         if attempt.held.replicas > 0 {
-            // The caller's own connection is shared, and replicas take their time.
+            // The caller's connection is shared, and `WAIT` would block it.
             return None;
         }
         let node = self.route(&attempt.held.name).ok()?.node;
@@ -100,7 +100,7 @@ impl RedisStore {
         };
         let name = &attempt.held.name;
         let attempted = reply::attempt(self.layout, name, &answer)?.map_err(|rejection| {
-            // The engine asks again.
+            // The engine retries.
             answer.learn_from(rejection);
             answer.connection.too_late()
         })?;
@@ -110,8 +110,8 @@ impl RedisStore {
         Ok(attempted)
     }
 
-    /// Whether a lock may be taken by a transaction, which cannot compare the master. Nodes of a cluster
-    /// may send it elsewhere in the middle.
+    /// Whether a transaction may acquire the lock. It cannot compare the primary, and in a cluster
+    /// a node may redirect in the middle of it.
     fn can_use_transaction(&self, connection: &Connection) -> bool {
         self.layout == Layout::Native
             && !self.pauses_after_failover()
@@ -119,15 +119,15 @@ impl RedisStore {
             && !bug(Bug::FenceFromOldCopy)
     }
 
-    /// The only master that may grant, as the scripts take it. One that no server has, if none is
-    /// known to be old enough.
+    /// The only primary that may grant, as the scripts expect it. A value that no server has, if no
+    /// primary is trusted yet.
     pub(super) fn primary_argument(&self, connection: &Connection) -> String {
         let master = self.granting_primary(connection);
         master.unwrap_or_else(|| "unknown".to_owned())
     }
 }
 
-/// The keys that acquire.lua touches, all in one slot. Most attempts need two of them.
+/// The keys of acquire.lua, all in one slot. Most attempts need two of them.
 fn acquire_keys(layout: Layout, attempt: &Attempt) -> Vec<String> {
     let name = &attempt.held.name;
     let mut keys = vec![name.as_str().to_owned(), layout.counter_key(name)];

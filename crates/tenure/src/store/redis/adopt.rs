@@ -1,4 +1,4 @@
-//! Taking up a lease that somebody gave away.
+//! Adopts a detached lease.
 
 use super::connection::Connection;
 use super::failover_pause::GrantPause;
@@ -25,7 +25,7 @@ impl RedisStore {
                 self.primary_argument(connection),
             ]
         };
-        // Somebody else may have adopted it, and this master not have heard of that.
+        // Another client may have adopted it, and a new primary may not know that.
         let pause = GrantPause::default();
         let request =
             ScriptRequest::for_lease(lease, &self.scripts().adopt, &keys).granting(&pause);
@@ -34,7 +34,7 @@ impl RedisStore {
         if matches!(renewed, RenewReply::Until { .. }) {
             let (connection, latest_us) = (&reply.connection, reply.latest_us);
             let confirmed = self.confirm(connection, lease, latest_us, limit).await;
-            // It goes by our id by now: whoever gives up must give it back.
+            // The lease has our id by now, so a caller that gives up must release it.
             let in_flight = Some(connection.in_flight(latest_us));
             confirmed.map_err(|unconfirmed| Failure {
                 in_flight,

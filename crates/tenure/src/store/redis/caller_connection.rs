@@ -1,9 +1,9 @@
 //! A connection that the caller's own runtime drives.
 //!
-//! A connection that the engine drives costs a caller two wake-ups across threads for each question.
-//! A client that was given a tokio runtime has a second one, which that runtime drives: callers who
-//! run there write their question and read the answer themselves. Everything else stays with the
-//! engine, so that a runtime that is blocked or gone costs nobody else anything.
+//! A connection driven by the engine costs a caller two wake-ups across threads per request. A
+//! client that was given a tokio runtime has a second connection, driven by that runtime: callers
+//! that run there write the request and read the reply themselves. Everything else stays on the
+//! engine, so a runtime that is blocked or gone affects only its own callers.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl CallerConnection {
         }
     }
 
-    /// Connects, so that a runtime that cannot do it is found at once.
+    /// Connects, so that an unsuitable runtime is reported at once.
     pub(super) async fn reach(&self) -> Result<(), Failure> {
         let reconnector = self.reconnector.clone();
         let limit = reconnector.now() + CONNECT_LIMIT;
@@ -47,7 +47,7 @@ impl CallerConnection {
         self.runtime.spawn(connecting).await.map_err(unable)?
     }
 
-    /// The connection, if the caller runs where it is driven, and it is there.
+    /// The connection, if the caller runs on its runtime and it is established.
     pub(super) fn for_current_runtime(&self) -> Option<Arc<Connection>> {
         let here = Handle::try_current().ok()?;
         if here.id() != self.runtime.id() {

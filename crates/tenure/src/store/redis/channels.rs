@@ -1,7 +1,7 @@
-//! The channels that somebody waits on, and who hears them.
+//! The channels that waiters need, and which listener is subscribed to each.
 //!
-//! One list for all nodes of a store: in a cluster a channel is heard where its lock is, and that
-//! changes.
+//! One list for all nodes of a store: in a cluster, a channel must be subscribed where its lock is,
+//! and that changes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,39 +15,39 @@ use crate::store::{Event, NeedsMessages};
 #[derive(Default)]
 pub(super) struct Channels {
     known: Mutex<HashMap<String, Channel>>,
-    /// A channel may be heard by nobody, or by somebody who is no longer told.
+    /// A channel may have no subscription, or one on the wrong node.
     recheck: Notify,
-    /// Whether somebody must learn soon that nothing is heard any more.
+    /// Tells whether a caller would be delayed without messages.
     needs_messages: OnceLock<NeedsMessages>,
 }
 
-/// A channel, and how many lines of waiters need it.
+/// A channel, and how many local queues use it.
 struct Channel {
     name: LockName,
     topic: Topic,
     uses: usize,
-    /// The number of the listener.
+    /// The number of the listener that is subscribed to it.
     heard_by: Option<u64>,
 }
 
-/// Nobody waits on the channel any more.
+/// No queue uses the channel any more.
 pub(super) struct Unneeded;
 
 impl Channels {
-    /// Takes note whom to ask whether somebody attends.
+    /// Sets how to find out whether messages are needed.
     pub(super) fn set_needs_messages(&self, needs_messages: NeedsMessages) {
-        // A store begins once.
+        // A store is started once.
         let _ = self.needs_messages.set(needs_messages);
     }
 
-    /// Whether somebody must learn soon that nothing is heard any more. Yes, as long as nobody said no.
+    /// Whether a caller would be delayed without messages. True until the store is started.
     pub(super) fn needs_messages(&self) -> bool {
         self.needs_messages
             .get()
             .is_none_or(|needs_messages| needs_messages())
     }
 
-    /// Adds one use of a channel that this listener is about to hear.
+    /// Adds one use of a channel that this listener is about to subscribe to.
     pub(super) fn add(&self, channel: &str, name: &LockName, topic: Topic, listener: u64) {
         let mut known = self.known();
         let channel = known.entry(channel.to_owned()).or_insert_with(|| Channel {
@@ -60,7 +60,8 @@ impl Channels {
         channel.heard_by = Some(listener);
     }
 
-    /// Takes back one use of a channel. If that was the last, answers who hears it still.
+    /// Removes one use of a channel. If it was the last, returns the listener that is still
+    /// subscribed.
     pub(super) fn remove(&self, channel: &str) -> Option<u64> {
         let mut known = self.known();
         let uses = &mut known.get_mut(channel)?.uses;
@@ -81,12 +82,12 @@ impl Channels {
         topic.event(name, message)
     }
 
-    /// What this listener hears.
+    /// The channels of this listener.
     pub(super) fn channels_of(&self, listener: u64) -> Vec<String> {
         self.misplaced(|_, heard_by| heard_by != Some(listener))
     }
 
-    /// The channels of which it is not right who hears them.
+    /// The channels for which `right` is false.
     pub(super) fn misplaced(&self, right: impl Fn(&str, Option<u64>) -> bool) -> Vec<String> {
         let known = self.known();
         let wrong = known
@@ -95,13 +96,13 @@ impl Channels {
         wrong.map(|(channel, _)| channel.clone()).collect()
     }
 
-    /// Takes note that a listener hears a channel no more.
+    /// Notes that a listener has lost a subscription.
     pub(super) fn subscription_lost(&self, channel: &str, listener: u64) {
         self.clear_listener(channel, listener);
         self.recheck();
     }
 
-    /// The same, of a listener that could not hear it.
+    /// Notes that a listener is not subscribed to a channel.
     pub(super) fn clear_listener(&self, channel: &str, listener: u64) {
         if let Some(channel) = self.known().get_mut(channel)
             && channel.heard_by == Some(listener)
@@ -110,7 +111,7 @@ impl Channels {
         }
     }
 
-    /// Takes note that a listener hears a channel from now on. Answers who heard it before.
+    /// Notes that a listener is subscribed from now on. Returns the previous one.
     pub(super) fn set_listener(
         &self,
         channel: &str,
@@ -121,18 +122,18 @@ impl Channels {
         Ok(channel.heard_by.replace(listener))
     }
 
-    /// The lock that a channel is about; `None` if nobody needs it any more.
+    /// The lock of a channel; `None` if it is no longer used.
     pub(super) fn name_of(&self, channel: &str) -> Option<LockName> {
         let known = self.known();
         known.get(channel).map(|channel| channel.name.clone())
     }
 
-    /// Who hears what may not be right any more.
+    /// Some subscriptions may be missing or misplaced.
     pub(super) fn recheck(&self) {
         self.recheck.notify_one();
     }
 
-    /// Waits for [`look`](Channels::recheck).
+    /// Waits for [`recheck`](Channels::recheck).
     pub(super) async fn wait_for_recheck(&self) {
         self.recheck.notified().await;
     }

@@ -1,5 +1,5 @@
-//! A small client for building things beside locks: the same connection, scripts and errors that
-//! the store uses.
+//! A small client for things other than locks: the same connections, scripts and errors that the
+//! store uses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ use crate::url::Target;
 pub struct Client {
     engine: Engine,
     routes: Arc<Routes>,
-    /// Where it leads, for people.
+    /// Where it leads, for messages.
     target: Arc<str>,
     limit: Duration,
 }
@@ -184,7 +184,7 @@ impl Client {
     /// where the user may not ask for it.
     pub async fn run_id(&self) -> Result<Option<String>> {
         self.routes.any().map_err(|failure| failure.error)?;
-        // Asked each time: what the connection was told at first may be about an ended process.
+        // Asked each time: what the handshake learned may be about a process that has ended.
         let info = self.run(Command::new("INFO").arg("server")).await;
         match info {
             Ok(info) => Ok(ServerInfo::parse(info.as_str().unwrap_or_default()).run_id),
@@ -209,7 +209,7 @@ impl Client {
     }
 }
 
-/// The way to what a URL names, and what to call it. Must be called on the engine.
+/// The routes for a URL, and what to call them. Must be called on the engine.
 fn begin(target: Target) -> Result<(Routes, Arc<str>)> {
     let stats = Arc::new(Stats::default());
     let channels = Arc::new(Channels::default());
@@ -258,7 +258,7 @@ async fn run_all(
     let replies = connection.run_all(&pipeline, limit).await;
     let mut replies = replies.map_err(|failure| routes.note_failure(&node, failure))?;
     for ((key, command), reply) in keys.iter().zip(&commands).zip(&mut replies) {
-        // Those that the node sent elsewhere were not carried out.
+        // Redirected commands did not run.
         if let Value::Error(error) = reply
             && routes.is_elsewhere(error)
         {
@@ -272,7 +272,7 @@ async fn run_all(
     Ok(replies)
 }
 
-/// A key as text. Should it be none, a cluster that is asked at the wrong node says so.
+/// A key as text. If it is not text, a cluster node that does not have it says so.
 fn text(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
@@ -296,7 +296,7 @@ impl Command {
         self
     }
 
-    /// What it is about, for most commands.
+    /// The key, for most commands.
     fn key(&self) -> String {
         self.parts.get(1).map_or_else(String::new, |key| text(key))
     }

@@ -1,4 +1,4 @@
-//! What clients say of themselves.
+//! Reads and writes client records in Redis.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl RedisStore {
         Ok(records)
     }
 
-    /// The clients, with the nodes that have their records.
+    /// Groups clients by the node that has their records.
     fn group_clients(&self, clients: Vec<ClientId>) -> Result<Vec<ClientsOnNode>, Failure> {
         let mut groups: Vec<ClientsOnNode> = Vec::new();
         for client in clients {
@@ -112,7 +112,7 @@ impl RedisStore {
         let mut records = Vec::with_capacity(clients.len());
         for (client, mut reply) in clients.into_iter().zip(replies) {
             if let Value::Error(error) = &reply {
-                // It may have moved: ask for it by itself.
+                // It may have moved: read it on its own.
                 self.routes.note_error_reply(node, error);
                 let key = record_key(client);
                 let command = ::redis::cmd("HGETALL").arg(&key).clone();
@@ -123,7 +123,7 @@ impl RedisStore {
         Ok(records)
     }
 
-    /// Runs a command where its key is.
+    /// Runs a command on the node that has the key.
     pub(super) async fn run_at_key(
         &self,
         key: &str,
@@ -138,7 +138,7 @@ impl RedisStore {
         }
     }
 
-    /// Runs a script where its key is.
+    /// Runs a script on the node that has the key.
     async fn script_at_key(
         &self,
         key: &str,
@@ -155,7 +155,7 @@ impl RedisStore {
     }
 }
 
-/// The record that a client keeps about itself.
+/// The key of a client's record.
 fn record_key(client: ClientId) -> String {
     format!("tenure:client:{client}")
 }

@@ -1,8 +1,9 @@
-//! Connections that one question at a time uses.
+//! Connections that serve one request at a time.
 //!
-//! `WAIT` blocks a connection for everybody who shares it, and speaks only of what was written on
-//! that very connection. So a grant that replicas must confirm has one to itself, from its script to
-//! the answer of `WAIT`. Who finds all of them taken waits without having sent anything.
+//! `WAIT` blocks a connection for all who share it, and covers only what was written on that
+//! connection. So a grant that replicas must confirm has a connection of its own, from its script
+//! to the reply to `WAIT`. When all connections are in use, a request waits without having sent
+//! anything.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,17 +17,17 @@ use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::Failure;
 
-/// How many there are at most: enough that one replica that is gone does not stall every lock.
+/// How many there are at most: enough that one unreachable replica does not stall every lock.
 const CONNECTIONS_MAX: usize = 4;
 
 pub(super) struct DedicatedPool {
     server: Arc<Server>,
     permits: Arc<Semaphore>,
-    /// Links that nobody uses at the moment, the last used one last.
+    /// Connections not in use, the most recently used last.
     idle: Mutex<Vec<Reconnector>>,
 }
 
-/// A connection of one's own, until it is dropped.
+/// A connection for one request, until it is dropped.
 pub(super) struct DedicatedConnection {
     connection: Arc<Connection>,
     reconnector: Option<Reconnector>,

@@ -1,4 +1,4 @@
-//! Where to connect, and for how long that is the right place.
+//! Where to connect, and until when that is the right server.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::url::RedisTarget;
 #[derive(Clone)]
 pub(super) struct Endpoint {
     pub(super) target: Arc<RedisTarget>,
-    /// Cancelled when whoever we look for has left: all connections to it are given up.
+    /// Cancelled when the server has moved: all connections to this endpoint are closed.
     pub(super) moved: CancellationToken,
 }
 
 impl Endpoint {
-    /// A server that stays where it is, or one that may leave.
+    /// An endpoint that is valid until `moved` is cancelled, if ever.
     pub(super) fn new(target: RedisTarget) -> Self {
         Self {
             target: Arc::new(target),

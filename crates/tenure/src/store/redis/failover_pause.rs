@@ -1,14 +1,14 @@
-//! Whether a master has reigned for long enough to give new locks.
+//! Whether a primary has been in charge long enough to grant new locks.
 //!
-//! A replica that is promoted may not have heard of the last locks of its master, and a server that
-//! restarts may have forgotten them. A client that asks for it (`after_failover`) gets no new lock from
-//! such a server until every lease of its predecessor has ended. Since when it reigns is kept in Redis,
-//! so that clients that come later agree.
+//! A promoted replica may not know the last locks of its predecessor, and a restarted server may
+//! have forgotten them. A client that sets `after_failover` gets no new lock from such a server
+//! until every lease of its predecessor has expired. The start of the pause is stored in Redis, so
+//! that later clients agree.
 //!
-//! A connection says nothing about who answers on it: a master may be demoted and promoted again, and a
-//! proxy may lead to another server, while the client's socket stays open. So a client remembers which
-//! master it found to be old enough, by run id and replication id, and the script that grants compares
-//! that with the server it runs on.
+//! A connection does not prove who is at its other end: a primary may be demoted and promoted
+//! again, and a proxy may switch servers, while the socket stays open. So a client remembers which
+//! primary it trusts, by run id and replication id, and the granting script compares that with the
+//! server it runs on.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,18 +24,18 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{Failure, NotYet};
 
-/// The master at one address whose reign is known to have lasted for long enough. That stays true for
-/// as long as a server goes by this run id and replication id.
+/// The primary at one address that is known to have been in charge long enough. This stays true
+/// while a server has this run id and replication id.
 #[derive(Default)]
 pub(super) struct TrustedPrimary(Mutex<Option<Arc<str>>>);
 
-/// Where a question that must wait leaves until when.
+/// Filled in if a request must wait: until when, and why.
 #[derive(Default)]
 pub(super) struct GrantPause(Mutex<Option<NotYet>>);
 
 const NO_ARGUMENTS: [&str; 0] = [];
 
-/// What reign.lua answers.
+/// The reply of reign.lua.
 struct PrimaryAge {
     master: Arc<str>,
     lasted: Duration,
@@ -49,7 +49,7 @@ impl TrustedPrimary {
             .clone()
     }
 
-    /// Another master answered.
+    /// Another primary replied.
     pub(super) fn forget(&self) {
         self.set(None);
     }
@@ -70,9 +70,9 @@ impl GrantPause {
 }
 
 impl RedisStore {
-    /// From now on no master gives new locks before it has reigned for so long.
+    /// From now on no primary grants new locks until it has been in charge this long.
     pub(crate) fn pause_after_failover(&self, wait: Duration) {
-        // Said once, before the first lock is asked for.
+        // Set once, before the first lock is acquired.
         let _ = self.after_failover.set(wait);
     }
 
@@ -80,8 +80,8 @@ impl RedisStore {
         self.after_failover.get().is_some()
     }
 
-    /// The only master that may grant, for the script to compare: empty if any may. `None` if no
-    /// master is known to be old enough.
+    /// The only primary that may grant, for the script to compare: empty if any may. `None` if none
+    /// is trusted yet.
     pub(super) fn granting_primary(&self, connection: &Connection) -> Option<String> {
         if !self.pauses_after_failover() || bug(Bug::ReignIgnored) {
             return Some(String::new());
@@ -90,8 +90,8 @@ impl RedisStore {
         master.map(|master| master.to_string())
     }
 
-    /// Fails if this question is for a new lock and the master at the end of the connection is too
-    /// young to give one. Until when is left with the question.
+    /// Fails if this request is for a new lock and the primary is still in its pause. Leaves the
+    /// end of the pause in the request.
     pub(super) async fn check_failover_pause(
         &self,
         request: &ScriptRequest<'_>,
@@ -152,7 +152,7 @@ fn still_paused_error(
     )
 }
 
-/// Names the right that is most likely to be missing.
+/// Names the permission that is most likely missing.
 fn explain(connection: &Connection, failure: Failure) -> Failure {
     if failure.error.kind() != ErrorKind::Denied {
         return failure;

@@ -1,4 +1,4 @@
-//! Waiters that say that they live, and who waits for a lock.
+//! Heartbeats of waiters, and the live waiters of a lock.
 
 use std::sync::Arc;
 
@@ -15,11 +15,12 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{Failure, QueuedWaiter};
 
-/// How many locks are asked for in one piece: few enough that nobody else waits long for the server.
+/// How many locks go into one batch: few enough that other clients do not wait long.
 const BATCH: usize = 250;
 
 impl RedisStore {
-    /// All on the node of the first, in pieces. What one of them was not told there is asked by itself.
+    /// All on the node of the first, in batches. A waiter that gets an error there is sent on its
+    /// own.
     pub(super) async fn try_heartbeat(
         &self,
         places: &[QueuedWaiter],
@@ -37,7 +38,7 @@ impl RedisStore {
             for (place, reply) in batch.iter().zip(replies) {
                 let reply = match reply {
                     Value::Error(error) => {
-                        // The lock has moved, or its slot is on the way.
+                        // The lock has moved, or its slot is migrating.
                         self.routes.note_error_reply(&node, &error);
                         self.heartbeat_alone(place, limit).await?
                     }
@@ -90,13 +91,13 @@ impl RedisStore {
         let keys = queue_keys(name);
         match self.run_alone(name, &WAITERS, &keys, &[], limit).await {
             Ok(reply) => Ok(ids(&reply)),
-            // Who may not see this one may see the others.
+            // A user without access to this lock may have access to others.
             Err(failure) if failure.error.kind() == ErrorKind::Denied => Ok(None),
             Err(failure) => Err(failure),
         }
     }
 
-    /// Asks a script where the lock is.
+    /// Runs a script on the node that has the lock.
     async fn run_alone(
         &self,
         name: &LockName,
@@ -118,7 +119,8 @@ impl RedisStore {
         Ok(answer.reply)
     }
 
-    /// Asks a script of one node several times, in one piece. A node that does not know it gets its text.
+    /// Runs a script several times on one node, in one batch. A node that does not know the script
+    /// gets its text.
     async fn run_batch<const N: usize>(
         &self,
         node: &Arc<Node>,

@@ -1,4 +1,4 @@
-//! Who holds locks, without taking them: one by one, or many in few pieces.
+//! Inspects locks without acquiring them: one by one, or in batches.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{Failure, InspectResult, LockState, QueuePosition};
 
-/// How many locks are asked for in one piece: few enough that nobody else waits long for the server.
+/// How many locks go into one batch: few enough that other clients do not wait long.
 const BATCH: usize = 250;
 
-/// Locks on one node, by their places in the list that was asked for.
+/// Locks on one node, by their indexes in the requested list.
 pub(super) type LocksOnNode = (Arc<Node>, Vec<usize>);
 
 impl RedisStore {
@@ -72,7 +72,8 @@ impl RedisStore {
                 for (place, reply) in batch.iter().zip(replies) {
                     let name = &names[*place];
                     looked[*place] = if let Value::Error(error) = &reply {
-                        // It may have moved. Who may not see this one may see the others.
+                        // It may have moved. A user without access to this lock may have access to
+                        // others.
                         self.routes.note_error_reply(&node, error);
                         match self.try_inspect(name, limit).await {
                             Err(failure) if failure.error.kind() != ErrorKind::Denied => {
@@ -89,8 +90,8 @@ impl RedisStore {
         Ok(looked)
     }
 
-    /// The locks, with the nodes that have them. What has none is told of at its place, if anybody asks
-    /// for that.
+    /// Groups the locks by node. For a lock without a node, the error goes to its place in
+    /// `looked`, if there is one.
     pub(super) fn group_by_node(
         &self,
         names: &[LockName],
@@ -128,7 +129,8 @@ impl RedisStore {
         let look = &self.scripts().look;
         let mut pipeline = Pipeline::with_capacity(places.len());
         for (at, place) in places.iter().enumerate() {
-            // The first brings the script along, so that the server knows it for the others.
+            // The first command carries the script text, so that the server knows the script for
+            // the others.
             let command = if at == 0 {
                 pipeline.cmd("EVAL").arg(look.code())
             } else {

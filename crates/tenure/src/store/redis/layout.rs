@@ -1,4 +1,4 @@
-//! The bytes of each layout: the keys and channels of a lock, and the scripts that know them.
+//! How each layout encodes a lock: keys, channels and scripts.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::lease::LeaseId;
 use crate::name::{LockName, hash_tag};
 use crate::store::{Event, LeaseSpec, NotHeld, WatchReply};
 
-/// What begins a message of a Redlock's node, before how many hear it and the id of the lease that
-/// was released.
+/// Prefix of a Redlock node's message, before the number of subscribers and the id of the released
+/// lease.
 const FREE: &str = "free ";
-/// What begins a message for the one that holds back, before its lease id.
+/// Prefix of a message to the waiter that holds back, before its lease id.
 const OPEN: &str = "open ";
-/// What begins a message that says for how many milliseconds a lock is kept for the waiter whose turn it
-/// is: shorter than usual, because that one may have died.
+/// Prefix of a message with the milliseconds for which a lock is reserved for the next waiter:
+/// shorter than usual, because that waiter may be dead.
 const BRIEF: &str = "brief ";
-/// What Redisson says when a lock was released. It has other messages for other objects.
+/// Redisson's message when a lock was released. It has other messages for other objects.
 const UNLOCKED: &str = "0";
 
-/// What is said on a channel.
+/// The kind of messages on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Topic {
     /// Ours: whose turn it is.
@@ -32,7 +32,7 @@ pub(super) enum Topic {
 }
 
 impl Layout {
-    /// With messages for one shard of a cluster, or for all who listen.
+    /// With messages to one shard of a cluster, or to all subscribers.
     pub(super) fn scripts(self, sharded: bool) -> &'static LockScripts {
         match (self, sharded) {
             (Self::Native, false) => &script::NATIVE,
@@ -42,8 +42,8 @@ impl Layout {
         }
     }
 
-    /// Whether the keys of this lock are not in one slot. Only Redisson's rule does that: it takes a
-    /// lone `{` for a hash tag.
+    /// Whether the keys of this lock are in different slots. Only Redisson's rule does that: it
+    /// takes a lone `{` for a hash tag.
     pub(super) fn splits(self, name: &LockName) -> bool {
         let name = name.as_str();
         self == Self::Redisson && name.contains('{') && hash_tag(name.as_bytes()).is_none()
@@ -65,8 +65,8 @@ impl Layout {
         }
     }
 
-    /// The channels on which waiters of a lock hear. Ours comes first: release.lua takes whoever
-    /// hears Redisson's alone for one of Redisson's waiters.
+    /// The channels for waiters of a lock. Ours comes first: release.lua takes a subscriber of
+    /// Redisson's channel alone for a Redisson client.
     pub(super) fn channels(self, name: &LockName) -> Vec<(String, Topic)> {
         let mut channels = vec![(name.neighbour("wake"), Topic::Turn)];
         if self == Self::Redisson {
@@ -93,7 +93,7 @@ impl Layout {
         arguments
     }
 
-    /// The keys that release.lua touches, all in one slot. Most releases need three of them.
+    /// The keys of release.lua, all in one slot. Most releases need three of them.
     pub(super) fn release_keys(self, lease: &LeaseSpec) -> Vec<String> {
         let name = &lease.name;
         let mut keys = vec![
@@ -110,12 +110,12 @@ impl Layout {
         keys
     }
 
-    /// What turn.lua must know beside what is the same in all layouts.
+    /// The extra argument of turn.lua in this layout, if any.
     pub(super) fn turn_arguments(self, lease: &LeaseSpec) -> Option<String> {
         (self == Self::Redisson).then(|| redisson_channel(&lease.name))
     }
 
-    /// Asks whether the lease is still there, by commands that a connection can track.
+    /// Checks that the lease still exists, with commands that client tracking follows.
     pub(super) fn add_watch_commands(self, lease: &LeaseSpec, pipeline: &mut Pipeline) {
         let name = lease.name.as_str();
         match self {
@@ -129,8 +129,8 @@ impl Layout {
         }
     }
 
-    /// What the answers to [`ask_for`](Layout::add_watch_commands) mean; `Err` if one is an error that says
-    /// nothing of the lease.
+    /// Reads the replies to [`add_watch_commands`](Layout::add_watch_commands); `Err` for an error
+    /// that tells nothing about the lease.
     pub(super) fn read_watch_replies(
         self,
         lease: &LeaseSpec,
@@ -147,7 +147,7 @@ impl Layout {
             Self::Redisson => {
                 let fields = answers.get(1).and_then(Value::as_array).unwrap_or_default();
                 let others = |field: &&Value| field.as_str() != Some(lease.id.as_str());
-                // A read-write lock beside ours has a field `mode`, which holds nothing itself.
+                // Redisson's read-write lock has an extra field `mode`, which is not a holder.
                 let other = fields.iter().rfind(others);
                 let is_held = first.lossy().is_some() && other.is_none();
                 (is_held, other.unwrap_or(&Value::Nil))
@@ -197,7 +197,7 @@ fn redisson_channel(name: &LockName) -> String {
     redisson_key("redisson_lock__channel", name)
 }
 
-/// By Redisson's rule, which asks for a `{` where ours asks for a whole hash tag.
+/// By Redisson's rule, which looks for a `{` where ours looks for a whole hash tag.
 fn redisson_key(prefix: &str, name: &LockName) -> String {
     if name.as_str().contains('{') {
         format!("{prefix}:{name}")

@@ -1,5 +1,4 @@
-//! The connection that the server speaks on unasked: wake-ups for waiters, and word of watched
-//! leases that changed.
+//! The connection for pub/sub messages and for invalidations of watched leases.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,41 +19,41 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{Event, Failure};
 
-/// How often a listener asks whether the connection is still there. A half-open one says nothing.
+/// How often to ping. A half-open connection shows no error by itself.
 const HEARTBEAT: Duration = Duration::from_secs(3);
-/// The same while nobody attends: no lease is held, and whoever waits has others before it, who would
-/// ask. Seldom enough for a crowd, often enough for whatever forgets connections that are idle.
+/// The same while no message is needed: no lease is held, and every waiter has others ahead that
+/// would poll. Rare enough for a crowd, often enough to keep idle connections alive.
 const HEARTBEAT_IDLE: Duration = Duration::from_secs(30);
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(2);
-/// How long to wait before connecting again, when it did not work.
+/// How long to wait before reconnecting.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) struct Listener {
-    /// No two of a process have the same.
+    /// Unique in the process.
     number: u64,
     pub(super) reconnector: Reconnector,
     server: Arc<Server>,
     scope: ListenerScope,
     channels: Arc<Channels>,
-    /// One word at a time, where the server may say the same unasked.
+    /// One command at a time, where the server may send the same kind of push on its own.
     subscribe_lock: tokio::sync::Mutex<()>,
-    /// How often the server is still to confirm that a channel of a shard is no longer heard.
+    /// How many confirmations of an unsubscribe from a shard channel are outstanding.
     unsubscribing: Mutex<HashMap<String, usize>>,
     pushes: Mutex<Option<mpsc::UnboundedReceiver<PushInfo>>>,
     events: OnceLock<mpsc::UnboundedSender<Event>>,
-    /// The lock of which the last message said that it is free, and who of ours is next. release.lua
-    /// tells Redisson's waiters right behind it.
+    /// The lock that the last message reported as free, together with our next waiter. release.lua
+    /// publishes to Redisson's waiters right after it.
     opened: Mutex<Option<LockName>>,
     closed: CancellationToken,
 }
 
-/// What a listener is for.
+/// What a listener subscribes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListenerScope {
-    /// Messages for all who listen, and word of watched leases.
+    /// Messages to all subscribers, and invalidations.
     All,
     /// Messages in one shard of a cluster. On a connection of their own: a server that loses a slot
-    /// says so unasked, and what is asked at that moment gets a wrong answer.
+    /// pushes an unsubscribe, and a command sent at that moment gets a wrong reply.
     Shard,
 }
 
@@ -90,7 +89,7 @@ impl Listener {
         self.number
     }
 
-    /// Begins to pass on what the server says. Must be called on the engine.
+    /// Starts to forward what the server sends. Must be called on the engine.
     pub(super) fn start(self: &Arc<Self>, events: mpsc::UnboundedSender<Event>) {
         let pushes = lock(&self.pushes).take();
         if let Some(pushes) = pushes
@@ -101,7 +100,7 @@ impl Listener {
         }
     }
 
-    /// Nobody needs this server any more.
+    /// This server is no longer needed.
     pub(super) fn close(&self) {
         self.closed.cancel();
     }
@@ -109,7 +108,7 @@ impl Listener {
     pub(super) async fn subscribe(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
         let mut heard = Vec::new();
         for (channel, topic) in self.server.target.layout().channels(name) {
-            // Known before the server confirms: its first message may come right behind.
+            // Added before the server confirms: its first message may follow at once.
             self.channels.add(&channel, name, topic, self.number);
             let confirmed = self.subscribe_channel(&channel, limit).await;
             heard.push(channel);
@@ -121,7 +120,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Takes back one use of each channel, the last one first.
+    /// Removes one use of each channel, the last one first.
     async fn unsubscribe_channels(&self, channels: Vec<String>, limit: Moment) {
         for channel in channels.iter().rev() {
             if self.channels.remove(channel) == Some(self.number) {
@@ -130,7 +129,7 @@ impl Listener {
         }
     }
 
-    /// Asks the server for what is said on a channel.
+    /// Subscribes to one channel.
     pub(super) async fn subscribe_channel(
         &self,
         channel: &str,
@@ -153,8 +152,8 @@ impl Listener {
         connection.ssubscribe(channel, limit).await
     }
 
-    /// Ends [`hear`](Listener::subscribe_channel). If it fails, the connection is gone and the subscription with
-    /// it, or the channel's slot is.
+    /// Ends [`subscribe_channel`](Listener::subscribe_channel). If it fails, the connection or the
+    /// channel's slot is gone, and the subscription with it.
     pub(super) async fn unsubscribe_channel(&self, channel: &str, limit: Moment) {
         let Some(connection) = self.reconnector.live() else {
             return;
@@ -172,7 +171,7 @@ impl Listener {
         }
     }
 
-    /// Whether the end of a channel was asked for, as often as it was.
+    /// Whether we asked for this unsubscribe; counts one confirmation.
     fn take_requested_unsubscribe(&self, channel: &str) -> bool {
         let mut unsubscribing = lock(&self.unsubscribing);
         let Some(count) = unsubscribing.get_mut(channel) else {
@@ -185,14 +184,14 @@ impl Listener {
         true
     }
 
-    /// Brings a new connection to where the old one was; false if that one failed too.
+    /// Subscribes a new connection to all channels of the old one; false if the new one failed too.
     async fn resubscribe(&self, connection: &Connection) -> bool {
         lock(&self.unsubscribing).clear();
         for channel in self.channels.channels_of(self.number) {
             let limit = self.server.clock.now() + HEARTBEAT_LIMIT;
             match self.subscribe_on(connection, &channel, limit).await {
                 Err(failure) if failure.transient => return false,
-                // One that is refused meanwhile must not cost the others their messages.
+                // A refused channel must not cost the others their messages.
                 Err(_) => self.channels.subscription_lost(&channel, self.number),
                 Ok(()) => {}
             }
@@ -204,7 +203,7 @@ impl Listener {
     fn emit(&self, event: Event) {
         let missed = matches!(event, Event::MessagesLost) && bug(Bug::MissedMessages);
         if let Some(events) = self.events.get().filter(|_| !missed) {
-            // Nobody hears it when the client is closing.
+            // The client may be closing.
             let _ = events.send(event);
         }
     }
@@ -234,7 +233,7 @@ impl Listener {
         }
     }
 
-    /// A channel of the shard is no longer heard. Unless we asked for that, its slot has moved.
+    /// A shard channel was unsubscribed. Unless we asked for it, its slot has moved.
     fn on_unsubscription(&self, data: Vec<::redis::Value>) {
         let channel = data.into_iter().next().map(Value::of);
         let Some(channel) = channel.as_ref().and_then(Value::as_str) else {
@@ -245,8 +244,8 @@ impl Listener {
         }
     }
 
-    /// Whether a message only repeats for Redisson's waiters what the one before it told ours: that
-    /// the lock is free, and who of ours is next.
+    /// Whether a message only repeats for Redisson's waiters what the previous one told ours: that
+    /// the lock is free, and who is next.
     fn is_echo(&self, event: &Event) -> bool {
         let mut opened = lock(&self.opened);
         match (event, opened.take()) {
@@ -259,7 +258,7 @@ impl Listener {
         }
     }
 
-    /// The keys that changed; none when the server dropped everything it knew.
+    /// The keys that changed; none when the server flushed its tracking table.
     fn on_invalidation(&self, data: Vec<::redis::Value>) {
         let keys = data.into_iter().next().map(Value::of);
         let Some(Value::Array(keys)) = keys else {
@@ -273,18 +272,17 @@ impl Listener {
     }
 }
 
-/// OPTIN: only keys that are read after `CLIENT CACHING YES` are followed. NOLOOP: renewals of
-/// this very connection are no news.
+/// OPTIN: only keys read after `CLIENT CACHING YES` are tracked. NOLOOP: our own renewals cause no
+/// invalidation.
 fn tracking() -> Cmd {
     let mut command = ::redis::cmd("CLIENT");
     command.arg(&["TRACKING", "ON", "OPTIN", "NOLOOP"]);
     command
 }
 
-/// Reads what the server says, and sees to it that the connection comes back. Ends with the
-/// engine.
+/// Reads what the server sends, and keeps the connection up. Ends with the engine.
 async fn run(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
-    // The connection that hears all it should. Whoever made the first one subscribed on it.
+    // The connection that has all subscriptions. The first one was subscribed when it was made.
     let mut subscribed_on = None;
     let mut quiet = Duration::ZERO;
     loop {
@@ -303,7 +301,7 @@ async fn run(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushIn
         };
         let lost = match push {
             Ok(None) => return,
-            // It may be the end of an older connection: asking tells.
+            // It may be the end of an older connection: a ping tells.
             Ok(Some(push)) if push.kind == PushKind::Disconnection => !is_alive(&listener).await,
             Ok(Some(push)) => {
                 listener.on_push(push);
@@ -314,7 +312,7 @@ async fn run(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushIn
                 quiet = Duration::ZERO;
                 let silent = subscribed_on.is_some() && !is_alive(&listener).await;
                 if silent {
-                    // It may not come back soon, and nobody else has noticed.
+                    // It may stay away for a while, and nothing else has noticed.
                     listener.emit(Event::MessagesLost);
                 }
                 silent
@@ -330,8 +328,8 @@ async fn run(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushIn
     }
 }
 
-/// Waits until the connection that heard all is given up, by whomever: its master was deposed, or
-/// it owed an answer for too long.
+/// Waits until the subscribed connection is closed, for any reason: its primary was replaced, or a
+/// reply timed out.
 async fn connection_closed(listener: &Listener, subscribed_on: Option<u64>) {
     match listener.reconnector.live() {
         Some(connection) => connection.closed().await,
@@ -340,7 +338,7 @@ async fn connection_closed(listener: &Listener, subscribed_on: Option<u64>) {
     }
 }
 
-/// Whether there is a connection and it answers. One that does not is given up by asking.
+/// Whether there is a connection that replies. One that does not is closed by the attempt.
 async fn is_alive(listener: &Listener) -> bool {
     let Some(connection) = listener.reconnector.live() else {
         return false;
@@ -352,7 +350,7 @@ async fn is_alive(listener: &Listener) -> bool {
         .is_ok()
 }
 
-/// Connects until that works, and returns which connection hears everything again.
+/// Reconnects until it works, and returns the connection that has all subscriptions again.
 async fn reconnect(listener: &Listener) -> u64 {
     let mut told = false;
     loop {
@@ -363,7 +361,7 @@ async fn reconnect(listener: &Listener) -> u64 {
             return connection.id;
         }
         if !told {
-            // Those who sleep must learn that nobody will wake them.
+            // Sleeping waiters must learn that no message will wake them.
             listener.emit(Event::MessagesLost);
             told = true;
         }

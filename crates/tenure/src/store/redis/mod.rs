@@ -75,7 +75,7 @@ mod vote;
 
 pub(crate) struct RedisStore {
     routes: Routes,
-    /// What waiters hear, on whichever node.
+    /// The channels of waiters, on all nodes.
     channels: Arc<Channels>,
     layout: Layout,
     /// Whether messages stay in the shard of their lock.
@@ -83,12 +83,12 @@ pub(crate) struct RedisStore {
     clock: Clock,
     stats: Arc<Stats>,
     tracking_warned: AtomicBool,
-    /// How long a new master gives no new locks.
+    /// How long a new primary grants no new locks.
     after_failover: OnceLock<Duration>,
 }
 
 impl RedisStore {
-    /// Must be called on the engine. With a runtime, callers who run there are served by it.
+    /// Must be called on the engine. With a runtime, callers that run there use its connection.
     pub(crate) fn new(
         target: RedisTarget,
         stats: Arc<Stats>,
@@ -98,7 +98,7 @@ impl RedisStore {
         Self::on_one(server, stats, runtime)
     }
 
-    /// On whichever server the sentinels call the master. Must be called on the engine.
+    /// On the primary that the sentinels name. Must be called on the engine.
     pub(crate) fn by_sentinels(
         target: SentinelTarget,
         stats: Arc<Stats>,
@@ -152,12 +152,12 @@ impl RedisStore {
         self.layout.scripts(self.sharded)
     }
 
-    /// Connects, so that a wrong address or password is found at once.
+    /// Connects, so that a wrong address or password is reported at once.
     pub(crate) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
         self.routes.reach(limit).await
     }
 
-    /// The way to the node that has this lock, as far as is known.
+    /// The route to the node that has this lock, as far as is known.
     fn route(&self, name: &LockName) -> Result<Route, Failure> {
         if matches!(self.routes, Routes::Cluster(_)) && self.layout.splits(name) {
             let cause = "it holds a `{` but no hash tag, and Redisson would spread such a lock over \
@@ -167,7 +167,7 @@ impl RedisStore {
         self.routes.route(name.as_str())
     }
 
-    /// Where to go on after a failure of a question about this lock, if there is somewhere.
+    /// The route to try after a failure, if there is one.
     async fn next_route(
         &self,
         name: &LockName,
@@ -180,7 +180,7 @@ impl RedisStore {
             .await
     }
 
-    /// No command waits longer than a silent connection is believed in.
+    /// No command waits longer than the response timeout.
     fn command_limit(&self, limit: Moment) -> Moment {
         limit.min(self.clock.now() + RESPONSE_TIMEOUT)
     }

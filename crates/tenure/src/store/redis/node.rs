@@ -1,5 +1,5 @@
-//! One server as a store uses it: a connection for commands, one on which the server speaks
-//! unasked, and one that callers drive themselves.
+//! One server as a store uses it: a connection for commands, one for pub/sub messages and
+//! invalidations, and one that callers drive themselves.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::url::Address;
 pub(super) struct Node {
     pub(super) server: Arc<Server>,
     pub(super) commands: Reconnector,
-    /// Word of watched leases comes here.
+    /// Receives invalidations of watched leases.
     pub(super) listener: Arc<Listener>,
-    /// Messages for waiters come here: mostly the same.
+    /// Receives messages for waiters: usually the same listener.
     pub(super) wakes: Arc<Listener>,
     caller: Option<CallerConnection>,
-    /// For what replicas must confirm: grants, and renewals, which must not wait for those.
+    /// For what replicas must confirm: grants, and renewals, which must not wait for grants.
     grant_pool: Arc<DedicatedPool>,
     renew_pool: Arc<DedicatedPool>,
 }
 
-/// A connection to ask on: shared with others, or one's own for a while.
+/// A connection to run a script on: shared, or dedicated for a while.
 pub(super) enum ScriptConnection {
     Shared(Arc<Connection>),
     Dedicated(DedicatedConnection),
@@ -49,7 +49,7 @@ impl Deref for ScriptConnection {
 }
 
 impl Node {
-    /// Must be called on the engine. With a runtime, callers who run there are served by it.
+    /// Must be called on the engine. With a runtime, callers that run there use its connection.
     pub(super) fn new(
         server: Arc<Server>,
         runtime: Option<Handle>,
@@ -73,13 +73,13 @@ impl Node {
         })
     }
 
-    /// Begins to pass on what the server says. Must be called on the engine.
+    /// Starts to forward what the server sends. Must be called on the engine.
     pub(super) fn start(&self, events: &mpsc::UnboundedSender<Event>) {
         self.listener.start(events.clone());
         self.wakes.start(events.clone());
     }
 
-    /// Connects, so that a wrong address or password is found at once.
+    /// Connects, so that a wrong address or password is reported at once.
     pub(super) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
         self.commands.connection(limit).await?;
         match &self.caller {
@@ -92,7 +92,7 @@ impl Node {
         self.server.target.address == *address
     }
 
-    /// A connection for a question whose answer so many replicas must confirm.
+    /// A connection for a script whose writes this many replicas must confirm.
     pub(super) async fn script_connection(
         &self,
         replicas: u32,
@@ -108,7 +108,7 @@ impl Node {
         }
     }
 
-    /// The same for renewals, which keep what others only want.
+    /// The same for renewals, so that they never wait for grants.
     pub(super) async fn renewal_connection(
         &self,
         limit: Moment,
@@ -116,7 +116,7 @@ impl Node {
         self.renew_pool.take(limit).await
     }
 
-    /// A connection for a question that the caller's own task asks.
+    /// A connection for a request from the caller's own task.
     pub(super) fn caller_connection(&self) -> Option<Arc<Connection>> {
         let caller = self
             .caller
@@ -125,7 +125,7 @@ impl Node {
         caller.or_else(|| self.commands.live())
     }
 
-    /// The connection with this id, if it is there: what is sent on it later arrives later.
+    /// The connection with this id, if it is still open: a later request on it arrives later.
     pub(super) fn connection_with_id(&self, id: u64) -> Option<Arc<Connection>> {
         let caller = self.caller.as_ref().and_then(|caller| caller.with_id(id));
         caller.or_else(|| {
@@ -135,15 +135,15 @@ impl Node {
         })
     }
 
-    /// The connection to renew on if it tracks, as it does for a lease that is watched: its own
-    /// renewals are no news to it.
+    /// The tracking connection, to renew a watched lease on: its own renewals cause no
+    /// invalidation.
     pub(super) fn tracking(&self, watched: bool) -> Option<Arc<Connection>> {
         let reconnector = &self.listener.reconnector;
         (watched && reconnector.is_set_up()).then(|| reconnector.live())?
     }
 }
 
-/// A node that has left the cluster is not called back.
+/// A node that has left the cluster is not reconnected.
 impl Drop for Node {
     fn drop(&mut self) {
         self.listener.close();

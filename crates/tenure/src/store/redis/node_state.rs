@@ -1,4 +1,5 @@
-//! What a node of a Redlock says of itself, and what clients keep there about all nodes.
+//! What decides whether a Redlock node may vote, and what clients store on each node about all
+//! nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use super::{RedisStore, server_error};
 use crate::moment::Moment;
 use crate::store::{Failure, LeaseSpec};
 
-/// How long a node that may have forgotten a lease has no vote, at least: the same for every client,
-/// because a node that restarted cannot tell how long its forgotten leases were. Longer leases are
-/// told by the other nodes.
+/// How long a node that may have forgotten a lease has no vote, at least. The same for every
+/// client, because a restarted node cannot tell how long its forgotten leases were. The other nodes
+/// tell about longer leases.
 pub(crate) const VOTE_DELAY_MIN: Duration = Duration::from_secs(30);
 
-/// Since when each node runs, by its run id.
+/// Since when each node has been running, by run id.
 const NODES: &str = "tenure:nodes";
 /// The longest ttl of any lease, in milliseconds, if that is above [`VOTE_DELAY_MIN`].
 pub(super) const LONGEST_TTL: &str = "tenure:longest-ttl";
@@ -26,37 +27,36 @@ pub(super) const LONGEST_TTL: &str = "tenure:longest-ttl";
 /// What decides whether a node may vote.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeState {
-    /// The server's process: another one after each restart.
+    /// The server's process: changes with every restart.
     pub(crate) run_id: Option<String>,
-    /// How long it runs by its own wall clock, which may have been set since.
+    /// How long it has been running by its own wall clock, which may have been set since.
     pub(crate) uptime: Duration,
-    /// The settings that it would need so that each answer comes after what it promises is on disk,
-    /// and stays there. None are missing: it keeps everything.
+    /// The settings it lacks to persist every reply before sending it. Empty: it forgets nothing.
     pub(crate) lacks: Vec<&'static str>,
     pub(crate) stored: StoredNodeInfo,
 }
 
-/// What clients keep on a node.
+/// What clients have stored on a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoredNodeInfo {
-    /// For how long each process runs, by its run id. None if nothing is kept there.
+    /// The age of each process, by run id. `None` if nothing is stored.
     pub(crate) ages: Option<HashMap<String, Age>>,
-    /// How long that is kept, unless it is written again.
+    /// How long that stays stored, unless it is written again.
     pub(crate) kept_for: Duration,
     /// The longest ttl of a lease, if any was longer than usual.
     pub(crate) longest_ttl: Duration,
 }
 
-/// For how long a process runs, by the clock of the node that tells it.
+/// The age of a process, by the clock of the node that stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Age {
     Known(Duration),
-    /// Its start is still to come: the clock was set back.
+    /// Its start is in the future: the clock was set back.
     ClockSetBack,
 }
 
 impl RedisStore {
-    /// Asks what decides whether this node may vote.
+    /// Reads what decides whether this node may vote.
     pub(crate) async fn node_state(
         &self,
         connection: &Connection,
@@ -67,8 +67,8 @@ impl RedisStore {
         let settings = pipeline.cmd("CONFIG").arg("GET");
         settings.arg("appendfsync").arg("no-appendfsync-on-rewrite");
         add_stored_info_commands(&mut pipeline);
-        // Those of a single server are loaded with the connection. A user who may not load them
-        // sends their text once.
+        // The scripts of a single server are loaded by the handshake. A user without permission to
+        // load scripts sends the text once.
         for (_, script) in self.layout.redlock_scripts().all() {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
         }
@@ -84,7 +84,7 @@ impl RedisStore {
         })
     }
 
-    /// Asks what clients keep on this node.
+    /// Reads what clients have stored on this node.
     pub(crate) async fn stored_node_info(
         &self,
         connection: &Connection,
@@ -115,7 +115,7 @@ impl RedisStore {
         })
     }
 
-    /// Keeps on this node for how long these processes run, but for those that it knows.
+    /// Stores the ages of these processes on this node, except those it knows.
     pub(crate) async fn store_ages(
         &self,
         connection: &Connection,
@@ -131,7 +131,7 @@ impl RedisStore {
         kept.await.map(|_| ())
     }
 
-    /// Keeps on this node that leases may be as long as this one, if that is longer than usual.
+    /// Stores on this node that leases may be as long as this one, if that is longer than usual.
     pub(crate) async fn store_longest_ttl(
         self: &Arc<Self>,
         lease: &LeaseSpec,
@@ -160,7 +160,8 @@ fn part(replies: &[Value], at: usize) -> &Value {
     replies.get(at).unwrap_or(&Value::Nil)
 }
 
-/// The settings that a node lacks to keep everything. What the user may not ask is taken for wrong.
+/// The settings that a node lacks to persist everything. What the user may not read counts as
+/// missing.
 fn missing_settings(info: &ServerInfo, settings: &Value) -> Vec<&'static str> {
     let settings = settings.as_array().unwrap_or_default();
     let is = |name: &str, wanted: &str| {

@@ -1,4 +1,4 @@
-//! A place for one connection to one server, which comes back by itself.
+//! Keeps one connection to a server, and reconnects when it breaks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +19,14 @@ use crate::moment::Moment;
 use crate::store::Failure;
 use crate::url::{Address, RedisTarget};
 
-/// How long connecting may take, greetings included.
+/// How long connecting may take, handshake included.
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// How long after a failed attempt the next one waits.
+/// How long to wait after a failed attempt to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// Enough for a thousand concurrent callers to share one write.
 const PIPELINE_BUFFER: usize = 2_048;
 
-/// A place for one connection.
+/// Keeps one connection to a server.
 #[derive(Clone)]
 pub(crate) struct Reconnector {
     shared: Arc<ReconnectorInner>,
@@ -35,13 +35,13 @@ pub(crate) struct Reconnector {
 struct ReconnectorInner {
     server: Arc<Server>,
     state: watch::Sender<ConnectionState>,
-    /// Where messages of the server go that answer no command.
+    /// Where pushes of the server go.
     pushes: Option<mpsc::UnboundedSender<PushInfo>>,
-    /// What to send first on a new connection; a refusal of it does not end the connection.
+    /// The first command on a new connection; an error reply to it does not close the connection.
     setup: Option<fn() -> Cmd>,
-    /// Whether the greeting was accepted on the present connection.
+    /// Whether the setup command was accepted on the current connection.
     set_up: AtomicBool,
-    /// The engine, if connections are made and driven elsewhere.
+    /// The engine, if another runtime makes and drives the connections.
     engine: Option<Handle>,
 }
 
@@ -57,12 +57,12 @@ impl Reconnector {
         Self::build(server, None, None, None)
     }
 
-    /// A link whose connections are driven by whatever runtime they are asked for on.
+    /// The connections are driven by the runtime that asks for them.
     pub(crate) fn driven_elsewhere(server: Arc<Server>, engine: Handle) -> Self {
         Self::build(server, None, None, Some(engine))
     }
 
-    /// A link whose server may also speak unasked.
+    /// The server may also push messages.
     pub(crate) fn with_pushes(
         server: Arc<Server>,
         pushes: mpsc::UnboundedSender<PushInfo>,
@@ -89,7 +89,7 @@ impl Reconnector {
         }
     }
 
-    /// The connection that is there now, if any.
+    /// The current connection, if there is one.
     pub(crate) fn live(&self) -> Option<Arc<Connection>> {
         match &*self.shared.state.borrow() {
             ConnectionState::Live(connection) if !connection.is_broken() => {
@@ -99,7 +99,7 @@ impl Reconnector {
         }
     }
 
-    /// Whether the server accepted what was sent first.
+    /// Whether the server accepted the setup command.
     pub(crate) fn is_set_up(&self) -> bool {
         self.shared.set_up.load(Ordering::Relaxed)
     }
@@ -135,8 +135,8 @@ impl Reconnector {
         self.shared.server.clock.now()
     }
 
-    /// A failure that answers a caller who began to ask at `asked_at`: it came later, or so
-    /// shortly before that trying again would only make noise.
+    /// A failure that also answers a caller that started at `asked_at`: it is newer, or so recent
+    /// that another attempt would be pointless.
     fn recent_failure(&self, asked_at: Moment) -> Option<Failure> {
         match &*self.shared.state.borrow() {
             ConnectionState::Failed { at, failure } if *at + CONNECT_PAUSE > asked_at => {
@@ -146,7 +146,7 @@ impl Reconnector {
         }
     }
 
-    /// Makes a connection if there is none, in the background.
+    /// Connects in the background, if there is no connection.
     pub(super) fn begin_connecting(&self) {
         let begun = self.shared.state.send_if_modified(|state| {
             let idle = match state {
@@ -161,7 +161,7 @@ impl Reconnector {
         });
         if begun {
             let shared = Arc::clone(&self.shared);
-            // On its own task: a caller with little time must not end an attempt that others
+            // On a task of its own: a caller with little time must not end an attempt that others
             // wait for.
             tokio::spawn(async move { shared.connect().await });
         }
@@ -208,7 +208,7 @@ impl ReconnectorInner {
     }
 }
 
-/// A connection that the present runtime drives.
+/// Opens a connection that the current runtime drives.
 async fn open(
     target: &RedisTarget,
     config: AsyncConnectionConfig,
@@ -229,7 +229,7 @@ async fn open(
     Ok(connection)
 }
 
-/// Deadlines are ours: the driver's would hide whether a command was carried out.
+/// Timeouts are ours: those of the driver would hide whether a command has run.
 fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_response_timeout(None)

@@ -1,4 +1,4 @@
-//! Letting a lock go, and undoing an attempt whose answer was lost.
+//! Releases a lock, and cancels an attempt whose reply was lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl RedisStore {
         reply::release(self.layout, &lease.name, &reply)
     }
 
-    /// Releases, and answers whether that was late enough for the attempt not to land any more.
+    /// Releases, and returns whether that was late enough that the attempt can no longer run.
     pub(super) async fn try_cancel(
         &self,
         lease: &LeaseSpec,
@@ -70,15 +70,15 @@ impl RedisStore {
         let limit = self.command_limit(limit);
         let same = in_flight.connection;
         if let Some((node, connection)) = same.and_then(|id| self.routes.connection_with_id(id)) {
-            // Behind the attempt, on the same connection. If its runtime does not drive it any
-            // more, the next time it is broken.
+            // After the attempt, on the same connection. If its runtime no longer drives it, it is
+            // broken the next time.
             let released = self
                 .try_release(&connection, false, lease, None, limit)
                 .await;
             return match released {
                 Ok(_) => Ok(None),
-                // Any answer shows that the attempt has been served. Either it was refused as this
-                // was, or its lease has moved along with the slot: it is where the slot is now.
+                // Any reply shows that the attempt has run. Either it was refused like this one, or
+                // its lease has moved along with the slot.
                 Err(failure) if matches!(self.routes, Routes::Cluster(_)) => {
                     let failure = self.routes.note_failure(&node, failure);
                     if failure.in_flight.is_some() || !failure.transient {
@@ -97,11 +97,11 @@ impl RedisStore {
         self.cancel_by_clock(lease, in_flight, limit).await
     }
 
-    /// The connection of the attempt is gone, so only its latest moment says when it can no longer
-    /// land. That is a moment of the clock of the node that it was sent to. In a cluster the slot may
-    /// be another node's by now, whose clock is another one. Then the attempt is refused wherever it
-    /// lands, because the slot has left; unless it came back within the second that an attempt may
-    /// travel, and even then its lease ends by itself, and nobody believes in it.
+    /// The connection of the attempt is gone, so only its latest moment tells when it can no longer
+    /// run. That is a moment of the clock of the node it was sent to. In a cluster, another node
+    /// with another clock may have the slot by now. Then the attempt is refused wherever it
+    /// arrives, because the slot has left; unless the slot came back within the second that an
+    /// attempt may be in flight, and even then its lease expires unused.
     async fn cancel_by_clock(
         &self,
         lease: &LeaseSpec,
@@ -119,8 +119,8 @@ impl RedisStore {
         Ok((early_us > 0).then(|| Duration::from_micros(early_us)))
     }
 
-    /// Reads the clock of a node, in microseconds, then releases there: so the release came later than
-    /// what the clock showed.
+    /// Reads the clock of a node, in microseconds, then releases there: so the release came after
+    /// that reading.
     async fn release_after_reading_clock(
         &self,
         route: &Route,

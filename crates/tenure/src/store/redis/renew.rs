@@ -1,4 +1,4 @@
-//! Keeping leases: renewals, one by one or in batches, and watching for their loss.
+//! Renews leases, one by one or in batches, and watches for their loss.
 
 use ::redis::Pipeline;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl RedisStore {
         let node = self.route(&lease.name)?.node;
         if let Some(connection) = node.tracking(watched) {
             let sent_at = self.clock.now();
-            // `CLIENT CACHING` is about the command that follows it: both go out in one piece.
+            // `CLIENT CACHING` applies to the next command, so both are sent together.
             let mut pipeline = Pipeline::new();
             pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
             self.add_renewal(&mut pipeline, lease, true);
@@ -35,8 +35,8 @@ impl RedisStore {
             let replies = replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
             match replies.get(1) {
                 Some(reply @ Value::Array(_)) => return reply::renewal(reply, sent_at),
-                // The script is not known there, for example, or the lock is elsewhere. Ask the
-                // plain way.
+                // For example, the server does not know the script, or the lock has moved. Use the
+                // normal way.
                 Some(Value::Error(error)) => self.routes.note_error_reply(&node, error),
                 _ => {}
             }
@@ -54,8 +54,8 @@ impl RedisStore {
         reply::renewal(&answer.reply, answer.sent_at)
     }
 
-    /// Renews several leases in one piece, all on the node of the first. An answer that is none says
-    /// nothing of the others.
+    /// Renews several leases in one batch, all on the node of the first. An error for one tells
+    /// nothing about the others.
     pub(super) async fn try_renew_all(
         &self,
         leases: Vec<&LeaseSpec>,
@@ -108,8 +108,8 @@ impl RedisStore {
         Ok(replies.map(read).collect())
     }
 
-    /// Renews a lease, and lets replicas confirm it. Not on the connection that tracks, which `WAIT`
-    /// would block; that one takes it for news, and looks.
+    /// Renews a lease and waits for replicas. Not on the tracking connection, which `WAIT` would
+    /// block; that one gets an invalidation and checks the lease.
     async fn renew_confirmed(
         &self,
         lease: &LeaseSpec,
@@ -146,7 +146,7 @@ impl RedisStore {
         Ok(renewed)
     }
 
-    /// The same for several, which as many replicas must confirm: those are asked once for all.
+    /// The same for several leases with the same number of replicas: one `WAIT` covers all.
     async fn renew_all_confirmed(
         &self,
         leases: &[&LeaseSpec],
@@ -226,8 +226,8 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<WatchReply, Failure> {
         if route.asking {
-            // `ASKING` and `CLIENT CACHING` cannot both be about one command. The lease is looked at
-            // again soon, and its slot is at one place by then.
+            // `ASKING` and `CLIENT CACHING` cannot both apply to one command. The lease is checked
+            // again soon, and its slot has arrived by then.
             let error = Error::new(
                 ErrorKind::Unavailable,
                 "the lock is on its way to another node",
@@ -250,7 +250,7 @@ impl RedisStore {
         })
     }
 
-    /// Says once that leases cannot be watched: tracking itself was refused, or `CLIENT CACHING`.
+    /// Warns once that leases cannot be watched: the server refused tracking or `CLIENT CACHING`.
     fn warn_tracking_refused(&self, node: &Node, error: &str) {
         if !self.tracking_warned.swap(true, Ordering::Relaxed) {
             self.stats.tracking_refused();

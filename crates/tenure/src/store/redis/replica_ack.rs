@@ -1,7 +1,7 @@
-//! What replicas have confirmed.
+//! Waits until replicas have acknowledged a write.
 //!
-//! `WAIT` tells how many replicas have what this connection wrote. That makes it unlikely that a
-//! failover forgets a lease, and no more: the sentinels may still promote a replica that lags.
+//! `WAIT` returns how many replicas have what this connection wrote. That makes it unlikely that a
+//! failover loses a lease, and no more: the sentinels may still promote a replica that lags.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::seeded::{Bug, bug};
 use crate::store::{AcquireReply, Failure, LeaseSpec, NotYet, RESPONSE_TIMEOUT};
 
 /// How long to wait for replicas: at least, so that a caller in a hurry asks at all, and at most,
-/// so that one that was cut off does not hold up others.
+/// so that an unreachable replica does not hold up others.
 const WAIT_MIN: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// When to try again after too few replicas have confirmed a grant.
+/// When to retry after too few replicas have acknowledged a grant.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 impl RedisStore {
-    /// Lets replicas confirm what was written last on this connection, which must be the one that
-    /// wrote it: another one has nothing to be confirmed, and would be told so at once.
+    /// Waits until replicas have the last write of this connection. It must be the connection that
+    /// wrote: on another one, `WAIT` has nothing to wait for and returns at once.
     pub(super) async fn confirm(
         &self,
         connection: &Connection,
@@ -59,7 +59,7 @@ impl RedisStore {
         Err(Unconfirmed::TooFew(error))
     }
 
-    /// Keeps a grant that enough replicas have confirmed, and gives back any other.
+    /// Keeps a grant that enough replicas have acknowledged, and releases any other.
     pub(super) async fn confirm_grant(
         &self,
         connection: &Connection,
@@ -74,7 +74,7 @@ impl RedisStore {
         };
         let in_flight = Some(connection.in_flight(latest_us));
         let error = match unconfirmed {
-            // Its connection is gone: whoever repeats the release gives it back.
+            // Its connection is gone: the retried release takes care of the lease.
             Unconfirmed::Unknown(failure) if failure.in_flight.is_some() => return Err(failure),
             Unconfirmed::Unknown(failure) => Err(failure),
             Unconfirmed::TooFew(error) => Ok(error),
@@ -83,7 +83,8 @@ impl RedisStore {
         let released = self.try_release(connection, false, lease, None, limit);
         let released = released.await;
         if released.is_err() {
-            // A server that was deposed meanwhile refuses that. Whoever asks again finds the right one.
+            // A server that was demoted meanwhile refuses the release. A retry finds the new
+            // primary.
             return Err(Failure {
                 error: error.unwrap_or_else(|failure: Failure| failure.error),
                 transient: true,
@@ -110,7 +111,7 @@ impl From<Failure> for Unconfirmed {
 }
 
 impl From<Unconfirmed> for Failure {
-    /// For what need not be given back: the lease goes on as it was.
+    /// For a lease that need not be released: it continues as it was.
     fn from(unconfirmed: Unconfirmed) -> Self {
         match unconfirmed {
             Unconfirmed::TooFew(error) => Self::not_sent(error),

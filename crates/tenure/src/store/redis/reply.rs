@@ -1,4 +1,4 @@
-//! What the scripts answer, read and checked.
+//! Parses and checks the replies of the scripts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::store::{
     AcquireReply, Busy, Failure, LockState, NotHeld, ReleaseReply, RenewReply, TurnReply,
 };
 
-/// What acquire.lua says; an inner `Err` if it changed nothing and may be asked again.
+/// The reply of acquire.lua; an inner `Err` if it changed nothing and can be retried.
 pub(super) fn attempt(
     layout: Layout,
     name: &LockName,
@@ -48,7 +48,7 @@ pub(super) fn attempt(
     })
 }
 
-/// What vote.lua says; `Err` with the server's time if the ballot came late.
+/// The reply of vote.lua; `Err` with the server's time if the request came too late.
 pub(super) fn vote(
     layout: Layout,
     name: &LockName,
@@ -82,7 +82,7 @@ pub(super) fn vote(
     })
 }
 
-/// What a Redlock's release.lua says.
+/// The reply of a Redlock node's release.lua.
 pub(super) fn node_release(reply: &Value) -> Result<NodeReleaseReply, Failure> {
     let parts = reply.as_array().unwrap_or_default();
     match parts.first().and_then(Value::as_int) {
@@ -92,7 +92,7 @@ pub(super) fn node_release(reply: &Value) -> Result<NodeReleaseReply, Failure> {
     }
 }
 
-/// What adopt.lua says; an inner `Err` if it changed nothing and may be asked again.
+/// The reply of adopt.lua; an inner `Err` if it changed nothing and can be retried.
 pub(super) fn adoption(answer: &ScriptReply) -> Result<Result<RenewReply, Rejection>, Failure> {
     let (reply, sent_at) = (&answer.reply, answer.sent_at);
     let unexpected = || Failure::refused(reply.unexpected("adopt.lua"));
@@ -184,7 +184,7 @@ pub(super) fn inspect(
             let fence = part(3).as_int().and_then(|fence| u64::try_from(fence).ok());
             let id = LeaseId::new(part(1).lossy().unwrap_or_default());
             let mut meta = pairs(part(4));
-            // What an earlier lease left behind is not about this one.
+            // Metadata of an earlier lease does not count.
             let is_of_this_lease = meta.remove("lease").as_deref() == Some(id.as_str());
             Ok(Some(LockState {
                 remaining: time_left(part(2)),
@@ -208,13 +208,13 @@ pub(super) fn pairs(reply: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What `PTTL` says; `None` for a key without expiry.
+/// The reply to `PTTL`; `None` for a key without expiry.
 pub(super) fn time_left(pttl: &Value) -> Option<Duration> {
     let ms = pttl.as_int()?;
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// What the scripts find at the name instead of a lock, and what to do about it.
+/// The error if the key is not a lock: what was found, and what to do about it.
 fn not_a_lock(layout: Layout, name: &LockName, found: &Value) -> Failure {
     let (found, remedy) = match (found.as_str(), layout) {
         (Some("hash"), Layout::Native) => (

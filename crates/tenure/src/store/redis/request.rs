@@ -1,4 +1,4 @@
-//! A script, asked where the lock is.
+//! Runs a script on the node that has the lock.
 
 use super::RedisStore;
 use super::cluster::Route;
@@ -12,35 +12,35 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{Failure, LeaseSpec, RESPONSE_TIMEOUT};
 
-/// How often an attempt may be told that it is late, or that another master answers, before it fails.
+/// How often a request may be rejected as late, or by another primary, before it fails.
 const REJECTIONS_MAX: usize = 3;
 
-/// A script to be run where a lock is.
+/// A script to run on the node that has a lock.
 pub(super) struct ScriptRequest<'a> {
     pub(super) name: &'a LockName,
-    /// How many replicas will have to confirm what it writes.
+    /// How many replicas must acknowledge what it writes.
     pub(super) replicas: u32,
-    /// Set if it asks for a new lock, which a master that is too young does not give.
+    /// Set if it requests a new lock, which a primary in its failover pause does not grant.
     pub(super) grants: Option<&'a GrantPause>,
     pub(super) script: &'a Script,
     pub(super) keys: &'a [String],
 }
 
-/// What a script said, when it was asked, and on which connection.
+/// The reply of a script, when it was sent, and on which connection.
 pub(super) struct ScriptReply {
     pub(super) reply: Value,
     pub(super) sent_at: Moment,
-    /// The latest moment by the server's clock that the question carried.
+    /// The latest moment by the server's clock that the request carried.
     pub(super) latest_us: u64,
     pub(super) connection: ScriptConnection,
 }
 
-/// Why a script changed nothing, though it could be asked again.
+/// Why a script changed nothing but can be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rejection {
     /// Its latest moment had passed: the server's clock shows this, in microseconds.
     Late(u64),
-    /// Another master answered than the one that is known to be old enough to grant.
+    /// Another primary replied than the trusted one.
     OtherPrimary,
 }
 
@@ -64,10 +64,10 @@ impl<'a> ScriptRequest<'a> {
 }
 
 impl ScriptReply {
-    /// Learns from a script that changed nothing, so that the next attempt can succeed.
+    /// Learns from a rejection, so that the next attempt can succeed.
     pub(super) fn learn_from(&self, rejection: Rejection) {
         match rejection {
-            // The server's clock was set forward since we asked for it.
+            // The server's clock was set forward since we read it.
             Rejection::Late(server_us) => self.connection.set_clock(self.sent_at, server_us),
             Rejection::OtherPrimary => self.connection.trusted_primary().forget(),
         }
@@ -75,8 +75,8 @@ impl ScriptReply {
 }
 
 impl RedisStore {
-    /// Runs a script where the lock is. The arguments may depend on the connection, and on the
-    /// latest moment by the server's clock at which an answer is still waited for.
+    /// Runs a script on the node that has the lock. The arguments may depend on the connection, and
+    /// on the latest moment by the server's clock at which a reply is still awaited.
     pub(super) async fn run_script(
         &self,
         request: &ScriptRequest<'_>,
@@ -91,8 +91,8 @@ impl RedisStore {
         }
     }
 
-    /// Runs a script that carries its latest moment, and perhaps the master that may grant. If it
-    /// runs later, or on another master, it changes nothing, and says so by an inner `Err`.
+    /// Runs a script that carries its latest moment, and perhaps the primary that may grant. If it
+    /// runs later, or on another primary, it changes nothing and is retried.
     pub(super) async fn run_before_deadline<T>(
         &self,
         request: &ScriptRequest<'_>,

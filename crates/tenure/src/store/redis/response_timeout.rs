@@ -1,7 +1,7 @@
-//! Whether a connection has gone silent while it owes answers to callers who have no timer.
+//! Closes a connection that owes replies to callers without a timer for too long.
 //!
-//! A caller's own task may run on any executor, so it cannot rely on timers there. One task on the
-//! engine listens for the silence of each connection instead, and only while somebody waits.
+//! A caller's own task may run on any executor, so it cannot rely on timers there. Instead, one
+//! task on the engine watches each connection, and only while replies are awaited.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,30 +14,30 @@ use super::connection::Connection;
 use crate::moment::{Clock, Moment};
 use crate::store::RESPONSE_TIMEOUT;
 
-/// How often to look while answers are owed, and for a while after.
+/// How often to check while replies are awaited, and for a while after.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// How long to go on looking though nobody waits: under load the next one comes at once, and need
-/// not wake the engine.
+/// How long to keep checking without callers: under load the next one comes soon and need not wake
+/// the engine.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What a connection owes, and when it last answered.
+/// How many replies a connection owes, and when the last one came.
 #[derive(Debug, Default)]
 pub(super) struct ResponseWatch {
     awaited: AtomicUsize,
-    /// When an answer came, or the first question was asked, in nanoseconds of the clock.
+    /// When the last reply came, or the first request was sent, in nanoseconds of the clock.
     last_reply_at: AtomicU64,
     watching: AtomicBool,
     awaited_some: Arc<Notify>,
 }
 
-/// An answer that is owed, until it is dropped.
+/// A reply that is awaited, until this is dropped.
 pub(super) struct AwaitedReply<'a> {
     watch: &'a ResponseWatch,
     clock: &'a Clock,
 }
 
 impl ResponseWatch {
-    /// Takes note that a question is asked now.
+    /// Notes that a request is being sent.
     pub(super) fn expect_reply<'a>(&'a self, clock: &'a Clock) -> AwaitedReply<'a> {
         if self.awaited.fetch_add(1, Ordering::AcqRel) == 0 {
             self.note_reply(clock.now());
@@ -59,7 +59,7 @@ impl ResponseWatch {
 }
 
 impl AwaitedReply<'_> {
-    /// The answer came.
+    /// The reply came.
     pub(super) fn answered(self) {
         self.watch.note_reply(self.clock.now());
     }
@@ -73,13 +73,13 @@ impl Drop for AwaitedReply<'_> {
 
 impl Drop for ResponseWatch {
     fn drop(&mut self) {
-        // The listener finds that the connection is gone, and ends.
+        // The watching task finds that the connection is gone, and ends.
         self.awaited_some.notify_one();
     }
 }
 
-/// Gives the connection up when it stays silent. The engine must be given by whoever does not run
-/// on it.
+/// Watches a connection and closes it when it times out. `engine` is needed if the current runtime
+/// is not the engine.
 pub(super) fn watch(connection: &Arc<Connection>, engine: Option<&Handle>) {
     let awaited_some = Arc::clone(&connection.response_watch().awaited_some);
     let watching = watch_loop(Arc::downgrade(connection), awaited_some);
@@ -105,7 +105,7 @@ async fn watch_loop(connection: Weak<Connection>, awaited_some: Arc<Notify>) {
             }
             if !awaited && lasts >= LINGER {
                 watch.watching.store(false, Ordering::Release);
-                // Whoever asked just now may have seen the old value.
+                // A request sent just now may have seen the old value.
                 if watch.awaited.load(Ordering::Acquire) == 0 {
                     break;
                 }

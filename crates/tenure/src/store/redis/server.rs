@@ -1,4 +1,4 @@
-//! One Redis server: where it is, how to greet it, and whether it is fit for locks.
+//! One Redis server: where it is, how to log in, and whether it is fit for locks.
 
 use std::fmt;
 use std::fs;
@@ -25,35 +25,34 @@ use crate::stats::Stats;
 use crate::store::Failure;
 use crate::url::{Address, RedisTarget, SentinelTarget, Tls};
 
-/// The oldest server whose scripts do what ours need.
+/// The oldest supported major version.
 const VERSION_MIN: u32 = 7;
 
-/// How many connections were made by this process: so that no two have the same id, whichever
-/// servers they lead to.
+/// How many connections this process has made, so that each has a unique id.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) struct Server {
-    /// How to introduce ourselves, and where, if it stays there.
+    /// How to log in, and where, if the address is fixed.
     pub(crate) target: RedisTarget,
     pub(crate) clock: Clock,
-    /// Whether the scripts speak to one shard of a cluster only.
+    /// Whether the scripts publish to one shard of a cluster only.
     pub(super) sharded: bool,
     kind: ServerKind,
-    /// The master there that may give new locks.
+    /// The primary there that may grant new locks.
     pub(super) trusted_primary: TrustedPrimary,
     pub(super) stats: Arc<Stats>,
     warned_of_eviction: AtomicBool,
 }
 
-/// What a server is, and so how it is found.
+/// What kind of server it is, and so how to find it.
 enum ServerKind {
-    /// It has locks, and stays at its address.
+    /// Has locks, at a fixed address.
     Fixed(Endpoint),
-    /// It has the locks of some slots, and stays at its address.
+    /// Has the locks of some slots, at a fixed address.
     ClusterNode(Endpoint),
-    /// It has locks, and is whichever the sentinels call the master.
+    /// Has locks, and is the primary that the sentinels name.
     BySentinels(Arc<Sentinels>),
-    /// It is a sentinel itself.
+    /// A sentinel.
     Sentinel(Endpoint),
 }
 
@@ -63,13 +62,13 @@ impl Server {
         Self::build(target, ServerKind::Fixed(endpoint), false, stats)
     }
 
-    /// A node of a cluster, whose scripts speak to its shard only, or to all who listen.
+    /// A node of a cluster, whose scripts publish to its shard only, or to all subscribers.
     pub(super) fn in_cluster(target: RedisTarget, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
         let endpoint = Endpoint::new(target.clone());
         Self::build(target, ServerKind::ClusterNode(endpoint), sharded, stats)
     }
 
-    /// Whichever server the sentinels call the master. Must be called on the engine.
+    /// The primary that the sentinels name. Must be called on the engine.
     pub(crate) fn by_sentinels(target: SentinelTarget, stats: Arc<Stats>) -> Arc<Self> {
         let server = target.server.clone();
         let sentinels = Sentinels::watch(target, &stats);
@@ -93,7 +92,7 @@ impl Server {
         })
     }
 
-    /// Where to connect at this moment.
+    /// Where to connect now.
     pub(super) async fn locate(&self) -> Result<Endpoint, Failure> {
         match &self.kind {
             ServerKind::Fixed(endpoint)
@@ -103,12 +102,12 @@ impl Server {
         }
     }
 
-    /// Whether another server may take over its locks, at another address.
+    /// Whether another server at another address may take over its locks.
     pub(super) fn moves(&self) -> bool {
         matches!(self.kind, ServerKind::BySentinels(_))
     }
 
-    /// Whether a replica can take its place, and with it an older copy of the locks, perhaps while our
+    /// Whether a replica with an older copy of the locks can replace it, perhaps while our
     /// connections last.
     pub(super) fn is_replaceable(&self) -> bool {
         matches!(
@@ -126,12 +125,12 @@ impl Server {
         CONNECTIONS.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The scripts of a lock, as this server is to run them.
+    /// The scripts of a lock for this server.
     pub(super) fn scripts(&self) -> &'static LockScripts {
         self.target.layout().scripts(self.sharded)
     }
 
-    /// Refuses a server that is too old, and warns of one that may throw locks away.
+    /// Refuses a server that is too old, and warns about one that may evict locks.
     pub(super) fn check_fit(&self, info: &ServerInfo) -> Result<(), Failure> {
         if let Some(version) = &info.version
             && info
@@ -158,7 +157,7 @@ impl Server {
     }
 }
 
-/// Where it is. The master of sentinels is where they say.
+/// Its address. For the primary of sentinels: theirs.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
@@ -170,8 +169,8 @@ impl fmt::Display for Server {
     }
 }
 
-/// The client crate's idea of a server. Made for every connection: certificates may have been
-/// renewed.
+/// The client crate's description of a server. Made for every connection, because certificates may
+/// have been renewed.
 pub(super) fn client(target: &RedisTarget) -> Result<::redis::Client, Failure> {
     let refused = |error: ::redis::RedisError| server_error::from_error(target, &error, None);
     let info = address(target).into_connection_info().map_err(refused)?;
@@ -214,23 +213,23 @@ pub(super) fn connection_info(target: &RedisTarget) -> RedisConnectionInfo {
     greeting
 }
 
-/// What a server says of itself. Unknown where the user may not ask.
+/// The reply to `INFO`. Unknown where the user may not run it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerInfo {
     version: Option<String>,
     pub(crate) run_id: Option<String>,
     /// `master` or `slave`.
     pub(super) role: Option<String>,
-    /// Changes with each promotion; what it was before.
+    /// What the server does when its memory is full.
     eviction_policy: Option<String>,
     memory_max: Option<u64>,
-    /// How old it is at least.
+    /// Its minimum age.
     pub(super) uptime: Duration,
     pub(super) has_aof: bool,
 }
 
 impl ServerInfo {
-    /// Reads the answer to `INFO`.
+    /// Parses the reply to `INFO`.
     pub(super) fn parse(text: &str) -> Self {
         let mut info = Self::default();
         for (field, value) in text.lines().filter_map(|line| line.split_once(':')) {
@@ -241,8 +240,8 @@ impl ServerInfo {
                 "role" => info.role = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
                 "uptime_in_seconds" => {
-                    // Two readings of a clock that shows whole seconds, one less the other: it may
-                    // say a second when hardly any time has passed.
+                    // The difference of two clock readings in whole seconds: it may show a second
+                    // when hardly any time has passed.
                     let seconds: u64 = value.parse().unwrap_or(0);
                     let over = u64::from(!bug(Bug::AgeRoundedUp));
                     info.uptime = Duration::from_secs(seconds.saturating_sub(over));
@@ -265,14 +264,14 @@ impl ServerInfo {
         is_limited && policy.is_some_and(|policy| policy != "noeviction")
     }
 
-    /// Whether it is certain that it throws nothing away.
+    /// Whether it certainly never evicts.
     pub(super) fn never_evicts(&self) -> bool {
         self.memory_max == Some(0) || self.eviction_policy.as_deref() == Some("noeviction")
     }
 }
 
 /// rustls panics when it has to choose between several providers that other crates brought in.
-/// Choosing first makes that impossible; a choice that the program made already stands.
+/// Choosing first prevents that; a choice that the program made earlier is kept.
 fn use_ring() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         let _ = rustls::crypto::ring::default_provider().install_default();

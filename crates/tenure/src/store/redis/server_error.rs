@@ -1,5 +1,5 @@
-//! What an error of the server or of the connection means: was the command carried out, does
-//! asking again help, and what should be done.
+//! What an error of the server or the connection means: whether the command ran, whether a retry
+//! helps, and what to do.
 
 use std::fmt::Display;
 
@@ -13,8 +13,8 @@ const NOT_TRUSTED: &str =
 const CERTIFICATE_DEMANDED: &str =
     "it demands a certificate of ours: name one with `cert` and `key`";
 
-/// Turns an error into what the caller can act on. `in_flight` says where the command may still be
-/// under way, if its outcome is unknown.
+/// Turns an error into something the caller can act on. `in_flight` is the request, if its outcome
+/// is unknown.
 pub(super) fn from_error(
     target: &dyn Display,
     error: &RedisError,
@@ -23,7 +23,7 @@ pub(super) fn from_error(
     let Some(code) = error.code() else {
         return from_connection_error(target, error, in_flight);
     };
-    // A transaction is refused as a whole: what one of its commands was refused for tells why.
+    // A transaction is refused as a whole: the error of one of its commands tells why.
     let inner = (code == "EXECABORT").then(|| error.clone().into_server_errors());
     let inner = inner.flatten().and_then(|errors| errors.first().cloned());
     match &inner {
@@ -32,7 +32,7 @@ pub(super) fn from_error(
     }
 }
 
-/// An error reply of the server itself: whatever it was, the command was not carried out.
+/// An error reply of the server: the command did not run.
 pub(super) fn from_reply(target: &dyn Display, code: &str, detail: &str) -> Failure {
     let (kind, transient, cause) = classify(code, detail);
     let message = format!("`{target}` refused: {cause}");
@@ -43,7 +43,7 @@ pub(super) fn from_reply(target: &dyn Display, code: &str, detail: &str) -> Fail
     }
 }
 
-/// No answer in time. The command may have been carried out, or may still be.
+/// No reply in time. The command may have run, or may still run.
 pub(super) fn no_reply(target: &dyn Display, in_flight: Option<InFlight>) -> Failure {
     Failure {
         error: Error::new(
@@ -62,7 +62,7 @@ fn from_connection_error(
 ) -> Failure {
     let text = error.to_string();
     let (kind, transient, cause) = match error.kind() {
-        // The client crate has no kind for these: rustls says them in words.
+        // The client crate has no kind for these; rustls has only the text.
         _ if text.contains("invalid peer certificate") => (ErrorKind::Denied, false, NOT_TRUSTED),
         _ if text.contains("CertificateRequired") => {
             (ErrorKind::Denied, false, CERTIFICATE_DEMANDED)
@@ -85,8 +85,8 @@ fn from_connection_error(
             true,
             "nothing listens there: is the server running?",
         ),
-        // Only while connecting, and not of an answer that was cut short: a connection that speaks
-        // Redis and breaks comes back.
+        // Only while connecting, and not for a reply that was cut short: a working connection that
+        // breaks comes back.
         ::redis::ErrorKind::Parse if in_flight.is_none() && !text.contains("end of input") => (
             ErrorKind::Protocol,
             false,
@@ -99,7 +99,7 @@ fn from_connection_error(
         ),
         _ => (ErrorKind::Unavailable, true, "the connection failed"),
     };
-    // Some of these come in several lines.
+    // Some of these texts have several lines.
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     Failure {
         error: Error::new(kind, format!("cannot reach `{target}`: {cause}")).caused_by(text),
@@ -116,18 +116,18 @@ pub(super) fn is_certificate_error(failure: &Failure) -> bool {
         .any(|cause| text.ends_with(cause))
 }
 
-/// Whether the user may not run a command that a script uses: as Redis 7.0 says it, and as 7.2 and
-/// Valkey do.
+/// Whether the user may not run a command that a script uses: the texts of Redis 7.0, and of 7.2
+/// and Valkey.
 fn is_denied_in_script(detail: &str) -> bool {
     detail.contains("The user executing the script ") || detail.contains("ACL failure in script")
 }
 
-/// Whether an error reply came from the middle of a script: what it did before stays done.
+/// Whether an error reply came from the middle of a script: its earlier writes stay.
 pub(super) fn ran_partly(reply: &str) -> bool {
     reply.contains(" script: ")
 }
 
-/// Whether a master was deposed before its replicas could confirm something.
+/// Whether a primary was demoted before its replicas could acknowledge.
 fn is_deposed(code: &str, detail: &str) -> bool {
     code == "UNBLOCKED" || detail.starts_with("WAIT cannot be used with replica")
 }

@@ -1,4 +1,4 @@
-//! Hearing what is said of a lock: where it is now, and no more.
+//! Subscribes to the messages of a lock on the node that has it now.
 
 use super::RedisStore;
 use crate::moment::Moment;

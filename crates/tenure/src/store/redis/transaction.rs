@@ -27,28 +27,28 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight};
 
-/// Longer leases are left to the script: should the answer be lost, the attempt must be watched for
-/// as long as it could last.
+/// Longer leases use the script: if the reply is lost, the attempt must be cancelled for as long as
+/// its lease could last.
 const TTL_LONGEST: Duration = Duration::from_secs(60);
-/// How far the server's clock may be from where it is expected, in microseconds. A fence tells it to the
-/// millisecond.
+/// How far the server's clock may be from the expected value, in microseconds. A fence tells it to
+/// the millisecond.
 const AHEAD_MAX_US: u64 = 2_000;
 const BEHIND_MAX_US: u64 = 500_000;
-/// The last fence that Lua and JSON can tell from its neighbours.
+/// The largest fence that Lua and JSON represent exactly.
 const FENCE_MAX: u64 = (1 << 53) - 2;
-/// How many names are remembered for each connection, and for how long. The script gives a counter
-/// another day; a counter that ended while the lock is in use would leave fences to the clock alone.
+/// How many names are remembered per connection, and for how long. The script extends a counter by
+/// a day; if the counter expired while the lock is in use, fences would depend on the clock alone.
 const CANDIDATES_MAX: usize = 10_000;
 const CANDIDATE_FOR: Duration = Duration::from_secs(12 * 60 * 60);
 /// How many fences there are in a millisecond: one for each microsecond.
 const FENCES_IN_A_MS: u64 = 1_000;
 
-/// What one connection has found out about the locks that may be taken so.
+/// The locks that a connection may acquire by transaction.
 #[derive(Default)]
 pub(super) struct TransactionCandidates {
-    /// Locks that were free the last time, and until when their fence counters surely last.
+    /// Locks that were free the last time, and until when their fence counters certainly exist.
     names: Mutex<HashMap<LockName, Moment>>,
-    /// The server does not allow it.
+    /// The server does not permit transactions.
     refused: AtomicBool,
 }
 
@@ -64,8 +64,8 @@ impl TransactionCandidates {
                 .is_some_and(|until| now < *until)
     }
 
-    /// Takes note of what acquire.lua found a lock to be, asked at this moment when the server's clock
-    /// showed `clock_us` at most.
+    /// Notes what acquire.lua found, sent at this moment when the server's clock showed `clock_us`
+    /// at most.
     pub(super) fn note(
         &self,
         name: &LockName,
@@ -81,8 +81,8 @@ impl TransactionCandidates {
                 }
                 names.insert(name.clone(), asked_at + CANDIDATE_FOR);
             }
-            // A counter that is ahead of the clock does not tell it. A lock that is busy is asked for by
-            // the script, which then writes nothing.
+            // A counter ahead of the clock does not tell the time. A busy lock is left to the
+            // script, which then writes nothing.
             AcquireReply::Granted { .. } | AcquireReply::Busy(_) | AcquireReply::NotYet(_) => {
                 names.remove(name);
             }
@@ -102,7 +102,7 @@ impl TransactionCandidates {
 pub(super) struct Transaction {
     commands: Pipeline,
     sent_at: Moment,
-    /// Until when it may land: a lease that is granted has ended then.
+    /// Until when it may still run: a lease granted by then has expired.
     pub(super) in_flight: InFlight,
 }
 
@@ -113,7 +113,7 @@ impl Transaction {
         // One more, so that rounding never shortens the lease.
         let end_ms = connection.server_us(sent_at + held.ttl) / 1_000 + 1;
         let mut commands = Pipeline::with_capacity(5);
-        // Not by the client crate's own transaction, which panics where MULTI is forbidden.
+        // Not the client crate's own transaction, which panics where MULTI is forbidden.
         commands.cmd("MULTI");
         let set = commands.cmd("SET").arg(held.name.as_str());
         set.arg(held.id.as_str()).arg("NX").arg("GET");
@@ -150,7 +150,7 @@ impl Transaction {
                     in_flight: Some(self.in_flight),
                     ..failure
                 }),
-            // Without an answer it may still land; refused as a whole, it did nothing.
+            // Without a reply it may still run; refused as a whole, it did nothing.
             Err(failure) => Err(failure),
         };
         match &attempted {
@@ -170,9 +170,9 @@ impl Transaction {
         })
     }
 
-    /// The moment from which the lease has a whole ttl. It was carried out after it was sent, when
-    /// the server's clock showed this at most; so it lasts at least for what is left until its end, counted
-    /// from when it was sent, whatever the clock did before.
+    /// The moment from which the lease has a whole ttl. The transaction ran after it was sent, when
+    /// the server's clock showed this at most. So the lease lasts at least for the time left until
+    /// its end, counted from when it was sent, whatever the clock did before.
     fn counts_from(&self, ttl: Duration, clock_us: u64) -> Moment {
         let left = Duration::from_micros(self.in_flight.latest_us.saturating_sub(clock_us));
         self.sent_at.before(ttl.saturating_sub(left))
@@ -230,7 +230,7 @@ impl Transaction {
     }
 }
 
-/// The fence that an id of the counter is. A sequence that has outgrown its millisecond is left to the
+/// The fence for an id of the counter. A sequence that has outgrown its millisecond is left to the
 /// script, which carries over.
 fn parse_fence(id: &Value) -> Option<u64> {
     let (ms, sequence) = id.as_str()?.split_once('-')?;

@@ -1,4 +1,4 @@
-//! Whose turn it is, after one process has had a lock several times in a row.
+//! Asks whose turn it is, after one process has had a lock several times in a row.
 
 use super::connection::Connection;
 use super::request::ScriptRequest;
@@ -40,7 +40,7 @@ impl RedisStore {
         let reply = self.run_script(&request, arguments, limit).await?;
         let turn = reply::turn(self.layout, &lease.name, reply.sent_at, &reply.reply)?;
         if matches!(turn, TurnReply::Again { .. }) {
-            // Otherwise it is released: it has not gone to anybody else.
+            // If this fails, the lease is released: it has not gone to another waiter.
             let (connection, latest_us) = (&reply.connection, reply.latest_us);
             self.confirm(connection, lease, latest_us, limit).await?;
         }

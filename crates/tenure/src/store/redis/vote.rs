@@ -1,5 +1,5 @@
-//! What one node of a Redlock is asked beyond what every server is: for its vote, to take a vote
-//! back, and to take up again a lease that it has forgotten.
+//! Requests to one node of a Redlock: vote for a lease, release it, repair it after the node has
+//! forgotten it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,28 +21,28 @@ pub(crate) struct Ballot {
     pub(crate) fences: u32,
 }
 
-/// How far a block may be from a node's clock.
+/// How far a block of fences may be from a node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockBounds {
-    /// How far below it may begin, where the clock counts.
+    /// How far below it may begin, where the clock is checked.
     below: Duration,
     /// How far above it may end.
     above: Duration,
-    /// Whether the clock counts though a fence is stored.
+    /// Whether the clock is checked although a fence is stored.
     always: bool,
 }
 
 impl ClockBounds {
-    /// Of a node that may have lost what it stored last: its clock stands in for it. The same for
-    /// every client, and the model in `tests/ballot` shows that one step more of either is too much.
+    /// For a node that may have lost its last stored fence: its clock stands in for it. The same
+    /// for every client, and the model in `tests/ballot` shows that one step more of either is too
+    /// much.
     pub(crate) const MAY_FORGET: Self = Self {
         below: QUARTER,
         above: QUARTER,
         always: true,
     };
 
-    /// Of a node that keeps everything: its clock only guards against a client that is out of its
-    /// mind.
+    /// For a node that forgets nothing: its clock only guards against a client with a broken clock.
     pub(crate) const KEEPS_ALL: Self = Self {
         below: QUARTER.saturating_mul(2),
         above: DAY,
@@ -50,7 +50,7 @@ impl ClockBounds {
     };
 }
 
-/// A quarter of the shortest time that a node which may have forgotten something has no vote.
+/// A quarter of the shortest time for which a node that may have forgotten something has no vote.
 const QUARTER: Duration = Duration::from_millis(7_500);
 const _: () = assert!(QUARTER.as_millis() * 4 == VOTE_DELAY_MIN.as_millis());
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -61,11 +61,11 @@ impl Ballot {
     }
 }
 
-/// What a node said to a ballot.
+/// The reply of a node to a ballot.
 #[derive(Clone, Debug)]
 pub(crate) enum Vote {
     Granted,
-    /// Somebody else has the lock there; and the fence above which the node would accept one.
+    /// Another lease has the lock there; and the fence above which the node would accept one.
     Busy(Busy, u64),
     /// The block must be above this fence.
     Stale(u64),
@@ -73,15 +73,15 @@ pub(crate) enum Vote {
     Far(u64),
 }
 
-/// A question that was sent: where it may land if its answer is lost, and the connection behind
-/// which a release must travel.
+/// A vote request that was sent: what is in flight if its reply is lost, and the connection on
+/// which a release must follow it.
 #[derive(Clone)]
 pub(crate) struct SentVote {
     pub(crate) connection: Arc<Connection>,
     pub(crate) in_flight: InFlight,
 }
 
-/// What came of taking a lease back.
+/// The reply of a node to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeReleaseReply {
     WasHeld,
@@ -89,7 +89,7 @@ pub(crate) enum NodeReleaseReply {
 }
 
 impl RedisStore {
-    /// The connection to this node for a question of the caller's own task.
+    /// The connection to this node for a request from the caller's own task.
     pub(crate) fn caller_connection(&self) -> Option<Arc<Connection>> {
         self.routes.any().ok()?.caller_connection()
     }
@@ -99,18 +99,18 @@ impl RedisStore {
         self.routes.any()?.commands.connection(limit).await
     }
 
-    /// The same, if there is one.
+    /// The same, if there is one already.
     pub(crate) fn live_connection(&self) -> Option<Arc<Connection>> {
         self.routes.any().ok()?.commands.live()
     }
 
-    /// Where this node is, for people.
+    /// The address of this node, for messages.
     pub(crate) fn target(&self) -> String {
         let node = self.routes.any();
         node.map_or_else(|_| String::new(), |node| node.server.target.to_string())
     }
 
-    /// Asks for this node's vote. The question is on its way when the future was polled once.
+    /// Requests this node's vote. The request is sent when the future is first polled.
     pub(crate) fn vote(
         &self,
         connection: Arc<Connection>,
@@ -157,7 +157,7 @@ impl RedisStore {
                 connection.too_late()
             })?;
             if let Vote::Far(server_us) = vote {
-                // We thought that its clock was ahead of where it is, or it was set back.
+                // We assumed a clock ahead of its real one, or it was set back.
                 connection.set_clock(asked_at, server_us);
             }
             Ok(vote)
@@ -165,8 +165,8 @@ impl RedisStore {
         (sent, voting)
     }
 
-    /// Takes back what was voted for: only the vote for this block, or whatever stands there for
-    /// this lease. Those who wait are told if asked to.
+    /// Releases on this node: only the vote for this block, or whatever the node has for this
+    /// lease. Publishes to waiters if `notify`.
     pub(crate) fn release_on_node(
         &self,
         connection: Arc<Connection>,
@@ -196,7 +196,7 @@ impl RedisStore {
         }
     }
 
-    /// How many processes hear on this node when the lock is free.
+    /// How many processes are subscribed on this node.
     pub(crate) async fn listeners(&self, name: &LockName, limit: Moment) -> Result<u64, Failure> {
         let limit = self.command_limit(limit);
         let connection = self.connection(limit).await?;
@@ -220,7 +220,7 @@ impl RedisStore {
         super::connection::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))
     }
 
-    /// Gives the node a lease again that it has forgotten. True if it has it now.
+    /// Offers a lease again to a node that has forgotten it. True if the node has it now.
     pub(crate) async fn repair(
         &self,
         connection: &Connection,
@@ -244,7 +244,7 @@ impl RedisStore {
         if parts.first().and_then(Value::as_str) == Some("late")
             && let Some(time) = parts.get(1).and_then(Value::as_int)
         {
-            // Its clock was set forward: the next repair comes in time.
+            // Its clock was set forward: the next repair will be in time.
             connection.set_clock(asked_at, u64::try_from(time).unwrap_or(0));
         }
         Ok(parts.first().and_then(Value::as_int) == Some(1))

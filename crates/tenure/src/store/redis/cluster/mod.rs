@@ -1,7 +1,7 @@
-//! A Redis Cluster: which node to ask, and where to go on when it is another one's.
+//! A Redis Cluster: which node to use, and which one to try next after a redirect.
 //!
-//! Nodes say so before they carry out anything, so asking elsewhere is safe. Whatever else goes wrong
-//! is for the caller to decide: nothing is ever sent again that may have been carried out.
+//! A node redirects before it runs anything, so trying elsewhere is safe. All other failures are
+//! for the caller to decide: nothing that may have run is ever sent again.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -32,18 +32,18 @@ mod slot;
 mod slot_map;
 mod subscribe;
 
-/// How often one question is sent on. Nodes that point at each other have not agreed yet: that is
-/// better waited for.
+/// How many redirects to follow for one request. Nodes that point at each other have not agreed
+/// yet, so waiting is better.
 const REDIRECTS_MAX: u32 = 5;
-/// How long to wait before asking again for keys that are on the move, at first and at most.
+/// How long to wait before retrying keys of a migrating slot, at first and at most.
 const TRY_AGAIN_MIN: Duration = Duration::from_millis(2);
 const TRY_AGAIN_MAX: Duration = Duration::from_millis(32);
-/// For how long to ask again by ourselves. Then the caller learns why it waits, and asks again itself
-/// for as long as it likes.
+/// How long to retry internally. Then the caller gets the reason, and retries for as long as it
+/// likes.
 const TRY_AGAIN_PATIENCE: Duration = Duration::from_millis(250);
 
 pub(super) struct Cluster {
-    /// The nodes that the URL names: whom to ask first, and when nobody else can be asked.
+    /// The nodes of the URL: used first, and when no other node can be reached.
     seeds: OnceLock<Vec<Arc<Node>>>,
     /// Whether messages stay in the shard of their lock.
     sharded: bool,
@@ -51,23 +51,23 @@ pub(super) struct Cluster {
     engine: Handle,
     runtime: Option<Handle>,
     clock: Clock,
-    /// A std lock: nothing is awaited while it is held.
+    /// A std lock: never held across an await.
     map: RwLock<SlotMap>,
     channels: Arc<Channels>,
     events: OnceLock<mpsc::UnboundedSender<Event>>,
-    /// The map may not be right any more.
+    /// The slot map may be outdated.
     outdated: Notify,
-    /// The last node that a slot was said to have moved to: it knows.
+    /// The target of the last `MOVED` redirect: it knows the new map.
     last_redirect_target: Mutex<Option<Arc<Node>>>,
 }
 
-/// The way to the node that has a key.
+/// The route to the node that has a key.
 pub(super) struct Route {
     pub(super) node: Arc<Node>,
-    /// Whether the key is there already though its slot is not.
+    /// Whether the key is there already although its slot is still migrating.
     pub(super) asking: bool,
     redirects: u32,
-    /// Since when it is asked for keys that are on the move, and how long to wait the next time.
+    /// Since when a migrating slot is retried, and how long to wait the next time.
     trying_since: Option<Moment>,
     pause: Duration,
 }
@@ -83,13 +83,13 @@ impl Route {
         }
     }
 
-    /// Runs a command there.
+    /// Runs a command on this node.
     pub(super) async fn run(&self, command: &Cmd, limit: Moment) -> Result<Value, Failure> {
         let connection = self.node.commands.connection(limit).await?;
         connection.run_routed(self.asking, command, limit, 0).await
     }
 
-    /// Runs a script there.
+    /// Runs a script on this node.
     pub(super) async fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
         &self,
         script: &Script,
@@ -142,12 +142,12 @@ impl Cluster {
         cluster
     }
 
-    /// Begins to pass on what the nodes say. Must be called on the engine.
+    /// Starts to forward what the nodes send. Must be called on the engine.
     pub(super) fn start(&self, events: mpsc::UnboundedSender<Event>) {
         if self.events.set(events).is_ok()
             && let Some(events) = self.events.get()
         {
-            // Later ones are started as they are made.
+            // Nodes made later are started then.
             let nodes = self.nodes();
             nodes
                 .iter()
@@ -164,7 +164,7 @@ impl Cluster {
         self.map().nodes().to_vec()
     }
 
-    /// The way to the node that has this key, as far as is known.
+    /// The route to the node that has this key, as far as is known.
     pub(super) fn route(&self, key: &str) -> Result<Route, Failure> {
         let slot = Slot::of(key.as_bytes());
         match self.owner(slot) {
@@ -173,8 +173,9 @@ impl Cluster {
         }
     }
 
-    /// The key where a node keeps since when it reigns: in its first slot, so that all clients find the
-    /// same. If that slot moves, the reign counts anew, which only makes it longer.
+    /// The key under which a node stores since when it has been the primary: in its first slot, so
+    /// that all clients use the same key. If that slot moves, the pause starts again, which only
+    /// makes it longer.
     pub(super) fn reign_key(&self, node: &Arc<Node>) -> String {
         let slot = self.map().first_slot_of(node);
         let tag = slot.map_or(0, Slot::tag);
@@ -185,8 +186,8 @@ impl Cluster {
         self.map().owner(slot).cloned()
     }
 
-    /// Where to go on after a failure, if the node did nothing and said where, or that it should be
-    /// asked again.
+    /// The route to try after a failure, if the node did nothing and named another one, or asked
+    /// for a retry.
     pub(super) async fn next_route(
         &self,
         key: &str,
@@ -219,7 +220,7 @@ impl Cluster {
         }
     }
 
-    /// Waits for keys that are on the move. By then their slot may have arrived.
+    /// Waits for a migrating slot. By then it may have arrived.
     async fn try_again(
         &self,
         key: &str,
@@ -241,14 +242,14 @@ impl Cluster {
         })
     }
 
-    /// Learns what can be learned from a failure that is left to the caller, and says that asking
-    /// again may help if the cluster only has to be asked elsewhere.
+    /// Learns from a failure that is returned to the caller, and marks it transient if it was only
+    /// a redirect.
     pub(super) fn note_failure(&self, node: &Arc<Node>, failure: Failure) -> Failure {
         let redirect = Redirect::of(&failure);
         if let Some(Redirect::Moved { slot, to }) = &redirect {
             self.learn(*slot, to, node);
         } else if failure.transient || redirect.is_some() {
-            // Perhaps the node is gone, and another one has taken its place.
+            // The node may be gone, and another one may have replaced it.
             self.request_refresh();
         }
         let only_elsewhere = redirect.is_some() && !bug(Bug::MovedNotFollowed);
@@ -258,19 +259,19 @@ impl Cluster {
         }
     }
 
-    /// Learns what a node said in the middle of a pipeline.
+    /// Learns from an error reply inside a pipeline.
     pub(super) fn note_error_reply(&self, node: &Arc<Node>, reply: &str) {
         if let Some(Redirect::Moved { slot, to }) = Redirect::read(reply) {
             self.learn(slot, &to, node);
         }
     }
 
-    /// The map may not be right any more: another one is asked for in the background.
+    /// The slot map may be outdated: fetches a new one in the background.
     pub(super) fn request_refresh(&self) {
         self.outdated.notify_one();
     }
 
-    /// Takes note of whose a slot is by now.
+    /// Notes which node has a slot now.
     fn learn(&self, slot: Slot, to: &NodeAddress, told_by: &Node) -> Arc<Node> {
         let node = self.node_at(to, told_by);
         self.map
@@ -279,12 +280,12 @@ impl Cluster {
             .assign(slot, Arc::clone(&node));
         *lock(&self.last_redirect_target) = Some(Arc::clone(&node));
         self.channels.recheck();
-        // Slots seldom move alone.
+        // Slots rarely move alone.
         self.request_refresh();
         node
     }
 
-    /// The node at this place, made if it is not known.
+    /// The node at this address, made if it is not known.
     fn node_at(&self, place: &NodeAddress, told_by: &Node) -> Arc<Node> {
         let target = place.relative_to(&told_by.server.target);
         let known = self.map().node_at(&target.address).cloned();
@@ -307,7 +308,7 @@ impl Cluster {
         self.map.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody is known to serve the slot of this key.
+    /// No known node serves the slot of this key.
     fn no_owner_error(&self, key: &str) -> Failure {
         self.request_refresh();
         Failure::not_sent(Error::new(
@@ -320,7 +321,7 @@ impl Cluster {
         ))
     }
 
-    /// The cluster says that it serves this key to nobody.
+    /// The cluster reports that it does not serve this key.
     fn cluster_down_error(&self, key: &str, failure: &Failure) -> Failure {
         self.request_refresh();
         let slot = Slot::of(key.as_bytes());
@@ -338,7 +339,7 @@ impl Cluster {
     }
 }
 
-/// The slot is being moved, and that takes longer than this question may.
+/// The slot is migrating, and that takes longer than this request may.
 fn migrating_error(key: &str, failure: &Failure) -> Failure {
     let slot = Slot::of(key.as_bytes());
     let said = super::connection::reply_of(failure).unwrap_or_default();

@@ -1,18 +1,18 @@
-//! What a node says of a slot that it does not serve, or not alone.
+//! The replies of a node that does not serve a slot, or not alone.
 
 use super::slot::Slot;
 use crate::store::Failure;
 use crate::store::redis::connection::reply_of;
 use crate::url::{Address, RedisTarget};
 
-/// Why a node did not carry out what it was asked. All of these say that nothing was done.
+/// Why a node did not run a command. In all these cases, nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store::redis) enum Redirect {
-    /// The slot is another node's.
+    /// Another node has the slot.
     Moved { slot: Slot, to: NodeAddress },
-    /// The slot is on its way to another node, and these keys are there already.
+    /// The slot is migrating to another node, and these keys are there already.
     Ask { to: NodeAddress },
-    /// The slot is on its way to another node, and some of these keys are there already.
+    /// The slot is migrating to another node, and some of these keys are there already.
     TryAgain,
     /// The cluster does not serve the slot at all.
     Down,
@@ -20,7 +20,7 @@ pub(in crate::store::redis) enum Redirect {
     ReadOnly,
 }
 
-/// Where a node says that another one is. Without a host: where it is itself.
+/// The address of another node, as a node reports it. Without a host: the same host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store::redis) struct NodeAddress {
     host: Option<String>,
@@ -28,7 +28,7 @@ pub(in crate::store::redis) struct NodeAddress {
 }
 
 impl Redirect {
-    /// The redirect that a failure is, if it is one.
+    /// The redirect in a failure, if there is one.
     pub(super) fn of(failure: &Failure) -> Option<Self> {
         if failure.in_flight.is_some() {
             return None;
@@ -55,7 +55,7 @@ impl Redirect {
 }
 
 impl NodeAddress {
-    /// A node without a host, or with one that it does not know, is where the one is that was asked.
+    /// A node without a host, or with an unknown one, is on the host of the node that was asked.
     pub(super) fn new(host: Option<&str>, port: u16) -> Self {
         let host = host.filter(|host| !host.is_empty() && *host != "?");
         Self {
@@ -69,7 +69,7 @@ impl NodeAddress {
         Some(Self::new(Some(host), port.parse().ok()?))
     }
 
-    /// The same server as `asked` to talk to, but at this place.
+    /// The target at this address, otherwise the same as `asked`.
     pub(super) fn relative_to(&self, asked: &RedisTarget) -> RedisTarget {
         let (own, port) = (self.host.clone(), self.port);
         let address = match &asked.address {

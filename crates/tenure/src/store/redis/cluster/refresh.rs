@@ -1,4 +1,4 @@
-//! Learning which node has which slot: at the beginning, and when that has changed.
+//! Fetches the slot map: at the start, and when it is outdated.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::moment::Moment;
 use crate::store::redis::node::Node;
 use crate::store::{Failure, RESPONSE_TIMEOUT};
 
-/// How long to wait between two questions for the map, however many have found it wrong.
+/// How long to wait between two fetches, however many requests have found the map outdated.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long one of them may take.
+/// How long one fetch may take.
 const LIMIT: Duration = Duration::from_secs(3);
 
 impl Cluster {
-    /// Connects, so that a wrong address or password is found at once. A node that cannot be reached
-    /// now does not keep us from those that can.
+    /// Connects, so that a wrong address or password is reported at once. An unreachable node does
+    /// not keep us from the others.
     pub(in crate::store::redis) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
         self.refresh(limit).await?;
         let mut reaching = JoinSet::new();
@@ -48,7 +48,7 @@ impl Cluster {
         ))
     }
 
-    /// Learns the whole map from whichever node tells it.
+    /// Fetches the whole map from any node that has it.
     async fn refresh(&self, limit: Moment) -> Result<(), Failure> {
         let mut failed = Vec::new();
         for node in self.refresh_sources() {
@@ -67,7 +67,7 @@ impl Cluster {
         })
     }
 
-    /// Whom to ask, whoever is likely to know and to answer first.
+    /// The nodes to fetch from, those most likely to know and to reply first.
     fn refresh_sources(&self) -> Vec<Arc<Node>> {
         let mut nodes: Vec<Arc<Node>> = lock(&self.last_redirect_target)
             .take()
@@ -97,7 +97,7 @@ impl Cluster {
         let changed = !map.agrees_with(&new);
         let old = std::mem::replace(&mut *map, new);
         drop(map);
-        // Nodes that have left end here, with the lock no longer held.
+        // Nodes that have left the cluster are dropped here, after unlocking.
         drop(old);
         if changed {
             self.channels.recheck();
@@ -105,7 +105,7 @@ impl Cluster {
     }
 }
 
-/// Asks for the map again whenever it was found wrong.
+/// Fetches the map again whenever it was found outdated.
 pub(super) async fn keep_refreshed(cluster: Arc<Cluster>) {
     loop {
         cluster.outdated.notified().await;
@@ -136,7 +136,7 @@ async fn fetch_slots(node: &Node, limit: Moment) -> Result<Vec<SlotRange>, Failu
     Ok(ranges)
 }
 
-/// All failures in one. It is the first one's, and worth asking again if that may help with any.
+/// All failures in one. It has the kind of the first transient one, and is transient if any is.
 fn no_node(what: &str, failed: &[Failure]) -> Failure {
     let reasons: Vec<String> = failed.iter().map(|it| it.error.to_string()).collect();
     let transient = failed.iter().find(|failure| failure.transient);

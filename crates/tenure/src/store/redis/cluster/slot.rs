@@ -1,4 +1,4 @@
-//! The slot of a key: what a cluster shares out among its nodes.
+//! The hash slot of a key.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::name::hash_tag;
 /// How many slots every cluster has.
 pub(in crate::store::redis) const SLOTS: u16 = 16_384;
 
-/// A part of the keys that has one owner.
+/// A hash slot: all its keys are on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::store::redis) struct Slot(u16);
 
@@ -21,7 +21,7 @@ impl Slot {
         (number < SLOTS).then_some(Self(number))
     }
 
-    /// The lowest number that is in this slot as a key.
+    /// The lowest number whose text, as a key, is in this slot.
     pub(super) fn tag(self) -> u32 {
         let mut tags = 0..u32::MAX;
         let tag = tags.find(|tag| Self::of(tag.to_string().as_bytes()) == self);
@@ -39,7 +39,7 @@ impl fmt::Display for Slot {
     }
 }
 
-/// What each byte adds, reckoned once.
+/// The CRC table.
 const STEPS: [u16; 256] = {
     let mut steps = [0; 256];
     let (mut byte, mut shifted) = (0, 0);
@@ -60,7 +60,7 @@ const STEPS: [u16; 256] = {
     steps
 };
 
-/// CRC16 with the polynomial 0x1021, from zero, nothing reflected: XMODEM's.
+/// CRC16 with the polynomial 0x1021, initial value zero, not reflected: XMODEM's.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         let [high, _] = crc.to_be_bytes();
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(crc16(b"123456789"), 0x31c3);
     }
 
-    /// Redis itself is asked, also for keys that look like a tag and are none.
+    /// Compared with Redis itself, also for keys that only look as if they had a hash tag.
     #[test]
     fn slots_are_those_of_a_real_server() {
         let server = RedisServer::builder()
@@ -116,8 +116,8 @@ mod tests {
     }
 
     proptest! {
-        /// H27: whatever the name, all keys and channels of its lock have one slot, but for the names
-        /// that the layout of Redisson is known to split.
+        /// H27: whatever the name, all keys and channels of its lock share a slot, except for names
+        /// that the Redisson layout is known to split.
         #[test]
         fn h27_all_keys_and_channels_of_a_lock_share_a_slot(name in "[a-c{}: é]{1,12}") {
             let Ok(name) = LockName::new(&name) else { return Ok(()) };

@@ -11,13 +11,13 @@ use crate::url::{Address, RedisTarget};
 
 #[derive(Default)]
 pub(super) struct SlotMap {
-    /// The masters, as far as is known.
+    /// The known primaries.
     nodes: Vec<Arc<Node>>,
-    /// For each slot its master's place in `nodes`.
+    /// For each slot, the index of its primary in `nodes`.
     owners: Vec<Option<usize>>,
 }
 
-/// A range of slots and its master, as a node tells it.
+/// A range of slots and its primary, as a node reports it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SlotRange {
     slots: RangeInclusive<u16>,
@@ -25,8 +25,7 @@ pub(super) struct SlotRange {
 }
 
 impl SlotMap {
-    /// The map that `ranges` tells, with the nodes of the old one where they are still in it. `make`
-    /// makes the others.
+    /// Builds the map from `ranges`, reusing known nodes. `make` makes the others.
     pub(super) fn of(
         ranges: &[SlotRange],
         asked: &RedisTarget,
@@ -72,7 +71,7 @@ impl SlotMap {
         slots.find(|slot| self.owner(*slot).is_some_and(|it| Arc::ptr_eq(it, node)))
     }
 
-    /// Takes note that a slot is this node's.
+    /// Assigns a slot to this node.
     pub(super) fn assign(&mut self, slot: Slot, node: Arc<Node>) {
         let owner = self.index_of(&node.server.target.address);
         let owner = owner.unwrap_or_else(|| {
@@ -83,7 +82,7 @@ impl SlotMap {
         self.owners[slot.index()] = Some(owner);
     }
 
-    /// Whether both give the same slots to the same nodes.
+    /// Whether both assign the same slots to the same nodes.
     pub(super) fn agrees_with(&self, other: &Self) -> bool {
         (0..SLOTS).filter_map(Slot::numbered).all(|slot| {
             match (self.owner(slot), other.owner(slot)) {
@@ -98,7 +97,7 @@ impl SlotMap {
     }
 }
 
-/// What `CLUSTER SLOTS` says; `None` if it cannot be understood.
+/// Parses the reply to `CLUSTER SLOTS`; `None` if it is malformed.
 pub(super) fn read(reply: &Value) -> Option<Vec<SlotRange>> {
     reply.as_array()?.iter().map(read_range).collect()
 }

@@ -1,4 +1,4 @@
-//! Hearing each channel where its lock is, though that changes.
+//! Keeps each channel subscribed on the node that has its lock, although that changes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use super::{Cluster, Slot};
 use crate::moment::Moment;
 use crate::store::Event;
 
-/// How long to wait before the next attempt to hear what could not be heard.
+/// How long to wait before retrying a subscription.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long one attempt may take.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Sees to it that every channel is heard where its lock is, for as long as the engine runs.
+/// Keeps every channel subscribed on the right node, as long as the engine runs.
 pub(super) async fn keep_subscribed(cluster: Arc<Cluster>) {
     loop {
         cluster.channels.wait_for_recheck().await;
@@ -24,7 +24,7 @@ pub(super) async fn keep_subscribed(cluster: Arc<Cluster>) {
 }
 
 impl Cluster {
-    /// False if something could not be heard, but may be later.
+    /// False if a subscription failed but may succeed later.
     async fn resubscribe_all(&self) -> bool {
         let owner = |channel: &str| {
             let owner = self.owner(Slot::of(channel.as_bytes()));
@@ -33,7 +33,7 @@ impl Cluster {
         let misplaced = self
             .channels
             .misplaced(|channel, heard_by| heard_by.is_some() && heard_by == owner(channel));
-        // One that does not answer must not be waited for once for each channel.
+        // A node that does not reply must not be waited for once per channel.
         let mut silent = HashSet::new();
         for channel in misplaced {
             let at = owner(&channel);
@@ -44,7 +44,8 @@ impl Cluster {
         silent.is_empty()
     }
 
-    /// Hears a channel where its slot is now. Whoever waits there may have missed something.
+    /// Subscribes to a channel on the node that has its slot now. Its waiters may have missed a
+    /// message.
     async fn resubscribe(&self, channel: &str) -> bool {
         let limit = self.clock.now() + LIMIT;
         let Ok(mut route) = self.route(channel) else {
@@ -53,8 +54,8 @@ impl Cluster {
         let mut before = None;
         let node = loop {
             let number = route.node.wakes.number();
-            // Before it is asked: it may say that the slot has left right behind its confirmation,
-            // and that must not be taken for news of an earlier time.
+            // Before subscribing: the node may push an unsubscribe right after its confirmation,
+            // and that must not be taken for an older one.
             let Ok(heard_by) = self.channels.set_listener(channel, number) else {
                 return true;
             };
@@ -67,26 +68,26 @@ impl Cluster {
                     match self.next_route(channel, route, failure, limit).await {
                         Ok(next) => route = next,
                         Err(failure) if failure.transient => return false,
-                        // Nor will it be later: those who wait look again by themselves.
+                        // It will not succeed later either: the waiters poll.
                         Err(_) => break node,
                     }
                 }
             }
         };
         let Some(name) = self.channels.name_of(channel) else {
-            // They have left meanwhile.
+            // The waiters have left meanwhile.
             node.wakes.unsubscribe_channel(channel, limit).await;
             return true;
         };
         self.unsubscribe_old(before, channel, limit).await;
         if let Some(events) = self.events.get() {
-            // Nobody hears it when the client is closing.
+            // The client may be closing.
             let _ = events.send(Event::MessagesLostFor { name });
         }
         true
     }
 
-    /// Messages for all who listen come from every node: twice, if two were listened to.
+    /// Messages to all subscribers come from every node: with two subscriptions, twice.
     async fn unsubscribe_old(&self, listener: Option<u64>, channel: &str, limit: Moment) {
         let nodes = self.nodes();
         let node = nodes

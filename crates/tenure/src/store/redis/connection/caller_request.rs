@@ -1,4 +1,4 @@
-//! Asking from the caller's own task, on whatever executor: without timers.
+//! Sends requests from the caller's own task, on any executor: without timers.
 
 use ::redis::aio::ConnectionLike;
 use ::redis::{Cmd, Pipeline, RedisError};
@@ -14,8 +14,8 @@ use crate::store::{Failure, InFlight};
 use crate::timings::Call;
 
 impl Connection {
-    /// Runs a script as [`script`](Connection::script) does, but from any executor: instead of a
-    /// timer it is the silence of the connection that ends it.
+    /// Like [`script`](Connection::script), but from any executor: instead of a timer, the response
+    /// timeout of the connection ends it.
     pub(crate) async fn script_on_caller<K: AsRef<[u8]>, A: AsRef<[u8]>>(
         &self,
         script: &Script,
@@ -32,8 +32,8 @@ impl Connection {
         answer.map_err(|failure| self.mark_partial(failure, latest_us))
     }
 
-    /// Runs a transaction, from its `MULTI` to its `EXEC`, as [`script_on_caller`](Connection::script_on_caller)
-    /// runs a script. Returns what its commands answered.
+    /// Runs a transaction, from `MULTI` to `EXEC`, like
+    /// [`script_on_caller`](Connection::script_on_caller). Returns the replies of its commands.
     pub(in crate::store::redis) async fn run_all_on_caller(
         &self,
         transaction: &Pipeline,
@@ -42,16 +42,16 @@ impl Connection {
         let (mut inner, begun) = (self.inner.clone(), self.start_call());
         let asking = inner.req_packed_commands(transaction, 0, transaction.len());
         let answer = self.await_reply_on_caller(asking, in_flight).await;
-        // There is only one that takes locks.
+        // Transactions are only used to acquire locks.
         self.finish_call(&begun, || Call::Acquire, &answer);
         let mut answers = answer?.into_iter();
         if let Some(Err(error)) = answers.next().map(::redis::Value::extract_error) {
-            // Without a transaction, its commands were carried out one by one.
+            // Without `MULTI`, the commands ran one by one.
             return Err(self.failure_from(&error, Some(in_flight)));
         }
         let whole = answers.next_back();
         for queued in answers {
-            // What cannot be queued makes the whole do nothing, and says why.
+            // A command that cannot be queued makes `EXEC` do nothing, and its error tells why.
             self.check_error(queued)?;
         }
         match whole {
@@ -62,7 +62,7 @@ impl Connection {
                     .as_ref()
                     .is_err_and(|it| it.error.kind() == ErrorKind::Denied)
                 {
-                    // Who may begin a transaction and not end it is in one for ever.
+                    // A user that may begin a transaction but not end it would stay in it for ever.
                     self.close();
                 }
                 refused
@@ -82,7 +82,7 @@ impl Connection {
         answer
     }
 
-    /// Waits for an answer without a timer.
+    /// Waits for a reply without a timer.
     async fn await_reply_on_caller<T>(
         &self,
         answer: impl Future<Output = Result<T, RedisError>>,

@@ -1,4 +1,4 @@
-//! The first words on a connection: whom it leads to, and whether that server is fit.
+//! The handshake on a new connection: who is there, and is that server fit for locks.
 
 use ::redis::{Cmd, Pipeline};
 
@@ -12,7 +12,7 @@ use crate::store::redis::{script, server_error};
 
 impl Connection {
     /// Learns the server's version, clock and settings, and loads the scripts. What the user may
-    /// not ask stays unknown.
+    /// not read stays unknown.
     pub(in crate::store::redis) async fn handshake(&self) -> Result<(), Failure> {
         if self.server.is_sentinel() {
             return Ok(());
@@ -50,14 +50,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what is to be sent before anything else. Whether the server accepts it.
+    /// Sends the setup command. Returns whether the server accepts it.
     pub(in crate::store::redis) async fn run_setup(&self, command: &Cmd) -> bool {
         let answer = self.inner.clone().send_packed_command(command).await;
         answer.and_then(::redis::Value::extract_error).is_ok()
     }
 
-    /// Refuses a replica where the master is wanted: the sentinels may be behind. What the user may
-    /// not ask is found out by the first write.
+    /// Refuses a replica where the primary is wanted: the sentinels may be behind. If the user may
+    /// not read the role, the first write shows it.
     fn check_role(&self, info: &ServerInfo, role: Option<Value>) -> Result<(), Failure> {
         let role = role.and_then(|role| role.as_array()?.first()?.lossy());
         let role = role.or_else(|| info.role.clone());
@@ -74,7 +74,7 @@ impl Connection {
         )))
     }
 
-    /// Takes note of what the server's clock shows as the connection begins.
+    /// Notes the server's clock at the start of the connection.
     fn note_clock(&self, asked_at: Moment, server_us: Option<u64>) {
         let server_us = server_us.unwrap_or_else(|| Clock::Boot.wall_micros());
         self.set_clock(asked_at, server_us);

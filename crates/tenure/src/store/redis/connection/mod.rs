@@ -1,7 +1,7 @@
 //! An established connection to one server.
 //!
-//! A command is sent at most once: the client crate never repeats it. When no answer comes, the
-//! caller learns on which connection the command travelled, so that it can clean up in order.
+//! A command is sent at most once: the client crate never retries. If no reply comes, the caller
+//! learns on which connection the command was sent, so that it can clean up in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -40,16 +40,16 @@ pub(crate) struct Connection {
     server: Arc<Server>,
     /// Where it leads.
     target: Arc<RedisTarget>,
-    /// Cancelled when nothing more is expected of this connection.
+    /// Cancelled when the connection is closed.
     closed: CancellationToken,
     response_watch: ResponseWatch,
     transaction_candidates: TransactionCandidates,
     timings: Arc<NodeTimings>,
-    /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
+    /// Since when replies are owed, in nanoseconds of the boot clock; 0 if none are.
     owes_since: AtomicU64,
-    /// The server's clock less ours, in microseconds.
+    /// The server's clock minus ours, in microseconds.
     clock_offset_us: AtomicI64,
-    /// When that was found out, in nanoseconds of the boot clock; 0 if it is in doubt.
+    /// When the clock was read, in nanoseconds of the boot clock; 0 if it is in doubt.
     clock_read_at: AtomicU64,
 }
 
@@ -85,12 +85,12 @@ impl Connection {
         self.closed.is_cancelled()
     }
 
-    /// Waits until nothing more is expected of it.
+    /// Waits until the connection is closed.
     pub(super) async fn closed(&self) {
         self.closed.cancelled().await;
     }
 
-    /// Whoever still waits for an answer is told that none will come.
+    /// Closes it. Pending requests fail at once.
     pub(super) fn close(&self) {
         self.closed.cancel();
     }
@@ -99,17 +99,17 @@ impl Connection {
         &self.response_watch
     }
 
-    /// What is known of locks that can be taken without a script.
+    /// The locks that may be acquired without a script.
     pub(super) fn transaction_candidates(&self) -> &TransactionCandidates {
         &self.transaction_candidates
     }
 
-    /// The master there that may give new locks: the same for all connections to this server.
+    /// The primary there that may grant new locks: shared by all connections to this server.
     pub(super) fn trusted_primary(&self) -> &TrustedPrimary {
         &self.server.trusted_primary
     }
 
-    /// Whether a replica can take the place of the server that it leads to.
+    /// Whether a replica can replace the server.
     pub(super) fn is_replaceable(&self) -> bool {
         self.server.is_replaceable()
     }
@@ -118,7 +118,7 @@ impl Connection {
         &self.server.clock
     }
 
-    /// Where a command that was sent now may land.
+    /// A request sent now, should its reply get lost.
     pub(super) fn in_flight(&self, latest_us: u64) -> InFlight {
         InFlight {
             connection: Some(self.id),
@@ -126,18 +126,18 @@ impl Connection {
         }
     }
 
-    /// The failure that an error inside several replies means.
+    /// The failure for an error among several replies.
     pub(super) fn failure_from_reply(&self, error: &str) -> Failure {
         let (code, detail) = error.split_once(' ').unwrap_or((error, ""));
         server_error::from_reply(&self.target, code, detail)
     }
 
-    /// The failure of a question that was carried out too late, and so changed nothing.
+    /// The failure of a request that ran too late and so changed nothing.
     pub(super) fn too_late(&self) -> Failure {
         server_error::no_reply(&self.target, None)
     }
 
-    /// The failure of a question that came too late again and again.
+    /// The failure of a request that was too late again and again.
     pub(super) fn clock_runs_away(&self) -> Failure {
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
@@ -148,7 +148,7 @@ impl Connection {
         ))
     }
 
-    /// The failure of a question that met another master again and again.
+    /// The failure of a request that met another primary again and again.
     pub(super) fn primaries_change(&self) -> Failure {
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
@@ -166,13 +166,13 @@ impl Connection {
             .map_err(|error| self.failure_from(&error, None))
     }
 
-    /// What an error means. A master that has become a replica is not asked again.
+    /// The failure for an error. A primary that has become a replica is not used again.
     fn failure_from(&self, error: &RedisError, in_flight: Option<InFlight>) -> Failure {
         let failure = server_error::from_error(&self.target, error, in_flight);
         if failure.error.kind() != ErrorKind::ReadOnly {
             return failure;
         }
-        // Should it be promoted again, it is another master.
+        // If it is promoted again, it is another primary.
         self.close();
         if !self.server.moves() {
             return failure;

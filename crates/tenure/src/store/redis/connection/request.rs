@@ -1,4 +1,4 @@
-//! Asking a server, and waiting for its answer until a deadline.
+//! Sends requests to a server, and waits for the reply until a deadline.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::store::redis::value::Value;
 use crate::store::{Failure, RESPONSE_TIMEOUT};
 
 impl Connection {
-    /// Sends one command and waits for its answer.
+    /// Sends one command and waits for its reply.
     pub(crate) async fn run(
         &self,
         command: &Cmd,
@@ -30,8 +30,8 @@ impl Connection {
         answer
     }
 
-    /// Sends a command, perhaps about keys whose slot is only on its way to this node. `ASKING` says
-    /// so of the command that follows it: both go out in one piece.
+    /// Sends a command, perhaps about keys of a slot that is migrating to this node. `ASKING`
+    /// applies to the next command, so both are sent together.
     pub(in crate::store::redis) async fn run_routed(
         &self,
         asking: bool,
@@ -53,7 +53,7 @@ impl Connection {
         answer
     }
 
-    /// Sends several commands in one piece and waits for all answers.
+    /// Sends several commands together and waits for all replies.
     pub(crate) async fn run_all(
         &self,
         pipeline: &Pipeline,
@@ -79,7 +79,7 @@ impl Connection {
             .await
     }
 
-    /// Runs a script, perhaps on keys whose slot is only on its way to this node.
+    /// Runs a script, perhaps on keys of a slot that is migrating to this node.
     pub(in crate::store::redis) async fn script_routed<K: AsRef<[u8]>, A: AsRef<[u8]>>(
         &self,
         asking: bool,
@@ -98,8 +98,8 @@ impl Connection {
         answer.map_err(|failure| self.mark_partial(failure, latest_us))
     }
 
-    /// Waits for an answer, keeps the account of what the server owes, and gives the connection up
-    /// when it fails or stays silent.
+    /// Waits for a reply, tracks since when the server owes one, and closes the connection when it
+    /// fails or times out.
     pub(super) async fn await_reply<T>(
         &self,
         answer: impl Future<Output = Result<T, RedisError>>,
@@ -154,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// A script that failed half-way may have changed something: its failure says where.
+    /// A script that failed midway may have changed something: marks the failure accordingly.
     pub(super) fn mark_partial(&self, mut failure: Failure, latest_us: u64) -> Failure {
         if failure.in_flight.is_none()
             && reply_of(&failure).is_some_and(|reply| server_error::ran_partly(&reply))
@@ -186,7 +186,7 @@ pub(super) fn is_unknown_script(failure: &Failure) -> bool {
     reply_of(failure).is_some_and(|reply| reply.starts_with("NOSCRIPT"))
 }
 
-/// What the server itself said.
+/// The error reply of the server.
 pub(in crate::store::redis) fn reply_of(failure: &Failure) -> Option<String> {
     std::error::Error::source(&failure.error).map(ToString::to_string)
 }

@@ -1,4 +1,4 @@
-//! Which channels a connection hears.
+//! Subscribes a connection to channels.
 
 use ::redis::aio::ConnectionLike;
 
@@ -24,7 +24,7 @@ impl Connection {
         answer
     }
 
-    /// Hears what is said in the shard of this node.
+    /// Subscribes to a channel in the shard of this node.
     pub(in crate::store::redis) async fn ssubscribe(
         &self,
         channel: &str,
@@ -41,9 +41,10 @@ impl Connection {
         self.subscribe_command("SUNSUBSCRIBE", channel, limit).await
     }
 
-    /// Sends a word about a channel of a shard, and checks that the answer is about the same. A server
-    /// that loses a slot says so unasked, and the client crate takes that for the answer to whatever
-    /// was asked: then all that follow are off by one, and the connection is of no use any more.
+    /// Sends a command about a shard channel, and checks that the reply is about the same channel.
+    /// A server that loses a slot pushes an unsubscribe, and the client crate takes that for the
+    /// reply to the pending command: then all replies are off by one, and the connection must be
+    /// closed.
     async fn subscribe_command(
         &self,
         word: &str,

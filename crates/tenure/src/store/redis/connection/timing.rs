@@ -1,4 +1,4 @@
-//! How long a server takes to answer, for those who want to know.
+//! Measures how long a server takes to reply, if timings are wanted.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use crate::store::Failure;
 use crate::store::redis::script::{self, Script};
 use crate::timings::{Call, CallOutcome};
 
-/// A question under way. Nothing, unless somebody wants to know how long it takes.
+/// When a call started; `None` unless timings are wanted.
 pub(super) struct CallStart(Option<Moment>);
 
 impl Connection {
@@ -20,7 +20,7 @@ impl Connection {
         CallStart(timings.is_wanted().then(|| self.server.clock.now()))
     }
 
-    /// Counts what came of a question. What it was is found out only if that is of interest.
+    /// Records the outcome of a call. `call` is evaluated only if timings are wanted.
     pub(super) fn finish_call<T>(
         &self,
         begun: &CallStart,
@@ -38,15 +38,14 @@ impl Connection {
     }
 }
 
-/// What several commands ask for that are sent in one piece: what the first one does that is about
-/// locks.
+/// The call that a pipeline makes: that of its first command about locks.
 pub(super) fn call_of_all(pipeline: &Pipeline) -> Call {
     let mut calls = pipeline.cmd_iter().map(call_of);
     let found = calls.find(|call| *call != Call::Other);
     found.unwrap_or(Call::Other)
 }
 
-/// What a command asks for.
+/// The call that a command makes.
 pub(super) fn call_of(command: &Cmd) -> Call {
     let mut words = command.args_iter().map_while(|word| match word {
         Arg::Simple(word) => Some(word),
@@ -64,7 +63,7 @@ pub(super) fn call_of(command: &Cmd) -> Call {
     }
 }
 
-/// Our own scripts, by their hashes and by their texts.
+/// Our own scripts, by hash and by text.
 static SCRIPTS: LazyLock<HashMap<&'static [u8], Call>> = LazyLock::new(|| {
     let of_locks = [
         &script::NATIVE,

@@ -1,9 +1,8 @@
-//! Sentinels: where the master is, and when it moves.
+//! Sentinels: where the primary is, and when it moves.
 //!
-//! Every sentinel of the URL has a connection of its own, on which it announces failovers, and is
-//! asked once a second besides, because an announcement can be lost. As soon as one of them knows
-//! of a failover that we do not, all connections to the old master are given up: nothing more is
-//! written there, where it would be thrown away.
+//! Every sentinel of the URL has a connection of its own. It announces failovers there, and is also
+//! polled once a second, because an announcement can be lost. As soon as one of them knows of a
+//! newer failover, all connections to the old primary are closed: writes there would be lost.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,28 +26,28 @@ use crate::url::SentinelTarget;
 mod monitor;
 mod view;
 
-/// How long to wait for the other sentinels when one has named the master: they may know of a
-/// newer one.
+/// How long to wait for the other sentinels when one has named the primary: they may know a newer
+/// one.
 const GRACE: Duration = Duration::from_millis(50);
-/// How long to wait for the first that names the master. Less than connecting may take, so that
-/// whoever connects is told of each sentinel.
+/// How long to wait for the first sentinel to name the primary. Less than connecting may take, so
+/// that the error can report on each sentinel.
 const LOCATE_LIMIT: Duration = Duration::from_millis(1_500);
 
 pub(super) struct Sentinels {
     target: SentinelTarget,
-    /// Each watcher's bell: ask your sentinel now.
+    /// Wakes each monitor: query your sentinel now.
     wakeups: Vec<Notify>,
-    /// A std mutex: nothing is awaited while it is held.
+    /// A std mutex: never held across an await.
     state: Mutex<SentinelState>,
-    /// Something was learnt.
+    /// A view has changed.
     learnt: watch::Sender<()>,
 }
 
 struct SentinelState {
-    /// Counts the questions; a view that answers this one is at least as new.
+    /// Counts the queries; a view that answers this one is at least as new.
     round: u64,
     views: Vec<Option<View>>,
-    /// Which question each view answers.
+    /// Which query each view answers.
     answered: Vec<u64>,
     master: Option<Primary>,
 }
@@ -59,7 +58,7 @@ struct Primary {
 }
 
 impl Sentinels {
-    /// Begins to watch. Must be called on the engine.
+    /// Starts to watch. Must be called on the engine.
     pub(super) fn watch(target: SentinelTarget, stats: &Arc<Stats>) -> Arc<Self> {
         let count = target.sentinels.len();
         let sentinels = Arc::new(Self {
@@ -92,8 +91,8 @@ impl Sentinels {
         &self.target
     }
 
-    /// Where the master is at this moment. All sentinels are asked at once, so that one that is
-    /// dead costs little.
+    /// Where the primary is now. All sentinels are queried at once, so that a dead one costs
+    /// little.
     pub(super) async fn locate(&self) -> Result<Endpoint, Failure> {
         let mut learnt = self.learnt.subscribe();
         let round = self.query_all();
@@ -130,8 +129,7 @@ impl Sentinels {
         self.state().round
     }
 
-    /// Takes note of what a sentinel said when it was asked in this round, and leaves the old master
-    /// if it has moved.
+    /// Notes the reply of a sentinel in this round, and leaves the old primary if it has moved.
     fn learn(&self, at: usize, round: u64, view: View) {
         let deposed = {
             let mut state = self.state();
@@ -140,7 +138,7 @@ impl Sentinels {
             state.reconsider(&self.target)
         };
         if let Some(deposed) = deposed {
-            // Outside: whoever wakes may ask at once.
+            // After unlocking: woken tasks may query at once.
             deposed.cancel();
         }
         self.learnt.send_replace(());
@@ -155,7 +153,7 @@ impl Sentinels {
         }
     }
 
-    /// Where the master is, if a sentinel has just said so.
+    /// Where the primary is, if a sentinel has just named it.
     fn conclude(&self, round: u64) -> Result<Endpoint, Failure> {
         let state = self.state();
         let named = state.fresh(round).any(|view| view.named().is_some());
@@ -165,7 +163,7 @@ impl Sentinels {
         }
     }
 
-    /// Why there is no master to connect to, sentinel by sentinel.
+    /// Why there is no primary to connect to, sentinel by sentinel.
     fn no_primary_error(&self, state: &SentinelState, round: u64) -> Failure {
         let fresh: Vec<&View> = state.fresh(round).collect();
         let ignorant = fresh
@@ -212,7 +210,7 @@ impl Sentinels {
         }
     }
 
-    /// What one sentinel said, for people.
+    /// The reply of one sentinel, for an error message.
     fn report(&self, at: usize, view: Option<&View>) -> String {
         let address = &self.target.sentinels[at].address;
         match view {
@@ -233,25 +231,25 @@ impl Sentinels {
     }
 }
 
-/// What has been said in a round.
+/// Which replies have come in a round.
 struct RoundReplies {
     all: bool,
     named: bool,
 }
 
 impl SentinelState {
-    /// The views that answer this question, or a later one.
+    /// The views that answer this query or a later one.
     fn fresh(&self, round: u64) -> impl Iterator<Item = &View> {
         let views = self.views.iter().zip(&self.answered);
         let fresh = views.filter(move |(_, answered)| **answered >= round);
         fresh.filter_map(|(view, _)| view.as_ref())
     }
 
-    /// Finds out whether the master has moved; then what is to be cancelled.
+    /// Decides whether the primary has moved; returns what to cancel.
     fn reconsider(&mut self, target: &SentinelTarget) -> Option<CancellationToken> {
         let present = self.master.as_ref().map(|master| &master.named);
         let named = view::believed(&self.views, present)?;
-        // Also if only the epoch differs: there was a failover, and one back.
+        // Also if only the epoch differs: there was a failover and one back.
         if present == Some(named) || (present.is_some() && bug(Bug::StaysWithOldMaster)) {
             return None;
         }

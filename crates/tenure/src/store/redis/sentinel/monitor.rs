@@ -1,4 +1,4 @@
-//! Watching one sentinel: what it announces, and what it says when it is asked.
+//! Monitors one sentinel: its announcements, and its replies to queries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use super::view::{self, View};
 use crate::store::redis::connection::Connection;
 use crate::store::redis::reconnect::Reconnector;
 
-/// How often to ask although nothing was announced: an announcement can be lost.
+/// How often to query without an announcement, which can be lost.
 const POLL: Duration = Duration::from_secs(1);
-/// How long a sentinel may take to answer, connecting included.
+/// How long a sentinel may take to reply, connecting included.
 const ASK_LIMIT: Duration = Duration::from_secs(1);
-/// What sentinels announce when a master moves. The first comes earlier, but only from the one that
-/// leads the failover. Both are only a reason to ask.
+/// What sentinels announce when a primary moves. The first comes earlier, but only from the
+/// sentinel that leads the failover. Both only trigger a query.
 const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 
-/// Asks one sentinel again and again, for as long as the engine runs.
+/// Queries one sentinel again and again, as long as the engine runs.
 pub(super) async fn run(
     sentinels: Arc<Sentinels>,
     at: usize,
     reconnector: Reconnector,
     mut pushes: mpsc::UnboundedReceiver<PushInfo>,
 ) {
-    // The connection on which announcements are heard.
+    // The connection that is subscribed to announcements.
     let mut subscribed_on = None;
     loop {
         let round = sentinels.round();
@@ -51,14 +51,14 @@ async fn query(
         Err(failure) => return View::Silent(failure),
     };
     if *subscribed_on != Some(connection.id) {
-        // Before it is asked: what it announces after its answer is not missed.
+        // Before the query, so that no announcement after its reply is missed.
         subscribe(&connection, reconnector).await;
         *subscribed_on = Some(connection.id);
     }
     view::query(&connection, &sentinels.target().master, limit).await
 }
 
-/// A user who may not listen asks all the same.
+/// A user that may not subscribe can still query.
 async fn subscribe(connection: &Connection, reconnector: &Reconnector) {
     for channel in CHANNELS {
         let limit = reconnector.now() + ASK_LIMIT;
@@ -66,7 +66,7 @@ async fn subscribe(connection: &Connection, reconnector: &Reconnector) {
     }
 }
 
-/// Waits until there is reason to ask.
+/// Waits for a reason to query.
 async fn announcement(pushes: &mut mpsc::UnboundedReceiver<PushInfo>) {
     loop {
         match pushes.recv().await {
@@ -74,7 +74,7 @@ async fn announcement(pushes: &mut mpsc::UnboundedReceiver<PushInfo>) {
                 return;
             }
             Some(_) => {}
-            // The link keeps a sender: this does not happen.
+            // The reconnector keeps a sender, so this does not happen.
             None => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! What one sentinel says of the master, and whom to believe when they disagree.
+//! What one sentinel reports about the primary, and which one to believe when they disagree.
 
 use ::redis::Pipeline;
 
@@ -8,23 +8,23 @@ use crate::store::Failure;
 use crate::store::redis::connection::Connection;
 use crate::store::redis::value::Value;
 
-/// What one sentinel says of the master.
+/// What one sentinel reports about the primary.
 #[derive(Debug)]
 pub(super) enum View {
     Knows(PrimaryAddress),
-    /// It watches over others.
+    /// It monitors other primaries.
     Ignorant {
         knows: Vec<String>,
     },
     Silent(Failure),
 }
 
-/// Where a master is said to be.
+/// The address of a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PrimaryAddress {
     pub(super) host: String,
     pub(super) port: u16,
-    /// How many failovers the sentinels have agreed upon: who knows of more is right.
+    /// How many failovers the sentinels have agreed on: a higher number is right.
     pub(super) epoch: u64,
 }
 
@@ -37,7 +37,7 @@ impl View {
     }
 }
 
-/// Asks a sentinel.
+/// Queries a sentinel.
 pub(super) async fn query(connection: &Connection, master: &str, limit: Moment) -> View {
     match try_query(connection, master, limit).await {
         Ok(view) => view,
@@ -47,8 +47,8 @@ pub(super) async fn query(connection: &Connection, master: &str, limit: Moment) 
 
 async fn try_query(connection: &Connection, master: &str, limit: Moment) -> Result<View, Failure> {
     let mut pipeline = Pipeline::new();
-    // During a failover this names the new master sooner than `SENTINEL MASTER`, which in turn
-    // tells the epoch.
+    // During a failover this names the new primary sooner than `SENTINEL MASTER`, which tells the
+    // epoch.
     let address = pipeline.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
     address.arg(master);
     pipeline.cmd("SENTINEL").arg("MASTER").arg(master);
@@ -83,7 +83,7 @@ fn read_address(parts: &[Value], epoch: u64) -> Option<PrimaryAddress> {
     })
 }
 
-/// Zero where the user may not ask for it: then nobody is believed more than others.
+/// Zero where the user may not read it: then all views count the same.
 fn epoch_of(details: &Value) -> u64 {
     let fields = details.as_array().unwrap_or_default().chunks_exact(2);
     let mut epochs = fields.filter(|field| field[0].as_str() == Some("config-epoch"));
@@ -93,7 +93,7 @@ fn epoch_of(details: &Value) -> u64 {
         .unwrap_or(0)
 }
 
-/// The names of the masters that the sentinel knows.
+/// The names of the primaries that the sentinel monitors.
 async fn masters(connection: &Connection, limit: Moment) -> Result<Vec<String>, Failure> {
     let mut command = ::redis::cmd("SENTINEL");
     let reply = connection.run(command.arg("MASTERS"), limit, 0).await?;
@@ -116,9 +116,9 @@ fn strange(connection: &Connection, cause: &str) -> Failure {
     ))
 }
 
-/// Whom to believe: whoever knows of the most failovers, the first of them in the order of the URL.
-/// `present` is where the master was so far; an older view than that is believed only if it is
-/// everybody's, because a sentinel that was cut off knows nothing of what it missed.
+/// Which view to believe: one with the highest epoch, the first of them in the order of the URL.
+/// `present` is the current primary; an older view than that is believed only if all sentinels
+/// share it, because a sentinel that was cut off does not know what it missed.
 pub(super) fn believed<'a>(
     views: &'a [Option<View>],
     present: Option<&PrimaryAddress>,
@@ -133,7 +133,7 @@ pub(super) fn believed<'a>(
         return None;
     }
     let first = newest_ones.clone().next();
-    // Where equals disagree, nothing is gained by moving.
+    // If equal views disagree, moving gains nothing.
     newest_ones.find(|named| *named == present).or(first)
 }
 
@@ -177,7 +177,7 @@ mod tests {
         let present = named(2, 4);
         let cut_off = [knows(1, 3), silent(), silent()].map(Some);
         assert_eq!(believed(&cut_off, Some(&present)), None);
-        // The sentinels were set up anew.
+        // The sentinels were set up again.
         let anew = [knows(1, 0), knows(1, 0), knows(1, 0)].map(Some);
         assert_eq!(believed(&anew, Some(&present)), Some(&named(1, 0)));
     }
