@@ -34,14 +34,14 @@ pub(crate) struct Belief {
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
-    /// Where an earlier attempt of the same acquisition may still land.
+    /// Set if an earlier attempt of the same acquisition may still run on the server.
     pub(crate) in_flight: Option<InFlight>,
     hand_off: HandOffBudget,
-    /// Nanoseconds of the clock. Atomic, because `is_valid` is asked in hot loops. It belongs to the
-    /// lease, so all its holders share it.
+    /// Nanoseconds of the clock. Atomic, because `is_valid` is called in hot loops. It belongs to
+    /// the lease, so all its holders share it.
     deadline: Arc<AtomicU64>,
     state: Mutex<BeliefState>,
-    /// Cancelled when the lease is lost or let go.
+    /// Cancelled when the lease is lost or released.
     no_longer_held: CancellationToken,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Belief {
 pub(crate) struct Grant {
     pub(crate) number: u64,
     pub(crate) held: LeaseSpec,
-    /// The first of the fences that were reserved, how many they are, and when the answer came.
+    /// The first of the reserved fences, how many they are, and when the reply came.
     pub(crate) fence: Fence,
     pub(crate) fences: u32,
     pub(crate) answered_at: Moment,
@@ -60,7 +60,8 @@ pub(crate) struct Grant {
     pub(crate) in_flight: Option<InFlight>,
 }
 
-/// How far a lease may still be handed off before the store must be asked whose turn it is.
+/// How often and how long a lease may still be handed off before the store is asked whose turn it
+/// is.
 #[derive(Clone, Copy, Debug)]
 struct HandOffBudget {
     since: Moment,
@@ -71,8 +72,8 @@ struct HandOffBudget {
 }
 
 impl HandOffBudget {
-    /// Whether the store's clock has certainly reached this fence. What its clock has not reached the
-    /// store could mint for another holder, should it lose its data.
+    /// Whether the store's clock has certainly reached this fence. A fence above its clock could be
+    /// minted again for another holder, if the store loses its data.
     fn covers(&self, fence: Fence, now: Moment) -> bool {
         let passed = now.saturating_since(self.minted_at);
         let passed = passed.saturating_sub(passed / DRIFT_DIVISOR);
@@ -86,7 +87,7 @@ enum BeliefState {
     Held,
     Suspect,
     Lost(LostReason),
-    /// The holder let go; whether it had lost the lease before is still told.
+    /// The holder released it; keeps whether it had lost the lease before.
     Ended(Option<LostReason>),
 }
 
@@ -118,7 +119,7 @@ impl Belief {
         }
     }
 
-    /// The same lease, granted anew by the store with further fences.
+    /// The same lease, granted again by the store with new fences.
     pub(crate) fn regranted(
         &self,
         fence: Fence,
@@ -139,9 +140,9 @@ impl Belief {
         })
     }
 
-    /// The belief of the next holder, who is handed this lease at this moment. None if it may not
-    /// be handed off: its fences or its time among us are used up, the store's clock has not reached
-    /// the next fence, or too little of it is left.
+    /// The belief of the next holder, which gets this lease now. `None` if it may not be handed
+    /// off: its fences or its time are used up, the store's clock has not reached the next fence,
+    /// or too little of the lease is left.
     pub(crate) fn for_next_holder(&self, bounds: &HandOff, now: Moment) -> Option<Self> {
         let unbounded = bug(Bug::HandOffUnbounded);
         let left = self.hand_off.left.checked_sub(1);
@@ -194,8 +195,8 @@ impl Belief {
         self.max_hold.map(|max_hold| self.acquired_at + max_hold)
     }
 
-    /// When the lease has certainly ended in the store, if nobody renews it from now on: a whole
-    /// ttl after what is known, because a renewal whose answer was lost may have been carried out.
+    /// When the lease has certainly expired in the store, if it is not renewed from now on: a whole
+    /// ttl after what is known, because a renewal whose reply was lost may have run.
     pub(crate) fn ends_before(&self, now: Moment) -> Moment {
         let ttl = self.held.ttl;
         self.deadline().max(now) + ttl + ttl / 10 + Duration::from_millis(100)
@@ -231,8 +232,8 @@ impl Belief {
         &self.no_longer_held
     }
 
-    /// The store gave a full ttl at a moment after `sent_at`. An answer that is read at or after
-    /// the deadline changes nothing: whoever asked meanwhile was told that the lease is lost.
+    /// The store granted a full ttl at a moment after `sent_at`. A reply that is read at or after
+    /// the deadline changes nothing: by then callers were told that the lease is lost.
     pub(crate) fn extend(&self, sent_at: Moment, now: Moment) {
         let mut state = self.state();
         let in_time = now < self.deadline() || bug(Bug::LateRenewalCounts);
@@ -243,7 +244,7 @@ impl Belief {
         }
     }
 
-    /// A renewal got no useful answer. The deadline stays. True if the lease is still held.
+    /// A renewal got no useful reply. The deadline stays. True if the lease is still held.
     pub(crate) fn mark_suspect(&self) -> bool {
         let mut state = self.state();
         let held = matches!(*state, BeliefState::Held | BeliefState::Suspect);
@@ -265,7 +266,7 @@ impl Belief {
         news
     }
 
-    /// The holder lets go. True if it had not before.
+    /// The holder releases it. True if it had not before.
     pub(crate) fn end(&self) -> bool {
         let mut state = self.state();
         let reason = match *state {
@@ -330,8 +331,8 @@ mod tests {
         })
     }
 
-    /// A suspend moves `CLOCK_BOOTTIME` and no timer. The machine cannot be suspended here, so another
-    /// process is told that it was.
+    /// A suspend advances `CLOCK_BOOTTIME` but no timer. The machine cannot be suspended here, so
+    /// the clock of another process is shifted instead.
     #[test]
     fn h17_belief_ends_by_the_clock_alone() {
         let Some(clock) = ClockShim::compile() else {
@@ -382,7 +383,7 @@ mod tests {
             third.for_next_holder(&bounds, now).is_none(),
             "no fence left"
         );
-        // What is renewed is the lease: all its holders share the deadline.
+        // The lease is renewed, and all its holders share the deadline.
         third.extend(start + TTL / 3, start);
         assert_eq!(third.deadline(), first.deadline());
         assert_eq!(third.deadline(), believed_until(start + TTL / 3, TTL));
@@ -463,7 +464,7 @@ mod tests {
         belief.extend(later, later);
         assert_eq!(belief.deadline(), before + TTL / 3);
         assert_eq!(belief.standing(later), Standing::Held);
-        // An answer to an older request changes nothing.
+        // A reply to an older request changes nothing.
         belief.extend(start, later);
         assert_eq!(belief.deadline(), before + TTL / 3);
     }

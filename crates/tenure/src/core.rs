@@ -1,4 +1,4 @@
-//! What the parts of one client share: its store, its clock, its leases, its waiters.
+//! The state that all parts of one client share: store, clock, leases, waiters.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::store::{Event, InFlight, LeaseSpec, NeedsMessages, OFFER, Store};
 
-/// How long the engine goes on with releases after the last handle is gone.
+/// How long the engine continues with releases after the last handle is gone.
 const SHUTDOWN_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// A client as its handles and guards share it. When the last of them is gone, the engine
-/// finishes what is pending and ends.
+/// A client as its handles and guards share it. When the last of them is gone, the engine finishes
+/// pending work and ends.
 pub(crate) struct ClientHandle {
     pub(crate) core: Arc<Core>,
     pub(crate) engine: Engine,
@@ -44,15 +44,16 @@ pub(crate) struct Core {
     pub(crate) watchdog: Watchdog,
     pub(crate) detached: DetachedLeases,
     pub(crate) pending: Pending,
-    /// Something that the client's record tells has changed.
+    /// The content of the client's record has changed.
     pub(crate) record_changed: Notify,
-    /// Whether the last words were said. Locked while a record is written, so that nothing follows them.
+    /// Whether the final record was written. Locked while a record is written, so that no other
+    /// follows the final one.
     pub(crate) record_ended: tokio::sync::Mutex<bool>,
     closed: AtomicBool,
 }
 
 impl ClientHandle {
-    /// Sets the parts going. Must be called on the engine.
+    /// Starts all parts. Must be called on the engine.
     pub(crate) fn start(
         engine: Engine,
         settings: Settings,
@@ -107,7 +108,7 @@ impl ClientHandle {
         self.engine.spawn(self.core.release_task(request, None));
     }
 
-    /// Releases and says what happened, or that it is not known in time.
+    /// Releases and returns the result, or that it is not known in time.
     pub(crate) async fn release(
         &self,
         belief: &Belief,
@@ -117,7 +118,7 @@ impl ClientHandle {
             .await
     }
 
-    /// The same for a lease that nobody believes in here.
+    /// The same for a lease without a guard.
     pub(crate) async fn release_lease(&self, request: ReleaseRequest) -> Result<Released> {
         let answer_by = self.core.clock.now() + self.core.settings.unreachable_after;
         self.core.release_started(&request.lease.name);
@@ -145,8 +146,7 @@ impl ClientHandle {
     }
 }
 
-/// The rest of a release that its caller began. Dropped before that is done, it goes on in the
-/// background.
+/// A release that its caller began. If dropped before it is done, it continues in the background.
 struct UnfinishedRelease<'a> {
     client: &'a ClientHandle,
     request: Option<ReleaseRequest>,
@@ -163,8 +163,8 @@ impl Drop for UnfinishedRelease<'_> {
 }
 
 impl Core {
-    /// A number for a lease, which nobody can guess who knows another lease of this client: whoever
-    /// knows a lease's id can release it. That one is drawn twice is as likely as guessing it.
+    /// A random number for a lease: who knows a lease id can release that lease, so knowing one
+    /// lease must not help to guess another. Drawing a number twice is as unlikely as guessing it.
     pub(crate) fn next_lease_number() -> u64 {
         rand::random()
     }
@@ -183,26 +183,26 @@ impl Core {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// From now on the lock may be nobody's. Only measured.
+    /// From now on the lock may be idle. Only for the timings.
     pub(crate) fn release_started(&self, name: &LockName) {
         if self.stats.timings.is_wanted() {
             self.queues.release_started(name, self.clock.now());
         }
     }
 
-    /// Takes a granted lease into care.
+    /// Starts to track a granted lease.
     pub(crate) fn track(&self, belief: &Arc<Belief>) {
         self.watchdog.track(belief);
         self.record_changed.notify_one();
     }
 
-    /// Ends the care for a lease. Its renewals stop before its release is sent.
+    /// Stops tracking a lease, so that renewals stop before its release is sent.
     pub(crate) fn untrack(&self, belief: &Belief) {
         self.watchdog.untrack(belief.number);
         self.record_changed.notify_one();
     }
 
-    /// Gives back what nobody took up, in the background; resolves when it is done.
+    /// Releases a lease that has no guard, in the background; resolves when it is done.
     pub(crate) fn release_abandoned(
         self: &Arc<Self>,
         lease: LeaseSpec,
@@ -210,7 +210,7 @@ impl Core {
     ) -> impl Future<Output = ()> + use<> {
         let pending = self.pending.begin();
         let core = Arc::clone(self);
-        // Whatever the store holds for this lease is an offer or a grant of this moment.
+        // Whatever the store has for this lease is an offer or a grant of this moment.
         let ends_before = core.clock.now() + lease.ttl.max(OFFER);
         let (done, cleaned) = oneshot::channel::<()>();
         let request = ReleaseRequest {
@@ -226,14 +226,14 @@ impl Core {
         }
     }
 
-    /// Gives back a grant that nobody took up.
+    /// Releases a grant that got no guard.
     pub(crate) fn release_unclaimed(self: &Arc<Self>, belief: &Belief) {
         if !bug(Bug::UnwantedGrantKept) {
             drop(self.release_abandoned(belief.held.clone(), belief.in_flight));
         }
     }
 
-    /// Releases all that is held, ends all waiting, and returns what could not be released.
+    /// Releases all leases, ends all waiting, and returns the leases that could not be released.
     pub(crate) async fn shut_down(self: &Arc<Self>, limit: Duration) -> Vec<Lease> {
         self.closed.store(true, Ordering::Release);
         if !bug(Bug::WaitersNotClosed) {
@@ -250,7 +250,7 @@ impl Core {
             }
             self.untrack(&belief);
             let core = Arc::clone(self);
-            // Counted, should the caller not wait for the end of this.
+            // Counted as pending, in case the caller does not wait for the end of this.
             let pending = self.pending.begin();
             releases.spawn(async move {
                 let _pending = pending;
@@ -269,8 +269,8 @@ impl Core {
         let rest = until.saturating_since(self.clock.now());
         let last_words = async {
             self.pending.wait().await;
-            // A program that ends after this is no longer listed. The engine's own farewell would
-            // do it too, but nobody can wait for that.
+            // So that a program that ends now is no longer listed. The engine would also do it when
+            // it stops, but the caller cannot wait for that.
             client_record::write_final(self).await;
             self.pending.wait().await;
         };
@@ -278,7 +278,7 @@ impl Core {
         left
     }
 
-    /// What is to be released of a lease that was believed in.
+    /// The request to release a lease that had a guard.
     pub(crate) fn release_request(
         &self,
         belief: &Belief,
@@ -297,13 +297,13 @@ impl Core {
         request: ReleaseRequest,
         answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        // Counted before the caller goes on: who waits for what is pending must not miss it.
+        // Counted before the caller continues, so that a wait for pending work does not miss it.
         let pending = self.pending.begin();
         release::release_and_cancel(Arc::clone(self), request, answer, pending)
     }
 }
 
-/// Messages are missed by whoever holds a lease that is watched, and by those whose turn may be next.
+/// Messages are needed while a lease is held and watched, and by waiters that may be next.
 fn needs_messages(core: &Arc<Core>) -> NeedsMessages {
     let core = Arc::downgrade(core);
     Arc::new(move || {
@@ -312,7 +312,7 @@ fn needs_messages(core: &Arc<Core>) -> NeedsMessages {
     })
 }
 
-/// Brings what happens in the store to whom it concerns.
+/// Dispatches events of the store.
 async fn dispatch_events(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
         match event {

@@ -1,4 +1,4 @@
-//! One grant, shared by the guards of a chain. The last of them gives it back.
+//! One grant, shared by the guards of a chain. The last of them releases it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::store::LeaseSpec;
 pub(crate) struct Hold {
     client: Arc<ClientHandle>,
     belief: Arc<Belief>,
-    /// Whoever may re-enter it, and must forget it when it ends.
+    /// The owner that may re-enter it, and forgets it when it ends.
     owner: Option<Arc<Holds>>,
 }
 
 impl Hold {
-    /// Takes up a grant: from here on, dropping releases it.
+    /// Takes ownership of a grant and tracks it: from here on, dropping releases it.
     pub(crate) fn new(
         client: Arc<ClientHandle>,
         owner: Option<Arc<Holds>>,
@@ -34,7 +34,7 @@ impl Hold {
         Self::of_tracked(client, owner, belief)
     }
 
-    /// Takes up a lease that is in care already.
+    /// The same for a lease that is tracked already.
     pub(crate) fn of_tracked(
         client: Arc<ClientHandle>,
         owner: Option<Arc<Holds>>,
@@ -59,12 +59,12 @@ impl Hold {
         self.client.core.clock.now()
     }
 
-    /// A further guard, for a nested acquire that wants this.
+    /// Another guard, for a nested acquire.
     ///
     /// # Errors
     ///
-    /// If the lease is lost, which must not be papered over by a fresh one in the middle of the
-    /// outer section, or if the wish differs from what the lock is held with.
+    /// If the lease is lost, which a fresh lease in the middle of the outer section must not hide,
+    /// or if the request differs from what the lock is held with.
     pub(crate) fn reenter(self: Arc<Self>, request: &AcquireRequest) -> Result<Guard> {
         self.check_reentry(request)?;
         Ok(Guard::new(self))
@@ -155,7 +155,7 @@ impl Hold {
             HandOffOutcome::Release { dequeue } => dequeue,
         };
         let released = hold.client.release(&hold.belief, dequeue).await?;
-        // The store may still have had it, but the holder could no longer believe that.
+        // The store may still have had the lease, but the holder could no longer rely on it.
         Ok(match released {
             Released::WasHeld if !was_held => Released::AlreadyGone,
             released => released,
@@ -175,11 +175,11 @@ impl Hold {
             ));
         };
         if !hold.belief.end() {
-            // A shutdown was first.
+            // A shutdown came first.
             let reason = hold.belief.lost_reason().unwrap_or(LostReason::Shutdown);
             return Err(Error::lost(&name, reason));
         }
-        // Remembered first: whoever reads the record meanwhile finds it there all along.
+        // Added first, so that every reader of the record finds it there.
         hold.client.core.detached.add(&hold.belief, hold.now());
         hold.client.core.untrack(&hold.belief);
         Ok(hold.belief.lease())
@@ -192,14 +192,14 @@ impl Hold {
         let client = Arc::clone(&self.client);
         let core = Arc::clone(&client.core);
         let pending = core.pending.begin();
-        // On the engine from here on: a caller that goes away has given the lease away all the same.
+        // On the engine from here on: a caller that goes away has detached the lease all the same.
         let giving = async move {
             let _pending = pending;
             let held = LeaseSpec {
                 ttl: rest,
                 ..self.belief.held.clone()
             };
-            // A renewal that comes later would give the lease its usual ttl again.
+            // A later renewal would set the lease back to its usual ttl.
             core.watchdog.wait_for_renewal(self.belief.number).await;
             let detached = self.detach()?;
             let until = renew_detached::extend(&core, &held).await?;

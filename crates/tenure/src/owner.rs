@@ -70,14 +70,15 @@ impl fmt::Debug for Owner {
 }
 
 impl Holds {
-    /// A further guard, if this owner holds the lock already.
+    /// Another guard, if this owner holds the lock already.
     pub(crate) fn reenter(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
         self.held(&request.name)
             .map(|hold| hold.reenter(request))
             .transpose()
     }
 
-    /// What this owner holds under a name. Whoever has it may be the last to let it go.
+    /// What this owner holds under a name. The returned reference may be the last one, whose drop
+    /// releases it.
     pub(crate) fn held(&self, name: &LockName) -> Option<Arc<Hold>> {
         let hold = self.by_name().get(name).and_then(Weak::upgrade);
         hold.filter(|_| !bug(Bug::ReentryForgotten))

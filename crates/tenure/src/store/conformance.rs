@@ -1,4 +1,4 @@
-//! The Redis store does what the machine does: random histories on both, step by step.
+//! Compares the Redis store with the state machine: random histories on both, step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::pending::Pending;
 use crate::stats::Stats;
 use crate::url::Target;
 
-/// Long enough that nothing ends while steps are taken: the machine's time and the server's are not the
-/// same. Short enough for locks to be taken by transaction.
+/// Long enough that nothing expires during the steps, because the machine's time and the server's
+/// differ. Short enough for locks to be acquired by transaction.
 const TTL: Duration = Duration::from_secs(60);
-/// How far both clocks are set forward at once: a lease lives through it once, and not twice.
+/// How far both clocks are advanced at once: a lease survives it once, but not twice.
 const AGE: Duration = Duration::from_secs(36);
 /// How many fences an attempt reserves, unless it is plain.
 const FENCES: u32 = 3;
-/// Leases that are asked for, and one more that never is.
+/// Leases that are requested, and one more that never is.
 const LEASES: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ enum Step {
         lease: usize,
         queue: bool,
     },
-    /// As the caller's own task asks: by transaction where the lock is known.
+    /// On the caller's own task: by transaction where the lock is a candidate.
     AcquireHere {
         name: usize,
         lease: usize,
@@ -66,7 +66,7 @@ enum Step {
     Age,
 }
 
-/// What a step answered, in words that both sides share.
+/// The reply to a step, in terms that both sides share.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     Granted,
@@ -108,8 +108,8 @@ fn redissons_layout_does_what_the_machine_does() {
 fn check_histories(layout: Layout) {
     let clock = ClockShim::compile().expect("a C compiler");
     let server = RedisServer::builder().clock(clock.clone()).start();
-    // As many hear whose turn it is as can wait: otherwise the server would take some of them for dead,
-    // and cut offers short.
+    // As many subscribers as waiters: otherwise the server would take some of them for dead, and
+    // shorten offers.
     let channels = ["tenure:wake:{plain}", "tenure:wake:{tag}ged"];
     let mut ears: Vec<_> = (0..LEASES).map(|_| server.client()).collect();
     for ear in &mut ears {
@@ -144,7 +144,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (name.clone(), lease.clone(), any::<bool>())
             .prop_map(|(name, lease, queue)| Step::Acquire { name, lease, queue }),
         3 => (name.clone(), lease.clone())
-            // Those that have no metadata: a lease asks with the same every time.
+            // Those without metadata: a lease is requested with the same metadata every time.
             .prop_map(|(name, lease)| Step::AcquireHere { name, lease: lease | 1 }),
         3 => (name.clone(), proptest::option::of(lease.clone()))
             .prop_map(|(name, place)| Step::Turn { name, place }),
@@ -168,7 +168,7 @@ async fn follow(
     for step in steps {
         let (machine, redis) = both.take(*step).await;
         prop_assert_eq!(&machine, &redis, "at {:?}", step);
-        // Whoever the machine offers the lock to is told by Redis too.
+        // If the machine offers the lock, Redis must publish the offer too.
         for expected in std::mem::take(&mut both.offers) {
             let heard =
                 tokio::time::timeout(Duration::from_secs(5), next_turn(&mut happened)).await;
@@ -183,7 +183,7 @@ async fn follow(
     Ok(())
 }
 
-/// The next event but for word that a lock is free, which the machine has nobody to tell.
+/// The next event, skipping those that a lock is free, which the machine does not have.
 async fn next_turn(events: &mut UnboundedReceiver<Event>) -> Option<Event> {
     loop {
         match events.recv().await {
@@ -248,7 +248,8 @@ impl Both {
         }
     }
 
-    /// Waiters leave first: by then they would be dead to the server, and the machine's never die.
+    /// Waiters leave first: the server would count them as dead by then, and the machine's never
+    /// die.
     async fn age(&mut self) -> (Said, Said) {
         for (name, lease) in self.queued.clone() {
             let (machine, redis) = self.release(name, lease).await;
@@ -299,7 +300,7 @@ impl Both {
             Some((_, asking)) => asking.await.ok(),
             None => None,
         };
-        // A transaction that finds anything out of the ordinary leaves it to the script.
+        // A transaction that finds anything unusual leaves the lock to the script.
         let is_own = |asked: &AcquireReply| matches!(asked, AcquireReply::Busy(busy) if busy.holder == attempt.held.id);
         let asked = match here.filter(|asked| !is_own(asked)) {
             Some(asked) => asked,
@@ -321,8 +322,8 @@ impl Both {
         (machine, redis)
     }
 
-    /// The lease that holds the lock. Not if it waits too, which a lease does only here, by adoption:
-    /// the two sides differ on what becomes of its place.
+    /// The lease that holds the lock. Not if it also waits, which happens only here, by adoption:
+    /// the two sides differ on its place.
     fn for_turn(&mut self, name: usize) -> usize {
         let holder = self.machine.inspect(self.now_us, &self.names[name]);
         let held_by = |lease: &usize| {
@@ -415,7 +416,7 @@ impl Both {
         (machine, redis)
     }
 
-    /// Fences differ, but each grant gets one that is greater than all before.
+    /// Fences differ, but each grant gets a greater one than all before.
     fn granted(&mut self, name: usize, side: usize, fence: u64) -> Said {
         let last = std::mem::replace(&mut self.fences[name][side], fence);
         assert!(fence > last, "the fence went from {last} to {fence}");
@@ -427,7 +428,7 @@ impl Both {
             name: self.names[name].clone(),
             id: self.leases[lease].clone(),
             ttl: TTL,
-            // Asking to clean up what is not there does no harm.
+            // Cleaning up metadata that does not exist is harmless.
             has_meta: true,
             replicas: 0,
             last_fence: None,

@@ -1,15 +1,15 @@
-//! Taking a free lock without a script.
+//! Acquires a free lock without a script.
 //!
-//! Running a script costs the server more than all that a grant needs. So where a lock is taken
-//! again and again, it is taken by a transaction of plain commands: set the lock unless somebody
-//! holds it, and mint the fence. It grants just what acquire.lua grants, or nothing; when
-//! anything is out of the ordinary, acquire.lua is asked next, and finds its own lease.
+//! Running a script costs the server more than everything that a grant needs. So a lock that is
+//! acquired again and again is acquired by a transaction of plain commands: set the key unless it
+//! exists, and mint the fence. It grants exactly what acquire.lua grants, or nothing; if anything is
+//! unusual, acquire.lua runs next, and finds its own lease.
 //!
-//! One thing a script would check is checked here afterwards. The lease has an absolute end, so that
-//! an attempt which lands late ends when it should have; how much of the ttl is left is told by the
-//! fence. `XADD` mints it by the server's clock, to the millisecond, whatever became of the counter: the
-//! clock was not later than that. Ten times a second the transaction also reads the clock itself, to
-//! notice that it was set. It never creates a counter, which would have no end.
+//! One thing that a script would check is checked here afterwards. The lease has an absolute end, so
+//! that an attempt which runs late ends when it should have; the fence tells how much of the ttl is
+//! left. `XADD` mints it by the server's clock, to the millisecond, whatever happened to the counter:
+//! the clock was not later than that. Ten times a second the transaction also reads the clock itself,
+//! to notice that it was set. It never creates a counter, which would have no expiry.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

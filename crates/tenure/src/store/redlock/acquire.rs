@@ -1,4 +1,4 @@
-//! Asking all nodes for their votes, and giving back what was not enough.
+//! Acquires a lock by majority vote, and releases votes that were not enough.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use crate::seeded::{Bug, bug};
 use crate::store::redis::{Ballot, SentVote, Vote};
 use crate::store::{AcquireReply, Attempt, BoxFuture, Busy, Failure, NotYet};
 
-/// How often to ask again while several clients take the votes from each other, before the lock is
-/// called busy.
+/// How many split votes to retry, while several clients take votes from each other, before the lock
+/// counts as busy.
 const SPLITS_MAX: u32 = 6;
-/// How long to wait after a split vote, at first and at most: a random part of it.
+/// The backoff after a split vote, at first and at most: a random part of it.
 const BACKOFF_MIN: Duration = Duration::from_millis(2);
 const BACKOFF_MAX: Duration = Duration::from_millis(100);
-/// How long to wait at least for the nodes that have not answered when a majority has, and that
-/// did not decide it.
+/// How long to wait at least for the remaining nodes when a majority has replied without a
+/// decision.
 const GRACE_MIN: Duration = Duration::from_millis(10);
-/// How often a block may be too low, before the clocks are called unreasonable.
+/// How often a block of fences may be too low before the clocks count as unreasonable.
 const TOO_LOW_MAX: u32 = 4;
-/// How soon a waiter asks again when votes were split, though nobody tells it to.
+/// How soon a waiter retries after split votes without a message.
 const SPLIT_RETRY: Duration = Duration::from_millis(50);
 
-/// Takes the lock if a majority votes for it.
+/// Acquires the lock if a majority votes for it.
 pub(super) async fn acquire(
     shared: &Arc<RedlockShared>,
     attempt: &Attempt,
@@ -63,7 +63,7 @@ pub(super) async fn acquire(
     }
 }
 
-/// Asks once more for a lease that this client holds.
+/// Votes once more for a lease that this client holds.
 pub(super) async fn acquire_again(
     shared: &Arc<RedlockShared>,
     attempt: &Attempt,
@@ -79,7 +79,7 @@ pub(super) async fn acquire_again(
     }
 }
 
-/// Asks once, on the caller's own task, if enough nodes can be asked at once.
+/// Tries once, on the caller's own task, if enough nodes are ready.
 pub(super) fn acquire_on_caller<'a>(
     shared: &'a Arc<RedlockShared>,
     attempt: &'a Attempt,
@@ -103,19 +103,19 @@ pub(super) fn acquire_on_caller<'a>(
             Verdict::Won => Ok(vote_round.win()),
             Verdict::Held(busy) => Ok(AcquireReply::Busy(busy)),
             Verdict::Failed(failure) => Err(failure),
-            // The engine goes on: it has timers.
+            // The engine continues: it has timers.
             Verdict::TooLow | Verdict::Split(_) | Verdict::Open => Err(undecided()),
         }
     }))
 }
 
-/// The nodes that can be asked.
+/// The nodes that are ready to vote.
 enum ReadyNodes {
     Enough(Vec<(usize, Ready)>),
     TooYoung(NotYet),
 }
 
-/// Waits until a majority can be asked, or says why not.
+/// Waits until a majority is ready, or returns why not.
 async fn ready_nodes(shared: &Arc<RedlockShared>, limit: Moment) -> Result<ReadyNodes, Failure> {
     let mut waited = false;
     loop {
@@ -147,7 +147,7 @@ async fn ready_nodes(shared: &Arc<RedlockShared>, limit: Moment) -> Result<Ready
     }
 }
 
-/// One round of votes. Dropped before it is won, it gives back what it may have got.
+/// One round of votes. If dropped before it is won, it releases the votes it may have got.
 struct VoteRound<'a> {
     shared: &'a Arc<RedlockShared>,
     attempt: &'a Attempt,
@@ -155,7 +155,7 @@ struct VoteRound<'a> {
     begun: Moment,
     round: Option<FanOut<Result<Vote, Failure>>>,
     votes: VoteCount,
-    /// The nodes that were asked, but for those that are known to have given nothing.
+    /// The nodes that were asked, except those known to have granted nothing.
     sent: Vec<(usize, SentVote)>,
     won: bool,
 }
@@ -168,7 +168,8 @@ impl<'a> VoteRound<'a> {
     ) -> Self {
         let begun = shared.clock.now();
         let ballot = propose(shared, attempt, &nodes, begun);
-        // No two rounds of this client propose the same, so that what one gives back is its own.
+        // No two rounds of this client propose the same block, so a round releases only its own
+        // votes.
         let name = &attempt.held.name;
         shared.grants.saw_fence(name, ballot.last());
         let votes = VoteCount::new(shared.nodes.len(), nodes.len());
@@ -204,7 +205,7 @@ impl<'a> VoteRound<'a> {
         }
     }
 
-    /// The same, but a node that has not answered for long after a majority has is not waited for.
+    /// The same, but stops waiting for slow nodes some time after a majority has replied.
     async fn decide_in_time(&mut self) -> Verdict {
         loop {
             match self.votes.verdict(false) {
@@ -248,14 +249,14 @@ impl<'a> VoteRound<'a> {
         true
     }
 
-    /// A majority gave its votes.
+    /// A majority voted for the lease.
     fn win(mut self) -> AcquireReply {
         self.won = true;
         let taken = self.shared.clock.now().saturating_since(self.begun);
         self.shared.note_round_time(taken);
         let held = &self.attempt.held;
         let grants = &self.shared.grants;
-        // What they still say is not heard: whoever voted late has the lease like the others.
+        // Later replies are ignored: a node that votes late has the lease like the others.
         let unanswered = self
             .round
             .take()
@@ -275,7 +276,7 @@ impl<'a> VoteRound<'a> {
 
 impl Drop for VoteRound<'_> {
     fn drop(&mut self) {
-        // No further question of this round is sent: what follows comes later than all of it.
+        // No further request of this round is sent, so the releases follow all of them.
         self.round = None;
         if self.won || bug(Bug::RedlockMinorityKept) {
             return;
@@ -294,7 +295,7 @@ impl Drop for VoteRound<'_> {
     }
 }
 
-/// Takes a vote back that was not enough, behind the question on its own connection.
+/// Releases a vote that was not enough, after the vote request on the same connection.
 async fn release_vote(
     shared: Arc<RedlockShared>,
     index: usize,
@@ -325,7 +326,7 @@ async fn await_some<T>(taking: Option<impl Future<Output = T>>) -> Option<T> {
     }
 }
 
-/// A block of fences above all that is known of the name, and above the clocks of most nodes.
+/// A block of fences above all known fences of the name, and above the clocks of most nodes.
 fn propose(
     shared: &RedlockShared,
     attempt: &Attempt,
@@ -347,7 +348,7 @@ fn propose(
     }
 }
 
-/// Nobody has a majority, and it went on like this: busy, for a moment.
+/// No lease has a majority, several times in a row: busy, for a moment.
 fn split_reply(busy: Option<Busy>) -> Result<AcquireReply, Failure> {
     let busy = busy.ok_or_else(undecided)?;
     let patience = SPLIT_RETRY + random_part(SPLIT_RETRY);
@@ -358,7 +359,7 @@ fn split_reply(busy: Option<Busy>) -> Result<AcquireReply, Failure> {
     }))
 }
 
-/// A failure, with what is known of every node.
+/// Adds what is known about every node to a failure.
 fn listing_nodes(shared: &RedlockShared, failure: Failure) -> Failure {
     if !failure.transient {
         return failure;

@@ -1,4 +1,4 @@
-//! What clients say of themselves, on every node.
+//! Client records, stored on every node.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::lease::ClientId;
 use crate::moment::Moment;
 use crate::store::{Failure, Record, RecordChange, RecordWritten, Store};
 
-/// Writes it to all nodes; done when a majority has it.
+/// Writes to all nodes; done when a majority has it.
 pub(super) async fn write(
     shared: &Arc<RedlockShared>,
     client: ClientId,
@@ -30,7 +30,8 @@ pub(super) async fn write(
             None => break,
         }
     }
-    // Counted: a client that ends is forgotten by the others as well, unless they hang.
+    // Counted as pending, so that the record of a closing client is also deleted on the other
+    // nodes, unless they hang.
     shared.spawn_pending(async move { while round.next().await.is_some() {} });
     match failure {
         Some(failure) if written < shared.majority => Err(failure),
@@ -39,7 +40,7 @@ pub(super) async fn write(
     }
 }
 
-/// What clients say of themselves on any of the nodes that answer.
+/// The records found on any of the nodes that reply.
 pub(super) async fn read(
     shared: &Arc<RedlockShared>,
     only: Option<ClientId>,

@@ -1,5 +1,5 @@
-//! What may still stand on a node that could not be asked to take it back. It ends by itself; until
-//! then a node that comes back is asked again, by one task for each node.
+//! Releases on nodes that could not be reached. The lease expires there by itself; until then, one
+//! task per node retries when the node is back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use crate::moment::{Clock, Moment};
 use crate::store::redis::Ballot;
 use crate::store::{Failure, InFlight, LeaseSpec};
 
-/// How many are remembered for each node. What is forgotten ends by itself too.
+/// How many are remembered per node. Forgotten ones expire too.
 const DEFERRED_MAX: usize = 10_000;
-/// How long to wait before asking a node again.
+/// How long to wait before retrying.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A lease, or a vote for one, that is to be taken back from one node.
+/// A lease, or a vote for one, to release on one node.
 #[derive(Clone, Debug)]
 pub(super) struct DeferredRelease {
     pub(super) held: LeaseSpec,
-    /// The vote, if it is only this one.
+    /// The vote, if only this one is to be released.
     pub(super) ballot: Option<Ballot>,
-    /// Where it may still land.
+    /// Set if a request may still run there.
     pub(super) in_flight: Option<InFlight>,
-    /// When it has ended by itself.
+    /// When it has expired by itself.
     pub(super) until: Moment,
 }
 
 impl RedlockNode {
-    /// Leaves it to the node's own task to take this back.
+    /// Leaves the release to the node's own task.
     pub(super) fn defer_release(&self, leftover: DeferredRelease) {
         let mut deferred = lock(&self.deferred);
         if deferred.len() < DEFERRED_MAX {
@@ -38,7 +38,7 @@ impl RedlockNode {
     }
 }
 
-/// Takes back what was left on a node. Ends with the engine.
+/// Retries the deferred releases of a node. Ends with the engine.
 pub(super) async fn run(node: Arc<RedlockNode>) {
     let clock = Clock::Boot;
     loop {
@@ -59,7 +59,7 @@ pub(super) async fn run(node: Arc<RedlockNode>) {
                     rest.push(leftover);
                     break;
                 }
-                // It is done, or the node will not have it.
+                // It is done, or the node refuses.
                 Ok(true) | Err(_) => {}
             }
         }
@@ -71,7 +71,7 @@ pub(super) async fn run(node: Arc<RedlockNode>) {
     }
 }
 
-/// Takes it back; true if it can no longer land.
+/// Releases; true if nothing about it can still run.
 async fn retry_release(
     node: &RedlockNode,
     clock: &Clock,
@@ -82,7 +82,7 @@ async fn retry_release(
     let is_behind = leftover
         .in_flight
         .is_none_or(|in_flight| in_flight.connection == Some(connection.id));
-    // Read before the release: so that came later than what the clock shows.
+    // Read before the release, so the release came after this time.
     let now_us = match leftover.in_flight {
         Some(_) if !is_behind => node.store.server_clock(&connection, limit).await?,
         _ => u64::MAX,

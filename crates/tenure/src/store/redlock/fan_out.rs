@@ -1,4 +1,4 @@
-//! Questions to several nodes at once, answered in whatever order they come.
+//! Sends a request to several nodes at once, and yields the replies as they come.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -6,30 +6,30 @@ use std::task::{Context, Poll, Waker};
 
 use crate::store::BoxFuture;
 
-/// A question to each of some nodes. Dropping it drops the questions, but not what was sent.
+/// One request to each of several nodes. Dropping it drops the futures, but not what was sent.
 pub(super) struct FanOut<T> {
     waiting: Vec<(usize, BoxFuture<'static, T>)>,
     answers: VecDeque<(usize, T)>,
 }
 
 impl<T> FanOut<T> {
-    /// Sends all questions: each future is polled once before this returns.
+    /// Sends all requests: each future is polled once before this returns.
     pub(super) fn begin(questions: Vec<(usize, BoxFuture<'static, T>)>) -> Self {
         let mut round = Self {
             waiting: questions,
             answers: VecDeque::new(),
         };
-        // Whoever asks for the next answer polls again, and is woken from then on.
+        // `next` polls again, with a waker.
         round.poll_all(&mut Context::from_waker(Waker::noop()));
         round
     }
 
-    /// The next answer and whose it is; none when all have come.
+    /// The next reply and the index of its node; `None` when all have come.
     pub(super) async fn next(&mut self) -> Option<(usize, T)> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// Those that have not answered.
+    /// The nodes that have not replied.
     pub(super) fn unanswered(&self) -> Vec<usize> {
         let unanswered = self.waiting.iter().map(|(node, _)| *node);
         unanswered.collect()

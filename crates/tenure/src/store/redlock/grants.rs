@@ -1,4 +1,4 @@
-//! What this client has been granted, and on which nodes it may stand.
+//! The leases granted to this client, and on which nodes they may be.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,30 +10,30 @@ use crate::name::LockName;
 use crate::store::redis::{Ballot, SentVote};
 use crate::store::{InFlight, LeaseSpec};
 
-/// Of how many names the last fence is remembered, but for those of the last second.
+/// How many names' last fences are remembered, not counting those of the last second.
 const NAMES_MAX: usize = 10_000;
 const RECENT_US: u64 = 1_000_000;
 
-/// How many leases are remembered before those that have ended are looked for: a lease that was
-/// given away is never released here.
+/// How many leases are remembered before expired ones are dropped: a detached lease is never
+/// released here.
 const LEASES_MIN: usize = 1_024;
 
 #[derive(Default)]
 pub(super) struct Grants {
     leases: Mutex<GrantedLeases>,
-    /// The greatest fence that any node told of, by name: so that the next block is above it.
+    /// The greatest fence that any node reported, by name, so that the next block is above it.
     fences: Mutex<HashMap<LockName, u64>>,
 }
 
 #[derive(Default)]
 struct GrantedLeases {
     by_id: HashMap<LeaseId, GrantedLease>,
-    /// With how many those that have ended are looked for.
+    /// How many leases trigger the next cleanup.
     full: usize,
 }
 
 impl GrantedLeases {
-    /// The grant of a lease, a new one if it is not known.
+    /// The entry of a lease, new if it is not known.
     fn entry(&mut self, lease: &LeaseId, now: Moment) -> &mut GrantedLease {
         if self.by_id.len() >= self.full.max(LEASES_MIN) {
             self.by_id.retain(|_, grant| grant.ends > Some(now));
@@ -46,15 +46,15 @@ impl GrantedLeases {
 /// A lease that a majority granted.
 #[derive(Clone, Default)]
 pub(super) struct GrantedLease {
-    /// When it has ended, unless it is renewed.
+    /// When it has expired, unless it is renewed.
     ends: Option<Moment>,
-    /// The last of its fences; none for an adopted one until it is known.
+    /// The last of its fences; `None` for an adopted lease until it is known.
     pub(super) last_fence: Option<u64>,
-    /// The nodes it may stand on, and behind what a release must travel there.
+    /// The nodes it may be on, and the requests that a release must follow there.
     pub(super) sent: Vec<(usize, SentVote)>,
-    /// Those of them that had not answered when a majority had.
+    /// Those of them that had not replied when a majority had.
     pub(super) unanswered: Vec<usize>,
-    /// Where a question about it got no answer, and may still land.
+    /// Nodes where a request about it got no reply, and may still run.
     pub(super) unknown: Vec<(usize, InFlight)>,
     /// Whether it was offered again to a node that had forgotten it.
     pub(super) repaired: bool,
@@ -72,7 +72,7 @@ impl Grants {
         let grant = leases.entry(&held.id, begun);
         grant.ends = Some(begun + held.ttl);
         grant.last_fence = Some(ballot.last());
-        // Nodes that voted before and could not be asked now may still have it.
+        // Nodes that voted earlier and could not be asked now may still have it.
         let is_old = |node: &usize| sent.iter().all(|(new, _)| new != node);
         grant.sent.retain(|(node, _)| is_old(node));
         grant.unanswered.retain(is_old);
@@ -80,7 +80,7 @@ impl Grants {
         grant.unanswered.extend(unanswered);
     }
 
-    /// Takes note of a lease that came from elsewhere.
+    /// Notes a lease that another client acquired.
     pub(super) fn note_adopted(&self, lease: &LeaseSpec, begun: Moment, last_fence: Option<u64>) {
         let mut leases = lock(&self.leases);
         let grant = leases.entry(&lease.id, begun);
@@ -94,8 +94,8 @@ impl Grants {
         }
     }
 
-    /// Takes note that a question about a lease may still land. False if the lease is no longer
-    /// held: then it must be taken back.
+    /// Notes that a request about a lease may still run. False if the lease is no longer held: then
+    /// it must be released.
     pub(super) fn may_still_run(&self, lease: &LeaseId, node: usize, in_flight: InFlight) -> bool {
         let mut leases = lock(&self.leases);
         let grant = leases.by_id.get_mut(lease);
@@ -105,8 +105,8 @@ impl Grants {
         })
     }
 
-    /// The last fence of a lease that is to be offered to a node again, unless it is being
-    /// released. From now on its release goes the way of the repair.
+    /// The last fence of a lease that is about to be repaired, unless it is being released. From
+    /// now on its release must follow the repair.
     pub(super) fn begin_repair(&self, lease: &LeaseId) -> Option<u64> {
         let mut leases = lock(&self.leases);
         let grant = leases.by_id.get_mut(lease)?;
@@ -114,7 +114,8 @@ impl Grants {
         grant.last_fence
     }
 
-    /// A lease whose release can go the way of its votes: nothing else was ever sent about it.
+    /// A lease whose release can follow its votes on their connections: nothing else was ever sent
+    /// about it.
     pub(super) fn take_plain(&self, lease: &LeaseId) -> Option<GrantedLease> {
         let mut leases = lock(&self.leases);
         let grant = leases.by_id.get(lease)?;
@@ -126,7 +127,7 @@ impl Grants {
         lock(&self.leases).by_id.insert(lease.clone(), grant);
     }
 
-    /// The lease is released, or nobody believes in it any more.
+    /// The lease is released, or no longer valid.
     pub(super) fn take(&self, lease: &LeaseId) -> Option<GrantedLease> {
         lock(&self.leases).by_id.remove(lease)
     }
@@ -134,7 +135,8 @@ impl Grants {
     pub(super) fn saw_fence(&self, name: &LockName, fence: u64) {
         let mut fences = lock(&self.fences);
         if fences.len() >= NAMES_MAX {
-            // Only what the clock has passed: the next block of such a name is above it anyway.
+            // Only fences that the clock has passed: the next block of such a name is above them
+            // anyway.
             fences.retain(|_, known| *known + RECENT_US >= fence);
         }
         let known = fences.entry(name.clone()).or_default();
@@ -152,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// Leases that were given away are never released here.
+    /// Detached leases are never released here.
     #[test]
     fn what_has_ended_is_forgotten_and_what_is_renewed_is_kept() {
         let grants = Grants::default();

@@ -1,4 +1,4 @@
-//! Who holds a lock: whoever has a majority of the nodes.
+//! Who holds a lock: the lease that a majority of the nodes has.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{Failure, InspectResult, LockState, Store};
 
-/// Who has a majority of the nodes.
+/// The lease that a majority of the nodes has.
 pub(super) async fn inspect(
     shared: &Arc<RedlockShared>,
     name: &LockName,
@@ -29,7 +29,7 @@ pub(super) async fn inspect(
     counts.verdict(shared)
 }
 
-/// The same of many locks, in few pieces on each node.
+/// The same for many locks, in few batches per node.
 pub(super) async fn inspect_all(
     shared: &Arc<RedlockShared>,
     names: &[LockName],
@@ -62,7 +62,7 @@ pub(super) async fn inspect_all(
     }
 }
 
-/// What the nodes say of one lock.
+/// What the nodes report about one lock.
 #[derive(Default)]
 struct HolderCount {
     by_lease: HashMap<LeaseId, Vec<LockState>>,
@@ -82,7 +82,7 @@ impl HolderCount {
         }
     }
 
-    /// Whether the others could not change anything.
+    /// Whether the remaining replies cannot change the result.
     fn is_decided(&self, shared: &RedlockShared) -> bool {
         let has_majority = |same: &Vec<LockState>| same.len() >= shared.majority;
         self.free > shared.nodes.len() - shared.majority || self.by_lease.values().any(has_majority)
@@ -100,7 +100,7 @@ impl HolderCount {
     }
 }
 
-/// One of several that say the same, which ends when the first of them does.
+/// One of several equal states, which ends when the first of them does.
 fn majority_of(mut same: Vec<LockState>) -> Option<LockState> {
     same.sort_by_key(|found| {
         (

@@ -1,7 +1,7 @@
-//! What is still to be heard when an answer has been given: the last nodes' replies to a release.
+//! The last nodes' replies to a release, after the caller has its answer.
 //!
-//! They have mostly come when somebody looks the next time, so nobody is woken for them: one task
-//! looks now and then, for as long as there are any.
+//! Most of them have arrived by the next poll, so no task is woken for each: one task polls now and
+//! then, as long as there are any.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use super::node::lock;
 use crate::moment::Moment;
 use crate::pending::PendingOne;
 
-/// How often to look.
+/// How often to poll.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl LateReplies {
     }
 }
 
-/// Hears what is left. Ends with the engine.
+/// Polls the late replies. Ends with the engine.
 pub(super) async fn run(shared: Arc<RedlockShared>) {
     let late_replies = &shared.late_replies;
     loop {

@@ -1,8 +1,9 @@
-//! The store on several independent servers: a lock is held by whoever has a majority of them.
+//! The store on several independent servers: a lease holds the lock if a majority of the nodes has
+//! it.
 //!
-//! All nodes are asked at once, and what they say is decided as soon as a majority agrees; one that
-//! hangs holds up nobody. What a failed attempt may have got is given back. The rule by which a node
-//! votes, and why the fences of a majority are unique and grow, is in `vote.lua`.
+//! Requests go to all nodes at once, and are decided as soon as a majority agrees; a node that
+//! hangs delays nothing. Votes of a failed attempt are released. How a node votes, and why the
+//! fences of a majority are unique and grow, is explained in `vote.lua`.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -50,9 +51,9 @@ mod subscribe;
 mod turn;
 mod vote_count;
 
-/// How long a shutdown waits for what is still under way to a node.
+/// How long a shutdown waits for requests in flight to a node.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(200);
-/// How long the rest of the nodes is waited for when a majority has been reached.
+/// How long to wait for the remaining nodes after a majority.
 const GRACE_MIN: Duration = Duration::from_millis(200);
 /// How many fences a block has at most: no more than there are microseconds in a round of votes, or
 /// fences would run ahead of the clocks.
@@ -68,13 +69,13 @@ struct RedlockShared {
     longest_ttl: Duration,
     ages: Arc<NodeAges>,
     clock: Clock,
-    /// The engine's, for what goes on when nobody waits for it any more.
+    /// The engine's runtime, for background work.
     runtime: Handle,
     pending: OnceLock<Pending>,
     grants: Grants,
     subscriptions: Subscriptions,
     late_replies: LateReplies,
-    /// How long a round of votes has taken lately, in microseconds.
+    /// How long a round of votes took recently, in microseconds.
     round_us: AtomicU32,
     /// Locks that this process leaves to others for a moment.
     held_back: Mutex<HashMap<LockName, Moment>>,
@@ -111,7 +112,7 @@ impl RedlockStore {
         Arc::new(Self { shared })
     }
 
-    /// Connects to all nodes, so that what is wrong is found at once. A minority may be missing.
+    /// Connects to all nodes, so that a mistake is reported at once. A minority may be missing.
     pub(crate) async fn reach(&self, limit: Moment) -> Result<()> {
         let shared = &self.shared;
         let reached = shared.prepare_all(limit).await;
@@ -133,7 +134,7 @@ impl RedlockStore {
         Ok(())
     }
 
-    /// Refuses a server that was given twice: its vote would count twice.
+    /// Refuses a server that is listed twice: its vote would count twice.
     fn check_distinct(&self) -> Result<()> {
         let mut known = HashMap::new();
         for node in &self.shared.nodes {
@@ -153,7 +154,7 @@ impl RedlockStore {
     }
 }
 
-/// What came of connecting to all nodes.
+/// The result of connecting to all nodes.
 struct Reached {
     count: usize,
     failed: Vec<(usize, Failure)>,
@@ -177,14 +178,14 @@ impl RedlockShared {
         });
     }
 
-    /// Goes on with what has mostly been done when somebody looks the next time.
+    /// Finishes work that is usually done by the next poll.
     fn finish_later(&self, work: impl Future<Output = ()> + Send + 'static) {
         let pending = self.pending.get().map(Pending::begin);
         let until = self.clock.now() + SHUTDOWN_WAIT;
         self.late_replies.add(work, (pending, until));
     }
 
-    /// Asks all nodes the same. Must be called on the engine.
+    /// Sends the same request to all nodes. Must be called on the engine.
     fn send_to_all<T, F>(
         &self,
         request: impl Fn(Arc<RedisStore>) -> F,
@@ -220,7 +221,7 @@ impl RedlockShared {
                 Ok(Some((node, Err(failure)))) => reached.failed.push((node, failure)),
                 Ok(None) => return reached,
                 Err(_) => {
-                    // The others come later, or not at all.
+                    // The others connect later, or not at all.
                     self.spawn(async move { while round.next().await.is_some() {} });
                     return reached;
                 }
@@ -228,7 +229,7 @@ impl RedlockShared {
         }
     }
 
-    /// Connects until enough nodes may be asked, or all have failed.
+    /// Connects until enough nodes are ready, or all have failed.
     async fn prepare_majority(&self, limit: Moment) {
         let mut round = self.preparing(limit.min(self.clock.now() + RESPONSE_TIMEOUT * 2));
         while let Some((_, _)) = round.next().await {
@@ -251,7 +252,7 @@ impl RedlockShared {
         FanOut::begin(requests.collect())
     }
 
-    /// Every node with what is known of it.
+    /// An error that reports on every node.
     fn too_few(&self, what: &str) -> Error {
         let reasons: Vec<String> = self.nodes.iter().map(|node| node.reason()).collect();
         Error::new(
@@ -265,14 +266,14 @@ impl RedlockShared {
         )
     }
 
-    /// Takes note that a question about a lease may still land on a node.
+    /// Notes that a request about a lease may still run on a node.
     fn may_still_run(&self, lease: &LeaseSpec, node: usize, in_flight: InFlight) {
         if !self.grants.may_still_run(&lease.id, node, in_flight) {
             self.defer_release(lease, node, Some(in_flight));
         }
     }
 
-    /// Leaves it to the node's own task to take a lease back.
+    /// Leaves the release of a lease to the node's own task.
     fn defer_release(&self, lease: &LeaseSpec, node: usize, in_flight: Option<InFlight>) {
         self.nodes[node].defer_release(DeferredRelease {
             held: lease.clone(),
@@ -295,7 +296,8 @@ impl RedlockShared {
         self.round_us.store(smoothed, Ordering::Relaxed);
     }
 
-    /// A vote that was not heard may still land, unless what is sent now travels behind it.
+    /// A vote without a reply may still run, unless the next request follows it on the same
+    /// connection.
     fn defer_unanswered(&self, lease: &LeaseSpec, grant: &grants::GrantedLease, behind: bool) {
         for (node, sent) in &grant.sent {
             let follows = behind && !sent.connection.is_broken();
@@ -308,7 +310,7 @@ impl RedlockShared {
         }
     }
 
-    /// The lease is no longer held: whatever of it may still land is taken back.
+    /// The lease is no longer held: whatever may still run about it is released.
     fn discard(&self, lease: &LeaseSpec) {
         let Some(grant) = self.grants.take(&lease.id) else {
             return;
@@ -367,7 +369,7 @@ impl Store for RedlockStore {
     }
 
     fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
-        // What it leaves behind is given back by the campaign itself.
+        // A vote round releases its own votes when it is dropped.
         Some((None, acquire::acquire_on_caller(&self.shared, attempt)?))
     }
 
@@ -423,7 +425,8 @@ impl Store for RedlockStore {
         release::release_on_caller(&self.shared, lease)
     }
 
-    /// There is no queue over several nodes: if anybody else listens, whoever is first may take it.
+    /// There is no queue across several nodes: if another process is subscribed, any waiter may get
+    /// the lock.
     fn fences_max(&self) -> u32 {
         FENCES_MAX
     }

@@ -1,4 +1,4 @@
-//! One node of a Redlock: how to reach it, and whether its vote counts.
+//! One node of a Redlock: its connections, and whether its vote counts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,44 +15,44 @@ use crate::seeded::{Bug, bug};
 use crate::store::Failure;
 use crate::store::redis::{ClockBounds, Connection, RedisStore};
 
-/// Of how many connections the standing is remembered: the engine's and the callers' own, and
-/// those before them.
+/// For how many connections the vote status is remembered: the engine's and the callers' own, and
+/// the ones before them.
 const REMEMBERED: usize = 4;
 
-/// How often to look whether a node must be reached again.
+/// How often to check whether a node must be reconnected.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const PREPARE_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) struct RedlockNode {
     pub(super) store: Arc<RedisStore>,
-    /// Its number among the nodes.
+    /// Its index among the nodes.
     index: usize,
     pub(super) ages: Arc<NodeAges>,
     pub(super) clock: Clock,
     statuses: Mutex<Vec<VoteStatus>>,
-    /// Why the node could not be asked the last time.
+    /// Why the node could not be used the last time.
     last_error: Mutex<Option<Error>>,
     learning: AtomicBool,
     pub(super) deferred: Mutex<Vec<DeferredRelease>>,
     pub(super) deferred_added: Notify,
 }
 
-/// What is known of the server at the other end of a connection.
+/// What is known about the server at the other end of a connection.
 #[derive(Clone)]
 struct VoteStatus {
     connection: u64,
     run_id: Option<String>,
-    /// Since when the server runs as far as is known, and from when on it may vote.
+    /// Since when the server has been running as far as is known, and from when on it may vote.
     started: Moment,
     votes_from: Moment,
-    /// What it would need to vote at once after each restart.
+    /// The settings it lacks to vote right after a restart.
     lacks: Vec<&'static str>,
 }
 
-/// Whether a node may be asked.
+/// Whether a node is ready to vote.
 pub(super) enum Readiness {
     Ready(Ready),
-    /// It may have forgotten a lease that has not ended yet.
+    /// It may have forgotten a lease that has not expired yet.
     Young {
         age: Duration,
         until: Moment,
@@ -61,7 +61,7 @@ pub(super) enum Readiness {
     NotReached,
 }
 
-/// A node that may be asked: how, and what it accepts.
+/// A node that is ready to vote: its connection, and what it accepts.
 pub(super) struct Ready {
     pub(super) connection: Arc<Connection>,
     pub(super) bounds: ClockBounds,
@@ -82,8 +82,8 @@ impl RedlockNode {
         }
     }
 
-    /// Whether this node can be asked at once, by a caller's own task: on a connection that it
-    /// drives itself, or else on the engine's.
+    /// Whether this node is ready for a request from the caller's own task: on a connection that
+    /// the caller drives, or else on the engine's.
     pub(super) fn ready_on_caller(self: &Arc<Self>, engine: &Handle) -> Readiness {
         let Some(connection) = self.store.caller_connection() else {
             return self.ready();
@@ -92,7 +92,7 @@ impl RedlockNode {
             return self.readiness(connection);
         }
         if !self.learning.swap(true, Ordering::AcqRel) {
-            // It may lead to another process than the engine's does.
+            // It may lead to another process than the engine's connection.
             let node = Arc::clone(self);
             engine.spawn(async move {
                 let limit = node.clock.now() + PREPARE_LIMIT;
@@ -103,7 +103,7 @@ impl RedlockNode {
         self.ready()
     }
 
-    /// Whether this node can be asked at once, by the engine.
+    /// Whether this node is ready for a request from the engine.
     pub(super) fn ready(&self) -> Readiness {
         match self.store.live_connection() {
             Some(connection) => self.readiness(connection),
@@ -145,8 +145,8 @@ impl RedlockNode {
             return Ok(());
         }
         let node_state = self.store.node_state(connection, limit).await?;
-        // It is at least this old by now. When it was asked it need not have been: the question may
-        // have travelled for longer than the second that its age is rounded by.
+        // By now it is at least this old. When it replied it need not have been: the reply may have
+        // taken longer than the second by which its age is rounded.
         let now = self.clock.now();
         if let Some(run_id) = &node_state.run_id {
             self.ages
@@ -169,7 +169,7 @@ impl RedlockNode {
         Ok(())
     }
 
-    /// Something was learned about the nodes: it may change when this one votes.
+    /// Something was learned about the nodes that may change when this one votes.
     pub(super) fn reassess(&self) {
         let mut statuses = lock(&self.statuses);
         let statuses = statuses.iter_mut();
@@ -182,12 +182,12 @@ impl RedlockNode {
         known.cloned()
     }
 
-    /// The server's process, if it is known.
+    /// The run id of the server, if it is known.
     pub(super) fn run_id(&self) -> Option<String> {
         lock(&self.statuses).last()?.run_id.clone()
     }
 
-    /// Why it cannot be asked, for people.
+    /// Why it cannot be used, for an error message.
     pub(super) fn reason(&self) -> String {
         match self.ready() {
             Readiness::Ready(_) => format!("`{}` answers", self.store.target()),
@@ -212,7 +212,7 @@ impl RedlockNode {
 }
 
 impl VoteStatus {
-    /// Whether each answer comes after what it promises is on disk.
+    /// Whether every reply is sent only after its data is on disk.
     fn keeps_all(&self) -> bool {
         self.lacks.is_empty() || bug(Bug::RedlockYoungNodeVotes)
     }
@@ -238,14 +238,14 @@ impl VoteStatus {
     }
 }
 
-/// Sees to it that a node which was away is asked again when it is back. Ends with the engine.
+/// Reconnects a node that was away. Ends with the engine.
 pub(super) async fn keep_ready(node: Arc<RedlockNode>) {
     loop {
         node.clock
             .sleep_until(node.clock.now() + CHECK_INTERVAL)
             .await;
         if matches!(node.ready(), Readiness::NotReached) {
-            // What it says is remembered, for the next error.
+            // Its error is remembered for the next error message.
             let _ = node.prepare(node.clock.now() + PREPARE_LIMIT).await;
         }
     }

@@ -1,17 +1,18 @@
-//! How long each node runs, as far as this client can know. That decides when a node that may have
-//! forgotten a lease votes again.
+//! How long each node has been running, as far as this client can know. That decides when a node
+//! that may have forgotten a lease votes again.
 //!
-//! What a server says of its own age is the difference of two readings of its wall clock: a server
-//! that started an hour behind and was corrected says that it has run for an hour. So that counts
-//! only where nothing better is known:
+//! A server computes its uptime from two readings of its wall clock: a server that started with a
+//! clock an hour behind, which was then corrected, reports an hour of uptime. So its own report
+//! counts only where nothing better is known:
 //!
-//! - A client that saw another process at the node before counts from its own first sight of the new
+//! - A client that saw another process at the node before counts from when it first saw the new
 //!   one, by its own clock.
-//! - Clients keep on every node since when the processes of all nodes run. The youngest age that any
-//!   node tells counts. A process that a node does not list was never seen before.
+//! - Clients store on every node since when the processes of all nodes have been running. The
+//!   youngest age that any node reports counts. A process that a node does not list was never seen
+//!   before.
 //!
-//! Nothing makes a node younger than this client's own first sight of it: it never waits for longer
-//! than one rest from then on.
+//! Nothing makes a node younger than when this client first saw it: the client never waits longer
+//! than one vote delay from then on.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -24,9 +25,9 @@ use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::redis::{Age, StoredNodeInfo, VOTE_DELAY_MIN};
 
-/// How many processes are remembered beside the current ones.
+/// How many processes are remembered in addition to the current ones.
 const PROCESSES_MAX: usize = 64;
-/// What is kept on nodes for 30 days is kept again after a day.
+/// Entries are stored on nodes for 30 days, and stored again after a day.
 const STORED_FOR_MIN: Duration = Duration::from_secs(29 * 24 * 60 * 60);
 const STORE_AGAIN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -34,7 +35,7 @@ pub(super) struct NodeAges {
     /// The client's own longest ttl.
     longest_ttl: Duration,
     state: Mutex<NodeAgesState>,
-    /// A process is new.
+    /// A new process was seen.
     pub(super) news: Notify,
 }
 
@@ -46,23 +47,23 @@ struct NodeAgesState {
 }
 
 struct ServerProcess {
-    /// When this client first heard of it: it runs since then at least.
+    /// When this client first saw it: it has been running since then at least.
     first: Moment,
-    /// Since when it runs by its own wall clock.
+    /// Since when it has been running by its own wall clock.
     started: Moment,
-    /// Whether this client saw another process in its place before.
+    /// Whether this client saw another process at this node before.
     is_successor: bool,
-    /// Whether all nodes that can be reached were asked about it.
+    /// Whether all reachable nodes were asked about it.
     is_settled: bool,
 }
 
 #[derive(Default)]
 struct NodeHistory {
-    /// The process there.
+    /// The current process.
     run_id: Option<String>,
-    /// What clients keep there, and when it was read.
+    /// What clients have stored there, and when it was read.
     stored: Option<(Moment, StoredNodeInfo)>,
-    /// The processes that are known there, and since when.
+    /// The processes that are stored there, and when that was last seen.
     stored_there: Option<(Moment, Vec<String>)>,
 }
 
@@ -77,7 +78,7 @@ impl NodeAges {
         }
     }
 
-    /// Takes note of the process at a node, which says that it has run for so long.
+    /// Notes the process at a node, and the uptime it reports.
     pub(super) fn note_process(&self, node: usize, run_id: &str, uptime: Duration, now: Moment) {
         let mut state = lock(&self.state);
         let before = state.nodes[node].run_id.replace(run_id.to_owned());
@@ -96,7 +97,7 @@ impl NodeAges {
         self.news.notify_one();
     }
 
-    /// Takes note of what clients keep on a node.
+    /// Notes what clients have stored on a node.
     pub(super) fn note_stored(&self, node: usize, stored: StoredNodeInfo, now: Moment) {
         let mut state = lock(&self.state);
         let node = &mut state.nodes[node];
@@ -109,7 +110,7 @@ impl NodeAges {
         node.stored = Some((now, stored));
     }
 
-    /// All nodes that can be reached were asked: what they say decides.
+    /// All reachable nodes were asked: their replies decide.
     pub(super) fn mark_settled(&self) {
         let mut state = lock(&self.state);
         let processes = state.processes.values_mut();
@@ -122,13 +123,13 @@ impl NodeAges {
         state.processes.values().any(|process| !process.is_settled)
     }
 
-    /// Since when a process runs at least; none if it is not known.
+    /// Since when a process has been running at least; `None` if it is not known.
     pub(super) fn started(&self, run_id: &str) -> Option<Moment> {
         lock(&self.state).started(run_id)
     }
 
-    /// How long a node that may have forgotten a lease has no vote. A process that has restarted has
-    /// forgotten how long its leases were, so no client may rest for less than any other may need.
+    /// How long a node that may have forgotten a lease has no vote. A restarted process has
+    /// forgotten how long its leases were, so no client may wait for less than any other may need.
     pub(super) fn vote_delay(&self) -> Duration {
         if bug(Bug::RedlockRestByOwnTtl) {
             return self.longest_ttl;
@@ -139,7 +140,7 @@ impl NodeAges {
         self.longest_ttl.max(VOTE_DELAY_MIN).max(stored)
     }
 
-    /// The node that tells of the longest leases, and how long they are.
+    /// The node that reports the longest leases, and how long they are.
     pub(super) fn longest_stored_ttl(&self) -> Option<(usize, Duration)> {
         let state = lock(&self.state);
         let stored = state.nodes.iter().enumerate();
@@ -148,8 +149,7 @@ impl NodeAges {
         stored.max_by_key(|(_, ttl)| *ttl)
     }
 
-    /// What is to be kept on a node: for how long each current process runs. None if it is known
-    /// there.
+    /// What to store on a node: the age of each current process. `None` if it is stored already.
     pub(super) fn ages_to_store(
         &self,
         node: usize,
@@ -179,7 +179,7 @@ impl NodeAges {
         Some(ages.collect())
     }
 
-    /// These are kept on a node now.
+    /// These are stored on a node now.
     pub(super) fn note_stored_ages(&self, node: usize, ages: Vec<(String, Duration)>, now: Moment) {
         let run_ids = ages.into_iter().map(|(run_id, _)| run_id).collect();
         lock(&self.state).nodes[node].stored_there = Some((now, run_ids));
@@ -200,7 +200,7 @@ impl NodeAgesState {
         }
         let stored = self.nodes.iter().filter_map(|node| node.stored.as_ref());
         let by_told = stored.filter_map(|(read, stored)| {
-            // A node where nothing is kept says nothing.
+            // A node without stored ages tells nothing.
             let ages = stored.ages.as_ref()?;
             Some(match ages.get(run_id) {
                 Some(Age::Known(age)) => read.before(*age),
@@ -294,7 +294,7 @@ mod tests {
         let ages = ages();
         ages.note_process(0, "a", HOUR, at(0));
         ages.mark_settled();
-        // Learned later: it counts all the same.
+        // Learned later, but it counts as well.
         ages.note_stored(2, stored(&[("other", known(3_600))]), at(5));
         assert_eq!(ages.started("a"), Some(at(0)));
     }

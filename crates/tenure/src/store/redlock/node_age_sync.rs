@@ -1,4 +1,5 @@
-//! Telling the nodes what this client knows of the others, and hearing what they know.
+//! Stores on the nodes what this client knows about the age of all nodes, and reads what other
+//! clients have stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +11,10 @@ use crate::error::{Error, Result};
 use crate::moment::Moment;
 use crate::store::{BoxFuture, RESPONSE_TIMEOUT};
 
-/// How often to look whether a node is new, or has something to be told.
+/// How often to check whether a node is new, or needs an update.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What was learned while connecting decides now, and the nodes are told.
+/// Decides with what was learned while connecting, and updates the nodes.
 ///
 /// # Errors
 ///
@@ -26,8 +27,7 @@ pub(super) async fn settle(shared: &Arc<RedlockShared>, limit: Moment) -> Result
     Ok(())
 }
 
-/// Asks all nodes when a new one has come, and tells them what they do not know. Ends with the
-/// engine.
+/// Asks all nodes when there is a new process, and updates them. Ends with the engine.
 pub(super) async fn run(shared: Arc<RedlockShared>) {
     let mut warned = false;
     loop {
@@ -47,7 +47,8 @@ pub(super) async fn run(shared: Arc<RedlockShared>) {
     }
 }
 
-/// Hears what clients keep on each node. One that does not answer says what it said before.
+/// Reads what clients have stored on each node. For a node that does not reply, the previous
+/// reading counts.
 async fn fetch(shared: &Arc<RedlockShared>, limit: Moment) {
     each(shared, |index, node| async move {
         if let Some(connection) = node.store.live_connection()
@@ -59,7 +60,7 @@ async fn fetch(shared: &Arc<RedlockShared>, limit: Moment) {
     .await;
 }
 
-/// Tells each node for how long the processes of all nodes run, unless it knows.
+/// Stores the ages of all processes on each node, unless it has them.
 async fn publish(shared: &Arc<RedlockShared>, limit: Moment) {
     each(shared, |index, node| async move {
         let known = &node.ages;
@@ -75,7 +76,7 @@ async fn publish(shared: &Arc<RedlockShared>, limit: Moment) {
     .await;
 }
 
-/// Does the same with all nodes at once.
+/// Runs the same on all nodes at once.
 async fn each<F>(shared: &Arc<RedlockShared>, work: impl Fn(usize, Arc<RedlockNode>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,

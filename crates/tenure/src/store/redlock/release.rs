@@ -1,4 +1,4 @@
-//! Letting go: a release on all nodes, told when a majority has answered.
+//! Releases a lease on all nodes; done when a majority has replied.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::store::{BoxFuture, Failure, InFlight, LeaseSpec, RESPONSE_TIMEOUT, Re
 
 type NodeReply = Result<NodeReleaseReply, Failure>;
 
-/// Releases on all nodes that may have it.
+/// Releases on all nodes that may have the lease.
 pub(super) async fn release(
     shared: &Arc<RedlockShared>,
     lease: &LeaseSpec,
@@ -24,8 +24,8 @@ pub(super) async fn release(
     finish(shared, lease, release_round).await
 }
 
-/// Releases on the caller's own task, if nothing but its votes was ever sent about the lease, and
-/// their connections are still there.
+/// Releases on the caller's own task, if only votes were ever sent about the lease and their
+/// connections are still open.
 pub(super) fn release_on_caller<'a>(
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
@@ -45,7 +45,8 @@ pub(super) fn release_on_caller<'a>(
     }))
 }
 
-/// A release under way. Dropped before all have answered, the rest goes on in the background.
+/// A release in progress. If dropped before all nodes have replied, the rest continues in the
+/// background.
 struct ReleaseRound<'a> {
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
@@ -54,7 +55,7 @@ struct ReleaseRound<'a> {
 }
 
 impl ReleaseRound<'_> {
-    /// A majority has answered: the others are heard later.
+    /// A majority has replied: the other replies are read later.
     fn finish_later(&mut self) {
         if let Some(rest) = self.round.take() {
             let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
@@ -110,13 +111,13 @@ fn release_on_all<'a>(
     release_round(shared, lease, round)
 }
 
-/// Sends the release to one node, on whatever connection there is.
+/// Sends the release to one node, on any connection.
 async fn release_on_one(store: Arc<RedisStore>, lease: LeaseSpec, limit: Moment) -> NodeReply {
     let connection = store.connection(limit).await?;
     store.release_on_node(connection, &lease, None, true).await
 }
 
-/// Sends each release behind the vote on its own connection.
+/// Sends each release after the vote, on the same connection.
 fn behind_votes<'a>(
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
@@ -143,7 +144,7 @@ fn behind_votes<'a>(
     release_round(shared, lease, FanOut::begin(questions))
 }
 
-/// A release that got no answer: if the vote before it was not heard either, that may land alone.
+/// A release without a reply: if the vote before it has no reply either, the vote may still run.
 fn with_vote_in_flight(failure: Failure, vote: Option<InFlight>) -> Failure {
     let is_known = !failure.transient && failure.in_flight.is_none();
     if is_known || bug(Bug::RedlockStrayVoteLeft) {
@@ -168,7 +169,7 @@ fn release_round<'a>(
     }
 }
 
-/// Hears the nodes until they decide.
+/// Reads replies until they decide.
 async fn finish(
     shared: &Arc<RedlockShared>,
     lease: &LeaseSpec,
@@ -205,7 +206,7 @@ async fn finish(
     if !failure.transient {
         return Err(failure);
     }
-    // Some have let it go: asked again they would say that it was not there.
+    // Some nodes have released it: a retry would report that it was not there.
     Err(Failure {
         in_flight: Some(InFlight {
             connection: None,
@@ -215,7 +216,7 @@ async fn finish(
     })
 }
 
-/// Sees to it that the nodes which did not answer in time let go as well.
+/// Defers the release on nodes that did not reply in time.
 async fn await_late_replies(
     shared: Arc<RedlockShared>,
     lease: LeaseSpec,

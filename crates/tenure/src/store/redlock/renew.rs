@@ -1,4 +1,4 @@
-//! Keeping a lease on a majority: renewal, repair of nodes that forgot it, watching, adoption.
+//! Renews, repairs, watches and adopts leases by majority.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::store::{
     WatchReply,
 };
 
-/// How long the last nodes are waited for when the others do not agree.
+/// How long to wait for the remaining nodes when the others disagree.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// What nodes said about a lease that they should have.
+/// What the nodes reported about a lease that they should have.
 struct RenewCount {
     nodes: usize,
     majority: usize,
     sent_at: Option<Moment>,
     held: usize,
-    /// Those that do not have it, and whether somebody else stands there.
+    /// The nodes that do not have it, and the lease there instead, if any.
     gone: Vec<(usize, Option<LeaseId>)>,
     failure: Option<Failure>,
 }
@@ -52,13 +52,13 @@ impl RenewCount {
     }
 
     fn failed(&mut self, failure: Failure) {
-        // The one that may still land tells more to whoever has to clean up.
+        // A failure that leaves a request in flight matters more for the cleanup.
         if failure.in_flight.is_some() || self.failure.is_none() {
             self.failure = Some(failure);
         }
     }
 
-    /// What it means, once it does.
+    /// The result, once there is one.
     fn verdict(&self) -> Option<Result<Moment, NotHeld>> {
         let enough = if bug(Bug::RedlockRenewedByOne) {
             1
@@ -68,7 +68,7 @@ impl RenewCount {
         if self.held >= enough {
             return self.sent_at.map(Ok);
         }
-        // So many do not have it that no majority can.
+        // So many nodes do not have it that no majority can.
         (self.gone.len() > self.nodes - self.majority).then(|| {
             let taken_by = self.gone.iter().find_map(|(_, by)| by.clone());
             Err(NotHeld { taken_by })
@@ -85,7 +85,7 @@ impl RenewCount {
     }
 }
 
-/// Renews on all nodes; done when a majority has.
+/// Renews on all nodes; done when a majority has renewed.
 pub(super) async fn renew(
     shared: &Arc<RedlockShared>,
     lease: &LeaseSpec,
@@ -127,14 +127,14 @@ pub(super) async fn renew(
 }
 
 impl RenewCount {
-    /// The nodes where nobody stands.
+    /// The nodes where the lock is free.
     fn forgot(&self) -> Vec<usize> {
         let nobody = self.gone.iter().filter(|(_, by)| by.is_none());
         nobody.map(|(node, _)| *node).collect()
     }
 }
 
-/// Renews several leases, in one piece on each node.
+/// Renews several leases, in one batch per node.
 pub(super) async fn renew_all(
     shared: &Arc<RedlockShared>,
     leases: Vec<&LeaseSpec>,
@@ -184,15 +184,15 @@ pub(super) async fn renew_all(
                 }
                 Some(RenewReply::Until { sent_at })
             }
-            // Asked by itself, it is told who stands there.
+            // Renewed on its own, the caller learns who has the lock.
             Some(Err(_)) | None => None,
         });
     }
     Ok(renewed)
 }
 
-/// Offers the lease again to nodes that have forgotten it: those that said so already, and those
-/// that say it now.
+/// Repairs nodes that have forgotten the lease: those that have reported it, and those that still
+/// do.
 async fn repair_the_rest(
     shared: Arc<RedlockShared>,
     lease: LeaseSpec,
@@ -218,7 +218,7 @@ async fn repair(shared: &RedlockShared, node: usize, lease: &LeaseSpec) {
     let Some(last_fence) = shared.grants.begin_repair(&lease.id) else {
         return;
     };
-    // Only while the majority that has just extended it still has it.
+    // Only while the majority that has just extended the lease still has it.
     let in_time = RESPONSE_TIMEOUT.min(lease.ttl / 2);
     let latest_us = connection.server_us(shared.clock.now() + in_time);
     let repaired = store
@@ -238,7 +238,7 @@ async fn repair(shared: &RedlockShared, node: usize, lease: &LeaseSpec) {
     }
 }
 
-/// Looks whether a majority still has the lease, and asks each to tell when that changes.
+/// Checks that a majority still has the lease, and asks each node for an event when that changes.
 pub(super) async fn watch(
     shared: &Arc<RedlockShared>,
     lease: &LeaseSpec,
@@ -254,8 +254,8 @@ pub(super) async fn watch(
         let next = if count.held + count.gone.len() < shared.majority {
             round.next().await
         } else {
-            // Those that have answered do not agree: it is changing just now. One that hangs must
-            // not keep us from looking again.
+            // The replies so far disagree: the lease is just changing. A node that hangs must not
+            // keep us from checking again.
             let next = tokio::time::timeout(GRACE, round.next()).await;
             next.unwrap_or(None)
         };
@@ -277,7 +277,7 @@ pub(super) async fn watch(
     }
 }
 
-/// Goes on with a lease under another id on a majority of the nodes.
+/// Continues a lease under another id on a majority of the nodes.
 pub(super) async fn adopt(
     shared: &Arc<RedlockShared>,
     from: &LeaseId,
@@ -310,7 +310,7 @@ pub(super) async fn adopt(
             Ok(RenewReply::Until { sent_at })
         }
         Some(Err(not_held)) => {
-            // Some may have it under the new id by now.
+            // Some nodes may have it under the new id by now.
             let release = super::release::release(shared, lease, limit).await;
             debug_assert!(!matches!(release, Ok(ReleaseReply::WasHeld { .. })));
             Ok(RenewReply::NotHeld(not_held))
@@ -329,7 +329,7 @@ pub(super) async fn adopt(
     }
 }
 
-/// Asks for the last fence of a lease that came from elsewhere: without it no node can be repaired.
+/// Reads the last fence of an adopted lease: without it no node can be repaired.
 async fn learn_fence(shared: &RedlockShared, lease: &LeaseSpec, limit: Moment) {
     for node in &shared.nodes {
         if let Ok(Some(found)) = node.store.inspect(&lease.name, limit).await

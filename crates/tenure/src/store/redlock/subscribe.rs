@@ -1,5 +1,5 @@
-//! What the nodes say unasked, made into what happened: a lease is free when a majority said so,
-//! or soon after the first did.
+//! Combines the messages of several nodes: a lock is free when a majority has said so, or soon
+//! after the first node did.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -15,23 +15,24 @@ use crate::name::LockName;
 use crate::store::Store;
 use crate::store::{Event, Failure};
 
-/// How long after the first node the others are waited for.
+/// How long to wait for the other nodes after the first.
 const MAJORITY_WAIT: Duration = Duration::from_millis(5);
-/// How long at most a process leaves a free lock to the others.
+/// How long a process leaves a free lock to the others at most.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// How many released leases are remembered, so that the last node's message wakes nobody again.
+/// How many released leases are remembered, so that the last node's message causes no second
+/// wake-up.
 const REMEMBERED: usize = 1_000;
 
 #[derive(Default)]
 pub(super) struct Subscriptions {
     freed: Mutex<FreedCounts>,
-    /// When each name was last said to be free, so that only the last time counts.
+    /// How often each name was reported free, so that only the last time counts.
     opened: Mutex<HashMap<LockName, u64>>,
-    /// On which nodes each line of waiters listens.
+    /// The nodes on which each local queue is subscribed.
     nodes_by_name: Mutex<HashMap<LockName, Vec<Vec<usize>>>>,
 }
 
-/// By how many nodes each lease was said to be free.
+/// How many nodes have reported each lease as released.
 #[derive(Default)]
 struct FreedCounts {
     counts: HashMap<LeaseId, usize>,
@@ -55,7 +56,7 @@ impl FreedCounts {
     }
 }
 
-/// Passes on what one node says. Ends with the engine.
+/// Forwards the events of one node. Ends with the engine.
 pub(super) async fn forward_events(
     shared: Arc<RedlockShared>,
     mut events_in: mpsc::UnboundedReceiver<Event>,
@@ -90,8 +91,8 @@ pub(super) async fn forward_events(
     }
 }
 
-/// Says that the lock is free, after a moment that is the longer the more processes heard it: if
-/// all asked at once, they would take the votes from each other, again and again.
+/// Reports that the lock is free, after a random delay that grows with the number of subscribed
+/// processes: if all tried at once, they would take votes from each other again and again.
 fn emit_opened(
     shared: &Arc<RedlockShared>,
     events: &mpsc::UnboundedSender<Event>,
@@ -112,14 +113,14 @@ fn emit_opened(
     let (shared, events) = (Arc::clone(shared), events.clone());
     tokio::spawn(async move {
         tokio::time::sleep(pause).await;
-        // If somebody has had it meanwhile and let it go again, that counts.
+        // If the lock was acquired and released again meanwhile, only the last time counts.
         if shared.subscriptions.is_latest(&name, this_time) {
             let _ = events.send(opened);
         }
     });
 }
 
-/// Listens on all nodes; done when a majority has confirmed it.
+/// Subscribes on all nodes; done when a majority has confirmed it.
 pub(super) async fn subscribe(
     shared: &Arc<RedlockShared>,
     name: &LockName,
@@ -154,7 +155,7 @@ pub(super) async fn subscribe(
     Err(failure.unwrap_or_else(|| Failure::not_sent(shared.too_few("can be listened to"))))
 }
 
-/// Ends [`listen`] on the nodes where it began.
+/// Ends [`subscribe`] on the nodes where it began.
 pub(super) async fn unsubscribe(shared: &Arc<RedlockShared>, name: &LockName, limit: Moment) {
     let nodes = shared.subscriptions.remove(name);
     for node in nodes {
@@ -174,7 +175,7 @@ impl Subscriptions {
     }
 
     fn is_latest(&self, name: &LockName, time: u64) -> bool {
-        // A name that was forgotten meanwhile is said to be free once too often.
+        // A name that was forgotten meanwhile is reported free once too often.
         lock(&self.opened)
             .get(name)
             .is_none_or(|last| *last == time)

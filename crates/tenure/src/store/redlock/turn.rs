@@ -1,8 +1,8 @@
-//! Whose turn it is after this process has had its own for a while.
+//! Whose turn it is after this process has had the lock for a while.
 //!
-//! Several nodes keep no common queue, so nobody can say who is next. But each knows how many
-//! processes listen for the lock: if ours is the only one, it goes on with further fences, and
-//! otherwise it lets go and leaves the lock to the others for a moment.
+//! Several nodes have no common queue, so none of them knows who is next. But each knows how many
+//! processes are subscribed: if ours is the only one, it continues with new fences. Otherwise it
+//! releases the lock and leaves it to the others for a moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{AcquireReply, Attempt, Failure, LeaseSpec, TurnReply};
 
-/// For how long a process that has had its turns leaves the lock to others who wait for it.
+/// How long a process that has had its turn leaves the lock to other waiters.
 const HEAD_START: Duration = Duration::from_millis(10);
 
 pub(super) async fn turn(
@@ -42,7 +42,7 @@ async fn go_on(
     fences: u32,
     limit: Moment,
 ) -> Option<TurnReply> {
-    // Metadata stay as they are: a vote without any leaves them alone.
+    // Metadata stays as it is: a vote without metadata does not touch it.
     let attempt = Attempt {
         held: LeaseSpec {
             has_meta: false,
@@ -58,7 +58,7 @@ async fn go_on(
     }
 }
 
-/// Whether anybody but this process listens, on any node that answers.
+/// Whether another process is subscribed, on any node that replies.
 async fn others_wait(shared: &Arc<RedlockShared>, name: &LockName, limit: Moment) -> bool {
     let mut round = shared.send_to_all(|store| {
         let name = name.clone();

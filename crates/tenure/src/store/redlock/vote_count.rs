@@ -1,4 +1,4 @@
-//! Counting votes: whether a majority gave the same block, and if not, why.
+//! Counts votes: whether a majority voted for the same block of fences, and if not, why.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ pub(super) const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;
 /// The votes of one round.
 pub(super) struct VoteCount {
     majority: usize,
-    /// How many were asked and have not answered.
+    /// How many were asked and have not replied.
     waiting: usize,
     granted: usize,
     stale: Vec<u64>,
     busy: Vec<Busy>,
     failures: Vec<Failure>,
-    /// The highest fence that any node told.
+    /// The highest fence that any node reported.
     pub(super) floor: u64,
 }
 
-/// What a round has come to.
+/// The result of a round.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// Not decided yet.
@@ -32,17 +32,17 @@ pub(super) enum Verdict {
     Won,
     /// Enough nodes would have accepted a greater block.
     TooLow,
-    /// Somebody else has a majority, or so many nodes that nobody else can have one.
+    /// Another lease has a majority, or so many nodes that no other can have one.
     Held(Busy),
-    /// Nobody has a majority: several tried at once, or somebody left some nodes behind. The one
-    /// with the most of them.
+    /// No lease has a majority: several clients tried at once, or one left some nodes behind. The
+    /// lease with the most nodes.
     Split(Option<Busy>),
-    /// Too few nodes answered.
+    /// Too few nodes replied.
     Failed(Failure),
 }
 
 impl VoteCount {
-    /// A round in which so many of all nodes are asked.
+    /// A round in which `asked` of all nodes are asked.
     pub(super) fn new(nodes: usize, asked: usize) -> Self {
         let of = if bug(Bug::RedlockMajorityOfAsked) {
             asked
@@ -80,12 +80,12 @@ impl VoteCount {
         }
     }
 
-    /// Whether a majority has answered, whatever it said.
+    /// Whether a majority has replied, whatever the replies are.
     pub(super) fn is_answered(&self) -> bool {
         self.granted + self.stale.len() + self.busy.len() >= self.majority
     }
 
-    /// What it has come to; with `last`, though some have not answered.
+    /// The result; with `last`, although some have not replied.
     pub(super) fn verdict(&mut self, last: bool) -> Verdict {
         if self.granted >= self.majority {
             return Verdict::Won;
@@ -104,7 +104,7 @@ impl VoteCount {
         if self.granted + self.stale.len() >= self.majority {
             return Verdict::TooLow;
         }
-        // One that refuses for good speaks for all: the key is no lock, the user may not do it.
+        // A permanent error counts for all: the key is not a lock, or the user has no permission.
         if let Some(at) = self.failures.iter().position(|it| !it.transient) {
             return Verdict::Failed(self.failures.swap_remove(at));
         }
@@ -114,12 +114,12 @@ impl VoteCount {
         Verdict::Failed(self.failures.pop().unwrap_or_else(no_answer))
     }
 
-    /// Who has so many nodes that it is the holder, and until when.
+    /// The lease with so many nodes that it is the holder, and until when.
     fn holder(&self) -> Option<Busy> {
         let first = self.with_most_nodes()?;
         let nodes = self.nodes_of(&first.holder);
         (nodes.len() >= self.majority).then(|| Busy {
-            // When the lease has ended on so many that a majority is left without it.
+            // When the lease has expired on so many nodes that it has no majority any more.
             remaining: nodes.get(self.majority - 1).copied().flatten(),
             ..first
         })
@@ -133,8 +133,8 @@ impl VoteCount {
         most.cloned()
     }
 
-    /// How long a lease still lasts on each node that has it, the longest first. Without expiry:
-    /// `None`, before all others.
+    /// How long a lease still lasts on each node that has it, the longest first. No expiry: `None`,
+    /// before all others.
     fn nodes_of(&self, lease: &LeaseId) -> Vec<Option<Duration>> {
         let of_lease = self.busy.iter().filter(|busy| busy.holder == *lease);
         let mut left: Vec<_> = of_lease.map(|busy| busy.remaining).collect();
