@@ -67,7 +67,7 @@ async fn adopt_with_retry(
 ) -> Result<Arc<Belief>> {
     let limit = core.clock.now() + core.settings.unreachable_after;
     // An error that the store itself reported is more useful than a later timeout.
-    let mut said = None;
+    let mut store_error = None;
     loop {
         let trouble = match core.store.adopt(&lease.id, held, limit).await {
             Ok(RenewReply::NotHeld(not_held)) => {
@@ -102,7 +102,7 @@ async fn adopt_with_retry(
                     return Err(failure.error);
                 }
                 if failure.in_flight.is_none() {
-                    said = Some(failure.error.share());
+                    store_error = Some(failure.error.share());
                 }
                 failure.error
             }
@@ -111,7 +111,7 @@ async fn adopt_with_retry(
             return Err(Error::closed());
         }
         if core.clock.now() + PAUSE >= limit {
-            return Err(said.unwrap_or(trouble));
+            return Err(store_error.unwrap_or(trouble));
         }
         core.clock.sleep_until(core.clock.now() + PAUSE).await;
     }

@@ -27,20 +27,22 @@ pub(crate) async fn list(
 ) -> Result<Listing, Failure> {
     let records = client_record::read(core, None, limit).await?;
     let records: Vec<Arc<ClientRecord>> = records.into_iter().map(Arc::new).collect();
-    let said = claims_by_lock(&records, wanted);
-    let names: Vec<LockName> = said.keys().cloned().collect();
+    let claims = claims_by_lock(&records, wanted);
+    let names: Vec<LockName> = claims.keys().cloned().collect();
     let found = core.store.inspect_all(&names, limit).await?;
-    let waited_for = said.iter().filter(|(_, said)| !said.waiters.is_empty());
+    let waited_for = claims
+        .iter()
+        .filter(|(_, claims)| !claims.waiters.is_empty());
     let waited_for = waited_for.map(|(name, _)| name.clone()).collect();
-    let mut living = live_waiters(core, waited_for, limit).await?;
-    let mut locks = Vec::with_capacity(said.len());
-    for ((name, mut said), looked) in said.into_iter().zip(found) {
-        let found = visible_state(looked)?;
-        if let Some(living) = living.remove(&name) {
-            said.keep_live_waiters(&living, found.as_ref());
+    let mut live = live_waiters(core, waited_for, limit).await?;
+    let mut locks = Vec::with_capacity(claims.len());
+    for ((name, mut claims), state) in claims.into_iter().zip(found) {
+        let found = visible_state(state)?;
+        if let Some(live) = live.remove(&name) {
+            claims.keep_live_waiters(&live, found.as_ref());
         }
-        if found.is_some() || !said.waiters.is_empty() {
-            locks.push(listed(name, &said, found, &records));
+        if found.is_some() || !claims.waiters.is_empty() {
+            locks.push(listed(name, &claims, found, &records));
         }
     }
     Ok(Listing {
@@ -58,11 +60,11 @@ pub(crate) async fn clients(core: &Core, limit: Moment) -> Result<Vec<ClientReco
     let waited_for: BTreeSet<&String> = waited_for.collect();
     let names = waited_for.into_iter();
     let names = names.filter_map(|name| LockName::new(name).ok()).collect();
-    let living = live_waiters(core, names, limit).await?;
+    let live = live_waiters(core, names, limit).await?;
     for record in &mut records {
         let waits = |name: &str| {
-            let living = LockName::new(name).ok().and_then(|name| living.get(&name));
-            living.is_none_or(|living| living.contains(&record.id))
+            let live = LockName::new(name).ok().and_then(|name| live.get(&name));
+            live.is_none_or(|live| live.contains(&record.id))
         };
         record.waiting.retain(|name, _| waits(name));
     }
@@ -87,10 +89,10 @@ async fn live_waiters(
 impl LockClaims<'_> {
     /// Drops waiters that are not in the lock's queue. Waiters of the holding client queue up
     /// inside that process.
-    fn keep_live_waiters(&mut self, living: &HashSet<ClientId>, found: Option<&LockState>) {
+    fn keep_live_waiters(&mut self, live: &HashSet<ClientId>, found: Option<&LockState>) {
         let holder = found.and_then(|found| found.id.client());
         self.waiters
-            .retain(|client| living.contains(&client.id) || holder == Some(client.id));
+            .retain(|client| live.contains(&client.id) || holder == Some(client.id));
     }
 }
 
@@ -99,36 +101,37 @@ fn claims_by_lock(
     records: &[Arc<ClientRecord>],
     wanted: impl Fn(&LockName) -> bool,
 ) -> BTreeMap<LockName, LockClaims<'_>> {
-    let mut said: BTreeMap<LockName, LockClaims<'_>> = BTreeMap::new();
+    let mut claims: BTreeMap<LockName, LockClaims<'_>> = BTreeMap::new();
     for record in records {
         for lease in record.leases.iter().filter(|lease| wanted(&lease.name)) {
-            let of_lock = said.entry(lease.name.clone()).or_default();
+            let of_lock = claims.entry(lease.name.clone()).or_default();
             of_lock.leases.push(lease);
         }
         let waited_for = record.waiting.keys();
         let waited_for = waited_for.filter_map(|name| LockName::new(name).ok());
         for name in waited_for.filter(|name| wanted(name)) {
-            said.entry(name)
+            claims
+                .entry(name)
                 .or_default()
                 .waiters
                 .push(Arc::clone(record));
         }
     }
-    said
+    claims
 }
 
 /// The state to list. A key that is not a lock, or that this user may not read, is not listed.
-fn visible_state(looked: InspectResult) -> InspectResult {
+fn visible_state(state: InspectResult) -> InspectResult {
     let is_unseen = |kind| matches!(kind, ErrorKind::NotALock | ErrorKind::Denied);
-    match looked {
+    match state {
         Err(failure) if is_unseen(failure.error.kind()) => Ok(None),
-        looked => looked,
+        state => state,
     }
 }
 
 fn listed(
     name: LockName,
-    said: &LockClaims<'_>,
+    claims: &LockClaims<'_>,
     found: Option<LockState>,
     records: &[Arc<ClientRecord>],
 ) -> Listed {
@@ -141,11 +144,11 @@ fn listed(
         remaining: None,
         meta: BTreeMap::new(),
         client: None,
-        waiters: said.waiters.clone(),
+        waiters: claims.waiters.clone(),
     };
     let Some(found) = found else { return listed };
     // Several records may list a detached lease. The one that has known it longest is right.
-    let of_lease = said.leases.iter().filter(|lease| lease.lease == found.id);
+    let of_lease = claims.leases.iter().filter(|lease| lease.lease == found.id);
     let record = of_lease.max_by_key(|lease| lease.held_for);
     listed.fence = record.map(|record| record.fence).or(found.fence);
     listed.held_for = record.map(|record| record.held_for);

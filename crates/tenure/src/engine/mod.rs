@@ -91,7 +91,7 @@ impl Engine {
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         self.spawn(async move {
-            // Nobody waits any more: the result cleans up after itself when it is dropped.
+            // If the caller is gone, the result cleans up after itself when it is dropped.
             let _ = reply.send(work.await);
         });
         answer.await.map_err(|_| Error::closed())
@@ -103,12 +103,12 @@ impl Engine {
     }
 
     fn send(&self, message: EngineMessage) {
-        // The thread lives for as long as there is somebody to send.
+        // The thread lives as long as there is a sender.
         let _ = self.inbox.send(message);
     }
 }
 
-/// The thread's life: work until nobody can send any more, then the farewell.
+/// Runs the work until the last sender is gone, then the final work.
 fn run_thread(runtime: &Runtime, mut messages: mpsc::UnboundedReceiver<EngineMessage>) {
     runtime.block_on(async {
         let mut on_stop = None;

@@ -1,4 +1,4 @@
-//! Releases, and the undoing of attempts that nobody waits for any more.
+//! Releases leases, and cancels abandoned attempts.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -55,7 +55,7 @@ async fn attempt(
 ) -> Result<Option<Arc<Belief>>> {
     let limit = acquisition.started_at + core.settings.unreachable_after;
     // An error that the server itself reported is more useful than a later timeout.
-    let mut said = None;
+    let mut store_error = None;
     let result = loop {
         match acquisition.attempt(core, false, limit).await {
             Ok(AttemptOutcome::Granted(belief)) => return Ok(Some(belief)),
@@ -63,16 +63,18 @@ async fn attempt(
             Ok(AttemptOutcome::NotYet(not_yet)) => break Err(not_yet.error),
             Err(failure) if failure.transient && core.clock.now() + PAUSE < limit => {
                 core.clock.sleep_until(core.clock.now() + PAUSE).await;
-                said = failure
+                store_error = failure
                     .in_flight
                     .is_none()
                     .then_some(failure.error)
-                    .or(said);
+                    .or(store_error);
                 if core.is_closed() || is_gone() {
                     break Err(Error::closed());
                 }
             }
-            Err(failure) if failure.in_flight.is_some() => break Err(said.unwrap_or(failure.error)),
+            Err(failure) if failure.in_flight.is_some() => {
+                break Err(store_error.unwrap_or(failure.error));
+            }
             Err(failure) => break Err(failure.error),
         }
     };

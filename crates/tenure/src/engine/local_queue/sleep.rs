@@ -176,8 +176,8 @@ impl QueueTask {
         let mut waiters = self.queue.waiters();
         let next_deadline = waiters.next_deadline(self.served).unwrap_or(until);
         let wake_at = next_deadline.min(until);
-        let somebody = self.served.is_some();
-        waiters.wakes_at = somebody.then_some(wake_at);
+        let is_serving = self.served.is_some();
+        waiters.wakes_at = is_serving.then_some(wake_at);
         wake_at
     }
 

@@ -29,8 +29,8 @@ pub(super) fn run_due(core: &Arc<Core>, tasks: Vec<DueTask>) {
             DueTask::Lose(..) if bug(Bug::LossNotTold) => {}
             DueTask::Lose(belief, reason) => mark_lost(core, &belief, reason),
             DueTask::Renew { belief, watched } => {
-                let together = renewals.entry((watched, belief.held.replicas));
-                together.or_default().push(belief);
+                let batch = renewals.entry((watched, belief.held.replicas));
+                batch.or_default().push(belief);
             }
             DueTask::Check(belief) => checks.push(belief),
         }

@@ -26,10 +26,10 @@ impl RedisStore {
         let read = |answer: &ScriptReply| reply::attempt(self.layout, name, answer);
         let keys = acquire_keys(self.layout, attempt);
         let pause = GrantPause::default();
-        let question = ScriptRequest::for_lease(&attempt.held, &self.scripts().acquire, &keys);
-        let question = question.granting(&pause);
+        let request = ScriptRequest::for_lease(&attempt.held, &self.scripts().acquire, &keys);
+        let request = request.granting(&pause);
         let (attempted, answer) = match self
-            .run_before_deadline(&question, arguments, read, limit)
+            .run_before_deadline(&request, arguments, read, limit)
             .await
         {
             Ok(answered) => answered,
@@ -54,7 +54,7 @@ impl RedisStore {
         }
         let node = self.route(&attempt.held.name).ok()?.node;
         let connection = node.caller_connection()?;
-        let master = self.granting_primary(&connection)?;
+        let primary = self.granting_primary(&connection)?;
         if self.can_use_transaction(&connection)
             && connection
                 .transaction_candidates()
@@ -72,7 +72,7 @@ impl RedisStore {
         let in_flight = connection.in_flight(latest_us);
         let asking = async move {
             let attempted =
-                self.acquire_by_script_on_caller(connection, attempt, latest_us, master);
+                self.acquire_by_script_on_caller(connection, attempt, latest_us, primary);
             let attempted = attempted.await;
             attempted.map_err(|failure| self.routes.note_failure(&node, failure))
         };
@@ -84,11 +84,11 @@ impl RedisStore {
         connection: Arc<Connection>,
         attempt: &Attempt,
         latest_us: u64,
-        master: String,
+        primary: String,
     ) -> Result<AcquireReply, Failure> {
         let sent_at = self.clock.now();
         let keys = acquire_keys(self.layout, attempt);
-        let arguments = acquire_arguments(attempt, latest_us, master);
+        let arguments = acquire_arguments(attempt, latest_us, primary);
         let reply = connection
             .script_on_caller(&self.scripts().acquire, &keys, &arguments, latest_us)
             .await?;
@@ -122,8 +122,8 @@ impl RedisStore {
     /// The only primary that may grant, as the scripts expect it. A value that no server has, if no
     /// primary is trusted yet.
     pub(super) fn primary_argument(&self, connection: &Connection) -> String {
-        let master = self.granting_primary(connection);
-        master.unwrap_or_else(|| "unknown".to_owned())
+        let primary = self.granting_primary(connection);
+        primary.unwrap_or_else(|| "unknown".to_owned())
     }
 }
 
@@ -140,19 +140,19 @@ fn acquire_keys(layout: Layout, attempt: &Attempt) -> Vec<String> {
     keys
 }
 
-fn acquire_arguments(attempt: &Attempt, latest_us: u64, master: String) -> Vec<String> {
+fn acquire_arguments(attempt: &Attempt, latest_us: u64, primary: String) -> Vec<String> {
     let mut arguments = vec![
         attempt.held.id.as_str().to_owned(),
         attempt.held.ttl.as_millis().to_string(),
         latest_us.to_string(),
         attempt.fences.to_string(),
     ];
-    let has_master = !master.is_empty();
+    let has_master = !primary.is_empty();
     if attempt.queue || attempt.held.has_meta || has_master {
         arguments.push(if attempt.queue { "queue" } else { "" }.to_owned());
     }
     if attempt.held.has_meta || has_master {
-        arguments.push(master);
+        arguments.push(primary);
     }
     for (field, value) in attempt.meta.iter() {
         arguments.extend([field.clone(), value.clone()]);

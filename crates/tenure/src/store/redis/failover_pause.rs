@@ -37,12 +37,12 @@ const NO_ARGUMENTS: [&str; 0] = [];
 
 /// The reply of reign.lua.
 struct PrimaryAge {
-    master: Arc<str>,
+    primary: Arc<str>,
     lasted: Duration,
 }
 
 impl TrustedPrimary {
-    pub(super) fn master(&self) -> Option<Arc<str>> {
+    pub(super) fn primary(&self) -> Option<Arc<str>> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -54,8 +54,8 @@ impl TrustedPrimary {
         self.set(None);
     }
 
-    fn set(&self, master: Option<Arc<str>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = master;
+    fn set(&self, primary: Option<Arc<str>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = primary;
     }
 }
 
@@ -86,8 +86,8 @@ impl RedisStore {
         if !self.pauses_after_failover() || bug(Bug::ReignIgnored) {
             return Some(String::new());
         }
-        let master = connection.trusted_primary().master();
-        master.map(|master| master.to_string())
+        let primary = connection.trusted_primary().primary();
+        primary.map(|primary| primary.to_string())
     }
 
     /// Fails if this request is for a new lock and the primary is still in its pause. Leaves the
@@ -112,7 +112,7 @@ impl RedisStore {
             .map_err(|failure| explain(connection, failure))?;
         let reign = read(&reply).ok_or_else(|| Failure::refused(reply.unexpected("reign.lua")))?;
         if reign.lasted >= *wait {
-            connection.trusted_primary().set(Some(reign.master));
+            connection.trusted_primary().set(Some(reign.primary));
             return Ok(());
         }
         let left = wait.saturating_sub(reign.lasted);
@@ -126,12 +126,12 @@ impl RedisStore {
 }
 
 fn read(reply: &Value) -> Option<PrimaryAge> {
-    let [master, since, now] = reply.as_array()? else {
+    let [primary, since, now] = reply.as_array()? else {
         return None;
     };
     let number = |value: &Value| u64::try_from(value.as_int()?).ok();
     Some(PrimaryAge {
-        master: Arc::from(master.as_str()?),
+        primary: Arc::from(primary.as_str()?),
         lasted: Duration::from_micros(number(now)?.saturating_sub(number(since)?)),
     })
 }

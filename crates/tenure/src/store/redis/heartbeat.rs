@@ -32,7 +32,7 @@ impl RedisStore {
         };
         let node = self.route(&first.name)?.node;
         for batch in places.chunks(BATCH) {
-            let asked: Vec<_> = batch.iter().map(question).collect();
+            let asked: Vec<_> = batch.iter().map(request).collect();
             let replies = self.run_batch(&node, &STAY, &asked, limit).await;
             let replies = replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
             for (place, reply) in batch.iter().zip(replies) {
@@ -51,7 +51,7 @@ impl RedisStore {
     }
 
     async fn heartbeat_alone(&self, place: &QueuedWaiter, limit: Moment) -> Result<Value, Failure> {
-        let (keys, lease) = question(place);
+        let (keys, lease) = request(place);
         self.run_alone(&place.name, &STAY, &keys, &lease, limit)
             .await
     }
@@ -106,7 +106,7 @@ impl RedisStore {
         arguments: &[String],
         limit: Moment,
     ) -> Result<Value, Failure> {
-        let question = ScriptRequest {
+        let request = ScriptRequest {
             name,
             replicas: 0,
             grants: None,
@@ -114,7 +114,7 @@ impl RedisStore {
             keys,
         };
         let answer = self
-            .run_script(&question, |_, _| arguments.to_vec(), limit)
+            .run_script(&request, |_, _| arguments.to_vec(), limit)
             .await?;
         Ok(answer.reply)
     }
@@ -152,7 +152,7 @@ impl RedisStore {
     }
 }
 
-fn question(place: &QueuedWaiter) -> ([String; 2], [String; 1]) {
+fn request(place: &QueuedWaiter) -> ([String; 2], [String; 1]) {
     (queue_keys(&place.name), [place.id.as_str().to_owned()])
 }
 

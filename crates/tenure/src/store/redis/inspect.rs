@@ -28,14 +28,14 @@ impl RedisStore {
     ) -> Result<Option<LockState>, Failure> {
         let keys = self.inspect_keys(name);
         let look = &self.scripts().look;
-        let question = ScriptRequest {
+        let request = ScriptRequest {
             name,
             replicas: 0,
             grants: None,
             script: look,
             keys: &keys,
         };
-        let answer = self.run_script(&question, |_, _| Vec::new(), limit).await?;
+        let answer = self.run_script(&request, |_, _| Vec::new(), limit).await?;
         reply::inspect(self.layout, name, answer.reply)
     }
 

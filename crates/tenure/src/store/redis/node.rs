@@ -24,7 +24,7 @@ pub(super) struct Node {
     /// Receives invalidations of watched leases.
     pub(super) listener: Arc<Listener>,
     /// Receives messages for waiters: usually the same listener.
-    pub(super) wakes: Arc<Listener>,
+    pub(super) messages: Arc<Listener>,
     caller: Option<CallerConnection>,
     /// For what replicas must confirm: grants, and renewals, which must not wait for grants.
     grant_pool: Arc<DedicatedPool>,
@@ -57,7 +57,7 @@ impl Node {
     ) -> Arc<Self> {
         let listener = |hears| Listener::new(Arc::clone(&server), hears, Arc::clone(channels));
         let tracks = listener(ListenerScope::All);
-        let wakes = if server.sharded {
+        let messages = if server.sharded {
             listener(ListenerScope::Shard)
         } else {
             Arc::clone(&tracks)
@@ -66,7 +66,7 @@ impl Node {
             commands: Reconnector::new(Arc::clone(&server)),
             caller: runtime.map(|runtime| CallerConnection::new(Arc::clone(&server), runtime)),
             listener: tracks,
-            wakes,
+            messages,
             grant_pool: DedicatedPool::new(Arc::clone(&server)),
             renew_pool: DedicatedPool::new(Arc::clone(&server)),
             server,
@@ -76,7 +76,7 @@ impl Node {
     /// Starts to forward what the server sends. Must be called on the engine.
     pub(super) fn start(&self, events: &mpsc::UnboundedSender<Event>) {
         self.listener.start(events.clone());
-        self.wakes.start(events.clone());
+        self.messages.start(events.clone());
     }
 
     /// Connects, so that a wrong address or password is reported at once.
@@ -147,6 +147,6 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.listener.close();
-        self.wakes.close();
+        self.messages.close();
     }
 }

@@ -49,8 +49,8 @@ impl RedisStore {
             let ttl_ms = lease.ttl.as_millis().to_string();
             vec![lease.id.as_str().to_owned(), ttl_ms, "0".to_owned()]
         };
-        let question = ScriptRequest::for_lease(lease, &self.scripts().renew, &keys);
-        let answer = self.run_script(&question, arguments, limit).await?;
+        let request = ScriptRequest::for_lease(lease, &self.scripts().renew, &keys);
+        let answer = self.run_script(&request, arguments, limit).await?;
         reply::renewal(&answer.reply, answer.sent_at)
     }
 

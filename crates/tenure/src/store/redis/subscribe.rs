@@ -14,7 +14,7 @@ impl RedisStore {
         let limit = self.command_limit(limit);
         let mut route = self.route(name)?;
         loop {
-            let answer = route.node.wakes.subscribe(name, limit).await;
+            let answer = route.node.messages.subscribe(name, limit).await;
             let Err(failure) = answer else { return answer };
             route = self.next_route(name, route, failure, limit).await?;
         }
@@ -28,8 +28,8 @@ impl RedisStore {
             };
             let nodes = self.routes.all();
             let mut nodes = nodes.iter();
-            if let Some(node) = nodes.find(|node| node.wakes.number() == listener) {
-                node.wakes.unsubscribe_channel(channel, limit).await;
+            if let Some(node) = nodes.find(|node| node.messages.number() == listener) {
+                node.messages.unsubscribe_channel(channel, limit).await;
             }
         }
     }

@@ -153,7 +153,7 @@ struct VoteRound<'a> {
     attempt: &'a Attempt,
     ballot: Ballot,
     begun: Moment,
-    round: Option<FanOut<Result<Vote, Failure>>>,
+    replies: Option<FanOut<Result<Vote, Failure>>>,
     votes: VoteCount,
     /// The nodes that were asked, except those known to have granted nothing.
     sent: Vec<(usize, SentVote)>,
@@ -185,7 +185,7 @@ impl<'a> VoteRound<'a> {
             attempt,
             ballot,
             begun,
-            round: Some(FanOut::begin(requests)),
+            replies: Some(FanOut::begin(requests)),
             votes,
             sent,
             won: false,
@@ -227,10 +227,10 @@ impl<'a> VoteRound<'a> {
 
     /// Counts one more vote; false if there is none.
     async fn count_next(&mut self) -> bool {
-        let Some(round) = &mut self.round else {
+        let Some(replies) = &mut self.replies else {
             return false;
         };
-        let Some((node, vote)) = round.next().await else {
+        let Some((node, vote)) = replies.next().await else {
             return false;
         };
         let gave_nothing = match &vote {
@@ -258,7 +258,7 @@ impl<'a> VoteRound<'a> {
         let grants = &self.shared.grants;
         // Later replies are ignored: a node that votes late has the lease like the others.
         let unanswered = self
-            .round
+            .replies
             .take()
             .map_or_else(Vec::new, |rest| rest.unanswered());
         let sent = std::mem::take(&mut self.sent);
@@ -277,7 +277,7 @@ impl<'a> VoteRound<'a> {
 impl Drop for VoteRound<'_> {
     fn drop(&mut self) {
         // No further request of this round is sent, so the releases follow all of them.
-        self.round = None;
+        self.replies = None;
         if self.won || bug(Bug::RedlockMinorityKept) {
             return;
         }

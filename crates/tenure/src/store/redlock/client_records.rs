@@ -15,13 +15,13 @@ pub(super) async fn write(
     change: &RecordChange,
     limit: Moment,
 ) -> Result<RecordWritten, Failure> {
-    let mut round = shared.send_to_all(|store| {
+    let mut replies = shared.send_to_all(|store| {
         let change = change.clone();
         async move { store.write_record(client, &change, limit).await }
     });
     let (mut written, mut missing, mut failure) = (0, false, None);
     while written < shared.majority {
-        match round.next().await {
+        match replies.next().await {
             Some((_, Ok(answer))) => {
                 written += 1;
                 missing |= answer == RecordWritten::Missing;
@@ -32,7 +32,7 @@ pub(super) async fn write(
     }
     // Counted as pending, so that the record of a closing client is also deleted on the other
     // nodes, unless they hang.
-    shared.spawn_pending(async move { while round.next().await.is_some() {} });
+    shared.spawn_pending(async move { while replies.next().await.is_some() {} });
     match failure {
         Some(failure) if written < shared.majority => Err(failure),
         _ if missing => Ok(RecordWritten::Missing),
@@ -46,11 +46,11 @@ pub(super) async fn read(
     only: Option<ClientId>,
     limit: Moment,
 ) -> Result<Vec<Record>, Failure> {
-    let mut round = shared.send_to_all(|store| async move { store.records(only, limit).await });
+    let mut replies = shared.send_to_all(|store| async move { store.records(only, limit).await });
     let mut found: HashMap<ClientId, BTreeMap<String, String>> = HashMap::new();
     let (mut answered, mut failure) = (0, None);
     while answered < shared.majority {
-        match round.next().await {
+        match replies.next().await {
             Some((_, Ok(records))) => {
                 answered += 1;
                 found.extend(records);

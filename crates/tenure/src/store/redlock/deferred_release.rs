@@ -28,10 +28,10 @@ pub(super) struct DeferredRelease {
 
 impl RedlockNode {
     /// Leaves the release to the node's own task.
-    pub(super) fn defer_release(&self, leftover: DeferredRelease) {
+    pub(super) fn defer_release(&self, release: DeferredRelease) {
         let mut deferred = lock(&self.deferred);
         if deferred.len() < DEFERRED_MAX {
-            deferred.push(leftover);
+            deferred.push(release);
         }
         drop(deferred);
         self.deferred_added.notify_one();
@@ -49,14 +49,14 @@ pub(super) async fn run(node: Arc<RedlockNode>) {
             continue;
         }
         let now = clock.now();
-        deferred.retain(|leftover| now < leftover.until);
+        deferred.retain(|release| now < release.until);
         let mut rest = Vec::new();
         let mut deferred = deferred.into_iter();
-        for leftover in deferred.by_ref() {
-            match retry_release(&node, &clock, &leftover).await {
-                Ok(false) => rest.push(leftover),
+        for release in deferred.by_ref() {
+            match retry_release(&node, &clock, &release).await {
+                Ok(false) => rest.push(release),
                 Err(failure) if failure.transient => {
-                    rest.push(leftover);
+                    rest.push(release);
                     break;
                 }
                 // It is done, or the node refuses.
@@ -75,23 +75,23 @@ pub(super) async fn run(node: Arc<RedlockNode>) {
 async fn retry_release(
     node: &RedlockNode,
     clock: &Clock,
-    leftover: &DeferredRelease,
+    release: &DeferredRelease,
 ) -> Result<bool, Failure> {
     let limit = clock.now() + PAUSE * 5;
     let connection = node.store.connection(limit).await?;
-    let is_behind = leftover
+    let is_behind = release
         .in_flight
         .is_none_or(|in_flight| in_flight.connection == Some(connection.id));
     // Read before the release, so the release came after this time.
-    let now_us = match leftover.in_flight {
+    let now_us = match release.in_flight {
         Some(_) if !is_behind => node.store.server_clock(&connection, limit).await?,
         _ => u64::MAX,
     };
-    let (held, ballot) = (&leftover.held, leftover.ballot);
+    let (held, ballot) = (&release.held, release.ballot);
     node.store
         .release_on_node(connection, held, ballot, false)
         .await?;
-    Ok(leftover
+    Ok(release
         .in_flight
         .is_none_or(|in_flight| in_flight.latest_us < now_us))
 }

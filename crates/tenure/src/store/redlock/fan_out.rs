@@ -14,14 +14,14 @@ pub(super) struct FanOut<T> {
 
 impl<T> FanOut<T> {
     /// Sends all requests: each future is polled once before this returns.
-    pub(super) fn begin(questions: Vec<(usize, BoxFuture<'static, T>)>) -> Self {
-        let mut round = Self {
-            waiting: questions,
+    pub(super) fn begin(requests: Vec<(usize, BoxFuture<'static, T>)>) -> Self {
+        let mut replies = Self {
+            waiting: requests,
             answers: VecDeque::new(),
         };
         // `next` polls again, with a waker.
-        round.poll_all(&mut Context::from_waker(Waker::noop()));
-        round
+        replies.poll_all(&mut Context::from_waker(Waker::noop()));
+        replies
     }
 
     /// The next reply and the index of its node; `None` when all have come.
@@ -48,8 +48,8 @@ impl<T> FanOut<T> {
 
     fn poll_all(&mut self, context: &mut Context<'_>) {
         let mut at = 0;
-        while let Some((node, question)) = self.waiting.get_mut(at) {
-            match question.as_mut().poll(context) {
+        while let Some((node, request)) = self.waiting.get_mut(at) {
+            match request.as_mut().poll(context) {
                 Poll::Pending => at += 1,
                 Poll::Ready(answer) => {
                     self.answers.push_back((*node, answer));
@@ -71,7 +71,7 @@ mod tests {
     #[tokio::test]
     async fn answers_come_as_they_are_given_and_the_slow_one_holds_up_nobody() {
         let (slow, answer) = oneshot::channel::<u32>();
-        let mut round = FanOut::begin(vec![
+        let mut replies = FanOut::begin(vec![
             (
                 0,
                 Box::pin(async move { answer.await.unwrap() }) as BoxFuture<'static, u32>,
@@ -79,25 +79,25 @@ mod tests {
             (1, Box::pin(ready(11))),
             (2, Box::pin(ready(12))),
         ]);
-        let mut first = [round.next().await, round.next().await];
+        let mut first = [replies.next().await, replies.next().await];
         first.sort();
         assert_eq!(first, [Some((1, 11)), Some((2, 12))]);
         slow.send(10).unwrap();
-        assert_eq!(round.next().await, Some((0, 10)));
-        assert_eq!(round.next().await, None);
+        assert_eq!(replies.next().await, Some((0, 10)));
+        assert_eq!(replies.next().await, None);
     }
 
     #[test]
     fn all_questions_are_asked_before_the_first_answer_is_read() {
         let asked = std::cell::Cell::new(0);
         let asked = &*Box::leak(Box::new(std::sync::atomic::AtomicU32::new(asked.get())));
-        let question = move || {
+        let request = move || {
             asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         };
-        let question = |node| -> (usize, BoxFuture<'static, ()>) {
-            (node, Box::pin(async move { question() }))
+        let request = |node| -> (usize, BoxFuture<'static, ()>) {
+            (node, Box::pin(async move { request() }))
         };
-        drop(FanOut::begin(vec![question(0), question(1), question(2)]));
+        drop(FanOut::begin(vec![request(0), request(1), request(2)]));
         assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 3);
     }
 }

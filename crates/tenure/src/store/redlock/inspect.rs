@@ -16,13 +16,13 @@ pub(super) async fn inspect(
     name: &LockName,
     limit: Moment,
 ) -> Result<Option<LockState>, Failure> {
-    let mut round = shared.send_to_all(|store| {
+    let mut replies = shared.send_to_all(|store| {
         let name = name.clone();
         async move { store.inspect(&name, limit).await }
     });
     let mut counts = HolderCount::default();
     while !counts.is_decided(shared)
-        && let Some((_, answer)) = round.next().await
+        && let Some((_, answer)) = replies.next().await
     {
         counts.count(answer);
     }
@@ -36,7 +36,7 @@ pub(super) async fn inspect_all(
     limit: Moment,
 ) -> Result<Vec<InspectResult>, Failure> {
     let names: Arc<[LockName]> = names.into();
-    let mut round = shared.send_to_all(|store| {
+    let mut replies = shared.send_to_all(|store| {
         let names = Arc::clone(&names);
         async move { store.inspect_all(&names, limit).await }
     });
@@ -44,7 +44,7 @@ pub(super) async fn inspect_all(
     let (mut answered, mut failure) = (0, None);
     let open = |counts: &[HolderCount]| counts.iter().any(|one| !one.is_decided(shared));
     while open(&counts)
-        && let Some((_, answer)) = round.next().await
+        && let Some((_, answer)) = replies.next().await
     {
         match answer {
             Err(failed) => failure = Some(failed),

@@ -203,7 +203,7 @@ impl RedlockShared {
     }
 
     async fn prepare_all(&self, limit: Moment) -> Reached {
-        let mut round = self.preparing(limit);
+        let mut replies = self.preparing(limit);
         let mut reached = Reached {
             count: 0,
             failed: Vec::new(),
@@ -211,10 +211,10 @@ impl RedlockShared {
         let begun = self.clock.now();
         loop {
             let next = if reached.count < self.majority {
-                Ok(round.next().await)
+                Ok(replies.next().await)
             } else {
                 let taken = self.clock.now().saturating_since(begun);
-                tokio::time::timeout((taken * 3).max(GRACE_MIN), round.next()).await
+                tokio::time::timeout((taken * 3).max(GRACE_MIN), replies.next()).await
             };
             match next {
                 Ok(Some((_, Ok(())))) => reached.count += 1,
@@ -222,7 +222,7 @@ impl RedlockShared {
                 Ok(None) => return reached,
                 Err(_) => {
                     // The others connect later, or not at all.
-                    self.spawn(async move { while round.next().await.is_some() {} });
+                    self.spawn(async move { while replies.next().await.is_some() {} });
                     return reached;
                 }
             }
@@ -231,15 +231,15 @@ impl RedlockShared {
 
     /// Connects until enough nodes are ready, or all have failed.
     async fn prepare_majority(&self, limit: Moment) {
-        let mut round = self.preparing(limit.min(self.clock.now() + RESPONSE_TIMEOUT * 2));
-        while let Some((_, _)) = round.next().await {
+        let mut replies = self.preparing(limit.min(self.clock.now() + RESPONSE_TIMEOUT * 2));
+        while let Some((_, _)) = replies.next().await {
             let ready = |node: &&Arc<RedlockNode>| matches!(node.ready(), Readiness::Ready(_));
             if self.nodes.iter().filter(ready).count() >= self.majority {
                 break;
             }
         }
         self.runtime
-            .spawn(async move { while round.next().await.is_some() {} });
+            .spawn(async move { while replies.next().await.is_some() {} });
     }
 
     fn preparing(&self, limit: Moment) -> FanOut<Result<(), Failure>> {

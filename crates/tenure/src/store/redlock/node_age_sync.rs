@@ -86,8 +86,8 @@ where
         let work = work(index, Arc::clone(node));
         (index, Box::pin(work) as BoxFuture<'static, ()>)
     });
-    let mut round = FanOut::begin(work.collect());
-    while round.next().await.is_some() {}
+    let mut replies = FanOut::begin(work.collect());
+    while replies.next().await.is_some() {}
 }
 
 fn reassess(shared: &RedlockShared) {

@@ -50,14 +50,14 @@ pub(super) fn release_on_caller<'a>(
 struct ReleaseRound<'a> {
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
-    round: Option<FanOut<NodeReply>>,
+    replies: Option<FanOut<NodeReply>>,
     until: Moment,
 }
 
 impl ReleaseRound<'_> {
     /// A majority has replied: the other replies are read later.
     fn finish_later(&mut self) {
-        if let Some(rest) = self.round.take() {
+        if let Some(rest) = self.replies.take() {
             let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
             let waiting = await_late_replies(shared, lease, rest, self.until);
             self.shared.finish_later(waiting);
@@ -67,7 +67,7 @@ impl ReleaseRound<'_> {
 
 impl Drop for ReleaseRound<'_> {
     fn drop(&mut self) {
-        if let Some(rest) = self.round.take() {
+        if let Some(rest) = self.replies.take() {
             let (shared, lease) = (Arc::clone(self.shared), self.lease.clone());
             self.shared
                 .spawn_pending(await_late_replies(shared, lease, rest, self.until));
@@ -104,11 +104,11 @@ fn release_on_all<'a>(
     limit: Moment,
 ) -> ReleaseRound<'a> {
     let limit = limit.min(shared.clock.now() + RESPONSE_TIMEOUT);
-    let round = shared.send_to_all(|store| {
+    let replies = shared.send_to_all(|store| {
         let lease = lease.clone();
         release_on_one(store, lease, limit)
     });
-    release_round(shared, lease, round)
+    release_round(shared, lease, replies)
 }
 
 /// Sends the release to one node, on any connection.
@@ -125,10 +125,10 @@ fn behind_votes<'a>(
 ) -> ReleaseRound<'a> {
     let limit = shared.clock.now() + RESPONSE_TIMEOUT;
     shared.defer_unanswered(lease, &grant, true);
-    let mut questions = Vec::with_capacity(grant.sent.len());
+    let mut requests = Vec::with_capacity(grant.sent.len());
     for (node, sent) in grant.sent {
         let store = &shared.nodes[node].store;
-        let question: BoxFuture<'static, NodeReply> = if sent.connection.is_broken() {
+        let request: BoxFuture<'static, NodeReply> = if sent.connection.is_broken() {
             Box::pin(release_on_one(Arc::clone(store), lease.clone(), limit))
         } else {
             let taking = store.release_on_node(sent.connection, lease, None, true);
@@ -139,9 +139,9 @@ fn behind_votes<'a>(
                     .map_err(|failure| with_vote_in_flight(failure, unanswered))
             })
         };
-        questions.push((node, question));
+        requests.push((node, request));
     }
-    release_round(shared, lease, FanOut::begin(questions))
+    release_round(shared, lease, FanOut::begin(requests))
 }
 
 /// A release without a reply: if the vote before it has no reply either, the vote may still run.
@@ -159,12 +159,12 @@ fn with_vote_in_flight(failure: Failure, vote: Option<InFlight>) -> Failure {
 fn release_round<'a>(
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
-    round: FanOut<NodeReply>,
+    replies: FanOut<NodeReply>,
 ) -> ReleaseRound<'a> {
     ReleaseRound {
         shared,
         lease,
-        round: Some(round),
+        replies: Some(replies),
         until: shared.clock.now() + lease.ttl,
     }
 }
@@ -186,8 +186,8 @@ async fn finish(
             release_round.finish_later();
             return Ok(ReleaseReply::NotHeld);
         }
-        let next = match &mut release_round.round {
-            Some(round) => round.next().await,
+        let next = match &mut release_round.replies {
+            Some(replies) => replies.next().await,
             None => None,
         };
         match next {

@@ -92,7 +92,7 @@ pub(super) async fn renew(
     watched: bool,
     limit: Moment,
 ) -> Result<RenewReply, Failure> {
-    let mut round = shared.send_to_all(|store| {
+    let mut replies = shared.send_to_all(|store| {
         let lease = lease.clone();
         async move {
             store.store_longest_ttl(&lease, limit).await?;
@@ -101,7 +101,7 @@ pub(super) async fn renew(
     });
     let mut count = RenewCount::new(shared);
     while count.verdict().is_none() {
-        let Some((node, answer)) = round.next().await else {
+        let Some((node, answer)) = replies.next().await else {
             return Err(count.undecided());
         };
         count.renewal(node, answer);
@@ -114,7 +114,7 @@ pub(super) async fn renew(
                 Arc::clone(shared),
                 lease.clone(),
                 forgot,
-                round,
+                replies,
             ));
             Ok(RenewReply::Until { sent_at })
         }
@@ -129,8 +129,8 @@ pub(super) async fn renew(
 impl RenewCount {
     /// The nodes where the lock is free.
     fn forgot(&self) -> Vec<usize> {
-        let nobody = self.gone.iter().filter(|(_, by)| by.is_none());
-        nobody.map(|(node, _)| *node).collect()
+        let is_free = self.gone.iter().filter(|(_, by)| by.is_none());
+        is_free.map(|(node, _)| *node).collect()
     }
 }
 
@@ -142,7 +142,7 @@ pub(super) async fn renew_all(
     limit: Moment,
 ) -> Result<Vec<Option<RenewReply>>, Failure> {
     let owned: Arc<Vec<LeaseSpec>> = Arc::new(leases.into_iter().cloned().collect());
-    let mut round = shared.send_to_all(|store| {
+    let mut replies = shared.send_to_all(|store| {
         let leases = Arc::clone(&owned);
         async move {
             if let Some(longest) = leases.iter().max_by_key(|lease| lease.ttl) {
@@ -156,7 +156,7 @@ pub(super) async fn renew_all(
     let mut failure = None;
     let mut answered = 0;
     while counts.iter().any(|count| count.verdict().is_none()) {
-        match round.next().await {
+        match replies.next().await {
             None => break,
             Some((_, Err(failed))) => failure = Some(failed),
             Some((node, Ok(answers))) => {
@@ -203,8 +203,8 @@ async fn repair_the_rest(
         repair(&shared, node, &lease).await;
     }
     while let Some((node, answer)) = rest.next().await {
-        let nobody = |not_held: &NotHeld| not_held.taken_by.is_none();
-        if matches!(&answer, Ok(RenewReply::NotHeld(not_held)) if nobody(not_held)) {
+        let is_free = |not_held: &NotHeld| not_held.taken_by.is_none();
+        if matches!(&answer, Ok(RenewReply::NotHeld(not_held)) if is_free(not_held)) {
             repair(&shared, node, &lease).await;
         }
     }
@@ -244,7 +244,7 @@ pub(super) async fn watch(
     lease: &LeaseSpec,
     limit: Moment,
 ) -> Result<WatchReply, Failure> {
-    let mut round = shared.send_to_all(|store| {
+    let mut replies = shared.send_to_all(|store| {
         let lease = lease.clone();
         async move { store.watch(&lease, limit).await }
     });
@@ -252,11 +252,11 @@ pub(super) async fn watch(
     count.sent_at = Some(shared.clock.now());
     while count.verdict().is_none() {
         let next = if count.held + count.gone.len() < shared.majority {
-            round.next().await
+            replies.next().await
         } else {
             // The replies so far disagree: the lease is just changing. A node that hangs must not
             // keep us from checking again.
-            let next = tokio::time::timeout(GRACE, round.next()).await;
+            let next = tokio::time::timeout(GRACE, replies.next()).await;
             next.unwrap_or(None)
         };
         match next {
@@ -269,7 +269,7 @@ pub(super) async fn watch(
         }
     }
     // The others are watched as well.
-    shared.spawn(async move { while round.next().await.is_some() {} });
+    shared.spawn(async move { while replies.next().await.is_some() {} });
     match count.verdict() {
         Some(Ok(_)) => Ok(WatchReply::Held),
         Some(Err(not_held)) => Ok(WatchReply::NotHeld(not_held)),
@@ -284,7 +284,7 @@ pub(super) async fn adopt(
     lease: &LeaseSpec,
     limit: Moment,
 ) -> Result<RenewReply, Failure> {
-    let mut round = shared.send_to_all(|store| {
+    let mut replies = shared.send_to_all(|store| {
         let (from, lease) = (from.clone(), lease.clone());
         async move {
             store.store_longest_ttl(&lease, limit).await?;
@@ -292,7 +292,7 @@ pub(super) async fn adopt(
         }
     });
     let mut count = RenewCount::new(shared);
-    while let Some((node, answer)) = round.next().await {
+    while let Some((node, answer)) = replies.next().await {
         count.renewal(node, answer);
         if count.held >= shared.majority {
             break;
@@ -304,7 +304,7 @@ pub(super) async fn adopt(
             let (shared, lease) = (Arc::clone(shared), lease.clone());
             let again = Arc::clone(&shared);
             again.spawn(async move {
-                while round.next().await.is_some() {}
+                while replies.next().await.is_some() {}
                 learn_fence(&shared, &lease, limit).await;
             });
             Ok(RenewReply::Until { sent_at })

@@ -126,13 +126,13 @@ pub(super) async fn subscribe(
     name: &LockName,
     limit: Moment,
 ) -> Result<(), Failure> {
-    let mut round = shared.send_to_all(|store| {
+    let mut replies = shared.send_to_all(|store| {
         let name = name.clone();
         async move { store.subscribe(&name, limit).await }
     });
     let (mut heard, mut failure) = (Vec::new(), None);
     while heard.len() < shared.majority {
-        match round.next().await {
+        match replies.next().await {
             Some((node, Ok(()))) => heard.push(node),
             Some((_, Err(failed))) => failure = Some(failed),
             None => break,
@@ -142,7 +142,7 @@ pub(super) async fn subscribe(
     shared.subscriptions.add(name, heard);
     let (later, also) = (Arc::clone(shared), name.clone());
     shared.spawn(async move {
-        while let Some((node, confirmed)) = round.next().await {
+        while let Some((node, confirmed)) = replies.next().await {
             if confirmed.is_ok() {
                 later.subscriptions.add_node(&also, node);
             }

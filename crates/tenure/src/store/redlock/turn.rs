@@ -60,13 +60,13 @@ async fn go_on(
 
 /// Whether another process is subscribed, on any node that replies.
 async fn others_wait(shared: &Arc<RedlockShared>, name: &LockName, limit: Moment) -> bool {
-    let mut round = shared.send_to_all(|store| {
+    let mut replies = shared.send_to_all(|store| {
         let name = name.clone();
         async move { store.listeners(&name, limit).await }
     });
     let mut answered = 0;
     while answered < shared.majority {
-        match round.next().await {
+        match replies.next().await {
             // One of them is this process itself.
             Some((_, Ok(listeners))) if listeners > 1 => return true,
             Some((_, Ok(_))) => answered += 1,

@@ -28,7 +28,7 @@ impl Cluster {
     async fn resubscribe_all(&self) -> bool {
         let owner = |channel: &str| {
             let owner = self.owner(Slot::of(channel.as_bytes()));
-            owner.map(|node| node.wakes.number())
+            owner.map(|node| node.messages.number())
         };
         let misplaced = self
             .channels
@@ -53,14 +53,14 @@ impl Cluster {
         };
         let mut before = None;
         let node = loop {
-            let number = route.node.wakes.number();
+            let number = route.node.messages.number();
             // Before subscribing: the node may push an unsubscribe right after its confirmation,
             // and that must not be taken for an older one.
             let Ok(heard_by) = self.channels.set_listener(channel, number) else {
                 return true;
             };
             before = before.or(heard_by).filter(|it| *it != number);
-            match route.node.wakes.subscribe_channel(channel, limit).await {
+            match route.node.messages.subscribe_channel(channel, limit).await {
                 Ok(()) => break route.node,
                 Err(failure) => {
                     self.channels.clear_listener(channel, number);
@@ -76,7 +76,7 @@ impl Cluster {
         };
         let Some(name) = self.channels.name_of(channel) else {
             // The waiters have left meanwhile.
-            node.wakes.unsubscribe_channel(channel, limit).await;
+            node.messages.unsubscribe_channel(channel, limit).await;
             return true;
         };
         self.unsubscribe_old(before, channel, limit).await;
@@ -92,9 +92,9 @@ impl Cluster {
         let nodes = self.nodes();
         let node = nodes
             .iter()
-            .find(|node| !self.sharded && Some(node.wakes.number()) == listener);
+            .find(|node| !self.sharded && Some(node.messages.number()) == listener);
         if let Some(node) = node {
-            node.wakes.unsubscribe_channel(channel, limit).await;
+            node.messages.unsubscribe_channel(channel, limit).await;
         }
     }
 }

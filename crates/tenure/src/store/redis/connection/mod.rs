@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     transaction_candidates: TransactionCandidates,
     timings: Arc<NodeTimings>,
     /// Since when replies are owed, in nanoseconds of the boot clock; 0 if none are.
-    owes_since: AtomicU64,
+    reply_owed_since: AtomicU64,
     /// The server's clock minus ours, in microseconds.
     clock_offset_us: AtomicI64,
     /// When the clock was read, in nanoseconds of the boot clock; 0 if it is in doubt.
@@ -71,7 +71,7 @@ impl Connection {
                 .stats
                 .timings
                 .node(&endpoint.target.address.to_string()),
-            owes_since: AtomicU64::new(0),
+            reply_owed_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
             clock_read_at: AtomicU64::new(0),
         }

@@ -110,9 +110,12 @@ impl Connection {
         let in_flight = self.in_flight(latest_us);
         let sent_at = self.server.clock.now();
         let awaited = sent_at.as_nanos().max(1);
-        let _ = self
-            .owes_since
-            .compare_exchange(0, awaited, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.reply_owed_since.compare_exchange(
+            0,
+            awaited,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
         let left = limit.saturating_since(sent_at);
         let answer = async {
             tokio::select! {
@@ -123,7 +126,7 @@ impl Connection {
         };
         match answer.await {
             Some(Ok(value)) => {
-                self.owes_since.store(0, Ordering::Relaxed);
+                self.reply_owed_since.store(0, Ordering::Relaxed);
                 Ok(value)
             }
             Some(Err(error)) => {
@@ -131,7 +134,7 @@ impl Connection {
                 if failure.in_flight.is_some() {
                     self.close();
                 } else {
-                    self.owes_since.store(0, Ordering::Relaxed);
+                    self.reply_owed_since.store(0, Ordering::Relaxed);
                 }
                 Err(failure)
             }
@@ -143,13 +146,13 @@ impl Connection {
     }
 
     fn close_if_silent(&self) {
-        let owes_since = self.owes_since.load(Ordering::Relaxed);
+        let reply_owed_since = self.reply_owed_since.load(Ordering::Relaxed);
         let silent = self
             .server
             .clock
             .now()
-            .saturating_since(Moment::from_nanos(owes_since));
-        if owes_since > 0 && silent + Duration::from_millis(5) >= RESPONSE_TIMEOUT {
+            .saturating_since(Moment::from_nanos(reply_owed_since));
+        if reply_owed_since > 0 && silent + Duration::from_millis(5) >= RESPONSE_TIMEOUT {
             self.close();
         }
     }

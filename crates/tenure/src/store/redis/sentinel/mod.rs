@@ -49,7 +49,7 @@ struct SentinelState {
     views: Vec<Option<View>>,
     /// Which query each view answers.
     answered: Vec<u64>,
-    master: Option<Primary>,
+    primary: Option<Primary>,
 }
 
 struct Primary {
@@ -67,7 +67,7 @@ impl Sentinels {
                 round: 0,
                 views: (0..count).map(|_| None).collect(),
                 answered: vec![0; count],
-                master: None,
+                primary: None,
             }),
             learnt: watch::Sender::new(()),
             target,
@@ -98,7 +98,7 @@ impl Sentinels {
         let round = self.query_all();
         let clock = Clock::Boot;
         let mut until = clock.now() + LOCATE_LIMIT;
-        let mut somebody_knows = false;
+        let mut primary_named = false;
         loop {
             learnt.mark_unchanged();
             let heard = self.replies_in(round);
@@ -106,8 +106,8 @@ impl Sentinels {
             if heard.all || now >= until {
                 return self.conclude(round);
             }
-            if heard.named && !somebody_knows {
-                somebody_knows = true;
+            if heard.named && !primary_named {
+                primary_named = true;
                 until = until.min(now + GRACE);
             }
             let left = until.saturating_since(now);
@@ -157,8 +157,8 @@ impl Sentinels {
     fn conclude(&self, round: u64) -> Result<Endpoint, Failure> {
         let state = self.state();
         let named = state.fresh(round).any(|view| view.named().is_some());
-        match &state.master {
-            Some(master) if named => Ok(master.endpoint.clone()),
+        match &state.primary {
+            Some(primary) if named => Ok(primary.endpoint.clone()),
             _ => Err(self.no_primary_error(&state, round)),
         }
     }
@@ -247,7 +247,7 @@ impl SentinelState {
 
     /// Decides whether the primary has moved; returns what to cancel.
     fn reconsider(&mut self, target: &SentinelTarget) -> Option<CancellationToken> {
-        let present = self.master.as_ref().map(|master| &master.named);
+        let present = self.primary.as_ref().map(|primary| &primary.named);
         let named = view::believed(&self.views, present)?;
         // Also if only the epoch differs: there was a failover and one back.
         if present == Some(named) || (present.is_some() && bug(Bug::StaysWithOldMaster)) {
@@ -257,11 +257,11 @@ impl SentinelState {
         if present.is_some() {
             tracing::info!(master = %target.master, %host, port, "redis.master_moved");
         }
-        let master = Primary {
+        let primary = Primary {
             named: named.clone(),
             endpoint: Endpoint::new(target.server.at(host, port)),
         };
-        let deposed = self.master.replace(master)?;
+        let deposed = self.primary.replace(primary)?;
         Some(deposed.endpoint.moved)
     }
 }
