@@ -284,7 +284,7 @@ async fn connect_store(
     let limit = clock.now() + settings.unreachable_after;
     let mut said = None;
     loop {
-        match store.reach(limit).await {
+        match store.connect(limit).await {
             Ok(()) => return Ok(store),
             // Not with the last breath: its error would only say that time was short.
             Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {

@@ -224,7 +224,7 @@ async fn open(
     let clock = Clock::Boot;
     let limit = clock.now() + settings.unreachable_after;
     loop {
-        match store.reach(limit).await {
+        match store.connect(limit).await {
             Ok(()) => return Ok(store),
             Err(error) if error.kind() == crate::ErrorKind::Unavailable => {
                 if clock.now() + CONNECT_PAUSE >= limit {

@@ -84,7 +84,7 @@ fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> 
     };
     // While the queue is locked, so that no other task takes this waiter. The waiter leaves the
     // queue only once the lease is known to be tracked.
-    if !core.watchdog.hand_over(belief, &next) {
+    if !core.watchdog.hand_off(belief, &next) {
         return NextHolder::None { dequeue: None };
     }
     if core.is_closed() {

@@ -38,7 +38,7 @@ impl QueueTask {
                 match self.subscription {
                     Subscription::Refused => self.core.stats.woken_by_poll(),
                     Subscription::NotSubscribed | Subscription::Subscribed => {
-                        self.core.stats.woken_by_timer()
+                        self.core.stats.woken_by_timer();
                     }
                 }
                 if !self.is_still_far_behind(first).await {

@@ -52,7 +52,7 @@ impl Watchdog {
 
     /// Tracks the next holder's belief in the same lease. False if the lease is lost or no longer
     /// tracked: then there is nothing to hand off.
-    pub(crate) fn hand_over(&self, from: &Arc<Belief>, to: &Arc<Belief>) -> bool {
+    pub(crate) fn hand_off(&self, from: &Arc<Belief>, to: &Arc<Belief>) -> bool {
         let mut schedule = self.schedule();
         let lease = schedule.leases.get(&from.number);
         let is_lost = |lease: &TrackedLease| lease.lost && !bug(Bug::HandOffLost);
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(renews_at, Some(START + TTL / 3));
         let second = for_next_holder(&first);
         assert!(first.end());
-        assert!(watchdog.hand_over(&first, &second));
+        assert!(watchdog.hand_off(&first, &second));
         assert_eq!(falls_asleep(&watchdog), renews_at);
     }
 
@@ -317,7 +317,7 @@ mod tests {
         watchdog.update_leases(vec![1], |_| {});
         assert_eq!(falls_asleep(&watchdog), Some(START + WATCH_AFTER));
         assert!(is_woken(&watchdog), "by the change");
-        assert!(watchdog.hand_over(&first, &second));
+        assert!(watchdog.hand_off(&first, &second));
         assert!(
             is_woken(&watchdog),
             "it sleeps, and nobody renews the lease"
@@ -361,13 +361,13 @@ mod tests {
         let second = for_next_holder(&first);
         assert!(watchdog.mark_lost(1).is_some());
         assert!(first.end());
-        assert!(!watchdog.hand_over(&first, &second));
+        assert!(!watchdog.hand_off(&first, &second));
     }
 
     #[test]
     fn a_lease_that_is_no_longer_looked_after_is_not_handed_over() {
         let (watchdog, first) = (Watchdog::default(), belief());
         let second = for_next_holder(&first);
-        assert!(!watchdog.hand_over(&first, &second));
+        assert!(!watchdog.hand_off(&first, &second));
     }
 }

@@ -86,9 +86,9 @@ impl MemoryStore {
 }
 
 impl MemoryState {
-    fn announce(&mut self, effects: Vec<Effect>) {
+    fn publish(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            let (client, event) = addressed(effect);
+            let (client, event) = event_for_client(effect);
             let Some(client) = client else { continue };
             let heard = self.listeners.get(&client).map(|it| it.send(event));
             if heard.is_some_and(|heard| heard.is_err()) {
@@ -190,7 +190,7 @@ impl Store for MemoryStore {
         let mut state = self.state();
         let now_us = self.now_us();
         let release = state.machine.release(now_us, lease, dequeue, &mut effects);
-        state.announce(effects);
+        state.publish(effects);
         done(Ok(release))
     }
 
@@ -215,7 +215,7 @@ impl Store for MemoryStore {
         let turn = state
             .machine
             .turn(self.now_us(), lease, fences, place, &mut effects);
-        state.announce(effects);
+        state.publish(effects);
         done(Ok(match turn {
             Ok(fence) => TurnReply::Again { fence, sent_at },
             Err(release) => TurnReply::Passed(release),
@@ -305,7 +305,7 @@ fn renewed(answer: Result<(), Absent>, sent_at: Moment) -> RenewReply {
 
 /// The event, and the one client that it concerns. Other clients need not know: inside a process, a
 /// waiter always takes its offer.
-fn addressed(effect: Effect) -> (Option<ClientId>, Event) {
+fn event_for_client(effect: Effect) -> (Option<ClientId>, Event) {
     match effect {
         Effect::Offered { name, to } => {
             let event = Event::Offered {

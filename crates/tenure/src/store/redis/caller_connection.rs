@@ -30,7 +30,7 @@ impl CallerConnection {
     }
 
     /// Connects, so that an unsuitable runtime is reported at once.
-    pub(super) async fn reach(&self) -> Result<(), Failure> {
+    pub(super) async fn connect(&self) -> Result<(), Failure> {
         let reconnector = self.reconnector.clone();
         let limit = reconnector.now() + CONNECT_LIMIT;
         let connecting = async move { reconnector.connection(limit).await.map(|_| ()) };

@@ -77,7 +77,7 @@ impl Client {
         let limit = UNREACHABLE_AFTER_DEFAULT;
         let connecting = async move {
             let (routes, target) = begin(target)?;
-            let reached = routes.reach(Clock::Boot.now() + limit).await;
+            let reached = routes.connect(Clock::Boot.now() + limit).await;
             reached.map_err(|failure| failure.error)?;
             Ok::<_, Error>((Arc::new(routes), target))
         };

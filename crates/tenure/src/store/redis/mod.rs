@@ -153,8 +153,8 @@ impl RedisStore {
     }
 
     /// Connects, so that a wrong address or password is reported at once.
-    pub(crate) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
-        self.routes.reach(limit).await
+    pub(crate) async fn connect(&self, limit: Moment) -> Result<(), Failure> {
+        self.routes.connect(limit).await
     }
 
     /// The route to the node that has this lock, as far as is known.

@@ -80,10 +80,10 @@ impl Node {
     }
 
     /// Connects, so that a wrong address or password is reported at once.
-    pub(super) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
+    pub(super) async fn connect(&self, limit: Moment) -> Result<(), Failure> {
         self.commands.connection(limit).await?;
         match &self.caller {
-            Some(caller) => caller.reach().await,
+            Some(caller) => caller.connect().await,
             None => Ok(()),
         }
     }

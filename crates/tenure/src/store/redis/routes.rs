@@ -42,10 +42,10 @@ impl Routes {
     }
 
     /// Connects, so that a wrong address or password is reported at once.
-    pub(super) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
+    pub(super) async fn connect(&self, limit: Moment) -> Result<(), Failure> {
         match self {
-            Self::One(node) => node.reach(limit).await,
-            Self::Cluster(cluster) => cluster.reach(limit).await,
+            Self::One(node) => node.connect(limit).await,
+            Self::Cluster(cluster) => cluster.connect(limit).await,
         }
     }
 

@@ -171,7 +171,7 @@ impl<'a> VoteRound<'a> {
         // No two rounds of this client propose the same block, so a round releases only its own
         // votes.
         let name = &attempt.held.name;
-        shared.grants.saw_fence(name, ballot.last());
+        shared.grants.note_fence(name, ballot.last());
         let votes = VoteCount::new(shared.nodes.len(), nodes.len());
         let (mut sent, mut requests) = (Vec::new(), Vec::new());
         for (node, Ready { connection, bounds }) in nodes {
@@ -244,7 +244,7 @@ impl<'a> VoteRound<'a> {
         self.votes.count(vote);
         if self.votes.floor > 0 {
             let name = &self.attempt.held.name;
-            self.shared.grants.saw_fence(name, self.votes.floor);
+            self.shared.grants.note_fence(name, self.votes.floor);
         }
         true
     }

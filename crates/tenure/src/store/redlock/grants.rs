@@ -132,7 +132,7 @@ impl Grants {
         lock(&self.leases).by_id.remove(lease)
     }
 
-    pub(super) fn saw_fence(&self, name: &LockName, fence: u64) {
+    pub(super) fn note_fence(&self, name: &LockName, fence: u64) {
         let mut fences = lock(&self.fences);
         if fences.len() >= NAMES_MAX {
             // Only fences that the clock has passed: the next block of such a name is above them

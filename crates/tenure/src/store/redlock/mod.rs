@@ -113,7 +113,7 @@ impl RedlockStore {
     }
 
     /// Connects to all nodes, so that a mistake is reported at once. A minority may be missing.
-    pub(crate) async fn reach(&self, limit: Moment) -> Result<()> {
+    pub(crate) async fn connect(&self, limit: Moment) -> Result<()> {
         let shared = &self.shared;
         let reached = shared.prepare_all(limit).await;
         for (index, failure) in &reached.failed {

@@ -96,7 +96,7 @@ impl RedlockNode {
             let node = Arc::clone(self);
             engine.spawn(async move {
                 let limit = node.clock.now() + PREPARE_LIMIT;
-                let _ = node.learn(&connection, limit).await;
+                let _ = node.load_state(&connection, limit).await;
                 node.learning.store(false, Ordering::Release);
             });
         }
@@ -137,10 +137,10 @@ impl RedlockNode {
 
     async fn try_prepare(&self, limit: Moment) -> Result<(), Failure> {
         let connection = self.store.connection(limit).await?;
-        self.learn(&connection, limit).await
+        self.load_state(&connection, limit).await
     }
 
-    async fn learn(&self, connection: &Connection, limit: Moment) -> Result<(), Failure> {
+    async fn load_state(&self, connection: &Connection, limit: Moment) -> Result<(), Failure> {
         if self.status(connection).is_some() {
             return Ok(());
         }

@@ -50,7 +50,7 @@ pub(super) async fn run(shared: Arc<RedlockShared>) {
 /// Reads what clients have stored on each node. For a node that does not reply, the previous
 /// reading counts.
 async fn fetch(shared: &Arc<RedlockShared>, limit: Moment) {
-    each(shared, |index, node| async move {
+    for_each_node(shared, |index, node| async move {
         if let Some(connection) = node.store.live_connection()
             && let Ok(stored) = node.store.stored_node_info(&connection, limit).await
         {
@@ -62,7 +62,7 @@ async fn fetch(shared: &Arc<RedlockShared>, limit: Moment) {
 
 /// Stores the ages of all processes on each node, unless it has them.
 async fn publish(shared: &Arc<RedlockShared>, limit: Moment) {
-    each(shared, |index, node| async move {
+    for_each_node(shared, |index, node| async move {
         let known = &node.ages;
         let Some(ages) = known.ages_to_store(index, node.clock.now()) else {
             return;
@@ -77,7 +77,7 @@ async fn publish(shared: &Arc<RedlockShared>, limit: Moment) {
 }
 
 /// Runs the same on all nodes at once.
-async fn each<F>(shared: &Arc<RedlockShared>, work: impl Fn(usize, Arc<RedlockNode>) -> F)
+async fn for_each_node<F>(shared: &Arc<RedlockShared>, work: impl Fn(usize, Arc<RedlockNode>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {

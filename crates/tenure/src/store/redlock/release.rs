@@ -40,7 +40,7 @@ pub(super) fn release_on_caller<'a>(
         return None;
     }
     Some(Box::pin(async move {
-        let release_round = behind_votes(shared, lease, grant);
+        let release_round = release_after_votes(shared, lease, grant);
         finish(shared, lease, release_round).await
     }))
 }
@@ -87,7 +87,7 @@ fn begin<'a>(
     }
     match grant {
         Some(grant) if !grant.repaired && !grant.sent.is_empty() => {
-            behind_votes(shared, lease, grant)
+            release_after_votes(shared, lease, grant)
         }
         Some(grant) => {
             shared.defer_unanswered(lease, &grant, false);
@@ -118,7 +118,7 @@ async fn release_on_one(store: Arc<RedisStore>, lease: LeaseSpec, limit: Moment)
 }
 
 /// Sends each release after the vote, on the same connection.
-fn behind_votes<'a>(
+fn release_after_votes<'a>(
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
     grant: GrantedLease,

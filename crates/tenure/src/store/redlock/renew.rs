@@ -110,7 +110,7 @@ pub(super) async fn renew(
         Some(Ok(sent_at)) => {
             shared.grants.note_renewed(lease, sent_at);
             let forgot = count.forgot();
-            shared.spawn(repair_the_rest(
+            shared.spawn(repair_remaining(
                 Arc::clone(shared),
                 lease.clone(),
                 forgot,
@@ -193,7 +193,7 @@ pub(super) async fn renew_all(
 
 /// Repairs nodes that have forgotten the lease: those that have reported it, and those that still
 /// do.
-async fn repair_the_rest(
+async fn repair_remaining(
     shared: Arc<RedlockShared>,
     lease: LeaseSpec,
     forgot: Vec<usize>,

@@ -24,7 +24,7 @@ pub(super) async fn turn(
     limit: Moment,
 ) -> Result<TurnReply, Failure> {
     let alone = !others_wait(shared, &lease.name, limit).await;
-    if alone && let Some(again) = go_on(shared, lease, fences, limit).await {
+    if alone && let Some(again) = continue_lease(shared, lease, fences, limit).await {
         return Ok(again);
     }
     if !alone {
@@ -36,7 +36,7 @@ pub(super) async fn turn(
 }
 
 /// Votes for the same lease again, with greater fences.
-async fn go_on(
+async fn continue_lease(
     shared: &Arc<RedlockShared>,
     lease: &LeaseSpec,
     fences: u32,

@@ -208,7 +208,7 @@ impl Cluster {
         }
         match redirect {
             Redirect::Moved { slot, to } => {
-                let node = self.learn(slot, &to, &route.node);
+                let node = self.note_slot_owner(slot, &to, &route.node);
                 Ok(route.redirected(node, false))
             }
             Redirect::Ask { to } => {
@@ -247,7 +247,7 @@ impl Cluster {
     pub(super) fn note_failure(&self, node: &Arc<Node>, failure: Failure) -> Failure {
         let redirect = Redirect::of(&failure);
         if let Some(Redirect::Moved { slot, to }) = &redirect {
-            self.learn(*slot, to, node);
+            self.note_slot_owner(*slot, to, node);
         } else if failure.transient || redirect.is_some() {
             // The node may be gone, and another one may have replaced it.
             self.request_refresh();
@@ -262,7 +262,7 @@ impl Cluster {
     /// Learns from an error reply inside a pipeline.
     pub(super) fn note_error_reply(&self, node: &Arc<Node>, reply: &str) {
         if let Some(Redirect::Moved { slot, to }) = Redirect::read(reply) {
-            self.learn(slot, &to, node);
+            self.note_slot_owner(slot, &to, node);
         }
     }
 
@@ -272,7 +272,7 @@ impl Cluster {
     }
 
     /// Notes which node has a slot now.
-    fn learn(&self, slot: Slot, to: &NodeAddress, told_by: &Node) -> Arc<Node> {
+    fn note_slot_owner(&self, slot: Slot, to: &NodeAddress, told_by: &Node) -> Arc<Node> {
         let node = self.node_at(to, told_by);
         self.map
             .write()

@@ -20,12 +20,12 @@ const LIMIT: Duration = Duration::from_secs(3);
 impl Cluster {
     /// Connects, so that a wrong address or password is reported at once. An unreachable node does
     /// not keep us from the others.
-    pub(in crate::store::redis) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
+    pub(in crate::store::redis) async fn connect(&self, limit: Moment) -> Result<(), Failure> {
         self.refresh(limit).await?;
         let mut reaching = JoinSet::new();
         for node in self.nodes() {
             reaching.spawn(async move {
-                let reached = node.reach(limit).await;
+                let reached = node.connect(limit).await;
                 (node, reached)
             });
         }

@@ -104,7 +104,7 @@ impl Sentinels {
             let heard = self.replies_in(round);
             let now = clock.now();
             if heard.all || now >= until {
-                return self.conclude(round);
+                return self.current_endpoint(round);
             }
             if heard.named && !primary_named {
                 primary_named = true;
@@ -130,12 +130,12 @@ impl Sentinels {
     }
 
     /// Notes the reply of a sentinel in this round, and leaves the old primary if it has moved.
-    fn learn(&self, at: usize, round: u64, view: View) {
+    fn note_view(&self, at: usize, round: u64, view: View) {
         let deposed = {
             let mut state = self.state();
             state.views[at] = Some(view);
             state.answered[at] = round;
-            state.reconsider(&self.target)
+            state.update_primary(&self.target)
         };
         if let Some(deposed) = deposed {
             // After unlocking: woken tasks may query at once.
@@ -154,7 +154,7 @@ impl Sentinels {
     }
 
     /// Where the primary is, if a sentinel has just named it.
-    fn conclude(&self, round: u64) -> Result<Endpoint, Failure> {
+    fn current_endpoint(&self, round: u64) -> Result<Endpoint, Failure> {
         let state = self.state();
         let named = state.fresh(round).any(|view| view.named().is_some());
         match &state.primary {
@@ -246,9 +246,9 @@ impl SentinelState {
     }
 
     /// Decides whether the primary has moved; returns what to cancel.
-    fn reconsider(&mut self, target: &SentinelTarget) -> Option<CancellationToken> {
+    fn update_primary(&mut self, target: &SentinelTarget) -> Option<CancellationToken> {
         let present = self.primary.as_ref().map(|primary| &primary.named);
-        let named = view::believed(&self.views, present)?;
+        let named = view::choose_primary(&self.views, present)?;
         // Also if only the epoch differs: there was a failover and one back.
         if present == Some(named) || (present.is_some() && bug(Bug::StaysWithOldMaster)) {
             return None;

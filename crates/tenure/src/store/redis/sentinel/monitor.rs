@@ -31,7 +31,7 @@ pub(super) async fn run(
     loop {
         let round = sentinels.round();
         let view = query(&sentinels, &reconnector, &mut subscribed_on).await;
-        sentinels.learn(at, round, view);
+        sentinels.note_view(at, round, view);
         tokio::select! {
             () = sentinels.wakeups[at].notified() => {}
             () = announcement(&mut pushes) => {}

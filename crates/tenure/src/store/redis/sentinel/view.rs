@@ -54,23 +54,23 @@ async fn try_query(connection: &Connection, master: &str, limit: Moment) -> Resu
     pipeline.cmd("SENTINEL").arg("MASTER").arg(master);
     let replies = connection.run_all(&pipeline, limit).await?;
     let [address, details] = &replies[..] else {
-        return Err(strange(connection, "it did not answer everything"));
+        return Err(query_error(connection, "it did not answer everything"));
     };
     match address {
         Value::Array(parts) => {
             let named = read_address(parts, epoch_of(details));
-            let named = named.ok_or_else(|| strange(connection, "its address is none"))?;
+            let named = named.ok_or_else(|| query_error(connection, "its address is none"))?;
             Ok(View::Knows(named))
         }
         Value::Nil => Ok(View::Ignorant {
             knows: masters(connection, limit).await?,
         }),
-        Value::Error(error) if error.contains("unknown command") => Err(strange(
+        Value::Error(error) if error.contains("unknown command") => Err(query_error(
             connection,
             "it is a Redis server and no sentinel: is the port right?",
         )),
         Value::Error(error) => Err(connection.failure_from_reply(error)),
-        _ => Err(strange(connection, "its answer is none")),
+        _ => Err(query_error(connection, "its answer is none")),
     }
 }
 
@@ -106,7 +106,7 @@ async fn masters(connection: &Connection, limit: Moment) -> Result<Vec<String>, 
     Ok(masters.filter_map(name).collect())
 }
 
-fn strange(connection: &Connection, cause: &str) -> Failure {
+fn query_error(connection: &Connection, cause: &str) -> Failure {
     Failure::refused(Error::new(
         ErrorKind::Protocol,
         format!(
@@ -119,7 +119,7 @@ fn strange(connection: &Connection, cause: &str) -> Failure {
 /// Which view to believe: one with the highest epoch, the first of them in the order of the URL.
 /// `present` is the current primary; an older view than that is believed only if all sentinels
 /// share it, because a sentinel that was cut off does not know what it missed.
-pub(super) fn believed<'a>(
+pub(super) fn choose_primary<'a>(
     views: &'a [Option<View>],
     present: Option<&PrimaryAddress>,
 ) -> Option<&'a PrimaryAddress> {
@@ -161,31 +161,37 @@ mod tests {
     #[test]
     fn who_knows_of_the_most_failovers_is_believed() {
         let views = [knows(1, 3), knows(2, 4), silent()].map(Some);
-        assert_eq!(believed(&views, None), Some(&named(2, 4)));
-        assert_eq!(believed(&views, Some(&named(1, 3))), Some(&named(2, 4)));
+        assert_eq!(choose_primary(&views, None), Some(&named(2, 4)));
+        assert_eq!(
+            choose_primary(&views, Some(&named(1, 3))),
+            Some(&named(2, 4))
+        );
     }
 
     #[test]
     fn the_first_of_equals_is_believed_and_then_kept() {
         let views = [None, Some(knows(1, 3)), Some(knows(2, 3))];
-        assert_eq!(believed(&views, None), Some(&named(1, 3)));
-        assert_eq!(believed(&views, Some(&named(2, 3))), Some(&named(2, 3)));
+        assert_eq!(choose_primary(&views, None), Some(&named(1, 3)));
+        assert_eq!(
+            choose_primary(&views, Some(&named(2, 3))),
+            Some(&named(2, 3))
+        );
     }
 
     #[test]
     fn an_older_view_is_believed_only_if_it_is_everybodys() {
         let present = named(2, 4);
         let cut_off = [knows(1, 3), silent(), silent()].map(Some);
-        assert_eq!(believed(&cut_off, Some(&present)), None);
+        assert_eq!(choose_primary(&cut_off, Some(&present)), None);
         // The sentinels were set up again.
         let anew = [knows(1, 0), knows(1, 0), knows(1, 0)].map(Some);
-        assert_eq!(believed(&anew, Some(&present)), Some(&named(1, 0)));
+        assert_eq!(choose_primary(&anew, Some(&present)), Some(&named(1, 0)));
     }
 
     #[test]
     fn nobody_is_believed_who_knows_nothing() {
         let ignorant = View::Ignorant { knows: Vec::new() };
         let views = [Some(silent()), Some(ignorant), None];
-        assert_eq!(believed(&views, None), None);
+        assert_eq!(choose_primary(&views, None), None);
     }
 }
