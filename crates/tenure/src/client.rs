@@ -181,7 +181,7 @@ impl Builder {
     }
 }
 
-/// The target with its layout, which the URL or the builder may say, but not each another one.
+/// The target with its layout. URL and builder may both set it, but only to the same value.
 fn with_layout(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, Layout)> {
     let said = match &target {
         Target::Redis(server) => server.layout,
@@ -248,7 +248,7 @@ async fn open(
     }
 }
 
-/// Refuses shards where there are none, and a URL and a builder that say each another thing.
+/// Refuses `sharded` without a cluster, and a URL and a builder that contradict each other.
 fn check_sharded(target: &Target, asked_for: Option<Sharded>) -> Result<()> {
     let Some(asked_for) = asked_for else {
         return Ok(());

@@ -26,9 +26,9 @@ use crate::store::{Failure, RESPONSE_TIMEOUT};
 const META_ENTRIES_MAX: usize = 16;
 const META_BYTES_MAX: usize = 4_096;
 
-/// A lock of some name. Making one costs nothing and asks nobody.
+/// A lock with a name. Making one costs nothing and sends nothing.
 ///
-/// Settings are checked when the lock is taken, before anything is sent.
+/// Settings are checked when the lock is acquired, before anything is sent.
 #[derive(Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {
@@ -58,7 +58,7 @@ impl Lock {
         }
     }
 
-    /// The same lock, as whoever keeps `holds` may re-enter it.
+    /// The same lock, re-enterable by the owner of `holds`.
     pub(crate) fn of(mut self, holds: Arc<Holds>) -> Self {
         self.owner = Some(holds);
         self
@@ -81,8 +81,8 @@ impl Lock {
         self
     }
 
-    /// The longest time to hold the lock, renewals included. When it is over, the holder is told
-    /// by [`Guard::lost`] and renewal stops. The lock is not let go: it becomes free when the guard
+    /// The longest time to hold the lock, renewals included. When it is over, the holder learns it
+    /// by [`Guard::lost`] and renewal stops. The lock is not released: it becomes free when the guard
     /// is released, or when the lease ends.
     pub fn max_hold(mut self, length: Duration) -> Self {
         self.max_hold = Some(length);
@@ -147,8 +147,7 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Safe: dropping the future gives up the place in the line, and a grant that was under way
-    /// is given back at once.
+    /// Safe: dropping the future leaves the queue, and a grant in flight is released at once.
     pub async fn acquire(&self) -> Result<Guard> {
         self.wait_in_queue(self.wait).await
     }
@@ -170,7 +169,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Whatever keeps the store from answering. That somebody else holds the lock is no error.
+    /// Whatever keeps the store from answering. A busy lock is not an error.
     ///
     /// # Cancel safety
     ///
@@ -290,8 +289,8 @@ impl Lock {
         self.client.engine.run(looking).await?
     }
 
-    /// Whether somebody holds the lock at this moment, without taking it. By the next line that
-    /// may have changed.
+    /// Whether the lock is held at this moment. By the next line of your program that may have
+    /// changed.
     ///
     /// # Errors
     ///

@@ -54,7 +54,7 @@ impl Locks {
         Lock::new(Arc::clone(&self.client), name.as_ref(), None)
     }
 
-    /// Somebody new, who may re-enter the locks it holds.
+    /// A new owner, which may re-enter the locks it holds.
     pub fn owner(&self) -> Owner {
         Owner::new(Arc::clone(&self.client))
     }
@@ -164,7 +164,7 @@ impl Locks {
             .await
     }
 
-    /// Ends a lease that somebody else holds: for administrators. The holder learns of it at once
+    /// Ends another client's lease: for administrators. The holder learns of it at once
     /// if it has held the lock for a second, otherwise at its next renewal.
     ///
     /// Needs the lease's id, as [`Lock::holder`] shows it, so that it cannot hit a later holder.

@@ -21,7 +21,7 @@ pub(super) struct Schedule {
     /// later: most leases are gone by then.
     pub(super) asleep_until: Option<Moment>,
     /// Whether a lease was added since the watchdog last ran.
-    has_come: bool,
+    lease_added: bool,
 }
 
 /// What to do after the schedule is unlocked.
@@ -52,8 +52,8 @@ impl Schedule {
     /// Sets when the watchdog wakes up next. While leases come and go quickly, that is soon: with a
     /// late timer, or none, every new lease would have to wake it.
     pub(super) fn fall_asleep(&mut self, now: Moment) -> Option<Moment> {
-        let has_come = std::mem::take(&mut self.has_come);
-        let soon = has_come.then(|| now + WATCH_AFTER);
+        let lease_added = std::mem::take(&mut self.lease_added);
+        let soon = lease_added.then(|| now + WATCH_AFTER);
         self.asleep_until = self.next().into_iter().chain(soon).min();
         self.asleep_until
     }
@@ -72,7 +72,7 @@ impl Schedule {
 
     pub(super) fn insert(&mut self, mut lease: TrackedLease) {
         let number = lease.belief.number;
-        self.has_come = true;
+        self.lease_added = true;
         lease.scheduled = lease.next();
         self.by_due_time
             .extend(lease.scheduled.map(|at| (at, number)));

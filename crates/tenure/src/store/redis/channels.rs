@@ -27,7 +27,7 @@ struct Channel {
     topic: Topic,
     uses: usize,
     /// The number of the listener that is subscribed to it.
-    heard_by: Option<u64>,
+    listener_number: Option<u64>,
 }
 
 /// No queue uses the channel any more.
@@ -54,10 +54,10 @@ impl Channels {
             name: name.clone(),
             topic,
             uses: 0,
-            heard_by: None,
+            listener_number: None,
         });
         channel.uses += 1;
-        channel.heard_by = Some(listener);
+        channel.listener_number = Some(listener);
     }
 
     /// Removes one use of a channel. If it was the last, returns the listener that is still
@@ -69,7 +69,7 @@ impl Channels {
         if *uses > 0 {
             return None;
         }
-        known.remove(channel)?.heard_by
+        known.remove(channel)?.listener_number
     }
 
     /// What a message on a channel means, if anything.
@@ -84,7 +84,7 @@ impl Channels {
 
     /// The channels of this listener.
     pub(super) fn channels_of(&self, listener: u64) -> Vec<String> {
-        self.misplaced(|_, heard_by| heard_by != Some(listener))
+        self.misplaced(|_, listener_number| listener_number != Some(listener))
     }
 
     /// The channels for which `right` is false.
@@ -92,7 +92,7 @@ impl Channels {
         let known = self.known();
         let wrong = known
             .iter()
-            .filter(|(channel, it)| !right(channel, it.heard_by));
+            .filter(|(channel, it)| !right(channel, it.listener_number));
         wrong.map(|(channel, _)| channel.clone()).collect()
     }
 
@@ -105,9 +105,9 @@ impl Channels {
     /// Notes that a listener is not subscribed to a channel.
     pub(super) fn clear_listener(&self, channel: &str, listener: u64) {
         if let Some(channel) = self.known().get_mut(channel)
-            && channel.heard_by == Some(listener)
+            && channel.listener_number == Some(listener)
         {
-            channel.heard_by = None;
+            channel.listener_number = None;
         }
     }
 
@@ -119,7 +119,7 @@ impl Channels {
     ) -> Result<Option<u64>, Unneeded> {
         let mut known = self.known();
         let channel = known.get_mut(channel).ok_or(Unneeded)?;
-        Ok(channel.heard_by.replace(listener))
+        Ok(channel.listener_number.replace(listener))
     }
 
     /// The lock of a channel; `None` if it is no longer used.

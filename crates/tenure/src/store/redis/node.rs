@@ -55,17 +55,17 @@ impl Node {
         runtime: Option<Handle>,
         channels: &Arc<Channels>,
     ) -> Arc<Self> {
-        let listener = |hears| Listener::new(Arc::clone(&server), hears, Arc::clone(channels));
-        let tracks = listener(ListenerScope::All);
+        let listener = |scope| Listener::new(Arc::clone(&server), scope, Arc::clone(channels));
+        let tracking = listener(ListenerScope::All);
         let messages = if server.sharded {
             listener(ListenerScope::Shard)
         } else {
-            Arc::clone(&tracks)
+            Arc::clone(&tracking)
         };
         Arc::new(Self {
             commands: Reconnector::new(Arc::clone(&server)),
             caller: runtime.map(|runtime| CallerConnection::new(Arc::clone(&server), runtime)),
-            listener: tracks,
+            listener: tracking,
             messages,
             grant_pool: DedicatedPool::new(Arc::clone(&server)),
             renew_pool: DedicatedPool::new(Arc::clone(&server)),

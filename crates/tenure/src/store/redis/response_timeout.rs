@@ -27,7 +27,7 @@ pub(super) struct ResponseWatch {
     /// When the last reply came, or the first request was sent, in nanoseconds of the clock.
     last_reply_at: AtomicU64,
     watching: AtomicBool,
-    awaited_some: Arc<Notify>,
+    request_sent: Arc<Notify>,
 }
 
 /// A reply that is awaited, until this is dropped.
@@ -43,7 +43,7 @@ impl ResponseWatch {
             self.note_reply(clock.now());
         }
         if !self.watching.swap(true, Ordering::AcqRel) {
-            self.awaited_some.notify_one();
+            self.request_sent.notify_one();
         }
         AwaitedReply { watch: self, clock }
     }
@@ -74,24 +74,24 @@ impl Drop for AwaitedReply<'_> {
 impl Drop for ResponseWatch {
     fn drop(&mut self) {
         // The watching task finds that the connection is gone, and ends.
-        self.awaited_some.notify_one();
+        self.request_sent.notify_one();
     }
 }
 
 /// Watches a connection and closes it when it times out. `engine` is needed if the current runtime
 /// is not the engine.
 pub(super) fn watch(connection: &Arc<Connection>, engine: Option<&Handle>) {
-    let awaited_some = Arc::clone(&connection.response_watch().awaited_some);
-    let watching = watch_loop(Arc::downgrade(connection), awaited_some);
+    let request_sent = Arc::clone(&connection.response_watch().request_sent);
+    let watching = watch_loop(Arc::downgrade(connection), request_sent);
     match engine {
         Some(engine) => drop(engine.spawn(watching)),
         None => drop(tokio::spawn(watching)),
     }
 }
 
-async fn watch_loop(connection: Weak<Connection>, awaited_some: Arc<Notify>) {
+async fn watch_loop(connection: Weak<Connection>, request_sent: Arc<Notify>) {
     loop {
-        awaited_some.notified().await;
+        request_sent.notified().await;
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
             let Some(connection) = connection.upgrade() else {

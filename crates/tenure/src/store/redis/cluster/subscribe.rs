@@ -30,9 +30,9 @@ impl Cluster {
             let owner = self.owner(Slot::of(channel.as_bytes()));
             owner.map(|node| node.messages.number())
         };
-        let misplaced = self
-            .channels
-            .misplaced(|channel, heard_by| heard_by.is_some() && heard_by == owner(channel));
+        let misplaced = self.channels.misplaced(|channel, listener_number| {
+            listener_number.is_some() && listener_number == owner(channel)
+        });
         // A node that does not reply must not be waited for once per channel.
         let mut silent = HashSet::new();
         for channel in misplaced {
@@ -56,10 +56,10 @@ impl Cluster {
             let number = route.node.messages.number();
             // Before subscribing: the node may push an unsubscribe right after its confirmation,
             // and that must not be taken for an older one.
-            let Ok(heard_by) = self.channels.set_listener(channel, number) else {
+            let Ok(listener_number) = self.channels.set_listener(channel, number) else {
                 return true;
             };
-            before = before.or(heard_by).filter(|it| *it != number);
+            before = before.or(listener_number).filter(|it| *it != number);
             match route.node.messages.subscribe_channel(channel, limit).await {
                 Ok(()) => break route.node,
                 Err(failure) => {
