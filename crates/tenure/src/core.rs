@@ -82,14 +82,14 @@ impl ClientHandle {
         tokio::spawn(watchdog::run(Arc::clone(&core)));
         tokio::spawn(client_record::run(Arc::clone(&core)));
         tokio::spawn(heartbeat::run(Arc::clone(&core)));
-        let farewell = Arc::clone(&core);
+        let stopping = Arc::clone(&core);
         engine.on_stop(async move {
-            let last_words = async {
-                farewell.pending.wait().await;
-                client_record::write_final(&farewell).await;
-                farewell.pending.wait().await;
+            let write_record = async {
+                stopping.pending.wait().await;
+                client_record::write_final(&stopping).await;
+                stopping.pending.wait().await;
             };
-            let _ = tokio::time::timeout(SHUTDOWN_WAIT_MAX, last_words).await;
+            let _ = tokio::time::timeout(SHUTDOWN_WAIT_MAX, write_record).await;
         });
         Arc::new(Self { core, engine })
     }
@@ -122,21 +122,25 @@ impl ClientHandle {
     pub(crate) async fn release_lease(&self, request: ReleaseRequest) -> Result<Released> {
         let answer_by = self.core.clock.now() + self.core.settings.unreachable_after;
         self.core.release_started(&request.lease.name);
-        let mut rest = UnfinishedRelease {
+        let mut unfinished = UnfinishedRelease {
             client: self,
             request: Some(request),
             _pending: self.core.pending.begin(),
         };
-        if let Some(request) = rest.request.as_mut().filter(|it| it.in_flight.is_none()) {
+        if let Some(request) = unfinished
+            .request
+            .as_mut()
+            .filter(|it| it.in_flight.is_none())
+        {
             match fast_path::try_release(&self.core, request).await {
                 Ok(released) => {
-                    rest.request = None;
+                    unfinished.request = None;
                     return released;
                 }
                 Err(unknown) => request.unknown = unknown,
             }
         }
-        let Some(request) = rest.request.take() else {
+        let Some(request) = unfinished.request.take() else {
             return Ok(Released::Unknown);
         };
         let (reply, answer) = oneshot::channel();
@@ -266,15 +270,15 @@ impl Core {
         while let Some(lease) = releases.join_next().await {
             left.extend(lease.ok().flatten());
         }
-        let rest = until.saturating_since(self.clock.now());
-        let last_words = async {
+        let time_left = until.saturating_since(self.clock.now());
+        let write_record = async {
             self.pending.wait().await;
             // So that a program that ends now is no longer listed. The engine would also do it when
             // it stops, but the caller cannot wait for that.
             client_record::write_final(self).await;
             self.pending.wait().await;
         };
-        let _ = tokio::time::timeout(rest, last_words).await;
+        let _ = tokio::time::timeout(time_left, write_record).await;
         left
     }
 

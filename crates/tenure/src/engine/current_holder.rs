@@ -96,11 +96,11 @@ impl CurrentHolder {
     /// The same for a waiter far back in the queue: until the lease ends. But a foreign holder may
     /// release without publishing, and those ahead of us may be gone, so then poll as usual.
     pub(super) fn poll_after_far_behind(&self) -> Duration {
-        let patience = self.poll_after();
-        let left = self.busy.remaining.unwrap_or(patience);
+        let interval = self.poll_after();
+        let left = self.busy.remaining.unwrap_or(interval);
         match self.busy.holder.ttl() {
-            Some(_) => left.min(FAR_BEHIND_SLEEP_MAX).max(patience),
-            None => patience,
+            Some(_) => left.min(FAR_BEHIND_SLEEP_MAX).max(interval),
+            None => interval,
         }
     }
 
@@ -108,8 +108,8 @@ impl CurrentHolder {
     /// waiter with an earlier limit, and again if its record did not list it yet.
     pub(super) fn look_up_at(&self, limit: Option<Moment>) -> Option<Moment> {
         // Less and less often: a client without permission to write its record is never listed.
-        let patience = LOOK_UP_AFTER * (1 << self.look_ups.min(6));
-        let at = self.looked_up_at.unwrap_or(self.since) + patience;
+        let interval = LOOK_UP_AFTER * (1 << self.look_ups.min(6));
+        let at = self.looked_up_at.unwrap_or(self.since) + interval;
         let at = limit.map_or(at, |limit| at.min(limit.before(LOOK_UP_TAKES)));
         let at = self
             .looked_up_at

@@ -41,10 +41,10 @@ pub(crate) async fn try_acquire(
     client.check_open()?;
     let acquisition = Acquisition::new(&client.core, request);
     let attempt = acquisition.to_attempt(1, false);
-    let asking = client.core.store.acquire_on_caller(&attempt);
+    let response = client.core.store.acquire_on_caller(&attempt);
     // A shorter limit needs a timer, and only the engine has timers.
     let patient = client.core.settings.unreachable_after >= RESPONSE_TIMEOUT;
-    let Some((in_flight, asking)) = asking.filter(|_| patient) else {
+    let Some((in_flight, response)) = response.filter(|_| patient) else {
         return Ok(FastPathOutcome::NotAnswered(acquisition));
     };
     let mut ticket = CancelOnDrop {
@@ -53,7 +53,7 @@ pub(crate) async fn try_acquire(
         acquisition: Some(acquisition),
         _pending: pending,
     };
-    let answer = asking.await;
+    let answer = response.await;
     let Some(mut acquisition) = ticket.acquisition.take() else {
         return Err(Error::closed());
     };
@@ -105,11 +105,11 @@ pub(crate) async fn try_release(
     request: &ReleaseRequest,
 ) -> Result<Result<Released>, bool> {
     let lease = &request.lease;
-    let asking = core
+    let response = core
         .store
         .release_on_caller(lease, request.dequeue.as_ref());
-    let asking = asking.filter(|_| core.settings.unreachable_after >= RESPONSE_TIMEOUT);
-    match asking.ok_or(false)?.await {
+    let response = response.filter(|_| core.settings.unreachable_after >= RESPONSE_TIMEOUT);
+    match response.ok_or(false)?.await {
         Ok(release) => {
             if request.dequeue.is_some() {
                 core.queues.left_store_queue(&lease.name);

@@ -62,7 +62,7 @@ impl QueueTask {
     /// When to poll the lock if no message comes.
     pub(super) fn next_poll_at(&self) -> Moment {
         let is_far_behind = self.queue.waiters().is_far_behind();
-        let patience = self.holder.as_ref().map(|holder| {
+        let interval = self.holder.as_ref().map(|holder| {
             if is_far_behind {
                 holder.poll_after_far_behind()
                     + FAR_BEHIND_DELAY_MIN
@@ -71,11 +71,11 @@ impl QueueTask {
                 holder.poll_after()
             }
         });
-        let patience = patience.unwrap_or_default();
+        let interval = interval.unwrap_or_default();
         self.now()
             + match self.subscription {
-                Subscription::Refused => patience.min(POLL_INTERVAL + jitter(POLL_INTERVAL)),
-                Subscription::NotSubscribed | Subscription::Subscribed => patience,
+                Subscription::Refused => interval.min(POLL_INTERVAL + jitter(POLL_INTERVAL)),
+                Subscription::NotSubscribed | Subscription::Subscribed => interval,
             }
     }
 

@@ -61,11 +61,11 @@ fn batches(core: &Core, beliefs: Vec<Arc<Belief>>) -> Vec<(u64, Vec<Arc<Belief>>
 
 async fn renew(core: Arc<Core>, node: u64, batch: Vec<Arc<Belief>>, watched: bool) {
     let _permit = core.watchdog.renewals.acquire(node).await;
-    let mut alone = batch;
-    if alone.len() > 1 {
-        alone = renew_together(&core, alone, watched).await;
+    let mut one_by_one = batch;
+    if one_by_one.len() > 1 {
+        one_by_one = renew_together(&core, one_by_one, watched).await;
     }
-    for belief in alone {
+    for belief in one_by_one {
         let limit = belief.deadline();
         let result = core.store.renew(&belief.held, watched, limit).await;
         renewed(&core, vec![(belief, result)]);
@@ -77,15 +77,15 @@ async fn renew_together(core: &Core, batch: Vec<Arc<Belief>>, watched: bool) -> 
     let leases = batch.iter().map(|belief| &belief.held).collect();
     let latest = batch.iter().map(|belief| belief.deadline()).max();
     let limit = latest.unwrap_or(core.clock.now());
-    let answers = core.store.renew_all(leases, watched, limit).await;
-    let (mut results, mut alone) = (Vec::with_capacity(batch.len()), Vec::new());
-    match answers {
-        Ok(mut answers) => {
-            answers.resize_with(batch.len(), || None);
-            for (belief, answer) in batch.into_iter().zip(answers) {
-                match answer {
-                    Some(answer) => results.push((belief, Ok(answer))),
-                    None => alone.push(belief),
+    let replies = core.store.renew_all(leases, watched, limit).await;
+    let (mut results, mut one_by_one) = (Vec::with_capacity(batch.len()), Vec::new());
+    match replies {
+        Ok(mut replies) => {
+            replies.resize_with(batch.len(), || None);
+            for (belief, reply) in batch.into_iter().zip(replies) {
+                match reply {
+                    Some(reply) => results.push((belief, Ok(reply))),
+                    None => one_by_one.push(belief),
                 }
             }
         }
@@ -98,7 +98,7 @@ async fn renew_together(core: &Core, batch: Vec<Arc<Belief>>, watched: bool) -> 
         }
     }
     renewed(core, results);
-    alone
+    one_by_one
 }
 
 async fn check(core: Arc<Core>, node: u64, batch: Vec<Arc<Belief>>) {

@@ -90,8 +90,8 @@ impl MemoryState {
         for effect in effects {
             let (client, event) = event_for_client(effect);
             let Some(client) = client else { continue };
-            let heard = self.listeners.get(&client).map(|it| it.send(event));
-            if heard.is_some_and(|heard| heard.is_err()) {
+            let sent = self.listeners.get(&client).map(|it| it.send(event));
+            if sent.is_some_and(|sent| sent.is_err()) {
                 self.listeners.remove(&client);
             }
         }
@@ -117,8 +117,8 @@ impl Store for MemoryStore {
         _limit: Moment,
     ) -> BoxFuture<'a, Result<AcquireReply, Failure>> {
         let sent_at = self.clock.now();
-        let answer = self.state().machine.acquire(self.now_us(), attempt);
-        done(Ok(match answer {
+        let reply = self.state().machine.acquire(self.now_us(), attempt);
+        done(Ok(match reply {
             MachineReply::Granted(fence) => AcquireReply::Granted { fence, sent_at },
             MachineReply::Busy { holder, left_us } => AcquireReply::Busy(Busy {
                 holder,
@@ -138,8 +138,8 @@ impl Store for MemoryStore {
         _limit: Moment,
     ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         let sent_at = self.clock.now();
-        let answer = self.state().machine.renew(self.now_us(), lease);
-        done(Ok(renewed(answer, sent_at)))
+        let reply = self.state().machine.renew(self.now_us(), lease);
+        done(Ok(renewed(reply, sent_at)))
     }
 
     fn renew_all<'a>(
@@ -164,8 +164,8 @@ impl Store for MemoryStore {
         _limit: Moment,
     ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         let sent_at = self.clock.now();
-        let answer = self.state().machine.adopt(self.now_us(), from, lease);
-        done(Ok(renewed(answer, sent_at)))
+        let reply = self.state().machine.adopt(self.now_us(), from, lease);
+        done(Ok(renewed(reply, sent_at)))
     }
 
     fn watch<'a>(
@@ -173,8 +173,8 @@ impl Store for MemoryStore {
         lease: &'a LeaseSpec,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
-        let answer = self.state().machine.watch(self.now_us(), lease);
-        done(Ok(match answer {
+        let reply = self.state().machine.watch(self.now_us(), lease);
+        done(Ok(match reply {
             Ok(()) => WatchReply::Held,
             Err(absent) => WatchReply::NotHeld(absent.into()),
         }))
@@ -296,8 +296,8 @@ impl From<Absent> for NotHeld {
     }
 }
 
-fn renewed(answer: Result<(), Absent>, sent_at: Moment) -> RenewReply {
-    match answer {
+fn renewed(reply: Result<(), Absent>, sent_at: Moment) -> RenewReply {
+    match reply {
         Ok(()) => RenewReply::Until { sent_at },
         Err(absent) => RenewReply::NotHeld(absent.into()),
     }

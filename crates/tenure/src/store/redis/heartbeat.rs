@@ -23,24 +23,24 @@ impl RedisStore {
     /// own.
     pub(super) async fn try_heartbeat(
         &self,
-        places: &[QueuedWaiter],
+        waiters: &[QueuedWaiter],
         limit: Moment,
     ) -> Result<Vec<Option<bool>>, Failure> {
-        let mut answers = Vec::with_capacity(places.len());
-        let Some(first) = places.first() else {
+        let mut answers = Vec::with_capacity(waiters.len());
+        let Some(first) = waiters.first() else {
             return Ok(answers);
         };
         let node = self.route(&first.name)?.node;
-        for batch in places.chunks(BATCH) {
-            let asked: Vec<_> = batch.iter().map(request).collect();
-            let replies = self.run_batch(&node, &STAY, &asked, limit).await;
+        for batch in waiters.chunks(BATCH) {
+            let requests: Vec<_> = batch.iter().map(heartbeat_request).collect();
+            let replies = self.run_batch(&node, &STAY, &requests, limit).await;
             let replies = replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
-            for (place, reply) in batch.iter().zip(replies) {
+            for (waiter, reply) in batch.iter().zip(replies) {
                 let reply = match reply {
                     Value::Error(error) => {
                         // The lock has moved, or its slot is migrating.
                         self.routes.note_error_reply(&node, &error);
-                        self.heartbeat_alone(place, limit).await?
+                        self.heartbeat_alone(waiter, limit).await?
                     }
                     reply => reply,
                 };
@@ -50,9 +50,13 @@ impl RedisStore {
         Ok(answers)
     }
 
-    async fn heartbeat_alone(&self, place: &QueuedWaiter, limit: Moment) -> Result<Value, Failure> {
-        let (keys, lease) = request(place);
-        self.run_alone(&place.name, &STAY, &keys, &lease, limit)
+    async fn heartbeat_alone(
+        &self,
+        waiter: &QueuedWaiter,
+        limit: Moment,
+    ) -> Result<Value, Failure> {
+        let (keys, lease) = heartbeat_request(waiter);
+        self.run_alone(&waiter.name, &STAY, &keys, &lease, limit)
             .await
     }
 
@@ -62,18 +66,18 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Vec<Option<Vec<LeaseId>>>, Failure> {
         let mut waiters: Vec<Option<Vec<LeaseId>>> = vec![None; names.len()];
-        for (node, places) in self.group_by_node(names, &mut []) {
-            for batch in places.chunks(BATCH) {
-                let asked = batch.iter().map(|place| queue_keys(&names[*place]));
-                let asked: Vec<_> = asked.map(|keys| (keys, [])).collect();
-                let replies = self.run_batch(&node, &WAITERS, &asked, limit).await;
+        for (node, indexes) in self.group_by_node(names, &mut []) {
+            for batch in indexes.chunks(BATCH) {
+                let requests = batch.iter().map(|index| queue_keys(&names[*index]));
+                let requests: Vec<_> = requests.map(|keys| (keys, [])).collect();
+                let replies = self.run_batch(&node, &WAITERS, &requests, limit).await;
                 let replies =
                     replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
-                for (place, reply) in batch.iter().zip(replies) {
-                    waiters[*place] = match reply {
+                for (index, reply) in batch.iter().zip(replies) {
+                    waiters[*index] = match reply {
                         Value::Error(error) => {
                             self.routes.note_error_reply(&node, &error);
-                            self.waiters_alone(&names[*place], limit).await?
+                            self.waiters_alone(&names[*index], limit).await?
                         }
                         reply => ids(&reply),
                     };
@@ -125,14 +129,14 @@ impl RedisStore {
         &self,
         node: &Arc<Node>,
         script: &Script,
-        asked: &[([String; 2], [String; N])],
+        requests: &[([String; 2], [String; N])],
         limit: Moment,
     ) -> Result<Vec<Value>, Failure> {
         let limit = self.command_limit(limit);
         let connection = node.commands.connection(limit).await?;
         let by = |text: bool| {
-            let mut pipeline = Pipeline::with_capacity(asked.len());
-            for (at, (keys, arguments)) in asked.iter().enumerate() {
+            let mut pipeline = Pipeline::with_capacity(requests.len());
+            for (at, (keys, arguments)) in requests.iter().enumerate() {
                 let command = if text && at == 0 {
                     pipeline.cmd("EVAL").arg(script.code())
                 } else {
@@ -152,8 +156,8 @@ impl RedisStore {
     }
 }
 
-fn request(place: &QueuedWaiter) -> ([String; 2], [String; 1]) {
-    (queue_keys(&place.name), [place.id.as_str().to_owned()])
+fn heartbeat_request(waiter: &QueuedWaiter) -> ([String; 2], [String; 1]) {
+    (queue_keys(&waiter.name), [waiter.id.as_str().to_owned()])
 }
 
 fn queue_keys(name: &LockName) -> [String; 2] {

@@ -42,7 +42,7 @@ impl RedisStore {
     pub(super) async fn try_queue_position(
         &self,
         name: &LockName,
-        place: &LeaseId,
+        index: &LeaseId,
         limit: Moment,
     ) -> Result<Option<QueuePosition>, Failure> {
         let (key, limit) = (name.as_str(), self.command_limit(limit));
@@ -52,7 +52,7 @@ impl RedisStore {
             return Ok(None);
         };
         let mut rank = ::redis::cmd("ZRANK");
-        rank.arg(name.neighbour("queue")).arg(place.as_str());
+        rank.arg(name.neighbour("queue")).arg(index.as_str());
         let rank = self.run_at_key(key, &rank, limit).await?.as_int();
         let ahead = rank.and_then(|rank| u64::try_from(rank).ok());
         Ok(ahead.map(|ahead| QueuePosition { remaining, ahead }))
@@ -63,15 +63,15 @@ impl RedisStore {
         names: &[LockName],
         limit: Moment,
     ) -> Result<Vec<InspectResult>, Failure> {
-        let mut looked: Vec<InspectResult> = names.iter().map(|_| Ok(None)).collect();
-        for (node, places) in self.group_by_node(names, &mut looked) {
-            for batch in places.chunks(BATCH) {
+        let mut results: Vec<InspectResult> = names.iter().map(|_| Ok(None)).collect();
+        for (node, indexes) in self.group_by_node(names, &mut results) {
+            for batch in indexes.chunks(BATCH) {
                 let replies = self.inspect_on(&node, names, batch, limit).await;
                 let replies =
                     replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
-                for (place, reply) in batch.iter().zip(replies) {
-                    let name = &names[*place];
-                    looked[*place] = if let Value::Error(error) = &reply {
+                for (index, reply) in batch.iter().zip(replies) {
+                    let name = &names[*index];
+                    results[*index] = if let Value::Error(error) = &reply {
                         // It may have moved. A user without access to this lock may have access to
                         // others.
                         self.routes.note_error_reply(&node, error);
@@ -79,7 +79,7 @@ impl RedisStore {
                             Err(failure) if failure.error.kind() != ErrorKind::Denied => {
                                 return Err(failure);
                             }
-                            looked => looked,
+                            results => results,
                         }
                     } else {
                         reply::inspect(self.layout, name, reply)
@@ -87,31 +87,31 @@ impl RedisStore {
                 }
             }
         }
-        Ok(looked)
+        Ok(results)
     }
 
     /// Groups the locks by node. For a lock without a node, the error goes to its place in
-    /// `looked`, if there is one.
+    /// `results`, if there is one.
     pub(super) fn group_by_node(
         &self,
         names: &[LockName],
-        looked: &mut [InspectResult],
+        results: &mut [InspectResult],
     ) -> Vec<LocksOnNode> {
         let mut groups: Vec<LocksOnNode> = Vec::new();
-        for (place, name) in names.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             let node = match self.route(name) {
                 Ok(route) => route.node,
                 Err(failure) => {
-                    if let Some(looked) = looked.get_mut(place) {
-                        *looked = Err(failure);
+                    if let Some(results) = results.get_mut(index) {
+                        *results = Err(failure);
                     }
                     continue;
                 }
             };
             let mut known = groups.iter_mut();
             match known.find(|(known, _)| Arc::ptr_eq(known, &node)) {
-                Some((_, places)) => places.push(place),
-                None => groups.push((node, vec![place])),
+                Some((_, indexes)) => indexes.push(index),
+                None => groups.push((node, vec![index])),
             }
         }
         groups
@@ -121,14 +121,14 @@ impl RedisStore {
         &self,
         node: &Node,
         names: &[LockName],
-        places: &[usize],
+        indexes: &[usize],
         limit: Moment,
     ) -> Result<Vec<Value>, Failure> {
         let limit = self.command_limit(limit);
         let connection = node.commands.connection(limit).await?;
         let look = &self.scripts().look;
-        let mut pipeline = Pipeline::with_capacity(places.len());
-        for (at, place) in places.iter().enumerate() {
+        let mut pipeline = Pipeline::with_capacity(indexes.len());
+        for (at, index) in indexes.iter().enumerate() {
             // The first command carries the script text, so that the server knows the script for
             // the others.
             let command = if at == 0 {
@@ -136,7 +136,7 @@ impl RedisStore {
             } else {
                 pipeline.cmd("EVALSHA").arg(look.hash())
             };
-            let keys = self.inspect_keys(&names[*place]);
+            let keys = self.inspect_keys(&names[*index]);
             command.arg(keys.len()).arg(&keys);
         }
         connection.run_all(&pipeline, limit).await

@@ -106,14 +106,14 @@ impl Listener {
     }
 
     pub(super) async fn subscribe(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
-        let mut heard = Vec::new();
+        let mut subscribed = Vec::new();
         for (channel, topic) in self.server.target.layout().channels(name) {
             // Added before the server confirms: its first message may follow at once.
             self.channels.add(&channel, name, topic, self.number);
             let confirmed = self.subscribe_channel(&channel, limit).await;
-            heard.push(channel);
+            subscribed.push(channel);
             if confirmed.is_err() {
-                self.unsubscribe_channels(heard, limit).await;
+                self.unsubscribe_channels(subscribed, limit).await;
                 return confirmed;
             }
         }
@@ -352,7 +352,7 @@ async fn is_alive(listener: &Listener) -> bool {
 
 /// Reconnects until it works, and returns the connection that has all subscriptions again.
 async fn reconnect(listener: &Listener) -> u64 {
-    let mut told = false;
+    let mut reported = false;
     loop {
         let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
         if let Ok(connection) = listener.reconnector.connection(limit).await
@@ -360,10 +360,10 @@ async fn reconnect(listener: &Listener) -> u64 {
         {
             return connection.id;
         }
-        if !told {
+        if !reported {
             // Sleeping waiters must learn that no message will wake them.
             listener.emit(Event::MessagesLost);
-            told = true;
+            reported = true;
         }
         tokio::time::sleep(RECONNECT_PAUSE).await;
     }

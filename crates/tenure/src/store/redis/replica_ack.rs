@@ -34,10 +34,10 @@ impl RedisStore {
             return Ok(());
         }
         let now = self.clock.now();
-        let patience = limit.saturating_since(now).clamp(WAIT_MIN, WAIT_MAX);
+        let timeout = limit.saturating_since(now).clamp(WAIT_MIN, WAIT_MAX);
         let mut wait = ::redis::cmd("WAIT");
-        wait.arg(lease.replicas).arg(milliseconds(patience));
-        let limit = now + patience + RESPONSE_TIMEOUT;
+        wait.arg(lease.replicas).arg(milliseconds(timeout));
+        let limit = now + timeout + RESPONSE_TIMEOUT;
         let reply = if bug(Bug::WaitOnOtherConnection) {
             let node = self.route(&lease.name)?.node;
             let other = node.commands.connection(limit).await?;
@@ -55,7 +55,7 @@ impl RedisStore {
         if confirmed >= enough {
             return Ok(());
         }
-        let error = too_few(&lease.name, confirmed, lease.replicas, patience);
+        let error = too_few(&lease.name, confirmed, lease.replicas, timeout);
         Err(Unconfirmed::TooFew(error))
     }
 
@@ -120,12 +120,12 @@ impl From<Unconfirmed> for Failure {
     }
 }
 
-fn too_few(name: &LockName, confirmed: i64, wanted: u32, patience: Duration) -> Error {
+fn too_few(name: &LockName, confirmed: i64, wanted: u32, timeout: Duration) -> Error {
     Error::new(
         ErrorKind::NotReplicated,
         format!(
             "lock `{name}` needs `{wanted}` replicas, and `{confirmed}` have confirmed it within \
-             {patience:.0?}: are they connected, and do they keep up?"
+             {timeout:.0?}: are they connected, and do they keep up?"
         ),
     )
 }

@@ -152,7 +152,7 @@ struct VoteRound<'a> {
     shared: &'a Arc<RedlockShared>,
     attempt: &'a Attempt,
     ballot: Ballot,
-    begun: Moment,
+    started_at: Moment,
     replies: Option<FanOut<Result<Vote, Failure>>>,
     votes: VoteCount,
     /// The nodes that were asked, except those known to have granted nothing.
@@ -166,8 +166,8 @@ impl<'a> VoteRound<'a> {
         attempt: &'a Attempt,
         nodes: Vec<(usize, Ready)>,
     ) -> Self {
-        let begun = shared.clock.now();
-        let ballot = propose(shared, attempt, &nodes, begun);
+        let started_at = shared.clock.now();
+        let ballot = propose(shared, attempt, &nodes, started_at);
         // No two rounds of this client propose the same block, so a round releases only its own
         // votes.
         let name = &attempt.held.name;
@@ -184,7 +184,7 @@ impl<'a> VoteRound<'a> {
             shared,
             attempt,
             ballot,
-            begun,
+            started_at,
             replies: Some(FanOut::begin(requests)),
             votes,
             sent,
@@ -213,7 +213,7 @@ impl<'a> VoteRound<'a> {
                 verdict => return verdict,
             }
             let counted = if self.votes.is_answered() {
-                let taken = self.shared.clock.now().saturating_since(self.begun);
+                let taken = self.shared.clock.now().saturating_since(self.started_at);
                 let grace = (taken * 3).max(GRACE_MIN);
                 tokio::time::timeout(grace, self.count_next()).await
             } else {
@@ -252,7 +252,7 @@ impl<'a> VoteRound<'a> {
     /// A majority voted for the lease.
     fn win(mut self) -> AcquireReply {
         self.won = true;
-        let taken = self.shared.clock.now().saturating_since(self.begun);
+        let taken = self.shared.clock.now().saturating_since(self.started_at);
         self.shared.note_round_time(taken);
         let held = &self.attempt.held;
         let grants = &self.shared.grants;
@@ -262,13 +262,13 @@ impl<'a> VoteRound<'a> {
             .take()
             .map_or_else(Vec::new, |rest| rest.unanswered());
         let sent = std::mem::take(&mut self.sent);
-        grants.note((held, self.begun), self.ballot, sent, unanswered);
+        grants.note((held, self.started_at), self.ballot, sent, unanswered);
         AcquireReply::Granted {
             fence: Fence::new(self.ballot.first),
             sent_at: if bug(Bug::RedlockValidityFromAnswer) {
                 self.shared.clock.now()
             } else {
-                self.begun
+                self.started_at
             },
         }
     }

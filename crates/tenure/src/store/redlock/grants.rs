@@ -63,14 +63,14 @@ pub(super) struct GrantedLease {
 impl Grants {
     pub(super) fn note(
         &self,
-        (held, begun): (&LeaseSpec, Moment),
+        (held, started_at): (&LeaseSpec, Moment),
         ballot: Ballot,
         sent: Vec<(usize, SentVote)>,
         unanswered: Vec<usize>,
     ) {
         let mut leases = lock(&self.leases);
-        let grant = leases.entry(&held.id, begun);
-        grant.ends = Some(begun + held.ttl);
+        let grant = leases.entry(&held.id, started_at);
+        grant.ends = Some(started_at + held.ttl);
         grant.last_fence = Some(ballot.last());
         // Nodes that voted earlier and could not be asked now may still have it.
         let is_old = |node: &usize| sent.iter().all(|(new, _)| new != node);
@@ -81,16 +81,21 @@ impl Grants {
     }
 
     /// Notes a lease that another client acquired.
-    pub(super) fn note_adopted(&self, lease: &LeaseSpec, begun: Moment, last_fence: Option<u64>) {
+    pub(super) fn note_adopted(
+        &self,
+        lease: &LeaseSpec,
+        started_at: Moment,
+        last_fence: Option<u64>,
+    ) {
         let mut leases = lock(&self.leases);
-        let grant = leases.entry(&lease.id, begun);
-        grant.ends = grant.ends.max(Some(begun + lease.ttl));
+        let grant = leases.entry(&lease.id, started_at);
+        grant.ends = grant.ends.max(Some(started_at + lease.ttl));
         grant.last_fence = last_fence;
     }
 
-    pub(super) fn note_renewed(&self, lease: &LeaseSpec, begun: Moment) {
+    pub(super) fn note_renewed(&self, lease: &LeaseSpec, started_at: Moment) {
         if let Some(grant) = lock(&self.leases).by_id.get_mut(&lease.id) {
-            grant.ends = grant.ends.max(Some(begun + lease.ttl));
+            grant.ends = grant.ends.max(Some(started_at + lease.ttl));
         }
     }
 

@@ -22,9 +22,9 @@ pub(super) async fn inspect(
     });
     let mut counts = HolderCount::default();
     while !counts.is_decided(shared)
-        && let Some((_, answer)) = replies.next().await
+        && let Some((_, reply)) = replies.next().await
     {
-        counts.count(answer);
+        counts.count(reply);
     }
     counts.verdict(shared)
 }
@@ -44,14 +44,14 @@ pub(super) async fn inspect_all(
     let (mut answered, mut failure) = (0, None);
     let open = |counts: &[HolderCount]| counts.iter().any(|one| !one.is_decided(shared));
     while open(&counts)
-        && let Some((_, answer)) = replies.next().await
+        && let Some((_, reply)) = replies.next().await
     {
-        match answer {
+        match reply {
             Err(failed) => failure = Some(failed),
-            Ok(answers) => {
+            Ok(states) => {
                 answered += 1;
-                for (counts, answer) in counts.iter_mut().zip(answers) {
-                    counts.count(answer);
+                for (count, state) in counts.iter_mut().zip(states) {
+                    count.count(state);
                 }
             }
         }
@@ -71,8 +71,8 @@ struct HolderCount {
 }
 
 impl HolderCount {
-    fn count(&mut self, answer: InspectResult) {
-        match answer {
+    fn count(&mut self, reply: InspectResult) {
+        match reply {
             Ok(None) => self.free += 1,
             Err(failed) => self.failure = Some(failed),
             Ok(Some(found)) => {

@@ -40,8 +40,8 @@ impl RenewCount {
         }
     }
 
-    fn renewal(&mut self, node: usize, answer: Result<RenewReply, Failure>) {
-        match answer {
+    fn renewal(&mut self, node: usize, reply: Result<RenewReply, Failure>) {
+        match reply {
             Ok(RenewReply::Until { sent_at }) => {
                 self.held += 1;
                 self.sent_at = Some(self.sent_at.map_or(sent_at, |known| known.min(sent_at)));
@@ -101,10 +101,10 @@ pub(super) async fn renew(
     });
     let mut count = RenewCount::new(shared);
     while count.verdict().is_none() {
-        let Some((node, answer)) = replies.next().await else {
+        let Some((node, reply)) = replies.next().await else {
             return Err(count.undecided());
         };
-        count.renewal(node, answer);
+        count.renewal(node, reply);
     }
     match count.verdict() {
         Some(Ok(sent_at)) => {
@@ -161,9 +161,9 @@ pub(super) async fn renew_all(
             Some((_, Err(failed))) => failure = Some(failed),
             Some((node, Ok(answers))) => {
                 answered += 1;
-                for (count, answer) in counts.iter_mut().zip(answers) {
-                    if let Some(answer) = answer {
-                        count.renewal(node, Ok(answer));
+                for (count, reply) in counts.iter_mut().zip(answers) {
+                    if let Some(reply) = reply {
+                        count.renewal(node, Ok(reply));
                     }
                 }
             }
@@ -202,9 +202,9 @@ async fn repair_remaining(
     for node in forgot {
         repair(&shared, node, &lease).await;
     }
-    while let Some((node, answer)) = rest.next().await {
+    while let Some((node, reply)) = rest.next().await {
         let is_free = |not_held: &NotHeld| not_held.taken_by.is_none();
-        if matches!(&answer, Ok(RenewReply::NotHeld(not_held)) if is_free(not_held)) {
+        if matches!(&reply, Ok(RenewReply::NotHeld(not_held)) if is_free(not_held)) {
             repair(&shared, node, &lease).await;
         }
     }
@@ -292,8 +292,8 @@ pub(super) async fn adopt(
         }
     });
     let mut count = RenewCount::new(shared);
-    while let Some((node, answer)) = replies.next().await {
-        count.renewal(node, answer);
+    while let Some((node, reply)) = replies.next().await {
+        count.renewal(node, reply);
         if count.held >= shared.majority {
             break;
         }

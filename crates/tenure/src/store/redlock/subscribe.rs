@@ -130,16 +130,16 @@ pub(super) async fn subscribe(
         let name = name.clone();
         async move { store.subscribe(&name, limit).await }
     });
-    let (mut heard, mut failure) = (Vec::new(), None);
-    while heard.len() < shared.majority {
+    let (mut subscribed, mut failure) = (Vec::new(), None);
+    while subscribed.len() < shared.majority {
         match replies.next().await {
-            Some((node, Ok(()))) => heard.push(node),
+            Some((node, Ok(()))) => subscribed.push(node),
             Some((_, Err(failed))) => failure = Some(failed),
             None => break,
         }
     }
-    let enough = heard.len() >= shared.majority;
-    shared.subscriptions.add(name, heard);
+    let enough = subscribed.len() >= shared.majority;
+    shared.subscriptions.add(name, subscribed);
     let (later, also) = (Arc::clone(shared), name.clone());
     shared.spawn(async move {
         while let Some((node, confirmed)) = replies.next().await {

@@ -272,8 +272,8 @@ impl Cluster {
     }
 
     /// Notes which node has a slot now.
-    fn note_slot_owner(&self, slot: Slot, to: &NodeAddress, told_by: &Node) -> Arc<Node> {
-        let node = self.node_at(to, told_by);
+    fn note_slot_owner(&self, slot: Slot, to: &NodeAddress, reported_by: &Node) -> Arc<Node> {
+        let node = self.node_at(to, reported_by);
         self.map
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -286,8 +286,8 @@ impl Cluster {
     }
 
     /// The node at this address, made if it is not known.
-    fn node_at(&self, place: &NodeAddress, told_by: &Node) -> Arc<Node> {
-        let target = place.relative_to(&told_by.server.target);
+    fn node_at(&self, at: &NodeAddress, reported_by: &Node) -> Arc<Node> {
+        let target = at.relative_to(&reported_by.server.target);
         let known = self.map().node_at(&target.address).cloned();
         let seed = || self.seeds().iter().find(|seed| seed.is_at(&target.address));
         let known = known.or_else(|| seed().cloned());

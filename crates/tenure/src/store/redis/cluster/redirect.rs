@@ -98,7 +98,7 @@ impl NodeAddress {
 mod tests {
     use super::*;
 
-    fn place(host: Option<&str>) -> NodeAddress {
+    fn address_of(host: Option<&str>) -> NodeAddress {
         NodeAddress::new(host, 6381)
     }
 
@@ -106,19 +106,19 @@ mod tests {
     fn redirects_are_read_with_every_kind_of_host() {
         let slot = Slot::numbered(3999).unwrap();
         for (text, to) in [
-            ("MOVED 3999 127.0.0.1:6381", place(Some("127.0.0.1"))),
+            ("MOVED 3999 127.0.0.1:6381", address_of(Some("127.0.0.1"))),
             (
                 "MOVED 3999 redis-2.local:6381",
-                place(Some("redis-2.local")),
+                address_of(Some("redis-2.local")),
             ),
-            ("MOVED 3999 ::1:6381", place(Some("::1"))),
-            ("MOVED 3999 :6381", place(None)),
-            ("MOVED 3999 ?:6381", place(None)),
+            ("MOVED 3999 ::1:6381", address_of(Some("::1"))),
+            ("MOVED 3999 :6381", address_of(None)),
+            ("MOVED 3999 ?:6381", address_of(None)),
         ] {
             let moved = Redirect::Moved { slot, to };
             assert_eq!(Redirect::read(text), Some(moved), "{text}");
         }
-        let to = place(Some("h"));
+        let to = address_of(Some("h"));
         assert_eq!(Redirect::read("ASK 1 h:6381"), Some(Redirect::Ask { to }));
         for no in [
             "",
@@ -138,7 +138,7 @@ mod tests {
         else {
             panic!("not a server");
         };
-        let at = |host| place(host).relative_to(&asked).to_string();
+        let at = |host| address_of(host).relative_to(&asked).to_string();
         assert_eq!(at(None), "redis://a:6381/");
         assert_eq!(at(Some("b")), "redis://b:6381/");
     }

@@ -21,7 +21,7 @@ pub(super) struct SlotMap {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SlotRange {
     slots: RangeInclusive<u16>,
-    place: NodeAddress,
+    owner: NodeAddress,
 }
 
 impl SlotMap {
@@ -37,7 +37,7 @@ impl SlotMap {
             owners: vec![None; usize::from(SLOTS)],
         };
         for range in ranges {
-            let target = range.place.relative_to(asked);
+            let target = range.owner.relative_to(asked);
             let known = known.iter().find(|node| node.is_at(&target.address));
             let owner = map.index_of(&target.address).unwrap_or_else(|| {
                 map.nodes
@@ -115,7 +115,7 @@ fn read_range(range: &Value) -> Option<SlotRange> {
     };
     Some(SlotRange {
         slots: slot(first)?..=slot(last)?,
-        place: NodeAddress::new(host.as_str(), u16::try_from(port.as_int()?).ok()?),
+        owner: NodeAddress::new(host.as_str(), u16::try_from(port.as_int()?).ok()?),
     })
 }
 
@@ -143,7 +143,7 @@ mod tests {
         let reply = Value::Array(vec![range(0, 5, text("h")), range(6, 6, Value::Nil)]);
         let told = |slots, host| SlotRange {
             slots,
-            place: NodeAddress::new(host, 7000),
+            owner: NodeAddress::new(host, 7000),
         };
         assert_eq!(
             read(&reply),

@@ -24,12 +24,12 @@ impl Connection {
         latest_us: u64,
     ) -> Result<Value, Failure> {
         let by_hash = eval("EVALSHA", script.hash(), keys, arguments);
-        let mut answer = self.run_on_caller(&by_hash, latest_us).await;
-        if answer.as_ref().is_err_and(is_unknown_script) {
+        let mut reply = self.run_on_caller(&by_hash, latest_us).await;
+        if reply.as_ref().is_err_and(is_unknown_script) {
             let by_text = eval("EVAL", script.code(), keys, arguments);
-            answer = self.run_on_caller(&by_text, latest_us).await;
+            reply = self.run_on_caller(&by_text, latest_us).await;
         }
-        answer.map_err(|failure| self.mark_partial(failure, latest_us))
+        reply.map_err(|failure| self.mark_partial(failure, latest_us))
     }
 
     /// Runs a transaction, from `MULTI` to `EXEC`, like
@@ -39,18 +39,18 @@ impl Connection {
         transaction: &Pipeline,
         in_flight: InFlight,
     ) -> Result<Vec<Value>, Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.start_call());
-        let asking = inner.req_packed_commands(transaction, 0, transaction.len());
-        let answer = self.await_reply_on_caller(asking, in_flight).await;
+        let (mut inner, start) = (self.inner.clone(), self.start_call());
+        let sending = inner.req_packed_commands(transaction, 0, transaction.len());
+        let reply = self.await_reply_on_caller(sending, in_flight).await;
         // Transactions are only used to acquire locks.
-        self.finish_call(&begun, || Call::Acquire, &answer);
-        let mut answers = answer?.into_iter();
-        if let Some(Err(error)) = answers.next().map(::redis::Value::extract_error) {
+        self.finish_call(&start, || Call::Acquire, &reply);
+        let mut replies = reply?.into_iter();
+        if let Some(Err(error)) = replies.next().map(::redis::Value::extract_error) {
             // Without `MULTI`, the commands ran one by one.
             return Err(self.failure_from(&error, Some(in_flight)));
         }
-        let whole = answers.next_back();
-        for queued in answers {
+        let whole = replies.next_back();
+        for queued in replies {
             // A command that cannot be queued makes `EXEC` do nothing, and its error tells why.
             self.check_error(queued)?;
         }
@@ -72,31 +72,31 @@ impl Connection {
     }
 
     async fn run_on_caller(&self, command: &Cmd, latest_us: u64) -> Result<Value, Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.start_call());
-        let asking = inner.req_packed_command(command);
-        let answer = self
-            .await_reply_on_caller(asking, self.in_flight(latest_us))
+        let (mut inner, start) = (self.inner.clone(), self.start_call());
+        let sending = inner.req_packed_command(command);
+        let reply = self
+            .await_reply_on_caller(sending, self.in_flight(latest_us))
             .await;
-        let answer = answer.and_then(|value| self.check_error(value));
-        self.finish_call(&begun, || call_of(command), &answer);
-        answer
+        let reply = reply.and_then(|value| self.check_error(value));
+        self.finish_call(&start, || call_of(command), &reply);
+        reply
     }
 
     /// Waits for a reply without a timer.
     async fn await_reply_on_caller<T>(
         &self,
-        answer: impl Future<Output = Result<T, RedisError>>,
+        reply: impl Future<Output = Result<T, RedisError>>,
         in_flight: InFlight,
     ) -> Result<T, Failure> {
         let awaited = self.response_watch.expect_reply(&self.server.clock);
-        let answer = tokio::select! {
+        let reply = tokio::select! {
             biased;
-            answer = answer => answer,
+            reply = reply => reply,
             () = self.closed.cancelled() => {
                 return Err(server_error::no_reply(&self.target, Some(in_flight)));
             }
         };
-        match answer {
+        match reply {
             Ok(value) => {
                 awaited.answered();
                 Ok(value)

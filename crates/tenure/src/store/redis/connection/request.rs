@@ -23,11 +23,11 @@ impl Connection {
         limit: Moment,
         latest_us: u64,
     ) -> Result<Value, Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.start_call());
-        let answer = self.await_reply(inner.req_packed_command(command), limit, latest_us);
-        let answer = answer.await.and_then(|value| self.check_error(value));
-        self.finish_call(&begun, || call_of(command), &answer);
-        answer
+        let (mut inner, start) = (self.inner.clone(), self.start_call());
+        let reply = self.await_reply(inner.req_packed_command(command), limit, latest_us);
+        let reply = reply.await.and_then(|value| self.check_error(value));
+        self.finish_call(&start, || call_of(command), &reply);
+        reply
     }
 
     /// Sends a command, perhaps about keys of a slot that is migrating to this node. `ASKING`
@@ -44,13 +44,13 @@ impl Connection {
         }
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command.clone());
-        let (mut inner, begun) = (self.inner.clone(), self.start_call());
-        let answer = inner.req_packed_commands(&pipeline, 0, 2);
-        let answer = self.await_reply(answer, limit, latest_us).await;
-        let answer = answer
+        let (mut inner, start) = (self.inner.clone(), self.start_call());
+        let reply = inner.req_packed_commands(&pipeline, 0, 2);
+        let reply = self.await_reply(reply, limit, latest_us).await;
+        let reply = reply
             .and_then(|mut values| self.check_error(values.pop().unwrap_or(::redis::Value::Nil)));
-        self.finish_call(&begun, || call_of(command), &answer);
-        answer
+        self.finish_call(&start, || call_of(command), &reply);
+        reply
     }
 
     /// Sends several commands together and waits for all replies.
@@ -59,11 +59,11 @@ impl Connection {
         pipeline: &Pipeline,
         limit: Moment,
     ) -> Result<Vec<Value>, Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.start_call());
-        let answer = inner.req_packed_commands(pipeline, 0, pipeline.len());
-        let answer = self.await_reply(answer, limit, 0).await;
-        self.finish_call(&begun, || call_of_all(pipeline), &answer);
-        Ok(answer?.into_iter().map(Value::of).collect())
+        let (mut inner, start) = (self.inner.clone(), self.start_call());
+        let reply = inner.req_packed_commands(pipeline, 0, pipeline.len());
+        let reply = self.await_reply(reply, limit, 0).await;
+        self.finish_call(&start, || call_of_all(pipeline), &reply);
+        Ok(reply?.into_iter().map(Value::of).collect())
     }
 
     /// Runs a script by its hash, with its text if the server does not know it.
@@ -90,19 +90,19 @@ impl Connection {
         latest_us: u64,
     ) -> Result<Value, Failure> {
         let by_hash = eval("EVALSHA", script.hash(), keys, arguments);
-        let mut answer = self.run_routed(asking, &by_hash, limit, latest_us).await;
-        if answer.as_ref().is_err_and(is_unknown_script) {
+        let mut reply = self.run_routed(asking, &by_hash, limit, latest_us).await;
+        if reply.as_ref().is_err_and(is_unknown_script) {
             let by_text = eval("EVAL", script.code(), keys, arguments);
-            answer = self.run_routed(asking, &by_text, limit, latest_us).await;
+            reply = self.run_routed(asking, &by_text, limit, latest_us).await;
         }
-        answer.map_err(|failure| self.mark_partial(failure, latest_us))
+        reply.map_err(|failure| self.mark_partial(failure, latest_us))
     }
 
     /// Waits for a reply, tracks since when the server owes one, and closes the connection when it
     /// fails or times out.
     pub(super) async fn await_reply<T>(
         &self,
-        answer: impl Future<Output = Result<T, RedisError>>,
+        reply: impl Future<Output = Result<T, RedisError>>,
         limit: Moment,
         latest_us: u64,
     ) -> Result<T, Failure> {
@@ -117,14 +117,14 @@ impl Connection {
             Ordering::Relaxed,
         );
         let left = limit.saturating_since(sent_at);
-        let answer = async {
+        let reply = async {
             tokio::select! {
                 biased;
-                answer = tokio::time::timeout(left, answer) => answer.ok(),
+                reply = tokio::time::timeout(left, reply) => reply.ok(),
                 () = self.closed.cancelled() => None,
             }
         };
-        match answer.await {
+        match reply.await {
             Some(Ok(value)) => {
                 self.reply_owed_since.store(0, Ordering::Relaxed);
                 Ok(value)

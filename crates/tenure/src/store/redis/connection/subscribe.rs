@@ -11,17 +11,17 @@ use crate::timings::Call;
 
 impl Connection {
     pub(crate) async fn subscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.start_call());
-        let answer = self.await_reply(inner.subscribe(channel), limit, 0).await;
-        self.finish_call(&begun, || Call::Listen, &answer);
-        answer
+        let (mut inner, start) = (self.inner.clone(), self.start_call());
+        let reply = self.await_reply(inner.subscribe(channel), limit, 0).await;
+        self.finish_call(&start, || Call::Listen, &reply);
+        reply
     }
 
     pub(crate) async fn unsubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.start_call());
-        let answer = self.await_reply(inner.unsubscribe(channel), limit, 0).await;
-        self.finish_call(&begun, || Call::Listen, &answer);
-        answer
+        let (mut inner, start) = (self.inner.clone(), self.start_call());
+        let reply = self.await_reply(inner.unsubscribe(channel), limit, 0).await;
+        self.finish_call(&start, || Call::Listen, &reply);
+        reply
     }
 
     /// Subscribes to a channel in the shard of this node.
@@ -51,12 +51,12 @@ impl Connection {
         channel: &str,
         limit: Moment,
     ) -> Result<(), Failure> {
-        let (mut inner, begun) = (self.inner.clone(), self.start_call());
+        let (mut inner, start) = (self.inner.clone(), self.start_call());
         let command = ::redis::cmd(word).arg(channel).clone();
-        let answer = self.await_reply(inner.req_packed_command(&command), limit, 0);
-        let answer = answer.await;
-        self.finish_call(&begun, || Call::Listen, &answer);
-        let value = answer?;
+        let reply = self.await_reply(inner.req_packed_command(&command), limit, 0);
+        let reply = reply.await;
+        self.finish_call(&start, || Call::Listen, &reply);
+        let value = reply?;
         if let ::redis::Value::Push { kind, data } = &value {
             let same_word = kind.to_string().eq_ignore_ascii_case(word);
             let about = data.first().cloned().map(Value::of);

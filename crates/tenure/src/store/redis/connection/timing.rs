@@ -23,17 +23,17 @@ impl Connection {
     /// Records the outcome of a call. `call` is evaluated only if timings are wanted.
     pub(super) fn finish_call<T>(
         &self,
-        begun: &CallStart,
+        start: &CallStart,
         call: impl FnOnce() -> Call,
         answer: &Result<T, Failure>,
     ) {
-        let Some(begun) = begun.0 else { return };
+        let Some(start) = start.0 else { return };
         let outcome = match answer {
             Ok(_) => CallOutcome::Answered,
             Err(failure) if failure.in_flight.is_some() => CallOutcome::Unanswered,
             Err(_) => CallOutcome::Refused,
         };
-        let took = self.server.clock.now().saturating_since(begun);
+        let took = self.server.clock.now().saturating_since(start);
         self.timings.note(call(), outcome, took);
     }
 }

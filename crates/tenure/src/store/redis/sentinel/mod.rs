@@ -131,15 +131,15 @@ impl Sentinels {
 
     /// Notes the reply of a sentinel in this round, and leaves the old primary if it has moved.
     fn note_view(&self, at: usize, round: u64, view: View) {
-        let deposed = {
+        let old_primary = {
             let mut state = self.state();
             state.views[at] = Some(view);
             state.answered[at] = round;
             state.update_primary(&self.target)
         };
-        if let Some(deposed) = deposed {
+        if let Some(old_primary) = old_primary {
             // After unlocking: woken tasks may query at once.
-            deposed.cancel();
+            old_primary.cancel();
         }
         self.learnt.send_replace(());
     }
@@ -261,7 +261,7 @@ impl SentinelState {
             named: named.clone(),
             endpoint: Endpoint::new(target.server.at(host, port)),
         };
-        let deposed = self.primary.replace(primary)?;
-        Some(deposed.endpoint.moved)
+        let old_primary = self.primary.replace(primary)?;
+        Some(old_primary.endpoint.moved)
     }
 }
