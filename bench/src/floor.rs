@@ -72,7 +72,7 @@ impl Floor {
     }
 }
 
-/// A connection as `crates/tenure/src/store/redis/link.rs` makes it.
+/// A connection as `crates/tenure/src/store/redis/reconnect.rs` makes it.
 pub async fn connect(url: &str, nagle: Nagle) -> MultiplexedConnection {
     let info = url.into_connection_info().expect("a redis url");
     let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(nagle == Nagle::Off));

@@ -16,7 +16,7 @@ use crate::stats::Samples;
 use crate::table::{Row, Target, Unit};
 
 const WAITERS: usize = 10_000;
-/// How often each says it: see `staying.rs` in `engine`.
+/// How often each says it: see `heartbeat.rs` in `engine`.
 const EVERY: Duration = Duration::from_secs(2);
 const NAME: &str = "wanted";
 const QUEUE: &str = "tenure:queue:{wanted}";

@@ -12,7 +12,7 @@ use crate::lease::{DRIFT_DIVISOR, Fence, Lease, believed_until};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::settings::HandOff;
-use crate::store::{Held, Landing};
+use crate::store::{InFlight, LeaseSpec};
 
 /// The belief in one lease: shared by the guards of a chain and the watchdog. When the lease is
 /// handed off, the next holder gets a belief of its own in the same lease.
@@ -27,29 +27,29 @@ use crate::store::{Held, Landing};
 pub(crate) struct Belief {
     /// Identifies the lease inside its client.
     pub(crate) number: u64,
-    pub(crate) held: Held,
+    pub(crate) held: LeaseSpec,
     pub(crate) fence: Fence,
     pub(crate) acquired_at: Moment,
     /// Whether the watchdog renews it.
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
-    /// Where an earlier attempt of the same acquisition may still land.
-    pub(crate) landing: Option<Landing>,
-    turns: Turns,
-    /// Nanoseconds of the clock. Atomic, because `is_valid` is asked in hot loops. It belongs to the
-    /// lease, so all its holders share it.
+    /// Set if an earlier attempt of the same acquisition may still run on the server.
+    pub(crate) in_flight: Option<InFlight>,
+    hand_off: HandOffBudget,
+    /// Nanoseconds of the clock. Atomic, because `is_valid` is called in hot loops. It belongs to
+    /// the lease, so all its holders share it.
     deadline: Arc<AtomicU64>,
-    state: Mutex<State>,
-    /// Cancelled when the lease is lost or let go.
+    state: Mutex<BeliefState>,
+    /// Cancelled when the lease is lost or released.
     no_longer_held: CancellationToken,
 }
 
 /// What the store granted, and to whom.
 pub(crate) struct Grant {
     pub(crate) number: u64,
-    pub(crate) held: Held,
-    /// The first of the fences that were reserved, how many they are, and when the answer came.
+    pub(crate) held: LeaseSpec,
+    /// The first of the reserved fences, how many they are, and when the reply came.
     pub(crate) fence: Fence,
     pub(crate) fences: u32,
     pub(crate) answered_at: Moment,
@@ -57,12 +57,13 @@ pub(crate) struct Grant {
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
-    pub(crate) landing: Option<Landing>,
+    pub(crate) in_flight: Option<InFlight>,
 }
 
-/// How far a lease may still be handed off before the store must be asked whose turn it is.
+/// How often and how long a lease may still be handed off before the store is asked whose turn it
+/// is.
 #[derive(Clone, Copy, Debug)]
-struct Turns {
+struct HandOffBudget {
     since: Moment,
     left: u32,
     /// The fence that the store minted, and a moment at which its clock had reached it.
@@ -70,9 +71,9 @@ struct Turns {
     minted_at: Moment,
 }
 
-impl Turns {
-    /// Whether the store's clock has certainly reached this fence. What its clock has not reached the
-    /// store could mint for another holder, should it lose its data.
+impl HandOffBudget {
+    /// Whether the store's clock has certainly reached this fence. A fence above its clock could be
+    /// minted again for another holder, if the store loses its data.
     fn covers(&self, fence: Fence, now: Moment) -> bool {
         let passed = now.saturating_since(self.minted_at);
         let passed = passed.saturating_sub(passed / DRIFT_DIVISOR);
@@ -82,11 +83,11 @@ impl Turns {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BeliefState {
     Held,
     Suspect,
     Lost(LostReason),
-    /// The holder let go; whether it had lost the lease before is still told.
+    /// The holder released it; keeps whether it had lost the lease before.
     Ended(Option<LostReason>),
 }
 
@@ -96,7 +97,7 @@ impl Belief {
         let last_fence = (grant.fences > 1).then_some(grant.fence);
         Self {
             number: grant.number,
-            held: Held {
+            held: LeaseSpec {
                 last_fence,
                 ..grant.held
             },
@@ -105,21 +106,21 @@ impl Belief {
             renewed: grant.renewed,
             max_hold: grant.max_hold,
             meta: grant.meta,
-            landing: grant.landing,
-            turns: Turns {
+            in_flight: grant.in_flight,
+            hand_off: HandOffBudget {
                 since: grant.sent_at,
                 left: grant.fences - 1,
                 minted: grant.fence,
                 minted_at: grant.answered_at,
             },
             deadline: Arc::new(AtomicU64::new(deadline.as_nanos())),
-            state: Mutex::new(State::Held),
+            state: Mutex::new(BeliefState::Held),
             no_longer_held: CancellationToken::new(),
         }
     }
 
-    /// The same lease, granted anew by the store with further fences.
-    pub(crate) fn again(
+    /// The same lease, granted again by the store with new fences.
+    pub(crate) fn regranted(
         &self,
         fence: Fence,
         fences: u32,
@@ -135,29 +136,29 @@ impl Belief {
             renewed: self.renewed,
             max_hold: self.max_hold,
             meta: Arc::clone(&self.meta),
-            landing: self.landing,
+            in_flight: self.in_flight,
         })
     }
 
-    /// The belief of the next holder, who is handed this lease at this moment. None if it may not
-    /// be handed off: its fences or its time among us are used up, the store's clock has not reached
-    /// the next fence, or too little of it is left.
-    pub(crate) fn next_turn(&self, bounds: &HandOff, now: Moment) -> Option<Self> {
+    /// The belief of the next holder, which gets this lease now. `None` if it may not be handed
+    /// off: its fences or its time are used up, the store's clock has not reached the next fence,
+    /// or too little of the lease is left.
+    pub(crate) fn for_next_holder(&self, bounds: &HandOff, now: Moment) -> Option<Self> {
         let unbounded = bug(Bug::HandOffUnbounded);
-        let left = self.turns.left.checked_sub(1);
+        let left = self.hand_off.left.checked_sub(1);
         let left = left.or_else(|| unbounded.then_some(0))?;
         let ample = self.deadline().saturating_since(now) >= self.held.ttl / 2;
         let ample = ample || bug(Bug::HandOffLate);
-        let in_time = now < self.turns.since + bounds.time || unbounded;
+        let in_time = now < self.hand_off.since + bounds.time || unbounded;
         let step = u64::from(!bug(Bug::HandOffSameFence));
         let fence = Fence::new(self.fence.get() + step);
-        let covered = self.turns.covers(fence, now) || bug(Bug::HandOffAheadOfClock);
+        let covered = self.hand_off.covers(fence, now) || bug(Bug::HandOffAheadOfClock);
         if !self.renewed || !ample || !in_time || !covered {
             return None;
         }
         Some(Self {
             number: self.number,
-            held: Held {
+            held: LeaseSpec {
                 last_fence: Some(fence),
                 ..self.held.clone()
             },
@@ -166,10 +167,13 @@ impl Belief {
             renewed: self.renewed,
             max_hold: self.max_hold,
             meta: Arc::clone(&self.meta),
-            landing: self.landing,
-            turns: Turns { left, ..self.turns },
+            in_flight: self.in_flight,
+            hand_off: HandOffBudget {
+                left,
+                ..self.hand_off
+            },
             deadline: Arc::clone(&self.deadline),
-            state: Mutex::new(State::Held),
+            state: Mutex::new(BeliefState::Held),
             no_longer_held: CancellationToken::new(),
         })
     }
@@ -191,8 +195,8 @@ impl Belief {
         self.max_hold.map(|max_hold| self.acquired_at + max_hold)
     }
 
-    /// When the lease has certainly ended in the store, if nobody renews it from now on: a whole
-    /// ttl after what is known, because a renewal whose answer was lost may have been carried out.
+    /// When the lease has certainly expired in the store, if it is not renewed from now on: a whole
+    /// ttl after what is known, because a renewal whose reply was lost may have run.
     pub(crate) fn ends_before(&self, now: Moment) -> Moment {
         let ttl = self.held.ttl;
         self.deadline().max(now) + ttl + ttl / 10 + Duration::from_millis(100)
@@ -200,25 +204,27 @@ impl Belief {
 
     pub(crate) fn remaining(&self, now: Moment) -> Duration {
         match *self.state() {
-            State::Held | State::Suspect => self.believable_until().saturating_since(now),
-            State::Lost(_) | State::Ended(_) => Duration::ZERO,
+            BeliefState::Held | BeliefState::Suspect => {
+                self.believable_until().saturating_since(now)
+            }
+            BeliefState::Lost(_) | BeliefState::Ended(_) => Duration::ZERO,
         }
     }
 
     pub(crate) fn standing(&self, now: Moment) -> Standing {
         match *self.state() {
-            State::Lost(_) | State::Ended(_) => Standing::Lost,
+            BeliefState::Lost(_) | BeliefState::Ended(_) => Standing::Lost,
             _ if now >= self.believable_until() => Standing::Lost,
-            State::Held => Standing::Held,
-            State::Suspect => Standing::Suspect,
+            BeliefState::Held => Standing::Held,
+            BeliefState::Suspect => Standing::Suspect,
         }
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
         match *self.state() {
-            State::Lost(reason) => Some(reason),
-            State::Ended(reason) => reason,
-            State::Held | State::Suspect => None,
+            BeliefState::Lost(reason) => Some(reason),
+            BeliefState::Ended(reason) => reason,
+            BeliefState::Held | BeliefState::Suspect => None,
         }
     }
 
@@ -226,49 +232,49 @@ impl Belief {
         &self.no_longer_held
     }
 
-    /// The store gave a full ttl at a moment after `sent_at`. An answer that is read at or after
-    /// the deadline changes nothing: whoever asked meanwhile was told that the lease is lost.
+    /// The store granted a full ttl at a moment after `sent_at`. A reply that is read at or after
+    /// the deadline changes nothing: by then callers were told that the lease is lost.
     pub(crate) fn extend(&self, sent_at: Moment, now: Moment) {
         let mut state = self.state();
         let in_time = now < self.deadline() || bug(Bug::LateRenewalCounts);
-        if matches!(*state, State::Held | State::Suspect) && in_time {
-            *state = State::Held;
+        if matches!(*state, BeliefState::Held | BeliefState::Suspect) && in_time {
+            *state = BeliefState::Held;
             let deadline = believed_until(sent_at, self.held.ttl).as_nanos();
             self.deadline.fetch_max(deadline, Ordering::AcqRel);
         }
     }
 
-    /// A renewal got no useful answer. The deadline stays. True if the lease is still held.
-    pub(crate) fn doubt(&self) -> bool {
+    /// A renewal got no useful reply. The deadline stays. True if the lease is still held.
+    pub(crate) fn mark_suspect(&self) -> bool {
         let mut state = self.state();
-        let held = matches!(*state, State::Held | State::Suspect);
+        let held = matches!(*state, BeliefState::Held | BeliefState::Suspect);
         if held {
-            *state = State::Suspect;
+            *state = BeliefState::Suspect;
         }
         held
     }
 
     /// The lease is gone; true if that is news.
-    pub(crate) fn lose(&self, reason: LostReason) -> bool {
+    pub(crate) fn mark_lost(&self, reason: LostReason) -> bool {
         let mut state = self.state();
-        let news = matches!(*state, State::Held | State::Suspect);
+        let news = matches!(*state, BeliefState::Held | BeliefState::Suspect);
         if news {
-            *state = State::Lost(reason);
+            *state = BeliefState::Lost(reason);
             drop(state);
             self.no_longer_held.cancel();
         }
         news
     }
 
-    /// The holder lets go. True if it had not before.
+    /// The holder releases it. True if it had not before.
     pub(crate) fn end(&self) -> bool {
         let mut state = self.state();
         let reason = match *state {
-            State::Ended(_) => return false,
-            State::Lost(reason) => Some(reason),
-            State::Held | State::Suspect => None,
+            BeliefState::Ended(_) => return false,
+            BeliefState::Lost(reason) => Some(reason),
+            BeliefState::Held | BeliefState::Suspect => None,
         };
-        *state = State::Ended(reason);
+        *state = BeliefState::Ended(reason);
         drop(state);
         self.no_longer_held.cancel();
         true
@@ -283,7 +289,7 @@ impl Belief {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BeliefState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -303,7 +309,7 @@ mod tests {
     const TTL: Duration = Duration::from_secs(60);
 
     fn belief(sent_at: Moment) -> Belief {
-        let held = Held {
+        let held = LeaseSpec {
             name: LockName::new("n").unwrap(),
             id: LeaseId::fresh(Layout::Native, &ClientId::fresh(), 1, TTL),
             ttl: TTL,
@@ -321,12 +327,12 @@ mod tests {
             renewed: true,
             max_hold: None,
             meta: Arc::default(),
-            landing: None,
+            in_flight: None,
         })
     }
 
-    /// A suspend moves `CLOCK_BOOTTIME` and no timer. The machine cannot be suspended here, so another
-    /// process is told that it was.
+    /// A suspend advances `CLOCK_BOOTTIME` but no timer. The machine cannot be suspended here, so
+    /// the clock of another process is shifted instead.
     #[test]
     fn h17_belief_ends_by_the_clock_alone() {
         let Some(clock) = ClockShim::compile() else {
@@ -369,12 +375,15 @@ mod tests {
         let bounds = HandOff::default();
         let first = belief(start);
         let now = start + Duration::from_micros(100);
-        let second = first.next_turn(&bounds, now).unwrap();
-        let third = second.next_turn(&bounds, now).unwrap();
+        let second = first.for_next_holder(&bounds, now).unwrap();
+        let third = second.for_next_holder(&bounds, now).unwrap();
         assert_eq!((second.fence, third.fence), (Fence::new(2), Fence::new(3)));
         assert_eq!(third.held.last_fence, Some(Fence::new(3)));
-        assert!(third.next_turn(&bounds, now).is_none(), "no fence left");
-        // What is renewed is the lease: all its holders share the deadline.
+        assert!(
+            third.for_next_holder(&bounds, now).is_none(),
+            "no fence left"
+        );
+        // The lease is renewed, and all its holders share the deadline.
         third.extend(start + TTL / 3, start);
         assert_eq!(third.deadline(), first.deadline());
         assert_eq!(third.deadline(), believed_until(start + TTL / 3, TTL));
@@ -386,11 +395,14 @@ mod tests {
         let first = belief(start);
         let bounds = HandOff::default();
         let after = |micros| start + Duration::from_micros(micros);
-        assert!(first.next_turn(&bounds, start).is_none());
-        assert!(first.next_turn(&bounds, after(1)).is_none(), "less drift");
-        let second = first.next_turn(&bounds, after(2)).unwrap();
-        assert!(second.next_turn(&bounds, after(2)).is_none());
-        assert!(second.next_turn(&bounds, after(3)).is_some());
+        assert!(first.for_next_holder(&bounds, start).is_none());
+        assert!(
+            first.for_next_holder(&bounds, after(1)).is_none(),
+            "less drift"
+        );
+        let second = first.for_next_holder(&bounds, after(2)).unwrap();
+        assert!(second.for_next_holder(&bounds, after(2)).is_none());
+        assert!(second.for_next_holder(&bounds, after(3)).is_some());
     }
 
     #[test]
@@ -401,9 +413,11 @@ mod tests {
             ..HandOff::default()
         };
         let lease = belief(start);
-        assert!(lease.next_turn(&bounds, start + TTL / 3).is_some());
+        assert!(lease.for_next_holder(&bounds, start + TTL / 3).is_some());
         assert!(
-            lease.next_turn(&bounds, start + TTL * 2 / 3).is_none(),
+            lease
+                .for_next_holder(&bounds, start + TTL * 2 / 3)
+                .is_none(),
             "too little left"
         );
         let soon = HandOff {
@@ -411,7 +425,7 @@ mod tests {
             ..bounds
         };
         assert!(
-            lease.next_turn(&soon, start + TTL / 3).is_none(),
+            lease.for_next_holder(&soon, start + TTL / 3).is_none(),
             "too long among us"
         );
     }
@@ -420,10 +434,10 @@ mod tests {
     fn h11_a_late_answer_does_not_raise_the_dead() {
         let start = Moment::from_nanos(1_000);
         let belief = belief(start);
-        assert!(belief.lose(LostReason::Expired));
+        assert!(belief.mark_lost(LostReason::Expired));
         belief.extend(start + TTL, start);
         assert_eq!(belief.standing(start + TTL), Standing::Lost);
-        assert!(!belief.lose(LostReason::Gone), "lost once is enough");
+        assert!(!belief.mark_lost(LostReason::Gone), "lost once is enough");
         assert_eq!(belief.lost_reason(), Some(LostReason::Expired));
     }
 
@@ -443,14 +457,14 @@ mod tests {
         let start = Moment::from_nanos(1_000);
         let belief = belief(start);
         let before = belief.deadline();
-        belief.doubt();
+        belief.mark_suspect();
         assert_eq!(belief.deadline(), before);
         assert_eq!(belief.standing(start), Standing::Suspect);
         let later = start + TTL / 3;
         belief.extend(later, later);
         assert_eq!(belief.deadline(), before + TTL / 3);
         assert_eq!(belief.standing(later), Standing::Held);
-        // An answer to an older request changes nothing.
+        // A reply to an older request changes nothing.
         belief.extend(start, later);
         assert_eq!(belief.deadline(), before + TTL / 3);
     }

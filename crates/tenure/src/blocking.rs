@@ -166,7 +166,7 @@ impl Locks {
         block_on(self.handle.locks.release(name, id))
     }
 
-    /// Ends somebody else's lease. See
+    /// Ends another client's lease. See
     /// [`tenure::Locks::force_release`](crate::Locks::force_release).
     pub fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
         block_on(self.handle.locks.force_release(name, id))
@@ -284,7 +284,7 @@ impl Lock {
         block_on(self.lock.glance())
     }
 
-    /// Whether somebody holds the lock at this moment.
+    /// Whether the lock is held at this moment.
     pub fn is_locked(&self) -> Result<bool> {
         block_on(self.lock.is_locked())
     }
@@ -399,7 +399,7 @@ impl fmt::Debug for Guard {
 fn holds_of_this_thread(handle: &Arc<Handle>) -> Arc<Holds> {
     let holds = OWNERS.try_with(|owners| {
         let mut owners = owners.borrow_mut();
-        // Of clients that are gone: nobody else would take them away.
+        // Of clients that are gone: nothing else would remove them.
         owners.retain(|_, owner| owner.handle.strong_count() > 0);
         let owner = owners.entry(handle.locks.id());
         let owner = owner.or_insert_with(|| ThreadOwner {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::Builder;
-use crate::core::Client;
+use crate::core::ClientHandle;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -158,7 +158,7 @@ impl Builder {
     pub async fn connect(self) -> Result<Tenure> {
         self.check()?;
         let url = self.urls.first().map_or("", String::as_str);
-        let (target, layout) = laid_out(Target::parse(url)?, self.layout)?;
+        let (target, layout) = with_layout(Target::parse(url)?, self.layout)?;
         check_sharded(&target, self.settings.sharded)?;
         let engine = Engine::start()?;
         let stats = Arc::new(Stats::default());
@@ -170,7 +170,9 @@ impl Builder {
         let on_engine = engine.clone();
         let connecting = async move {
             let store = open(target, &settings, &clock, &stats).await?;
-            Ok(Client::start(on_engine, settings, clock, store, stats))
+            Ok(ClientHandle::start(
+                on_engine, settings, clock, store, stats,
+            ))
         };
         let client = engine.run(connecting).await??;
         Ok(Tenure {
@@ -179,8 +181,8 @@ impl Builder {
     }
 }
 
-/// The target with its layout, which the URL or the builder may say, but not each another one.
-fn laid_out(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, Layout)> {
+/// The target with its layout. URL and builder may both set it, but only to the same value.
+fn with_layout(mut target: Target, asked_for: Option<Layout>) -> Result<(Target, Layout)> {
     let said = match &target {
         Target::Redis(server) => server.layout,
         Target::Sentinel(target) => target.server.layout,
@@ -226,13 +228,13 @@ async fn open(
         Target::Redis(target) => {
             check_clock(clock)?;
             let store = RedisStore::new(target, Arc::clone(stats), settings.runtime.clone());
-            reached(store, settings, clock).await
+            connect_store(store, settings, clock).await
         }
         Target::Sentinel(target) => {
             check_clock(clock)?;
             let runtime = settings.runtime.clone();
             let store = RedisStore::by_sentinels(target, Arc::clone(stats), runtime);
-            reached(store, settings, clock).await
+            connect_store(store, settings, clock).await
         }
         Target::Cluster(target) => {
             check_clock(clock)?;
@@ -241,12 +243,12 @@ async fn open(
             let sharded = sharded != Sharded::Off;
             let runtime = settings.runtime.clone();
             let store = RedisStore::in_cluster(target.nodes, sharded, Arc::clone(stats), runtime);
-            reached(store, settings, clock).await
+            connect_store(store, settings, clock).await
         }
     }
 }
 
-/// Refuses shards where there are none, and a URL and a builder that say each another thing.
+/// Refuses `sharded` without a cluster, and a URL and a builder that contradict each other.
 fn check_sharded(target: &Target, asked_for: Option<Sharded>) -> Result<()> {
     let Some(asked_for) = asked_for else {
         return Ok(());
@@ -271,7 +273,7 @@ fn check_clock(clock: &Clock) -> Result<()> {
 }
 
 /// The store, once it has answered.
-async fn reached(
+async fn connect_store(
     store: Arc<RedisStore>,
     settings: &Settings,
     clock: &Clock,
@@ -282,7 +284,7 @@ async fn reached(
     let limit = clock.now() + settings.unreachable_after;
     let mut said = None;
     loop {
-        match store.reach(limit).await {
+        match store.connect(limit).await {
             Ok(()) => return Ok(store),
             // Not with the last breath: its error would only say that time was short.
             Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {

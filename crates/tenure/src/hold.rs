@@ -1,42 +1,42 @@
-//! One grant, shared by the guards of a chain. The last of them gives it back.
+//! One grant, shared by the guards of a chain. The last of them releases it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::belief::Belief;
-use crate::core::Client;
-use crate::engine::attempt::Wish;
-use crate::engine::hand_off::{self, LetGo};
-use crate::engine::renewal;
+use crate::core::ClientHandle;
+use crate::engine::attempt::AcquireRequest;
+use crate::engine::hand_off::{self, HandOffOutcome};
+use crate::engine::renew_detached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, LostReason, Released, Standing};
 use crate::lease::{Lease, believed_until, check_ttl};
 use crate::moment::Moment;
 use crate::owner::Holds;
 use crate::seeded::{Bug, bug};
-use crate::store::Held;
+use crate::store::LeaseSpec;
 
 pub(crate) struct Hold {
-    client: Arc<Client>,
+    client: Arc<ClientHandle>,
     belief: Arc<Belief>,
-    /// Whoever may re-enter it, and must forget it when it ends.
+    /// The owner that may re-enter it, and forgets it when it ends.
     owner: Option<Arc<Holds>>,
 }
 
 impl Hold {
-    /// Takes up a grant: from here on, dropping releases it.
-    pub(crate) fn take_up(
-        client: Arc<Client>,
+    /// Takes ownership of a grant and tracks it: from here on, dropping releases it.
+    pub(crate) fn new(
+        client: Arc<ClientHandle>,
         owner: Option<Arc<Holds>>,
         belief: Arc<Belief>,
     ) -> Arc<Self> {
-        client.core.admit(&belief);
-        Self::hand_on(client, owner, belief)
+        client.core.track(&belief);
+        Self::of_tracked(client, owner, belief)
     }
 
-    /// Takes up a lease that is in care already.
-    pub(crate) fn hand_on(
-        client: Arc<Client>,
+    /// The same for a lease that is tracked already.
+    pub(crate) fn of_tracked(
+        client: Arc<ClientHandle>,
         owner: Option<Arc<Holds>>,
         belief: Arc<Belief>,
     ) -> Arc<Self> {
@@ -59,18 +59,18 @@ impl Hold {
         self.client.core.clock.now()
     }
 
-    /// A further guard, for a nested acquire that wants this.
+    /// Another guard, for a nested acquire.
     ///
     /// # Errors
     ///
-    /// If the lease is lost, which must not be papered over by a fresh one in the middle of the
-    /// outer section, or if the wish differs from what the lock is held with.
-    pub(crate) fn reenter(self: Arc<Self>, wish: &Wish) -> Result<Guard> {
-        self.check_reentry(wish)?;
+    /// If the lease is lost, which a fresh lease in the middle of the outer section must not hide,
+    /// or if the request differs from what the lock is held with.
+    pub(crate) fn reenter(self: Arc<Self>, request: &AcquireRequest) -> Result<Guard> {
+        self.check_reentry(request)?;
         Ok(Guard::new(self))
     }
 
-    fn check_reentry(&self, wish: &Wish) -> Result<()> {
+    fn check_reentry(&self, request: &AcquireRequest) -> Result<()> {
         let belief = &self.belief;
         let name = &belief.held.name;
         if belief.standing(self.now()) == Standing::Lost && !bug(Bug::ReentryIntoLost) {
@@ -84,16 +84,16 @@ impl Hold {
                 format!("cannot take lock `{name}` with another {what}: {cause}"),
             ))
         };
-        if wish.ttl != belief.held.ttl {
+        if request.ttl != belief.held.ttl {
             return differs("ttl");
         }
-        if wish.renewed != belief.renewed {
+        if request.renewed != belief.renewed {
             return differs("kind of lease, `fixed` or renewed");
         }
-        if wish.max_hold != belief.max_hold {
+        if request.max_hold != belief.max_hold {
             return differs("`max_hold`");
         }
-        if wish.replicas != belief.held.replicas {
+        if request.replicas != belief.held.replicas {
             return differs("number of `replicas`");
         }
         Ok(())
@@ -148,14 +148,14 @@ impl Hold {
         if !hold.belief.end() {
             return Ok(Released::AlreadyGone);
         }
-        let leaving = match hand_off::let_go(&hold.client, &hold.belief) {
+        let dequeue = match hand_off::try_hand_off(&hold.client, &hold.belief) {
             // By the deadline alone.
-            LetGo::PassedOn if was_held => return Ok(Released::WasHeld),
-            LetGo::PassedOn => return Ok(Released::AlreadyGone),
-            LetGo::Release { leaving } => leaving,
+            HandOffOutcome::HandedOff if was_held => return Ok(Released::WasHeld),
+            HandOffOutcome::HandedOff => return Ok(Released::AlreadyGone),
+            HandOffOutcome::Release { dequeue } => dequeue,
         };
-        let released = hold.client.release(&hold.belief, leaving).await?;
-        // The store may still have had it, but the holder could no longer believe that.
+        let released = hold.client.release(&hold.belief, dequeue).await?;
+        // The store may still have had the lease, but the holder could no longer rely on it.
         Ok(match released {
             Released::WasHeld if !was_held => Released::AlreadyGone,
             released => released,
@@ -175,13 +175,13 @@ impl Hold {
             ));
         };
         if !hold.belief.end() {
-            // A shutdown was first.
+            // A shutdown came first.
             let reason = hold.belief.lost_reason().unwrap_or(LostReason::Shutdown);
             return Err(Error::lost(&name, reason));
         }
-        // Remembered first: whoever reads the record meanwhile finds it there all along.
-        hold.client.core.given.keep(&hold.belief, hold.now());
-        hold.client.core.dismiss(&hold.belief);
+        // Added first, so that every reader of the record finds it there.
+        hold.client.core.detached.add(&hold.belief, hold.now());
+        hold.client.core.untrack(&hold.belief);
         Ok(hold.belief.lease())
     }
 
@@ -192,19 +192,23 @@ impl Hold {
         let client = Arc::clone(&self.client);
         let core = Arc::clone(&client.core);
         let pending = core.pending.begin();
-        // On the engine from here on: a caller that goes away has given the lease away all the same.
+        // On the engine from here on: a caller that goes away has detached the lease all the same.
         let giving = async move {
             let _pending = pending;
-            let held = Held {
+            let held = LeaseSpec {
                 ttl: rest,
                 ..self.belief.held.clone()
             };
-            // A renewal that comes later would give the lease its usual ttl again.
-            core.watchdog.settled(self.belief.number).await;
-            let given = self.detach()?;
-            let until = renewal::extend(&core, &held).await?;
-            core.given.renewed(&given, rest, until, core.clock.now());
-            Ok(Lease { ttl: rest, ..given })
+            // A later renewal would set the lease back to its usual ttl.
+            core.watchdog.wait_for_renewal(self.belief.number).await;
+            let detached = self.detach()?;
+            let until = renew_detached::extend(&core, &held).await?;
+            core.detached
+                .renewed(&detached, rest, until, core.clock.now());
+            Ok(Lease {
+                ttl: rest,
+                ..detached
+            })
         };
         client.engine.run(giving).await?
     }
@@ -219,11 +223,13 @@ impl Drop for Hold {
         if !first || bug(Bug::DroppedGuardKept) {
             return;
         }
-        if let LetGo::Release { leaving } = hand_off::let_go(&self.client, &self.belief) {
+        if let HandOffOutcome::Release { dequeue } =
+            hand_off::try_hand_off(&self.client, &self.belief)
+        {
             if bug(Bug::DropBlocks) {
                 let _ = crate::blocking::block_on(self.client.release(&self.belief, None));
             }
-            self.client.release_in_background(&self.belief, leaving);
+            self.client.release_in_background(&self.belief, dequeue);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
-use crate::store::{Busy, Found};
+use crate::store::{Busy, LockState};
 
 /// Who holds a lock, as far as the store tells.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ use crate::store::{Busy, Found};
 pub struct Holder {
     /// The lease: what `force_release` needs.
     pub lease: LeaseId,
-    /// How long the lease lasts if nobody renews it; `None` if it has no end and is perhaps not
+    /// How long the lease lasts unless it is renewed; `None` if it has no expiry and is perhaps not
     /// a lock at all.
     pub remaining: Option<Duration>,
     /// The greatest fence that was reserved for this lease, where Tenure granted it: the holder has
@@ -46,8 +46,8 @@ pub struct ClientRecord {
     pub about: BTreeMap<String, String>,
     /// The version of Tenure it uses.
     pub version: String,
-    /// The leases it has held for half a second or longer, and those that it gave away: the oldest
-    /// ten thousand.
+    /// The leases it has held for half a second or longer, and those it detached: the oldest ten
+    /// thousand.
     pub leases: Vec<LeaseRecord>,
     /// How many more it holds.
     pub more_leases: u64,
@@ -87,8 +87,8 @@ pub struct Listing {
 pub struct Listed {
     /// The lock.
     pub name: LockName,
-    /// The lease that holds it: what `force_release` needs. `None` if callers wait and nobody had
-    /// it at that moment.
+    /// The lease that holds it: what `force_release` needs. `None` if callers wait and the lock was
+    /// free at that moment.
     pub lease: Option<LeaseId>,
     /// The fence of its holder; of one that has held it for less than half a second, the greatest
     /// that was reserved for it.
@@ -97,8 +97,8 @@ pub struct Listed {
     pub held_for: Option<Duration>,
     /// The lease's length, where Tenure granted it.
     pub ttl: Option<Duration>,
-    /// How long the lease lasts if nobody renews it; `None` if it has no end and is perhaps not a
-    /// lock at all, or if nobody holds it.
+    /// How long the lease lasts unless it is renewed; `None` if it has no expiry and is perhaps not
+    /// a lock at all, or if it is free.
     pub remaining: Option<Duration>,
     /// What the holder wrote about this lease.
     pub meta: BTreeMap<String, String>,
@@ -115,14 +115,14 @@ impl Listed {
         let of_client =
             |client: &Arc<ClientRecord>| client.waiting.get(self.name.as_str()).copied();
         let counts = self.waiters.iter().filter_map(of_client);
-        // Anybody can write anything into a record.
+        // A record can contain anything.
         counts.fold(0, u64::saturating_add)
     }
 }
 
 impl Holder {
     /// What the store tells of a lock.
-    pub(crate) fn found(found: Found) -> Self {
+    pub(crate) fn from_state(found: LockState) -> Self {
         Self {
             lease: found.id,
             remaining: found.remaining,
@@ -133,7 +133,7 @@ impl Holder {
     }
 
     /// What an attempt on a busy lock tells of its holder.
-    pub(crate) fn seen_in_the_way(busy: &Busy) -> Self {
+    pub(crate) fn from_busy(busy: &Busy) -> Self {
         Self {
             lease: busy.holder.clone(),
             remaining: busy.remaining,

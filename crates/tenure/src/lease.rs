@@ -56,7 +56,7 @@ impl From<Fence> for u64 {
     }
 }
 
-/// The identity of one lease: fresh for every grant, so that nobody else can renew or release it.
+/// The identity of one lease: fresh for every grant, so that no other client can renew or release it.
 ///
 /// Tenure's own look like `tenure:<client>:<number>:<ttl>`, or in Redisson's layout like
 /// `<uuid of the client>:<number and ttl>`; a lock taken by another library has whatever that library

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::core::{Client, Core};
-use crate::engine::attempt::Wish;
-use crate::engine::here::{self, Asked};
-use crate::engine::waiting::{Begun, Waiter};
-use crate::engine::{once, patience, record};
+use crate::core::{ClientHandle, Core};
+use crate::engine::attempt::AcquireRequest;
+use crate::engine::fast_path::{self, FastPathOutcome};
+use crate::engine::local_queue::{StartedAcquisition, Waiter};
+use crate::engine::{client_record, retry, try_acquire};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, LostReason, Released};
 use crate::holder::Holder;
@@ -19,20 +19,20 @@ use crate::lease::check_ttl;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
-use crate::store::{Failure, SILENCE_LIMIT};
+use crate::store::{Failure, RESPONSE_TIMEOUT};
 
 /// How many metadata entries a lease may carry, and how many bytes they may have together: they
 /// are sent with every acquisition.
 const META_ENTRIES_MAX: usize = 16;
 const META_BYTES_MAX: usize = 4_096;
 
-/// A lock of some name. Making one costs nothing and asks nobody.
+/// A lock with a name. Making one costs nothing and sends nothing.
 ///
-/// Settings are checked when the lock is taken, before anything is sent.
+/// Settings are checked when the lock is acquired, before anything is sent.
 #[derive(Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {
-    client: Arc<Client>,
+    client: Arc<ClientHandle>,
     name: String,
     owner: Option<Arc<Holds>>,
     ttl: Option<Duration>,
@@ -44,7 +44,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(client: Arc<Client>, name: &str, owner: Option<Arc<Holds>>) -> Self {
+    pub(crate) fn new(client: Arc<ClientHandle>, name: &str, owner: Option<Arc<Holds>>) -> Self {
         Self {
             client,
             name: name.to_owned(),
@@ -58,7 +58,7 @@ impl Lock {
         }
     }
 
-    /// The same lock, as whoever keeps `holds` may re-enter it.
+    /// The same lock, re-enterable by the owner of `holds`.
     pub(crate) fn of(mut self, holds: Arc<Holds>) -> Self {
         self.owner = Some(holds);
         self
@@ -81,8 +81,8 @@ impl Lock {
         self
     }
 
-    /// The longest time to hold the lock, renewals included. When it is over, the holder is told
-    /// by [`Guard::lost`] and renewal stops. The lock is not let go: it becomes free when the guard
+    /// The longest time to hold the lock, renewals included. When it is over, the holder learns it
+    /// by [`Guard::lost`] and renewal stops. The lock is not released: it becomes free when the guard
     /// is released, or when the lease ends.
     pub fn max_hold(mut self, length: Duration) -> Self {
         self.max_hold = Some(length);
@@ -147,10 +147,9 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Safe: dropping the future gives up the place in the line, and a grant that was under way
-    /// is given back at once.
+    /// Safe: dropping the future leaves the queue, and a grant in flight is released at once.
     pub async fn acquire(&self) -> Result<Guard> {
-        self.line_up(self.wait).await
+        self.wait_in_queue(self.wait).await
     }
 
     /// Waits for the lock for at most `limit`. [`Duration::ZERO`] asks once.
@@ -163,34 +162,35 @@ impl Lock {
     ///
     /// As for [`acquire`](Lock::acquire).
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        self.line_up(Some(limit)).await
+        self.wait_in_queue(Some(limit)).await
     }
 
     /// Takes the lock if it is free; `None` if it is not.
     ///
     /// # Errors
     ///
-    /// Whatever keeps the store from answering. That somebody else holds the lock is no error.
+    /// Whatever keeps the store from answering. A busy lock is not an error.
     ///
     /// # Cancel safety
     ///
     /// As for [`acquire`](Lock::acquire).
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        let wish = self.wish()?;
-        if let Some(guard) = self.reenter(&wish)? {
+        let request = self.request()?;
+        if let Some(guard) = self.reenter(&request)? {
             return Ok(Some(guard));
         }
-        let acquisition = match here::ask(&self.client, self.owner.as_ref(), wish).await? {
-            Asked::Granted(guard) => return Ok(Some(guard)),
-            Asked::Busy(_) => return Ok(None),
-            Asked::NotAnswered(acquisition) => acquisition,
-        };
+        let acquisition =
+            match fast_path::try_acquire(&self.client, self.owner.as_ref(), request).await? {
+                FastPathOutcome::Granted(guard) => return Ok(Some(guard)),
+                FastPathOutcome::Busy(_) => return Ok(None),
+                FastPathOutcome::NotAnswered(acquisition) => acquisition,
+            };
         // Before looking whether the client is open: a shutdown either waits for this or is seen.
         let pending = self.client.core.pending.begin();
         self.client.check_open()?;
         let (client, owner) = (Arc::clone(&self.client), self.owner.clone());
         let (reply, answer) = oneshot::channel();
-        let asking = once::ask(client, owner, acquisition, reply, pending);
+        let asking = try_acquire::run(client, owner, acquisition, reply, pending);
         self.client.engine.spawn(asking);
         answer.await.map_err(|_| Error::closed())?
     }
@@ -262,8 +262,8 @@ impl Lock {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let looking = async move {
-            let look = |limit| find_holder(&core, &name, limit);
-            patience::look(&core, look).await
+            let read = |limit| find_holder(&core, &name, limit);
+            retry::read(&core, read).await
         };
         self.client.engine.run(looking).await?
     }
@@ -283,14 +283,14 @@ impl Lock {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let looking = async move {
-            let look = |limit| find_lease(&core, &name, limit);
-            patience::look(&core, look).await
+            let read = |limit| find_lease(&core, &name, limit);
+            retry::read(&core, read).await
         };
         self.client.engine.run(looking).await?
     }
 
-    /// Whether somebody holds the lock at this moment, without taking it. By the next line that
-    /// may have changed.
+    /// Whether the lock is held at this moment. By the next line of your program that may have
+    /// changed.
     ///
     /// # Errors
     ///
@@ -303,52 +303,59 @@ impl Lock {
         Ok(self.glance().await?.is_some())
     }
 
-    async fn line_up(&self, limit: Option<Duration>) -> Result<Guard> {
-        let wish = self.wish()?;
-        if let Some(guard) = self.reenter(&wish)? {
+    async fn wait_in_queue(&self, limit: Option<Duration>) -> Result<Guard> {
+        let request = self.request()?;
+        if let Some(guard) = self.reenter(&request)? {
             return Ok(guard);
         }
         self.client.check_open()?;
         let core = &self.client.core;
         let joined = core.clock.now();
-        let patient = limit.is_none_or(|limit| limit >= SILENCE_LIMIT);
-        let number = core.lines.arrive();
-        let free = patient && !core.watchdog.cares_for(&wish.name);
-        let (begun, found_busy) = if free && let Some(_asking) = core.lines.ask(&wish.name) {
-            // Boxed: what is only needed for asking must not be kept by those who wait.
-            match Box::pin(here::ask(&self.client, self.owner.as_ref(), wish.clone())).await? {
-                Asked::Granted(guard) => return Ok(guard),
-                Asked::Busy(acquisition) => (Some(acquisition), true),
-                Asked::NotAnswered(acquisition) => (Some(acquisition), false),
-            }
-        } else {
-            (None, false)
-        };
+        let patient = limit.is_none_or(|limit| limit >= RESPONSE_TIMEOUT);
+        let number = core.queues.next_number();
+        let free = patient && !core.watchdog.is_tracked(&request.name);
+        let (begun, found_busy) =
+            if free && let Some(_permit) = core.queues.try_fast_path(&request.name) {
+                // Boxed: what is only needed for asking must not be kept by those who wait.
+                match Box::pin(fast_path::try_acquire(
+                    &self.client,
+                    self.owner.as_ref(),
+                    request.clone(),
+                ))
+                .await?
+                {
+                    FastPathOutcome::Granted(guard) => return Ok(guard),
+                    FastPathOutcome::Busy(acquisition) => (Some(acquisition), true),
+                    FastPathOutcome::NotAnswered(acquisition) => (Some(acquisition), false),
+                }
+            } else {
+                (None, false)
+            };
         let (reply, answer) = oneshot::channel();
         let waiter = Waiter {
             client: Arc::clone(&self.client),
-            wish,
+            request,
             owner: self.owner.clone(),
             joined,
             limit: limit.map(|limit| joined + limit),
-            begun: Begun::new(&self.client, begun, found_busy),
+            started: StartedAcquisition::new(&self.client, begun, found_busy),
             reply,
         };
-        let place = core.lines.join(core, number, waiter);
+        let entry = core.queues.join(core, number, waiter);
         let result = answer.await;
-        place.answered();
+        entry.answered();
         result.map_err(|_| Error::closed())?
     }
 
-    fn reenter(&self, wish: &Wish) -> Result<Option<Guard>> {
+    fn reenter(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
         match &self.owner {
-            Some(owner) => owner.reenter(wish),
+            Some(owner) => owner.reenter(request),
             None => Ok(None),
         }
     }
 
     /// Checks the settings, before anything is sent.
-    fn wish(&self) -> Result<Wish> {
+    fn request(&self) -> Result<AcquireRequest> {
         let name = LockName::new(&self.name)?;
         let ttl = match (self.ttl, self.fixed) {
             (Some(ttl), Some(_)) => {
@@ -375,7 +382,7 @@ impl Lock {
         settings.check_replicas(replicas)?;
         settings.check_pause(ttl)?;
         self.check_meta()?;
-        Ok(Wish {
+        Ok(AcquireRequest {
             name,
             ttl: Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
             renewed: self.fixed.is_none(),
@@ -410,7 +417,7 @@ async fn find_holder(
         return Ok(None);
     };
     if let Some(client) = holder.lease.client() {
-        let records = record::read(core, Some(client), limit).await?;
+        let records = client_record::read(core, Some(client), limit).await?;
         holder.client = records.into_iter().next();
     }
     Ok(Some(holder))
@@ -421,8 +428,8 @@ async fn find_lease(
     name: &LockName,
     limit: Moment,
 ) -> Result<Option<Holder>, Failure> {
-    let found = core.store.look(name, limit).await?;
-    Ok(found.map(Holder::found))
+    let found = core.store.inspect(name, limit).await?;
+    Ok(found.map(Holder::from_state))
 }
 
 impl fmt::Debug for Lock {

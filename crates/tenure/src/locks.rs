@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::{Client, Core};
-use crate::engine::cleaner::{self, Parting};
-use crate::engine::{adoption, listing, patience, renewal};
+use crate::core::{ClientHandle, Core};
+use crate::engine::release::{self, ReleaseRequest};
+use crate::engine::{adopt, list, renew_detached, retry};
 use crate::error::Result;
 use crate::guard::{Guard, Released};
 use crate::holder::{ClientRecord, Listing};
@@ -16,7 +16,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::{Holds, Owner};
 use crate::stats::StatsSnapshot;
-use crate::store::Held;
+use crate::store::LeaseSpec;
 use crate::timings::TimingsSnapshot;
 
 /// What [`Tenure`](crate::Tenure) and [`Redlock`](crate::Redlock) have in common, for code that
@@ -39,11 +39,11 @@ use crate::timings::TimingsSnapshot;
 /// ```
 #[derive(Clone)]
 pub struct Locks {
-    client: Arc<Client>,
+    client: Arc<ClientHandle>,
 }
 
 impl Locks {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Arc<ClientHandle>) -> Self {
         Self { client }
     }
 
@@ -54,7 +54,7 @@ impl Locks {
         Lock::new(Arc::clone(&self.client), name.as_ref(), None)
     }
 
-    /// Somebody new, who may re-enter the locks it holds.
+    /// A new owner, which may re-enter the locks it holds.
     pub fn owner(&self) -> Owner {
         Owner::new(Arc::clone(&self.client))
     }
@@ -80,7 +80,7 @@ impl Locks {
         let pending = self.client.core.pending.begin();
         self.client.check_open()?;
         let client = Arc::clone(&self.client);
-        let adopting = async move { adoption::adopt(client, owner, lease, pending).await };
+        let adopting = async move { adopt::adopt(client, owner, lease, pending).await };
         self.client.engine.run(adopting).await?
     }
 
@@ -116,7 +116,7 @@ impl Locks {
         core.settings.check_longest(ttl)?;
         core.settings.check_pause(ttl)?;
         let lease = lease.clone();
-        let renewing = async move { renewal::renew(&core, lease, ttl).await };
+        let renewing = async move { renew_detached::renew(&core, lease, ttl).await };
         self.client.engine.run(renewing).await?
     }
 
@@ -145,11 +145,11 @@ impl Locks {
         let name = LockName::new(name)?;
         self.client.check_open()?;
         let core = &self.client.core;
-        let known = core.given.forget(&name, id);
+        let known = core.detached.remove(&name, id);
         core.record_changed.notify_one();
         let ttl = id.ttl().unwrap_or(core.settings.ttl).min(TTL_MAX);
         let ends_before = core.clock.now() + ttl + ttl / 10;
-        let held = Held {
+        let held = LeaseSpec {
             name,
             id: id.clone(),
             ttl,
@@ -159,10 +159,12 @@ impl Locks {
             last_fence: None,
         };
         let ends_before = known.map_or(ends_before, |lease| lease.ends_at.max(ends_before));
-        self.client.part_with(Parting::of(held, ends_before)).await
+        self.client
+            .release_lease(ReleaseRequest::of(held, ends_before))
+            .await
     }
 
-    /// Ends a lease that somebody else holds: for administrators. The holder learns of it at once
+    /// Ends another client's lease: for administrators. The holder learns of it at once
     /// if it has held the lock for a second, otherwise at its next renewal.
     ///
     /// Needs the lease's id, as [`Lock::holder`] shows it, so that it cannot hit a later holder.
@@ -177,7 +179,7 @@ impl Locks {
     ///
     /// The release goes on in the background.
     pub async fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
-        let held = Held {
+        let held = LeaseSpec {
             name: LockName::new(name)?,
             id: id.clone(),
             ttl: id.ttl().unwrap_or(self.client.core.settings.ttl),
@@ -187,13 +189,13 @@ impl Locks {
         };
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
-        core.given.forget(&held.name, &held.id);
+        core.detached.remove(&held.name, &held.id);
         let until = core.clock.now() + core.settings.unreachable_after;
-        core.release_begins(&held.name);
+        core.release_started(&held.name);
         let pending = core.pending.begin();
         let releasing = async move {
             let _pending = pending;
-            cleaner::release(&core, &Parting::of(held, until)).await
+            release::release(&core, &ReleaseRequest::of(held, until)).await
         };
         self.client.engine.run(releasing).await?
     }
@@ -232,8 +234,8 @@ impl Locks {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let listing = async move {
-            let list = |limit| listing::list(&core, &wanted, limit);
-            patience::look(&core, list).await
+            let list = |limit| list::list(&core, &wanted, limit);
+            retry::read(&core, list).await
         };
         self.client.engine.run(listing).await?
     }
@@ -255,8 +257,8 @@ impl Locks {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let reading = async move {
-            let read = |limit| listing::clients(&core, limit);
-            patience::look(&core, read).await
+            let read = |limit| list::clients(&core, limit);
+            retry::read(&core, read).await
         };
         self.client.engine.run(reading).await?
     }

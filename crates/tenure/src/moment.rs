@@ -124,7 +124,7 @@ impl ManualClock {
         }
     }
 
-    /// Moves the clock on, and wakes whoever sleeps by it.
+    /// Advances the clock, and wakes everything that sleeps by it.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         self.nanos

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::core::Client;
-use crate::engine::attempt::Wish;
+use crate::core::ClientHandle;
+use crate::engine::attempt::AcquireRequest;
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::hold::Hold;
@@ -32,7 +32,7 @@ use crate::seeded::{Bug, bug};
 /// ```
 #[derive(Clone)]
 pub struct Owner {
-    client: Arc<Client>,
+    client: Arc<ClientHandle>,
     holds: Arc<Holds>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Holds {
 }
 
 impl Owner {
-    pub(crate) fn new(client: Arc<Client>) -> Self {
+    pub(crate) fn new(client: Arc<ClientHandle>) -> Self {
         Self {
             client,
             holds: Arc::default(),
@@ -70,14 +70,15 @@ impl fmt::Debug for Owner {
 }
 
 impl Holds {
-    /// A further guard, if this owner holds the lock already.
-    pub(crate) fn reenter(&self, wish: &Wish) -> Result<Option<Guard>> {
-        self.held(&wish.name)
-            .map(|hold| hold.reenter(wish))
+    /// Another guard, if this owner holds the lock already.
+    pub(crate) fn reenter(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
+        self.held(&request.name)
+            .map(|hold| hold.reenter(request))
             .transpose()
     }
 
-    /// What this owner holds under a name. Whoever has it may be the last to let it go.
+    /// What this owner holds under a name. The returned reference may be the last one, whose drop
+    /// releases it.
     pub(crate) fn held(&self, name: &LockName) -> Option<Arc<Hold>> {
         let hold = self.by_name().get(name).and_then(Weak::upgrade);
         hold.filter(|_| !bug(Bug::ReentryForgotten))

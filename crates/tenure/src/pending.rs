@@ -1,4 +1,4 @@
-//! How many releases are still on their way, for those who want to wait for them.
+//! Counts the releases in flight, so that a shutdown can wait for them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,8 +14,8 @@ pub(crate) struct Pending {
 #[derive(Debug, Default)]
 struct Shared {
     count: AtomicUsize,
-    /// How many wait for the count to be zero. Mostly nobody, and then nobody is woken: that would
-    /// be a system call for every lock.
+    /// How many wait for the count to reach zero. Usually none, and then no wake-up is needed: that
+    /// would be a system call for every lock.
     waiting: AtomicUsize,
     turn: Mutex<()>,
     none_left: Condvar,
@@ -62,7 +62,7 @@ impl Drop for PendingOne {
     fn drop(&mut self) {
         let shared = &self.pending.shared;
         let last = shared.count.fetch_sub(1, Ordering::SeqCst) == 1;
-        // Whoever begins to wait looks at the count after this, or is seen here.
+        // A waiter that starts now either sees the count after this, or is seen here.
         if last && shared.waiting.load(Ordering::SeqCst) > 0 {
             drop(shared.turn.lock());
             shared.none_left.notify_all();
@@ -71,7 +71,7 @@ impl Drop for PendingOne {
     }
 }
 
-/// Somebody who waits, until it is dropped.
+/// A waiter, until it is dropped.
 struct Waiting<'a>(&'a Shared);
 
 impl<'a> Waiting<'a> {

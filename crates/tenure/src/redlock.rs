@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::Builder;
-use crate::core::Client;
+use crate::core::ClientHandle;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -16,13 +16,13 @@ use crate::moment::Clock;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::store::Store;
-use crate::store::redis::{REST_MIN, RedisStore};
+use crate::store::redis::{RedisStore, VOTE_DELAY_MIN};
 use crate::store::redlock::RedlockStore;
 use crate::url::{RedisTarget, Target, masked_url};
 
 /// The longest ttl, unless the builder says otherwise. No node that may have forgotten a lease rests
 /// for less, so clients with other values agree with those that have this one.
-const LONGEST_TTL_DEFAULT: Duration = REST_MIN;
+const LONGEST_TTL_DEFAULT: Duration = VOTE_DELAY_MIN;
 /// With fewer nodes none may fail.
 const NODES_MIN: usize = 2;
 /// How long to wait before connecting again to nodes that could not be reached.
@@ -145,7 +145,7 @@ impl Builder<Redlock> {
         let (on_engine, stats) = (engine.clone(), Arc::new(Stats::default()));
         let connecting = async move {
             let store = open(targets, &settings, longest_ttl, &stats).await?;
-            Ok(Client::start(
+            Ok(ClientHandle::start(
                 on_engine,
                 settings,
                 Clock::Boot,
@@ -224,7 +224,7 @@ async fn open(
     let clock = Clock::Boot;
     let limit = clock.now() + settings.unreachable_after;
     loop {
-        match store.reach(limit).await {
+        match store.connect(limit).await {
             Ok(()) => return Ok(store),
             Err(error) if error.kind() == crate::ErrorKind::Unavailable => {
                 if clock.now() + CONNECT_PAUSE >= limit {

@@ -23,15 +23,15 @@ pub(crate) struct Settings {
     pub(crate) hand_off: HandOff,
     /// How many replicas must confirm a lock that does not say otherwise.
     pub(crate) replicas: u32,
-    /// How long a new master gives no new locks.
+    /// How long a new primary grants no new locks.
     pub(crate) after_failover: Option<Duration>,
-    /// Whether the store has replicas that can be asked.
+    /// Whether the store has replicas that can acknowledge writes.
     pub(crate) replicates: bool,
-    /// The longest ttl that a lock may ask for, where that must be known.
+    /// The longest ttl that a lock may have, where that must be known.
     pub(crate) longest_ttl: Option<Duration>,
     /// The runtime whose callers drive a connection themselves.
     pub(crate) runtime: Option<Handle>,
-    /// In which form leases have their ids, as the bytes in the store demand.
+    /// The layout, which determines the form of lease ids.
     pub(crate) layout: Layout,
     /// How the waiters of a cluster are woken, if the builder says it.
     pub(crate) sharded: Option<Sharded>,
@@ -41,7 +41,7 @@ pub(crate) struct Settings {
     pub(crate) about: BTreeMap<String, String>,
 }
 
-/// How far a lock may be handed off inside the process before others get their turn.
+/// How far a lock may be handed off inside the process before other processes get their turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandOff {
     pub(crate) on: bool,
@@ -122,7 +122,7 @@ impl HandOff {
         Ok(())
     }
 
-    /// How many fences a grant may use: one for its holder, one for each further turn.
+    /// How many fences a grant may use: one for its holder, one for each hand-off.
     pub(crate) fn fences(self) -> u32 {
         if self.on { self.turns + 1 } else { 1 }
     }

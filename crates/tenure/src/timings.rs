@@ -1,6 +1,6 @@
 //! What a client measures, for metrics: in buckets, because a mean hides what hurts.
 //!
-//! Nothing is measured before somebody asks for it. Then a measurement is two additions to atomic
+//! Nothing is measured until it is first asked for. Then a measurement is two additions to atomic
 //! numbers: no lock, no text, no memory.
 
 use std::fmt;
@@ -62,8 +62,8 @@ const MARGIN_BOUNDS: [u64; 13] = [
 /// The bounds of one kind of measurement, and one more bucket for what is above them.
 const BOUNDS: usize = 13;
 const BUCKETS: usize = BOUNDS + 1;
-/// How many servers are told apart. A cluster whose nodes come and go under new addresses must not
-/// fill the memory of whoever watches it.
+/// How many servers are distinguished. A cluster whose nodes come and go under new addresses must
+/// not fill the memory of the metrics system.
 const NODES_MAX: usize = 100;
 const OTHER_NODES: &str = "_other";
 
@@ -214,7 +214,7 @@ pub(crate) struct Timings {
 }
 
 impl Timings {
-    /// Whether somebody has asked for what is measured.
+    /// Whether timings were asked for.
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! One attempt to take a lock, and what becomes of it.
+//! One acquisition: the request, its attempts, and how it is abandoned.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use crate::lease::{LeaseId, believed_until};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{Attempt, Attempted, Busy, Failure, Held, Landing, NotYet};
+use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight, LeaseSpec, NotYet};
 
-/// How long a caller whose time is over waits for what it leaves behind to be cleaned up. It is
-/// cleaned up in any case.
-const GIVE_UP_PATIENCE: Duration = Duration::from_millis(100);
+/// How long a caller that gives up waits for the cleanup. The cleanup continues in any case.
+const ABANDON_WAIT: Duration = Duration::from_millis(100);
 
-/// What a caller wants: the same for every attempt of one acquisition.
+/// What a caller asks for: the same for every attempt of one acquisition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct AcquireRequest {
     pub(crate) name: LockName,
     pub(crate) ttl: Duration,
     pub(crate) renewed: bool,
@@ -28,49 +27,49 @@ pub(crate) struct Wish {
     pub(crate) meta: Arc<BTreeMap<String, String>>,
 }
 
-impl Wish {
-    /// Whether a lease is just what is wished for.
+impl AcquireRequest {
+    /// Whether a lease is exactly what was requested.
     pub(crate) fn is_met_by(&self, belief: &Belief) -> bool {
         self.ttl == belief.held.ttl
             && self.renewed == belief.renewed
             && self.max_hold == belief.max_hold
             && self.replicas == belief.held.replicas
             && self.meta == belief.meta
-            // An adopted lease may have metadata that nobody here knows.
+            // An adopted lease may have metadata that this client does not know.
             && self.meta.is_empty() != belief.held.has_meta
     }
 }
 
-/// An acquisition under way: a wish with a lease id of its own.
+/// An acquisition in progress: a request with its own lease id.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
-    pub(crate) wish: Wish,
+    pub(crate) request: AcquireRequest,
     number: u64,
     id: LeaseId,
-    pub(super) begun: Moment,
-    /// Whether it stands in the store's queue.
+    pub(super) started_at: Moment,
+    /// Whether it is in the store's queue.
     queued: bool,
-    /// Where an attempt whose reply was lost may still land.
-    landing: Option<Landing>,
+    /// Set if an attempt whose reply was lost may still run on the server.
+    in_flight: Option<InFlight>,
 }
 
-/// What an attempt came to. A grant must be taken up or given back.
-pub(crate) enum Outcome {
+/// The result of an attempt. A grant must become a guard or be released.
+pub(crate) enum AttemptOutcome {
     Granted(Arc<Belief>),
     Busy(Busy),
     NotYet(NotYet),
 }
 
 impl Acquisition {
-    pub(crate) fn new(core: &Core, wish: Wish) -> Self {
+    pub(crate) fn new(core: &Core, request: AcquireRequest) -> Self {
         let number = Core::next_lease_number();
         Self {
-            id: LeaseId::fresh(core.settings.layout, &core.id, number, wish.ttl),
-            wish,
+            id: LeaseId::fresh(core.settings.layout, &core.id, number, request.ttl),
+            request,
             number,
-            begun: core.clock.now(),
+            started_at: core.clock.now(),
             queued: false,
-            landing: None,
+            in_flight: None,
         }
     }
 
@@ -78,47 +77,47 @@ impl Acquisition {
         &self.id
     }
 
-    /// Asks the store once. Can be repeated: the store finds its own grant.
+    /// Sends one attempt to the store. Safe to repeat: the store recognizes its own grant.
     pub(crate) async fn attempt(
         &mut self,
         core: &Arc<Core>,
         queue: bool,
         limit: Moment,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<AttemptOutcome, Failure> {
         self.queued |= queue;
-        let attempt = self.question(core.fences_for(self.wish.renewed), queue);
+        let attempt = self.to_attempt(core.fences_for(self.request.renewed), queue);
         let answer = core.store.acquire(&attempt, limit).await;
-        self.settle(core, attempt, answer)
+        self.interpret(core, attempt, answer)
     }
 
-    /// What to ask the store.
-    pub(super) fn question(&self, fences: u32, queue: bool) -> Attempt {
+    /// The attempt to send to the store.
+    pub(super) fn to_attempt(&self, fences: u32, queue: bool) -> Attempt {
         Attempt {
             held: self.held(),
-            meta: Arc::clone(&self.wish.meta),
+            meta: Arc::clone(&self.request.meta),
             fences,
             queue,
         }
     }
 
-    /// Makes of an answer what it means.
-    pub(super) fn settle(
+    /// Turns the store's reply into an outcome.
+    pub(super) fn interpret(
         &mut self,
         core: &Core,
         attempt: Attempt,
-        answer: Result<Attempted, Failure>,
-    ) -> Result<Outcome, Failure> {
+        answer: Result<AcquireReply, Failure>,
+    ) -> Result<AttemptOutcome, Failure> {
         match answer {
-            Ok(Attempted::Busy(busy)) => {
+            Ok(AcquireReply::Busy(busy)) => {
                 core.stats.found_busy();
-                Ok(Outcome::Busy(busy))
+                Ok(AttemptOutcome::Busy(busy))
             }
-            Ok(Attempted::NotYet(not_yet)) => Ok(Outcome::NotYet(not_yet)),
-            Ok(Attempted::Granted { fence, sent_at }) => {
+            Ok(AcquireReply::NotYet(not_yet)) => Ok(AttemptOutcome::NotYet(not_yet)),
+            Ok(AcquireReply::Granted { fence, sent_at }) => {
                 let answered_at = core.clock.now();
-                let ended = answered_at >= believed_until(sent_at, self.wish.ttl);
+                let ended = answered_at >= believed_until(sent_at, self.request.ttl);
                 if ended && !bug(Bug::EndedGrantTakenUp) {
-                    return Err(self.came_too_late());
+                    return Err(self.reply_too_late());
                 }
                 self.queued = false;
                 core.stats.acquired();
@@ -129,20 +128,20 @@ impl Acquisition {
                     fences: attempt.fences,
                     answered_at,
                     sent_at,
-                    renewed: self.wish.renewed,
-                    max_hold: self.wish.max_hold,
-                    meta: Arc::clone(&self.wish.meta),
-                    landing: self.landing.take(),
+                    renewed: self.request.renewed,
+                    max_hold: self.request.max_hold,
+                    meta: Arc::clone(&self.request.meta),
+                    in_flight: self.in_flight.take(),
                 });
-                Ok(Outcome::Granted(Arc::new(belief)))
+                Ok(AttemptOutcome::Granted(Arc::new(belief)))
             }
             Err(failure) => {
-                if let Some(landing) = failure.landing {
+                if let Some(in_flight) = failure.in_flight {
                     core.stats.outcome_unknown();
-                    self.may_land(landing);
+                    self.may_still_run(in_flight);
                     if bug(Bug::NaiveRetry) {
                         let (layout, number) = (core.settings.layout, Core::next_lease_number());
-                        self.id = LeaseId::fresh(layout, &core.id, number, self.wish.ttl);
+                        self.id = LeaseId::fresh(layout, &core.id, number, self.request.ttl);
                     }
                 }
                 Err(failure)
@@ -150,44 +149,45 @@ impl Acquisition {
         }
     }
 
-    /// Whether it must be given up, should nobody go on with it.
-    pub(super) fn leaves_something(&self) -> bool {
-        self.queued || self.landing.is_some()
+    /// Whether it must be abandoned explicitly if nothing continues it.
+    pub(super) fn needs_cleanup(&self) -> bool {
+        self.queued || self.in_flight.is_some()
     }
 
-    /// Takes note that an attempt may still be carried out.
-    pub(super) fn may_land(&mut self, landing: Landing) {
-        self.landing = Some(landing.and(self.landing));
+    /// Notes that an attempt may still run on the server.
+    pub(super) fn may_still_run(&mut self, in_flight: InFlight) {
+        self.in_flight = Some(in_flight.and(self.in_flight));
     }
 
-    /// Leaves nothing behind: no place in the queue, no offer, no attempt that may still land.
-    /// Only what is cheap is waited for.
-    pub(crate) async fn give_up(&mut self, core: &Arc<Core>) {
-        if !self.leaves_something() || bug(Bug::GivingUpLeavesAll) {
+    /// Leaves nothing behind: no place in the queue, no offer, no attempt in flight. Waits only for
+    /// the cheap part.
+    pub(crate) async fn abandon(&mut self, core: &Arc<Core>) {
+        if !self.needs_cleanup() || bug(Bug::GivingUpLeavesAll) {
             return;
         }
         core.stats.cancelled();
-        let cleaning = core.clean_up(self.held(), self.landing.take());
+        let cleaning = core.release_abandoned(self.held(), self.in_flight.take());
         self.queued = false;
-        let _ = tokio::time::timeout(GIVE_UP_PATIENCE, cleaning).await;
+        let _ = tokio::time::timeout(ABANDON_WAIT, cleaning).await;
     }
 
-    fn held(&self) -> Held {
-        Held {
-            name: self.wish.name.clone(),
+    fn held(&self) -> LeaseSpec {
+        LeaseSpec {
+            name: self.request.name.clone(),
             id: self.id.clone(),
-            ttl: self.wish.ttl,
-            has_meta: !self.wish.meta.is_empty(),
-            replicas: self.wish.replicas,
+            ttl: self.request.ttl,
+            has_meta: !self.request.meta.is_empty(),
+            replicas: self.request.replicas,
             last_fence: None,
         }
     }
 
-    /// The grant had ended before its reply arrived: the process or the network slept. The next
-    /// attempt finds it or begins anew; should there be none, it must be given back.
-    fn came_too_late(&mut self) -> Failure {
+    /// The grant expired before its reply arrived, because the process or the network was paused.
+    /// The next attempt finds the grant or starts anew; if there is no next attempt, the grant must
+    /// be released.
+    fn reply_too_late(&mut self) -> Failure {
         self.queued = true;
-        let name = &self.wish.name;
+        let name = &self.request.name;
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!("the answer for lock `{name}` came after its lease could have ended"),

@@ -1,166 +1,167 @@
-//! Passing a lease on inside the process.
+//! Hands a lease to the next waiter in the same process.
 //!
-//! When a holder lets go and the first in line wants just this lease, it gets it without a word to
-//! the store, with the next of the fences that were reserved for it. After some turns, or some time,
+//! If the first waiter of the local queue asked for exactly this lease, it gets it without a
+//! request to the store, with the next of the reserved fences. After some hand-offs, or some time,
 //! the store is asked whose turn it is: another process's, or ours again.
 
 use std::sync::Arc;
 
-use super::cleaner::{self, Parting};
-use super::line::take_first_for;
-use super::lines::Message;
-use super::waiting::{Queue, Waiter};
+use super::local_queue::{LocalQueue, QueueMessage, Waiter};
+use super::release::{self, ReleaseRequest};
 use crate::belief::Belief;
-use crate::core::{Client, Core};
+use crate::core::{ClientHandle, Core};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::lease::{LeaseId, believed_until};
 use crate::owner::Holds;
 use crate::pending::PendingOne;
 use crate::seeded::{Bug, bug};
-use crate::store::{Release, Turn};
+use crate::store::{ReleaseReply, TurnReply};
 
-/// What is still to be done for a lease that its holder let go.
-pub(crate) enum LetGo {
-    /// Nothing: somebody else has it, or sees to it.
-    PassedOn,
-    /// It must be released, and with it perhaps the line's place in the store's queue, because
-    /// nobody waits here any more.
-    Release { leaving: Option<LeaseId> },
+/// What is left to do for a lease that its holder released.
+pub(crate) enum HandOffOutcome {
+    /// Nothing: another waiter has it, or a background task takes care of it.
+    HandedOff,
+    /// It must be released, perhaps together with our place in the store's queue, because no caller
+    /// waits here any more.
+    Release { dequeue: Option<LeaseId> },
 }
 
-/// Passes a lease on that its holder has just let go, or ends the care for it.
-pub(crate) fn let_go(client: &Arc<Client>, belief: &Arc<Belief>) -> LetGo {
+/// Hands off a lease that its holder just released, or stops tracking it.
+pub(crate) fn try_hand_off(client: &Arc<ClientHandle>, belief: &Arc<Belief>) -> HandOffOutcome {
     let core = &client.core;
-    let queue = core.lines.queue(&belief.held.name);
+    let queue = core.queues.queue(&belief.held.name);
     let queue = queue.filter(|_| belief.lost_reason().is_none() || bug(Bug::HandOffLost));
     let Some(queue) = queue else {
-        core.dismiss(belief);
-        return LetGo::Release { leaving: None };
+        core.untrack(belief);
+        return HandOffOutcome::Release { dequeue: None };
     };
-    match next_turn(core, &queue, belief) {
-        Next::Turn(waiter, next) => {
+    match choose_next_holder(core, &queue, belief) {
+        NextHolder::Waiter(waiter, next) => {
             core.stats.handed_off();
-            deliver(core, waiter, next, Hold::hand_on);
-            LetGo::PassedOn
+            deliver(core, waiter, next, Hold::of_tracked);
+            HandOffOutcome::HandedOff
         }
-        Next::AskTheStore => {
-            core.dismiss(belief);
+        NextHolder::AskTheStore => {
+            core.untrack(belief);
             let pending = core.pending.begin();
-            let asking = ask_whose_turn(Arc::clone(client), queue, Arc::clone(belief), pending);
+            let asking = ask_store_for_turn(Arc::clone(client), queue, Arc::clone(belief), pending);
             client.engine.spawn(asking);
-            LetGo::PassedOn
+            HandOffOutcome::HandedOff
         }
-        Next::Nobody { leaving } => {
-            core.dismiss(belief);
-            LetGo::Release { leaving }
+        NextHolder::None { dequeue } => {
+            core.untrack(belief);
+            HandOffOutcome::Release { dequeue }
         }
     }
 }
 
-/// Who has a lease next.
-enum Next {
-    Turn(Waiter, Arc<Belief>),
+/// Who gets the lease next.
+enum NextHolder {
+    Waiter(Waiter, Arc<Belief>),
     AskTheStore,
-    Nobody { leaving: Option<LeaseId> },
+    None { dequeue: Option<LeaseId> },
 }
 
-fn next_turn(core: &Core, queue: &Queue, belief: &Arc<Belief>) -> Next {
+fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> NextHolder {
     let bounds = &core.settings.hand_off;
-    let mut waiting = queue.waiting();
-    let Some((number, first)) = waiting.first() else {
-        let leaving = waiting.place.take();
-        let leaving = leaving.filter(|_| !bug(Bug::PlaceNotLeft));
-        return Next::Nobody { leaving };
+    let mut waiters = queue.waiters();
+    let Some((number, first)) = waiters.first() else {
+        let dequeue = waiters.queued_as.take();
+        let dequeue = dequeue.filter(|_| !bug(Bug::PlaceNotLeft));
+        return NextHolder::None { dequeue };
     };
-    let met = first.wish.is_met_by(belief) || bug(Bug::HandOffAnyWish);
+    let met = first.request.is_met_by(belief) || bug(Bug::HandOffAnyWish);
     let fits = bounds.on && belief.renewed && met;
     if !fits || core.is_closed() {
-        return Next::Nobody { leaving: None };
+        return NextHolder::None { dequeue: None };
     }
-    let next = belief.next_turn(bounds, core.clock.now()).map(Arc::new);
-    let Some(next) = next.filter(|_| belief.landing.is_none()) else {
-        return Next::AskTheStore;
+    let next = belief
+        .for_next_holder(bounds, core.clock.now())
+        .map(Arc::new);
+    let Some(next) = next.filter(|_| belief.in_flight.is_none()) else {
+        return NextHolder::AskTheStore;
     };
-    // While the queue is locked, so that nobody else takes this waiter; and the waiter only leaves
-    // it once the lease is known to be there.
-    if !core.watchdog.hand_over(belief, &next) {
-        return Next::Nobody { leaving: None };
+    // While the queue is locked, so that no other task takes this waiter. The waiter leaves the
+    // queue only once the lease is known to be tracked.
+    if !core.watchdog.hand_off(belief, &next) {
+        return NextHolder::None { dequeue: None };
     }
     if core.is_closed() {
         // A shutdown that began meanwhile may have missed it.
         next.end();
-        return Next::Nobody { leaving: None };
+        return NextHolder::None { dequeue: None };
     }
-    match waiting.leave(number) {
-        Some(waiter) => Next::Turn(waiter, next),
-        None => Next::Nobody { leaving: None },
+    match waiters.leave(number) {
+        Some(waiter) => NextHolder::Waiter(waiter, next),
+        None => NextHolder::None { dequeue: None },
     }
 }
 
-/// Gives a waiter its guard, for a lease that is in care already or has yet to be.
+/// Gives a waiter its guard. `hold` makes the hold, for a lease that is or is not tracked yet.
 fn deliver(
     core: &Core,
     waiter: Waiter,
     belief: Arc<Belief>,
-    hold: impl FnOnce(Arc<Client>, Option<Arc<Holds>>, Arc<Belief>) -> Arc<Hold>,
+    hold: impl FnOnce(Arc<ClientHandle>, Option<Arc<Holds>>, Arc<Belief>) -> Arc<Hold>,
 ) {
     core.stats.acquired();
     core.record_changed.notify_one();
     let name = belief.held.name.clone();
     let hold = hold(waiter.client, waiter.owner.clone(), belief);
-    // If the caller leaves at this moment, the guard is dropped here and passes it on.
+    // If the caller leaves at this moment, the guard is dropped here and hands off again.
     let _ = waiter.reply.send(Ok(Guard::new(hold)));
     if let Some(owner) = waiter.owner {
-        core.lines.share(&name, &owner);
+        core.queues.share_with_owner(&name, &owner);
     }
 }
 
-/// Lets the store decide whose turn it is. If it is ours again, the first in line gets the lease.
-async fn ask_whose_turn(
-    client: Arc<Client>,
-    queue: Arc<Queue>,
+/// Lets the store decide whose turn it is. If it is ours again, the first local waiter gets the
+/// lease.
+async fn ask_store_for_turn(
+    client: Arc<ClientHandle>,
+    queue: Arc<LocalQueue>,
     belief: Arc<Belief>,
     pending: PendingOne,
 ) {
     let core = &client.core;
-    let place = queue.waiting().place.clone();
+    let place = queue.waiters().queued_as.clone();
     let fences = core.fences_for(belief.renewed);
     let limit = core.clock.now() + core.settings.unreachable_after;
     let turn = core.store.turn(&belief.held, fences, place.as_ref(), limit);
     match turn.await {
-        Ok(Turn::Again { fence, sent_at }) => {
+        Ok(TurnReply::Again { fence, sent_at }) => {
             let ttl = belief.held.ttl;
             let now = core.clock.now();
-            let next = Arc::new(belief.again(fence, fences, (sent_at, now)));
+            let next = Arc::new(belief.regranted(fence, fences, (sent_at, now)));
             let believable = now < believed_until(sent_at, ttl);
             let usable = believable && !core.is_closed();
-            match usable.then(|| take_first_for(&queue, &next)).flatten() {
-                Some(waiter) => deliver(core, waiter, next, Hold::take_up),
+            match usable.then(|| queue.take_first_matching(&next)).flatten() {
+                Some(waiter) => deliver(core, waiter, next, Hold::new),
                 None => release(core, &next, false, pending).await,
             }
         }
-        Ok(Turn::Passed(released)) => {
+        Ok(TurnReply::Passed(released)) => {
             let offered = matches!(
                 &released,
-                Release::WasHeld {
+                ReleaseReply::WasHeld {
                     offered_to: Some(_)
                 }
             );
-            cleaner::released(core, &belief.held, released);
+            release::note_released(core, &belief.held, released);
             if !offered {
-                // Nobody else tells the line that the lock may be free.
-                queue.tell(Message::LookAgain);
+                // No other message tells the queue that the lock may be free.
+                queue.send(QueueMessage::Retry);
             }
         }
-        Err(failure) => release(core, &belief, failure.landing.is_some(), pending).await,
+        Err(failure) => release(core, &belief, failure.in_flight.is_some(), pending).await,
     }
 }
 
 async fn release(core: &Arc<Core>, belief: &Belief, unknown: bool, pending: PendingOne) {
-    let parting = Parting {
+    let request = ReleaseRequest {
         unknown,
-        ..core.parting(belief, None)
+        ..core.release_request(belief, None)
     };
-    cleaner::release_for_good(Arc::clone(core), parting, None, pending).await;
+    release::release_and_cancel(Arc::clone(core), request, None, pending).await;
 }

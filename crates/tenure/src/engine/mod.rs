@@ -14,22 +14,20 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, ErrorKind, Result};
 
-pub(crate) mod adoption;
+pub(crate) mod adopt;
 pub(crate) mod attempt;
-pub(crate) mod cleaner;
-pub(crate) mod given;
+pub(crate) mod client_record;
+mod current_holder;
+pub(crate) mod detached;
+pub(crate) mod fast_path;
 pub(crate) mod hand_off;
-pub(crate) mod here;
-mod line;
-pub(crate) mod lines;
-pub(crate) mod listing;
-mod obstacle;
-pub(crate) mod once;
-pub(crate) mod patience;
-pub(crate) mod record;
-pub(crate) mod renewal;
-pub(crate) mod staying;
-pub(crate) mod waiting;
+pub(crate) mod heartbeat;
+pub(crate) mod list;
+pub(crate) mod local_queue;
+pub(crate) mod release;
+pub(crate) mod renew_detached;
+pub(crate) mod retry;
+pub(crate) mod try_acquire;
 pub(crate) mod watchdog;
 
 /// A running engine. It ends when the last clone is gone and what was begun for it is done.
@@ -37,13 +35,13 @@ pub(crate) mod watchdog;
 pub(crate) struct Engine {
     /// One channel for all: under load the thread is woken once for many pieces of work. Spawning
     /// from outside would cost a system call each time.
-    inbox: mpsc::UnboundedSender<Message>,
+    inbox: mpsc::UnboundedSender<EngineMessage>,
 }
 
-enum Message {
+enum EngineMessage {
     Work(Work),
     /// What to finish before the thread ends.
-    Farewell(Work),
+    OnStop(Work),
 }
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -67,7 +65,7 @@ impl Engine {
                 move || match Builder::new_current_thread().enable_all().build() {
                     Ok(runtime) => {
                         let _ = started.send(Ok(()));
-                        live(&runtime, messages);
+                        run_thread(&runtime, messages);
                     }
                     Err(error) => {
                         let _ = started.send(Err(error));
@@ -82,7 +80,7 @@ impl Engine {
 
     /// Runs `work` on the engine and forgets it. Never blocks, and needs no runtime.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.send(Message::Work(Box::pin(work)));
+        self.send(EngineMessage::Work(Box::pin(work)));
     }
 
     /// Runs `work` on the engine and waits for it, from any executor. If the waiting future is
@@ -93,35 +91,35 @@ impl Engine {
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         self.spawn(async move {
-            // Nobody waits any more: the result cleans up after itself when it is dropped.
+            // If the caller is gone, the result cleans up after itself when it is dropped.
             let _ = reply.send(work.await);
         });
         answer.await.map_err(|_| Error::closed())
     }
 
     /// What to finish before the thread ends.
-    pub(crate) fn on_stop(&self, farewell: impl Future<Output = ()> + Send + 'static) {
-        self.send(Message::Farewell(Box::pin(farewell)));
+    pub(crate) fn on_stop(&self, on_stop: impl Future<Output = ()> + Send + 'static) {
+        self.send(EngineMessage::OnStop(Box::pin(on_stop)));
     }
 
-    fn send(&self, message: Message) {
-        // The thread lives for as long as there is somebody to send.
+    fn send(&self, message: EngineMessage) {
+        // The thread lives as long as there is a sender.
         let _ = self.inbox.send(message);
     }
 }
 
-/// The thread's life: work until nobody can send any more, then the farewell.
-fn live(runtime: &Runtime, mut messages: mpsc::UnboundedReceiver<Message>) {
+/// Runs the work until the last sender is gone, then the final work.
+fn run_thread(runtime: &Runtime, mut messages: mpsc::UnboundedReceiver<EngineMessage>) {
     runtime.block_on(async {
-        let mut farewell = None;
+        let mut on_stop = None;
         while let Some(message) = messages.recv().await {
             match message {
-                Message::Work(work) => drop(tokio::spawn(work)),
-                Message::Farewell(work) => farewell = Some(work),
+                EngineMessage::Work(work) => drop(tokio::spawn(work)),
+                EngineMessage::OnStop(work) => on_stop = Some(work),
             }
         }
-        if let Some(farewell) = farewell {
-            farewell.await;
+        if let Some(on_stop) = on_stop {
+            on_stop.await;
         }
     });
 }

@@ -1,4 +1,4 @@
-//! The Redis store does what the machine does: random histories on both, step by step.
+//! Compares the Redis store with the state machine: random histories on both, step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use proptest::test_runner::{Config, TestRunner};
 use tenure_testkit::{ClockShim, RedisServer};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::memory::machine::{Answer, Effect, Machine};
+use super::memory::machine::{Effect, Machine, MachineReply};
 use super::redis::RedisStore;
-use super::{Attempt, Attempted, Event, Held, Release, Renewed, Store, Turn};
+use super::{AcquireReply, Attempt, Event, LeaseSpec, ReleaseReply, RenewReply, Store, TurnReply};
 use crate::layout::Layout;
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
@@ -20,14 +20,14 @@ use crate::pending::Pending;
 use crate::stats::Stats;
 use crate::url::Target;
 
-/// Long enough that nothing ends while steps are taken: the machine's time and the server's are not the
-/// same. Short enough for locks to be taken by transaction.
+/// Long enough that nothing expires during the steps, because the machine's time and the server's
+/// differ. Short enough for locks to be acquired by transaction.
 const TTL: Duration = Duration::from_secs(60);
-/// How far both clocks are set forward at once: a lease lives through it once, and not twice.
+/// How far both clocks are advanced at once: a lease survives it once, but not twice.
 const AGE: Duration = Duration::from_secs(36);
 /// How many fences an attempt reserves, unless it is plain.
 const FENCES: u32 = 3;
-/// Leases that are asked for, and one more that never is.
+/// Leases that are requested, and one more that never is.
 const LEASES: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ enum Step {
         lease: usize,
         queue: bool,
     },
-    /// As the caller's own task asks: by transaction where the lock is known.
+    /// On the caller's own task: by transaction where the lock is a candidate.
     AcquireHere {
         name: usize,
         lease: usize,
@@ -66,7 +66,7 @@ enum Step {
     Age,
 }
 
-/// What a step answered, in words that both sides share.
+/// The reply to a step, in terms that both sides share.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     Granted,
@@ -108,8 +108,8 @@ fn redissons_layout_does_what_the_machine_does() {
 fn check_histories(layout: Layout) {
     let clock = ClockShim::compile().expect("a C compiler");
     let server = RedisServer::builder().clock(clock.clone()).start();
-    // As many hear whose turn it is as can wait: otherwise the server would take some of them for dead,
-    // and cut offers short.
+    // As many subscribers as waiters: otherwise the server would take some of them for dead, and
+    // shorten offers.
     let channels = ["tenure:wake:{plain}", "tenure:wake:{tag}ged"];
     let mut ears: Vec<_> = (0..LEASES).map(|_| server.client()).collect();
     for ear in &mut ears {
@@ -144,7 +144,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (name.clone(), lease.clone(), any::<bool>())
             .prop_map(|(name, lease, queue)| Step::Acquire { name, lease, queue }),
         3 => (name.clone(), lease.clone())
-            // Those that have no metadata: a lease asks with the same every time.
+            // Those without metadata: a lease is requested with the same metadata every time.
             .prop_map(|(name, lease)| Step::AcquireHere { name, lease: lease | 1 }),
         3 => (name.clone(), proptest::option::of(lease.clone()))
             .prop_map(|(name, place)| Step::Turn { name, place }),
@@ -168,11 +168,11 @@ async fn follow(
     for step in steps {
         let (machine, redis) = both.take(*step).await;
         prop_assert_eq!(&machine, &redis, "at {:?}", step);
-        // Whoever the machine offers the lock to is told by Redis too.
+        // If the machine offers the lock, Redis must publish the offer too.
         for expected in std::mem::take(&mut both.offers) {
             let heard =
                 tokio::time::timeout(Duration::from_secs(5), next_turn(&mut happened)).await;
-            let Ok(Some(Event::Wake { offered_to, .. })) = heard else {
+            let Ok(Some(Event::Offered { offered_to, .. })) = heard else {
                 return Err(TestCaseError::fail(format!(
                     "{expected} was not woken: {heard:?}"
                 )));
@@ -183,7 +183,7 @@ async fn follow(
     Ok(())
 }
 
-/// The next event but for word that a lock is free, which the machine has nobody to tell.
+/// The next event, skipping those that a lock is free, which the machine does not have.
 async fn next_turn(events: &mut UnboundedReceiver<Event>) -> Option<Event> {
     loop {
         match events.recv().await {
@@ -216,7 +216,7 @@ impl Both {
             LockName::new("{tag}ged").unwrap(),
         ];
         for name in &names {
-            store.listen(name, soon()).await.unwrap();
+            store.subscribe(name, soon()).await.unwrap();
         }
         let client = ClientId::fresh();
         Self {
@@ -238,17 +238,18 @@ impl Both {
         self.now_us += 1_000;
         match step {
             Step::Acquire { name, lease, queue } => self.acquire(name, lease, queue).await,
-            Step::AcquireHere { name, lease } => self.acquire_here(name, lease).await,
+            Step::AcquireHere { name, lease } => self.acquire_on_caller(name, lease).await,
             Step::Turn { name, place } => self.turn(name, place).await,
             Step::Renew { name, lease } => self.renew(name, lease).await,
             Step::Release { name, lease } => self.release(name, lease).await,
             Step::Adopt { name, from, lease } => self.adopt(name, from, lease).await,
-            Step::Look { name } => self.look(name).await,
+            Step::Look { name } => self.inspect(name).await,
             Step::Age => self.age().await,
         }
     }
 
-    /// Waiters leave first: by then they would be dead to the server, and the machine's never die.
+    /// Waiters leave first: the server would count them as dead by then, and the machine's never
+    /// die.
     async fn age(&mut self) -> (Said, Said) {
         for (name, lease) in self.queued.clone() {
             let (machine, redis) = self.release(name, lease).await;
@@ -269,7 +270,7 @@ impl Both {
             BTreeMap::new()
         };
         let attempt = Attempt {
-            held: Held {
+            held: LeaseSpec {
                 has_meta: !meta.is_empty(),
                 replicas: 0,
                 ..self.held(name, lease)
@@ -279,15 +280,15 @@ impl Both {
             queue,
         };
         let asked = self.store.acquire(&attempt, soon()).await.unwrap();
-        if queue && matches!(asked, Attempted::Busy(_)) {
+        if queue && matches!(asked, AcquireReply::Busy(_)) {
             self.queued.insert((name, lease));
         }
         self.attempted(name, &attempt, asked)
     }
 
-    async fn acquire_here(&mut self, name: usize, lease: usize) -> (Said, Said) {
+    async fn acquire_on_caller(&mut self, name: usize, lease: usize) -> (Said, Said) {
         let attempt = Attempt {
-            held: Held {
+            held: LeaseSpec {
                 has_meta: false,
                 ..self.held(name, lease)
             },
@@ -295,12 +296,12 @@ impl Both {
             fences: 1,
             queue: false,
         };
-        let here = match self.store.acquire_here(&attempt) {
+        let here = match self.store.acquire_on_caller(&attempt) {
             Some((_, asking)) => asking.await.ok(),
             None => None,
         };
-        // A transaction that finds anything out of the ordinary leaves it to the script.
-        let is_own = |asked: &Attempted| matches!(asked, Attempted::Busy(busy) if busy.holder == attempt.held.id);
+        // A transaction that finds anything unusual leaves the lock to the script.
+        let is_own = |asked: &AcquireReply| matches!(asked, AcquireReply::Busy(busy) if busy.holder == attempt.held.id);
         let asked = match here.filter(|asked| !is_own(asked)) {
             Some(asked) => asked,
             None => self.store.acquire(&attempt, soon()).await.unwrap(),
@@ -308,23 +309,23 @@ impl Both {
         self.attempted(name, &attempt, asked)
     }
 
-    fn attempted(&mut self, name: usize, attempt: &Attempt, asked: Attempted) -> (Said, Said) {
+    fn attempted(&mut self, name: usize, attempt: &Attempt, asked: AcquireReply) -> (Said, Said) {
         let machine = match self.machine.acquire(self.now_us, attempt) {
-            Answer::Granted(fence) => self.granted(name, 0, fence.get()),
-            Answer::Busy { holder, .. } => Said::Busy(holder.to_string()),
+            MachineReply::Granted(fence) => self.granted(name, 0, fence.get()),
+            MachineReply::Busy { holder, .. } => Said::Busy(holder.to_string()),
         };
         let redis = match asked {
-            Attempted::Granted { fence, .. } => self.granted(name, 1, fence.get()),
-            Attempted::Busy(busy) => Said::Busy(busy.holder.to_string()),
-            Attempted::NotYet(not_yet) => panic!("{}", not_yet.error),
+            AcquireReply::Granted { fence, .. } => self.granted(name, 1, fence.get()),
+            AcquireReply::Busy(busy) => Said::Busy(busy.holder.to_string()),
+            AcquireReply::NotYet(not_yet) => panic!("{}", not_yet.error),
         };
         (machine, redis)
     }
 
-    /// The lease that holds the lock. Not if it waits too, which a lease does only here, by adoption:
-    /// the two sides differ on what becomes of its place.
+    /// The lease that holds the lock. Not if it also waits, which happens only here, by adoption:
+    /// the two sides differ on its place.
     fn for_turn(&mut self, name: usize) -> usize {
-        let holder = self.machine.look(self.now_us, &self.names[name]);
+        let holder = self.machine.inspect(self.now_us, &self.names[name]);
         let held_by = |lease: &usize| {
             let id = &self.leases[*lease];
             holder.as_ref().is_some_and(|holder| holder.id == *id)
@@ -350,8 +351,8 @@ impl Both {
         self.expect_offers(effects);
         let turn = self.store.turn(&held, FENCES, place.as_ref(), soon()).await;
         let redis = match turn.unwrap() {
-            Turn::Again { fence, .. } => self.granted(name, 1, fence.get()),
-            Turn::Passed(release) => released(release),
+            TurnReply::Again { fence, .. } => self.granted(name, 1, fence.get()),
+            TurnReply::Passed(release) => released(release),
         };
         (machine, redis)
     }
@@ -363,9 +364,9 @@ impl Both {
             Err(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
         };
         let redis = match self.store.renew(&held, false, soon()).await.unwrap() {
-            Renewed::Until { .. } => Said::Yes,
-            Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
-            Renewed::Unconfirmed(failure) => panic!("{:?}", failure.error),
+            RenewReply::Until { .. } => Said::Yes,
+            RenewReply::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            RenewReply::Unconfirmed(failure) => panic!("{:?}", failure.error),
         };
         (machine, redis)
     }
@@ -377,9 +378,9 @@ impl Both {
             Err(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
         };
         let redis = match self.store.adopt(&from, &held, soon()).await.unwrap() {
-            Renewed::Until { .. } => Said::Yes,
-            Renewed::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
-            Renewed::Unconfirmed(failure) => panic!("{:?}", failure.error),
+            RenewReply::Until { .. } => Said::Yes,
+            RenewReply::NotHeld(absent) => Said::No(absent.taken_by.map(|id| id.to_string())),
+            RenewReply::Unconfirmed(failure) => panic!("{:?}", failure.error),
         };
         (machine, redis)
     }
@@ -402,32 +403,32 @@ impl Both {
         }
     }
 
-    async fn look(&mut self, name: usize) -> (Said, Said) {
-        let say = |found: Option<super::Found>| match found {
+    async fn inspect(&mut self, name: usize) -> (Said, Said) {
+        let say = |found: Option<super::LockState>| match found {
             None => Said::Free,
             Some(found) => Said::Held {
                 by: found.id.to_string(),
                 meta: found.meta,
             },
         };
-        let machine = say(self.machine.look(self.now_us, &self.names[name]));
-        let redis = say(self.store.look(&self.names[name], soon()).await.unwrap());
+        let machine = say(self.machine.inspect(self.now_us, &self.names[name]));
+        let redis = say(self.store.inspect(&self.names[name], soon()).await.unwrap());
         (machine, redis)
     }
 
-    /// Fences differ, but each grant gets one that is greater than all before.
+    /// Fences differ, but each grant gets a greater one than all before.
     fn granted(&mut self, name: usize, side: usize, fence: u64) -> Said {
         let last = std::mem::replace(&mut self.fences[name][side], fence);
         assert!(fence > last, "the fence went from {last} to {fence}");
         Said::Granted
     }
 
-    fn held(&self, name: usize, lease: usize) -> Held {
-        Held {
+    fn held(&self, name: usize, lease: usize) -> LeaseSpec {
+        LeaseSpec {
             name: self.names[name].clone(),
             id: self.leases[lease].clone(),
             ttl: TTL,
-            // Asking to clean up what is not there does no harm.
+            // Cleaning up metadata that does not exist is harmless.
             has_meta: true,
             replicas: 0,
             last_fence: None,
@@ -435,13 +436,13 @@ impl Both {
     }
 }
 
-fn released(release: Release) -> Said {
+fn released(release: ReleaseReply) -> Said {
     match release {
-        Release::WasHeld { offered_to: None } => Said::Yes,
-        Release::WasHeld {
+        ReleaseReply::WasHeld { offered_to: None } => Said::Yes,
+        ReleaseReply::WasHeld {
             offered_to: Some(to),
         } => Said::Offered(to.to_string()),
-        Release::NotHeld => Said::No(None),
+        ReleaseReply::NotHeld => Said::No(None),
     }
 }
 

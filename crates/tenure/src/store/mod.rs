@@ -1,4 +1,4 @@
-//! What every store can do, and what it answers.
+//! The trait that every store implements, and its requests and replies.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,176 +21,177 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod redlock;
 
-/// How long a released lock is kept at most for the waiter whose turn it is. Long enough for a
-/// slow process to take it up, short enough that a dead one costs little.
+/// How long a released lock is reserved at most for the next waiter. Long enough for a slow process
+/// to take it, short enough that a dead one costs little.
 pub(crate) const OFFER: Duration = Duration::from_secs(2);
 
-/// How long a store that owes an answer may stay silent.
-pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(1);
+/// How long a connection that owes a reply may stay silent.
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a released lock is kept for this waiter: no longer than its own lease would last, so
-/// that one that dies while it waits costs no more than one that dies while it holds.
-pub(crate) fn offer_to(waiter: &LeaseId) -> Duration {
+/// How long a released lock is reserved for this waiter: no longer than its own ttl, so that a
+/// waiter that dies costs no more than a holder that dies.
+pub(crate) fn offer_duration(waiter: &LeaseId) -> Duration {
     waiter.ttl().map_or(OFFER, |ttl| ttl.min(OFFER))
 }
 
-/// How long a fence counter is kept after the clock has passed its last fence. Fences go on growing
-/// by the clock when it is gone; this bounds how many unused names pile up.
+/// How long a fence counter is kept after the clock has passed its last fence. Without the counter,
+/// fences keep growing by the clock; this bounds how many unused names pile up.
 pub(crate) const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where an attempt may land if its answer is lost, and the answer.
-pub(crate) type AskedHere<'a> = (Option<Landing>, BoxFuture<'a, Result<Attempted, Failure>>);
+/// What is in flight if the reply gets lost, and the reply.
+pub(crate) type CallerAcquire<'a> = (
+    Option<InFlight>,
+    BoxFuture<'a, Result<AcquireReply, Failure>>,
+);
 
-/// Whether somebody must learn soon that messages no longer come.
-pub(crate) type Attention = Arc<dyn Fn() -> bool + Send + Sync>;
+/// Tells whether a caller would be delayed if messages stopped coming.
+pub(crate) type NeedsMessages = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Where leases live. All futures run on the engine, and each is answered by `limit` at the
-/// latest; those of `_here` run anywhere, and are answered when the store is found to be silent at
-/// the latest.
+/// Where leases live. All futures run on the engine, and each resolves by `limit` at the latest.
+/// Those of `_on_caller` run on any executor, and resolve at the latest when the connection times
+/// out.
 pub(crate) trait Store: Send + Sync + 'static {
-    /// Begins to send what happens in the store and concerns this client to `events`.
-    /// What it goes on with by itself for a moment is counted as `pending`.
+    /// Starts to send events that concern this client to `events`. Background work that a shutdown
+    /// should wait for is counted as `pending`.
     fn start(
         &self,
         client: ClientId,
         events: mpsc::UnboundedSender<Event>,
         pending: Pending,
-        attention: Attention,
+        attention: NeedsMessages,
     );
 
-    /// Takes the lock if it is free, in one atomic step. Repeating it finds its own grant.
+    /// Acquires the lock if it is free, in one atomic step. A repetition finds its own grant.
     fn acquire<'a>(
         &'a self,
         attempt: &'a Attempt,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Attempted, Failure>>;
+    ) -> BoxFuture<'a, Result<AcquireReply, Failure>>;
 
-    /// Asks as [`acquire`](Store::acquire) does, but on the caller's own task, if that is possible
-    /// at this moment.
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>>;
+    /// Like [`acquire`](Store::acquire), but on the caller's own task, if that is possible now.
+    fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>>;
 
-    /// Gives the lease a full ttl again. Never creates one. A watched lease stays watched.
+    /// Renews the lease for a full ttl. Never creates one. A watched lease stays watched.
     fn renew<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>>;
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>>;
 
-    /// Renews several leases in one piece, each as [`renew`](Store::renew) does. `None` for one
-    /// that must be asked for by itself.
+    /// Renews several leases in one batch, each as [`renew`](Store::renew) does. `None` for a lease
+    /// that must be renewed on its own.
     fn renew_all<'a>(
         &'a self,
-        leases: Vec<&'a Held>,
+        leases: Vec<&'a LeaseSpec>,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>>;
+    ) -> BoxFuture<'a, Result<Vec<Option<RenewReply>>, Failure>>;
 
-    /// How many fences one lease may reserve at most, where unused ones are not given back: more than
-    /// it can use up in its turn would make fences run ahead of the clock.
-    fn fences_at_once(&self) -> u32 {
+    /// How many fences one lease may reserve at most, where unused ones are not given back:
+    /// reserving more than it can use would make fences run ahead of the clock.
+    fn fences_max(&self) -> u32 {
         u32::MAX
     }
 
-    /// Where a lock is. What is asked in one piece should be about locks at one place, so that one
-    /// that does not answer delays nobody else.
-    fn place_of(&self, _name: &LockName) -> u64 {
+    /// The node that has a lock. A batch should be about locks on one node, so that a node that
+    /// does not reply delays no other.
+    fn node_of(&self, _name: &LockName) -> u64 {
         0
     }
 
-    /// Goes on with the lease `from` under the id of `lease`, with a full ttl. Repeating it finds
-    /// its own id.
+    /// Continues the lease `from` under the id of `lease`, with a full ttl. A repetition finds its
+    /// own id.
     fn adopt<'a>(
         &'a self,
         from: &'a LeaseId,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>>;
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>>;
 
-    /// Looks whether the lease is still there, and asks to be told when that changes.
+    /// Checks that the lease still exists, and asks for an event when that changes.
     fn watch<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Watched, Failure>>;
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>>;
 
-    /// Ends the lease if it is still this one. Also gives up its place in the queue, and another
-    /// one: `leaving`.
+    /// Ends the lease if it is still this one. Also leaves the queue, and removes the waiter
+    /// `dequeue` from it.
     fn release<'a>(
         &'a self,
-        lease: &'a Held,
-        leaving: Option<&'a LeaseId>,
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Release, Failure>>;
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>>;
 
-    /// Releases as [`release`](Store::release) does, but on the caller's own task, if that is
-    /// possible at this moment.
-    fn release_here<'a>(
+    /// Like [`release`](Store::release), but on the caller's own task, if that is possible now.
+    fn release_on_caller<'a>(
         &'a self,
-        lease: &'a Held,
-        leaving: Option<&'a LeaseId>,
-    ) -> Option<BoxFuture<'a, Result<Release, Failure>>>;
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
+    ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>>;
 
-    /// Asks whose turn it is after this lease. Somebody's who has stood in the queue for longer
-    /// than `place`: then it is released and offered to that one. Or ours again: then it is given
-    /// a full ttl, further fences, and `place` goes to the end of the queue.
+    /// Asks whose turn it is after this lease. If a waiter joined the queue before `place`, the
+    /// lease is released and offered to that waiter. Otherwise it is ours again, with a full ttl
+    /// and new fences, and `place` moves to the end of the queue.
     fn turn<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         fences: u32,
         place: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Turn, Failure>>;
+    ) -> BoxFuture<'a, Result<TurnReply, Failure>>;
 
-    /// Makes sure that an attempt whose reply was lost leaves nothing behind. Answers how long to
-    /// wait before asking again, or `None` when it can no longer land.
+    /// Makes sure that an attempt whose reply was lost leaves nothing behind. Returns how long to
+    /// wait before trying again, or `None` once it can no longer run.
     fn cancel<'a>(
         &'a self,
-        lease: &'a Held,
-        landing: Landing,
+        lease: &'a LeaseSpec,
+        in_flight: InFlight,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>>;
 
-    /// Who holds the lock, without taking it.
-    fn look<'a>(
+    /// Who holds the lock. Changes nothing.
+    fn inspect<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Found>, Failure>>;
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>>;
 
-    /// Who holds each of these locks, asked for in few pieces. What keeps one of them from being
-    /// looked at is told of that one.
-    fn look_all<'a>(
+    /// Who holds each of these locks, in few batches. An error about one lock is reported for that
+    /// lock.
+    fn inspect_all<'a>(
         &'a self,
         names: &'a [LockName],
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>>;
+    ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>>;
 
-    /// How long a lock is held, and how many wait for it before the waiter at this place: cheaper than
-    /// an attempt. `None` if that is no reason not to ask: it is free or without an end, the place is
-    /// lost, or the store has no queue that can be seen.
-    fn outlook<'a>(
+    /// How long a lock is still held, and how many waiters are ahead of this one: cheaper than an
+    /// attempt. `None` if the waiter should try instead: the lock is free or has no expiry, the
+    /// place is lost, or the store has no queue.
+    fn queue_position<'a>(
         &'a self,
         _name: &'a LockName,
         _place: &'a LeaseId,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Outlook>, Failure>> {
+    ) -> BoxFuture<'a, Result<Option<QueuePosition>, Failure>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Says that the waiters at these places live, so that they keep them, in one piece. Answers of each
-    /// whether it still stands in the queue; `None` if nothing is known of it.
-    fn stay<'a>(
+    /// Sends heartbeats for these waiters in one batch, so that they keep their places. For each,
+    /// whether it is still in the queue; `None` if unknown.
+    fn heartbeat<'a>(
         &'a self,
-        places: &'a [Standing],
+        places: &'a [QueuedWaiter],
         _limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Option<bool>>, Failure>> {
         Box::pin(std::future::ready(Ok(vec![None; places.len()])))
     }
 
-    /// The waiters of each of these locks that live; `None` where the store does not know.
+    /// The live waiters of each lock; `None` where the store does not know.
     fn waiters<'a>(
         &'a self,
         names: &'a [LockName],
@@ -199,17 +200,18 @@ pub(crate) trait Store: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(vec![None; names.len()])))
     }
 
-    /// Asks for [`Event::Wake`] and [`Event::Opened`] of this name; answered when no later message can be missed.
-    fn listen<'a>(
+    /// Subscribes to [`Event::Offered`] and [`Event::Opened`] of this name; resolves when no later
+    /// message can be missed.
+    fn subscribe<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>>;
 
-    /// Ends [`listen`](Store::listen).
-    fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()>;
+    /// Ends [`subscribe`](Store::subscribe).
+    fn unsubscribe<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()>;
 
-    /// Writes what this client says of itself.
+    /// Writes this client's record.
     fn write_record<'a>(
         &'a self,
         client: ClientId,
@@ -217,7 +219,7 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: Moment,
     ) -> BoxFuture<'a, Result<RecordWritten, Failure>>;
 
-    /// Reads the records of these clients, or of all that are alive.
+    /// Reads the record of this client, or of all live clients.
     fn records(
         &self,
         only: Option<ClientId>,
@@ -225,52 +227,51 @@ pub(crate) trait Store: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Vec<Record>, Failure>>;
 }
 
-/// One attempt to take a lock. The lease id is fresh for every acquisition and the same for every
+/// One attempt to acquire a lock. The lease id is new for every acquisition and the same for every
 /// repetition of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    pub(crate) held: Held,
+    pub(crate) held: LeaseSpec,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
-    /// How many fences to reserve: one for the holder, and one for each to whom it may be handed
-    /// off.
+    /// How many fences to reserve: one for the holder, and one for each hand-off.
     pub(crate) fences: u32,
-    /// Whether to stand in the store's queue if the lock is busy.
+    /// Whether to join the store's queue if the lock is busy.
     pub(crate) queue: bool,
 }
 
-/// A place in the queue of a lock.
+/// A waiter in the queue of a lock.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct QueuedWaiter {
     pub(crate) name: LockName,
     pub(crate) id: LeaseId,
 }
 
-/// What a waiter sees of a lock that is held.
+/// What a waiter sees of a held lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outlook {
-    /// Until the present lease ends, unless it is renewed.
+pub(crate) struct QueuePosition {
+    /// Until the current lease ends, unless it is renewed.
     pub(crate) remaining: Duration,
-    /// How many stand before the waiter in the queue.
+    /// How many waiters are ahead in the queue.
     pub(crate) ahead: u64,
 }
 
-/// What identifies a lease to the store.
+/// A lease as the store needs to know it.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct LeaseSpec {
     pub(crate) name: LockName,
     pub(crate) id: LeaseId,
     pub(crate) ttl: Duration,
     pub(crate) has_meta: bool,
     /// How many replicas must confirm each grant and renewal.
     pub(crate) replicas: u32,
-    /// The last fence that was used of several that were reserved: the others are given back when the
-    /// lease ends.
+    /// The last fence that was used of several reserved ones: the unused ones are given back when
+    /// the lease ends.
     pub(crate) last_fence: Option<Fence>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Attempted {
-    /// With the first of the fences that were reserved.
+pub(crate) enum AcquireReply {
+    /// With the first of the reserved fences.
     Granted {
         fence: Fence,
         sent_at: Moment,
@@ -279,16 +280,16 @@ pub(crate) enum Attempted {
     NotYet(NotYet),
 }
 
-/// A store that answers, but may not grant before some moment: what it granted earlier may have
-/// been forgotten, and must have ended first.
+/// The store replies but may not grant before some moment: it may have forgotten earlier grants,
+/// and those must expire first.
 #[derive(Debug)]
 pub(crate) struct NotYet {
     pub(crate) until: Moment,
-    /// What a caller is told who does not wait for it.
+    /// The error for a caller that does not wait for it.
     pub(crate) error: Error,
 }
 
-/// Who was in the way, and for how long if nothing changes. Without expiry: `None`.
+/// The current holder, and how long its lease lasts unless renewed. `None`: no expiry.
 #[derive(Clone, Debug)]
 pub(crate) struct Busy {
     pub(crate) holder: LeaseId,
@@ -296,7 +297,7 @@ pub(crate) struct Busy {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Release {
+pub(crate) enum ReleaseReply {
     /// It was held. Now the lock is free, or offered to this waiter.
     WasHeld {
         offered_to: Option<LeaseId>,
@@ -304,40 +305,40 @@ pub(crate) enum Release {
     NotHeld,
 }
 
-/// Whose turn it is.
+/// The reply to [`turn`](Store::turn).
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Ours again, with the first of the fences that were reserved.
+pub(crate) enum TurnReply {
+    /// Ours again, with the first of the reserved fences.
     Again { fence: Fence, sent_at: Moment },
-    /// Somebody else's, or the lease was gone.
-    Passed(Release),
+    /// Another waiter's, or the lease was gone.
+    Passed(ReleaseReply),
 }
 
 #[derive(Debug)]
-pub(crate) enum Renewed {
+pub(crate) enum RenewReply {
     /// Held for a full ttl, counted from this moment.
     Until {
         sent_at: Moment,
     },
     NotHeld(NotHeld),
-    /// It was renewed, but too few replicas know of it: that counts for nothing.
+    /// It was renewed, but too few replicas have confirmed it, so it does not count.
     Unconfirmed(Failure),
 }
 
 #[derive(Debug)]
-pub(crate) enum Watched {
+pub(crate) enum WatchReply {
     Held,
     NotHeld(NotHeld),
 }
 
-/// A lease that the store does not have: somebody else's stands in its place, or nothing.
+/// The store does not have the lease: another lease is in its place, or none.
 #[derive(Debug)]
 pub(crate) struct NotHeld {
     pub(crate) taken_by: Option<LeaseId>,
 }
 
 impl NotHeld {
-    /// What that means to whoever believed to hold it.
+    /// Why the former holder lost it.
     pub(crate) fn reason(&self) -> LostReason {
         match self.taken_by {
             Some(_) => LostReason::Taken,
@@ -346,36 +347,36 @@ impl NotHeld {
     }
 }
 
-/// What looking at one lock of several has shown.
-pub(crate) type Looked = Result<Option<Found>, Failure>;
+/// The state of one lock of several.
+pub(crate) type InspectResult = Result<Option<LockState>, Failure>;
 
-/// What stands at the name of a lock.
+/// A held lock, as the store sees it.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LockState {
     pub(crate) id: LeaseId,
     pub(crate) remaining: Option<Duration>,
     pub(crate) fence: Option<Fence>,
     pub(crate) meta: BTreeMap<String, String>,
 }
 
-/// A client, and the fields of the record that it keeps about itself.
+/// A client, and the fields of its record.
 pub(crate) type Record = (ClientId, BTreeMap<String, String>);
 
-/// A change of the record that a client keeps about itself.
+/// A change of a client record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecordChange {
-    /// Begin anew instead of changing what is there.
+    /// Replace the record instead of changing it.
     pub(crate) all: bool,
     pub(crate) set: Vec<(String, String)>,
     pub(crate) removed: Vec<String>,
-    /// How long the record is believed without a word from the client; zero takes it away.
+    /// How long the record is valid without another write; zero deletes it.
     pub(crate) ttl: Duration,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RecordWritten {
     Yes,
-    /// There was nothing to change: write it all.
+    /// There is no record to change: write all of it.
     Missing,
 }
 
@@ -383,50 +384,51 @@ pub(crate) enum RecordWritten {
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The lock was offered to this lease.
-    Wake { name: LockName, offered_to: LeaseId },
-    /// The lock is free. Whoever waits may take it; if it is the turn of this waiter, it holds back
-    /// for a moment, and the others for as long as if the lock had been offered to it.
+    Offered { name: LockName, offered_to: LeaseId },
+    /// The lock is free and any waiter may acquire it. If this waiter is next, it holds back for a
+    /// moment, and the others for as long as if the lock had been offered to it.
     Opened {
         name: LockName,
         next: Option<LeaseId>,
     },
-    /// The lock is kept for the waiter whose turn it is for so long only: perhaps that one has died.
-    Brief { name: LockName, lasts: Duration },
-    /// One node of several no longer has this lease, and so many processes hear it there.
+    /// The lock is reserved for the next waiter for this long only, because that waiter may be
+    /// dead.
+    ShortOffer { name: LockName, lasts: Duration },
+    /// One node of several no longer has this lease, and this many processes are subscribed there.
     Freed {
         name: LockName,
         lease: LeaseId,
         listeners: u32,
     },
-    /// The key of a watched lease changed; look again.
+    /// The key of a watched lease changed: check it.
     Changed { name: LockName },
-    /// Messages may have been missed; everyone look again.
-    Missed,
-    /// Messages about this lock may have been missed; whoever waits for it look again.
-    MissedOf { name: LockName },
+    /// Messages may have been lost: all waiters and watched leases must check.
+    MessagesLost,
+    /// Messages about this lock may have been lost: its waiters must check.
+    MessagesLostFor { name: LockName },
 }
 
-/// A call that got no useful answer.
+/// A call without a useful reply.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: Error,
-    /// Whether trying again soon may help.
+    /// Whether a retry may help.
     pub(crate) transient: bool,
-    /// Set if the call may have been, or may still be, carried out: the reply was lost.
-    pub(crate) landing: Option<Landing>,
+    /// Set if the call may have run, or may still run: its reply was lost.
+    pub(crate) in_flight: Option<InFlight>,
 }
 
 impl Failure {
-    /// A refusal: nothing was done, and asking again would not change that.
+    /// Refused: nothing was done, and a retry would not change that.
     pub(crate) fn refused(error: Error) -> Self {
         Self {
             error,
             transient: false,
-            landing: None,
+            in_flight: None,
         }
     }
 
-    /// The same, for another call that it ended.
+    /// A copy, for another call with the same failure.
     pub(crate) fn share(&self) -> Self {
         Self {
             error: self.error.share(),
@@ -434,31 +436,30 @@ impl Failure {
         }
     }
 
-    /// Nothing was done, but asking again may help.
+    /// Nothing was done, but a retry may help.
     pub(crate) fn not_sent(error: Error) -> Self {
         Self {
             error,
             transient: true,
-            landing: None,
+            in_flight: None,
         }
     }
 }
 
-/// Until when an attempt whose reply was lost may still be carried out by the server.
+/// A request whose reply was lost, and until when the server may still run it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Landing {
-    /// The connection it travelled on, if it was one only: whatever is sent there later arrives
-    /// later.
+pub(crate) struct InFlight {
+    /// The connection it was sent on, if it was only one: a later request there arrives later.
     pub(crate) connection: Option<u64>,
-    /// The latest moment by the server's clock, in microseconds, that the attempt carries.
+    /// The latest moment by the server's clock, in microseconds, that the request carries.
     pub(crate) latest_us: u64,
 }
 
-impl Landing {
-    /// Both of two attempts.
-    pub(crate) fn and(self, earlier: Option<Landing>) -> Landing {
+impl InFlight {
+    /// Covers both requests.
+    pub(crate) fn and(self, earlier: Option<InFlight>) -> InFlight {
         let Some(earlier) = earlier else { return self };
-        Landing {
+        InFlight {
             connection: self
                 .connection
                 .filter(|connection| earlier.connection == Some(*connection)),

@@ -269,7 +269,7 @@ fn host(text: &str, port_default: u16) -> Result<(String, u16), String> {
             }
             (host, port)
         }
-        // A list is named as one by whoever wants one host only.
+        // If one host is wanted, a list is reported as a list.
         None if text.matches(':').count() > 1 && !text.contains(',') => {
             return Err(format!(
                 "the host `{text}` has several colons: write an IPv6 address in brackets"

@@ -11,7 +11,7 @@ pub fn masked_url(url: &str) -> String {
     let (scheme, rest) = url
         .find("://")
         .map_or(("", url), |at| url.split_at(at + "://".len()));
-    // The last `@`: a password may hold one that nobody escaped.
+    // The last `@`: a password may contain an unescaped one.
     let rest = rest
         .rsplit_once('@')
         .map_or_else(|| rest.to_owned(), |(_, host)| format!("***@{host}"));
@@ -22,8 +22,8 @@ pub fn masked_url(url: &str) -> String {
     format!("{scheme}{path}?{}", query.join("&"))
 }
 
-/// `cause` without quotes that the masked URL does not show: a password that nobody encoded tears
-/// the URL apart, and any part of it may be a piece of the password.
+/// `cause` without quotes that the masked URL does not show: an unescaped password tears the URL
+/// apart, and any part of it may be a piece of the password.
 pub(super) fn discreet(cause: &str, url: &str) -> String {
     const HINT: &str = "if a password holds `/`, `?`, `#` or `@`, write `%2F`, `%3F`, `%23`, `%40`";
     let masked = masked_url(url);

@@ -1,6 +1,6 @@
-//! The lock as a pure state machine: no clock, no randomness, no waiting. Time comes in as an
-//! argument, in microseconds of the store's own clock. It is the memory store's heart and the
-//! model that tests compare the other stores with.
+//! The lock as a pure state machine: no clock, no randomness, no waiting. Time is an argument, in
+//! microseconds of the store's own clock. The memory store is built on it, and tests compare the
+//! other stores with it.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use std::sync::Arc;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
 use crate::store::{
-    Attempt, FENCE_KEPT, Found, Held, Record, RecordChange, RecordWritten, Release, offer_to,
+    Attempt, FENCE_KEPT, LeaseSpec, LockState, Record, RecordChange, RecordWritten, ReleaseReply,
+    offer_duration,
 };
 
-/// After this many calls the machine forgets what has expired, so that it does not grow for ever.
+/// After this many calls the machine drops expired entries, so that it does not grow for ever.
 const CALLS_BETWEEN_SWEEPS: u64 = 4_096;
 
 #[derive(Debug, Default)]
@@ -37,14 +38,14 @@ struct Expiring<T> {
     end_us: u64,
 }
 
-/// What the machine answers to an attempt.
+/// The reply to an attempt.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum MachineReply {
     Granted(Fence),
     Busy { holder: LeaseId, left_us: u64 },
 }
 
-/// What the machine wants the world to hear.
+/// What the machine wants published.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Offered {
@@ -58,20 +59,20 @@ pub(crate) enum Effect {
     },
 }
 
-/// A lease that is not there, and the one that is.
+/// The lease does not exist; another may be in its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Absent {
     pub(crate) taken_by: Option<LeaseId>,
 }
 
 impl Machine {
-    pub(crate) fn acquire(&mut self, now_us: u64, attempt: &Attempt) -> Answer {
+    pub(crate) fn acquire(&mut self, now_us: u64, attempt: &Attempt) -> MachineReply {
         self.count_call(now_us);
-        let Held { name, id, ttl, .. } = &attempt.held;
+        let LeaseSpec { name, id, ttl, .. } = &attempt.held;
         let end_us = now_us + micros(*ttl);
         match self.live(name, now_us) {
             Some(entry) if entry.id != *id => {
-                let busy = Answer::Busy {
+                let busy = MachineReply::Busy {
                     holder: entry.id.clone(),
                     left_us: entry.end_us - now_us,
                 };
@@ -80,7 +81,7 @@ impl Machine {
                 }
                 return busy;
             }
-            // A repeated attempt, or an offer taken up.
+            // A repeated attempt, or an accepted offer.
             Some(entry) => {
                 entry.end_us = end_us;
                 if !attempt.meta.is_empty() {
@@ -99,25 +100,25 @@ impl Machine {
         if attempt.queue {
             self.leave_queue(name, id);
         }
-        Answer::Granted(self.mint(name, now_us, attempt.fences))
+        MachineReply::Granted(self.mint(name, now_us, attempt.fences))
     }
 
-    pub(crate) fn renew(&mut self, now_us: u64, lease: &Held) -> Result<(), Absent> {
+    pub(crate) fn renew(&mut self, now_us: u64, lease: &LeaseSpec) -> Result<(), Absent> {
         self.count_call(now_us);
         let entry = self.held(lease, now_us)?;
         entry.end_us = now_us + micros(lease.ttl);
         Ok(())
     }
 
-    /// Goes on with the lease `from` under another id.
+    /// Continues the lease `from` under another id.
     pub(crate) fn adopt(
         &mut self,
         now_us: u64,
         from: &LeaseId,
-        lease: &Held,
+        lease: &LeaseSpec,
     ) -> Result<(), Absent> {
         self.count_call(now_us);
-        let before = Held {
+        let before = LeaseSpec {
             id: from.clone(),
             ..lease.clone()
         };
@@ -132,28 +133,28 @@ impl Machine {
         Ok(())
     }
 
-    /// Says whether the lease is there, and remembers to tell when that changes.
-    pub(crate) fn watch(&mut self, now_us: u64, lease: &Held) -> Result<(), Absent> {
+    /// Checks that the lease exists, and publishes when that changes.
+    pub(crate) fn watch(&mut self, now_us: u64, lease: &LeaseSpec) -> Result<(), Absent> {
         self.held(lease, now_us)?;
         self.watched.insert(lease.name.clone());
         Ok(())
     }
 
-    /// Ends the lease, or gives up its place in the queue.
+    /// Ends the lease, or leaves the queue.
     pub(crate) fn release(
         &mut self,
         now_us: u64,
-        lease: &Held,
-        leaving: Option<&LeaseId>,
+        lease: &LeaseSpec,
+        dequeue: Option<&LeaseId>,
         effects: &mut Vec<Effect>,
-    ) -> Release {
+    ) -> ReleaseReply {
         self.count_call(now_us);
-        if let Some(leaving) = leaving {
-            self.leave_queue(&lease.name, leaving);
+        if let Some(dequeue) = dequeue {
+            self.leave_queue(&lease.name, dequeue);
         }
         if self.held(lease, now_us).is_err() {
             self.leave_queue(&lease.name, &lease.id);
-            return Release::NotHeld;
+            return ReleaseReply::NotHeld;
         }
         self.locks.remove(&lease.name);
         if self.watched.remove(&lease.name) {
@@ -167,18 +168,18 @@ impl Machine {
             name: lease.name.clone(),
             to,
         }));
-        Release::WasHeld { offered_to }
+        ReleaseReply::WasHeld { offered_to }
     }
 
-    /// Passes the lease on to whoever waited for longer than `place`, or grants it anew.
+    /// Passes the lease to a waiter that has waited longer than `place`, or grants it again.
     pub(crate) fn turn(
         &mut self,
         now_us: u64,
-        lease: &Held,
+        lease: &LeaseSpec,
         fences: u32,
         place: Option<&LeaseId>,
         effects: &mut Vec<Effect>,
-    ) -> Result<Fence, Release> {
+    ) -> Result<Fence, ReleaseReply> {
         let first = self.queues.get(&lease.name).and_then(VecDeque::front);
         let ours = first.is_none_or(|first| Some(first) == place);
         if !ours || self.held(lease, now_us).is_err() {
@@ -193,10 +194,10 @@ impl Machine {
         Ok(self.mint(&lease.name, now_us, fences))
     }
 
-    pub(crate) fn look(&mut self, now_us: u64, name: &LockName) -> Option<Found> {
+    pub(crate) fn inspect(&mut self, now_us: u64, name: &LockName) -> Option<LockState> {
         let fence = Fence::new(self.fences.get(name).map_or(0, |fence| fence.value));
         let entry = self.live(name, now_us)?;
-        Some(Found {
+        Some(LockState {
             id: entry.id.clone(),
             remaining: Some(std::time::Duration::from_micros(entry.end_us - now_us)),
             fence: Some(fence),
@@ -241,7 +242,7 @@ impl Machine {
             .collect()
     }
 
-    /// Keeps the lock for the first in the queue, for as long as an offer stands.
+    /// Reserves the lock for the first waiter, for the duration of an offer.
     fn offer_to_next(&mut self, now_us: u64, name: &LockName) -> Option<LeaseId> {
         let queue = self.queues.get_mut(name)?;
         let next = queue.pop_front();
@@ -251,7 +252,7 @@ impl Machine {
         let next = next?;
         let entry = Entry {
             id: next.clone(),
-            end_us: now_us + micros(offer_to(&next)),
+            end_us: now_us + micros(offer_duration(&next)),
             meta: Arc::default(),
         };
         self.locks.insert(name.clone(), entry);
@@ -281,7 +282,7 @@ impl Machine {
             .filter(|entry| entry.end_us > now_us)
     }
 
-    fn held(&mut self, lease: &Held, now_us: u64) -> Result<&mut Entry, Absent> {
+    fn held(&mut self, lease: &LeaseSpec, now_us: u64) -> Result<&mut Entry, Absent> {
         match self.live(&lease.name, now_us) {
             Some(entry) if entry.id == lease.id => Ok(entry),
             other => Err(Absent {

@@ -1,5 +1,5 @@
-//! The store inside the process: the machine behind one mutex. Needs nothing, forgets everything
-//! with the process.
+//! The store inside the process: the state machine behind a mutex. Needs no server; its contents
+//! end with the process.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use self::machine::{Absent, Answer, Effect, Machine};
+use self::machine::{Absent, Effect, Machine, MachineReply};
 use crate::error::{Error, Result};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
 use crate::pending::Pending;
 use crate::store::{
-    AskedHere, Attempt, Attempted, Attention, BoxFuture, Busy, Event, Failure, Found, Held,
-    Landing, Looked, NotHeld, Record, RecordChange, RecordWritten, Release, Renewed, Store, Turn,
-    Watched,
+    AcquireReply, Attempt, BoxFuture, Busy, CallerAcquire, Event, Failure, InFlight, InspectResult,
+    LeaseSpec, LockState, NeedsMessages, NotHeld, Record, RecordChange, RecordWritten,
+    ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
 };
 
 pub(crate) mod machine;
@@ -27,16 +27,16 @@ static SHARED: Mutex<Option<HashMap<String, Weak<MemoryStore>>>> = Mutex::new(No
 
 pub(crate) struct MemoryStore {
     clock: Clock,
-    /// When the store began, and what the time of day was: it tells the time from there by the
-    /// clock that leases are measured by. The time of day itself can be set.
+    /// When the store started, and the wall clock at that moment. From then on it counts by the
+    /// clock that measures leases, because the wall clock can be set.
     began: Moment,
     began_us: u64,
-    /// A std mutex, not an async one: no call waits while it is held.
-    state: Mutex<State>,
+    /// A std mutex, not an async one: never held across an await.
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     machine: Machine,
     listeners: HashMap<ClientId, mpsc::UnboundedSender<Event>>,
 }
@@ -56,7 +56,7 @@ impl MemoryStore {
     ///
     /// # Errors
     ///
-    /// If it goes by another clock: the one could not believe what the other granted.
+    /// If the store uses another clock: clients with different clocks cannot agree on deadlines.
     pub(crate) fn shared(name: &str, clock: Clock) -> Result<Arc<Self>> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let stores = shared.get_or_insert_default();
@@ -74,7 +74,7 @@ impl MemoryStore {
         Ok(store)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,13 +85,13 @@ impl MemoryStore {
     }
 }
 
-impl State {
-    fn announce(&mut self, effects: Vec<Effect>) {
+impl MemoryState {
+    fn publish(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            let (client, event) = addressed(effect);
+            let (client, event) = event_for_client(effect);
             let Some(client) = client else { continue };
-            let heard = self.listeners.get(&client).map(|it| it.send(event));
-            if heard.is_some_and(|heard| heard.is_err()) {
+            let sent = self.listeners.get(&client).map(|it| it.send(event));
+            if sent.is_some_and(|sent| sent.is_err()) {
                 self.listeners.remove(&client);
             }
         }
@@ -104,7 +104,7 @@ impl Store for MemoryStore {
         client: ClientId,
         events: mpsc::UnboundedSender<Event>,
         _: Pending,
-        _: Attention,
+        _: NeedsMessages,
     ) {
         let mut state = self.state();
         state.listeners.retain(|_, listener| !listener.is_closed());
@@ -115,39 +115,39 @@ impl Store for MemoryStore {
         &'a self,
         attempt: &'a Attempt,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Attempted, Failure>> {
+    ) -> BoxFuture<'a, Result<AcquireReply, Failure>> {
         let sent_at = self.clock.now();
-        let answer = self.state().machine.acquire(self.now_us(), attempt);
-        done(Ok(match answer {
-            Answer::Granted(fence) => Attempted::Granted { fence, sent_at },
-            Answer::Busy { holder, left_us } => Attempted::Busy(Busy {
+        let reply = self.state().machine.acquire(self.now_us(), attempt);
+        done(Ok(match reply {
+            MachineReply::Granted(fence) => AcquireReply::Granted { fence, sent_at },
+            MachineReply::Busy { holder, left_us } => AcquireReply::Busy(Busy {
                 holder,
                 remaining: Some(Duration::from_micros(left_us)),
             }),
         }))
     }
 
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
+    fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
         Some((None, self.acquire(attempt, self.clock.now())))
     }
 
     fn renew<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         _watched: bool,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         let sent_at = self.clock.now();
-        let answer = self.state().machine.renew(self.now_us(), lease);
-        done(Ok(renewed(answer, sent_at)))
+        let reply = self.state().machine.renew(self.now_us(), lease);
+        done(Ok(renewed(reply, sent_at)))
     }
 
     fn renew_all<'a>(
         &'a self,
-        leases: Vec<&'a Held>,
+        leases: Vec<&'a LeaseSpec>,
         _watched: bool,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>> {
+    ) -> BoxFuture<'a, Result<Vec<Option<RenewReply>>, Failure>> {
         let sent_at = self.clock.now();
         let mut state = self.state();
         let mut renew = |lease| state.machine.renew(self.now_us(), lease);
@@ -160,108 +160,108 @@ impl Store for MemoryStore {
     fn adopt<'a>(
         &'a self,
         from: &'a LeaseId,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         let sent_at = self.clock.now();
-        let answer = self.state().machine.adopt(self.now_us(), from, lease);
-        done(Ok(renewed(answer, sent_at)))
+        let reply = self.state().machine.adopt(self.now_us(), from, lease);
+        done(Ok(renewed(reply, sent_at)))
     }
 
     fn watch<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Watched, Failure>> {
-        let answer = self.state().machine.watch(self.now_us(), lease);
-        done(Ok(match answer {
-            Ok(()) => Watched::Held,
-            Err(absent) => Watched::NotHeld(absent.into()),
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
+        let reply = self.state().machine.watch(self.now_us(), lease);
+        done(Ok(match reply {
+            Ok(()) => WatchReply::Held,
+            Err(absent) => WatchReply::NotHeld(absent.into()),
         }))
     }
 
     fn release<'a>(
         &'a self,
-        lease: &'a Held,
-        leaving: Option<&'a LeaseId>,
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Release, Failure>> {
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
         let mut effects = Vec::new();
         let mut state = self.state();
         let now_us = self.now_us();
-        let release = state.machine.release(now_us, lease, leaving, &mut effects);
-        state.announce(effects);
+        let release = state.machine.release(now_us, lease, dequeue, &mut effects);
+        state.publish(effects);
         done(Ok(release))
     }
 
-    fn release_here<'a>(
+    fn release_on_caller<'a>(
         &'a self,
-        lease: &'a Held,
-        leaving: Option<&'a LeaseId>,
-    ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
-        Some(self.release(lease, leaving, self.clock.now()))
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
+    ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
+        Some(self.release(lease, dequeue, self.clock.now()))
     }
 
     fn turn<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         fences: u32,
         place: Option<&'a LeaseId>,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Turn, Failure>> {
+    ) -> BoxFuture<'a, Result<TurnReply, Failure>> {
         let sent_at = self.clock.now();
         let mut effects = Vec::new();
         let mut state = self.state();
         let turn = state
             .machine
             .turn(self.now_us(), lease, fences, place, &mut effects);
-        state.announce(effects);
+        state.publish(effects);
         done(Ok(match turn {
-            Ok(fence) => Turn::Again { fence, sent_at },
-            Err(release) => Turn::Passed(release),
+            Ok(fence) => TurnReply::Again { fence, sent_at },
+            Err(release) => TurnReply::Passed(release),
         }))
     }
 
     fn cancel<'a>(
         &'a self,
-        lease: &'a Held,
-        _landing: Landing,
+        lease: &'a LeaseSpec,
+        _landing: InFlight,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
-        // Nothing is ever under way here: what was asked has been done.
+        // Nothing is ever in flight here: every call has run when it returns.
         Box::pin(async move { self.release(lease, None, limit).await.map(|_| None) })
     }
 
-    fn look<'a>(
+    fn inspect<'a>(
         &'a self,
         name: &'a LockName,
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
-        let found = self.state().machine.look(self.now_us(), name);
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
+        let found = self.state().machine.inspect(self.now_us(), name);
         done(Ok(found))
     }
 
-    fn look_all<'a>(
+    fn inspect_all<'a>(
         &'a self,
         names: &'a [LockName],
         _limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
+    ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>> {
         let mut state = self.state();
         let now_us = self.now_us();
-        let looked = names.iter().map(|name| state.machine.look(now_us, name));
+        let looked = names.iter().map(|name| state.machine.inspect(now_us, name));
         done(Ok(looked.map(Ok).collect()))
     }
 
-    fn listen<'a>(
+    fn subscribe<'a>(
         &'a self,
         _name: &'a LockName,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        // Offers are addressed: nothing needs to be subscribed to.
+        // Offers go to one client directly, so no subscription is needed.
         done(Ok(()))
     }
 
-    fn unlisten<'a>(&'a self, _name: &'a LockName, _limit: Moment) -> BoxFuture<'a, ()> {
+    fn unsubscribe<'a>(&'a self, _name: &'a LockName, _limit: Moment) -> BoxFuture<'a, ()> {
         done(())
     }
 
@@ -296,19 +296,19 @@ impl From<Absent> for NotHeld {
     }
 }
 
-fn renewed(answer: Result<(), Absent>, sent_at: Moment) -> Renewed {
-    match answer {
-        Ok(()) => Renewed::Until { sent_at },
-        Err(absent) => Renewed::NotHeld(absent.into()),
+fn renewed(reply: Result<(), Absent>, sent_at: Moment) -> RenewReply {
+    match reply {
+        Ok(()) => RenewReply::Until { sent_at },
+        Err(absent) => RenewReply::NotHeld(absent.into()),
     }
 }
 
-/// What happened, and the one client that it concerns. The others need not hear of it: inside a
-/// process, whoever is offered a lock takes it up.
-fn addressed(effect: Effect) -> (Option<ClientId>, Event) {
+/// The event, and the one client that it concerns. Other clients need not know: inside a process, a
+/// waiter always takes its offer.
+fn event_for_client(effect: Effect) -> (Option<ClientId>, Event) {
     match effect {
         Effect::Offered { name, to } => {
-            let event = Event::Wake {
+            let event = Event::Offered {
                 name,
                 offered_to: to.clone(),
             };

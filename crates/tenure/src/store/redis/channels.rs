@@ -1,7 +1,7 @@
-//! The channels that somebody waits on, and who hears them.
+//! The channels that waiters need, and which listener is subscribed to each.
 //!
-//! One list for all nodes of a store: in a cluster a channel is heard where its lock is, and that
-//! changes.
+//! One list for all nodes of a store: in a cluster, a channel must be subscribed where its lock is,
+//! and that changes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,63 +10,66 @@ use tokio::sync::Notify;
 
 use super::layout::Topic;
 use crate::name::LockName;
-use crate::store::{Attention, Event};
+use crate::store::{Event, NeedsMessages};
 
 #[derive(Default)]
 pub(super) struct Channels {
     known: Mutex<HashMap<String, Channel>>,
-    /// A channel may be heard by nobody, or by somebody who is no longer told.
-    astray: Notify,
-    /// Whether somebody must learn soon that nothing is heard any more.
-    attention: OnceLock<Attention>,
+    /// A channel may have no subscription, or one on the wrong node.
+    recheck: Notify,
+    /// Tells whether a caller would be delayed without messages.
+    needs_messages: OnceLock<NeedsMessages>,
 }
 
-/// A channel, and how many lines of waiters need it.
+/// A channel, and how many local queues use it.
 struct Channel {
     name: LockName,
     topic: Topic,
     uses: usize,
-    /// The number of the listener.
-    heard_by: Option<u64>,
+    /// The number of the listener that is subscribed to it.
+    listener_number: Option<u64>,
 }
 
-/// Nobody waits on the channel any more.
+/// No queue uses the channel any more.
 pub(super) struct Unneeded;
 
 impl Channels {
-    /// Takes note whom to ask whether somebody attends.
-    pub(super) fn attend(&self, attention: Attention) {
-        // A store begins once.
-        let _ = self.attention.set(attention);
+    /// Sets how to find out whether messages are needed.
+    pub(super) fn set_needs_messages(&self, needs_messages: NeedsMessages) {
+        // A store is started once.
+        let _ = self.needs_messages.set(needs_messages);
     }
 
-    /// Whether somebody must learn soon that nothing is heard any more. Yes, as long as nobody said no.
-    pub(super) fn is_attended(&self) -> bool {
-        self.attention.get().is_none_or(|attention| attention())
+    /// Whether a caller would be delayed without messages. True until the store is started.
+    pub(super) fn needs_messages(&self) -> bool {
+        self.needs_messages
+            .get()
+            .is_none_or(|needs_messages| needs_messages())
     }
 
-    /// Adds one use of a channel that this listener is about to hear.
-    pub(super) fn know(&self, channel: &str, name: &LockName, topic: Topic, listener: u64) {
+    /// Adds one use of a channel that this listener is about to subscribe to.
+    pub(super) fn add(&self, channel: &str, name: &LockName, topic: Topic, listener: u64) {
         let mut known = self.known();
         let channel = known.entry(channel.to_owned()).or_insert_with(|| Channel {
             name: name.clone(),
             topic,
             uses: 0,
-            heard_by: None,
+            listener_number: None,
         });
         channel.uses += 1;
-        channel.heard_by = Some(listener);
+        channel.listener_number = Some(listener);
     }
 
-    /// Takes back one use of a channel. If that was the last, answers who hears it still.
-    pub(super) fn forget(&self, channel: &str) -> Option<u64> {
+    /// Removes one use of a channel. If it was the last, returns the listener that is still
+    /// subscribed.
+    pub(super) fn remove(&self, channel: &str) -> Option<u64> {
         let mut known = self.known();
         let uses = &mut known.get_mut(channel)?.uses;
         *uses -= 1;
         if *uses > 0 {
             return None;
         }
-        known.remove(channel)?.heard_by
+        known.remove(channel)?.listener_number
     }
 
     /// What a message on a channel means, if anything.
@@ -79,56 +82,60 @@ impl Channels {
         topic.event(name, message)
     }
 
-    /// What this listener hears.
-    pub(super) fn heard_by(&self, listener: u64) -> Vec<String> {
-        self.not_right(|_, heard_by| heard_by != Some(listener))
+    /// The channels of this listener.
+    pub(super) fn channels_of(&self, listener: u64) -> Vec<String> {
+        self.misplaced(|_, listener_number| listener_number != Some(listener))
     }
 
-    /// The channels of which it is not right who hears them.
-    pub(super) fn not_right(&self, right: impl Fn(&str, Option<u64>) -> bool) -> Vec<String> {
+    /// The channels for which `right` is false.
+    pub(super) fn misplaced(&self, right: impl Fn(&str, Option<u64>) -> bool) -> Vec<String> {
         let known = self.known();
         let wrong = known
             .iter()
-            .filter(|(channel, it)| !right(channel, it.heard_by));
+            .filter(|(channel, it)| !right(channel, it.listener_number));
         wrong.map(|(channel, _)| channel.clone()).collect()
     }
 
-    /// Takes note that a listener hears a channel no more.
-    pub(super) fn lost(&self, channel: &str, listener: u64) {
-        self.not_heard(channel, listener);
-        self.look();
+    /// Notes that a listener has lost a subscription.
+    pub(super) fn subscription_lost(&self, channel: &str, listener: u64) {
+        self.clear_listener(channel, listener);
+        self.recheck();
     }
 
-    /// The same, of a listener that could not hear it.
-    pub(super) fn not_heard(&self, channel: &str, listener: u64) {
+    /// Notes that a listener is not subscribed to a channel.
+    pub(super) fn clear_listener(&self, channel: &str, listener: u64) {
         if let Some(channel) = self.known().get_mut(channel)
-            && channel.heard_by == Some(listener)
+            && channel.listener_number == Some(listener)
         {
-            channel.heard_by = None;
+            channel.listener_number = None;
         }
     }
 
-    /// Takes note that a listener hears a channel from now on. Answers who heard it before.
-    pub(super) fn heard(&self, channel: &str, listener: u64) -> Result<Option<u64>, Unneeded> {
+    /// Notes that a listener is subscribed from now on. Returns the previous one.
+    pub(super) fn set_listener(
+        &self,
+        channel: &str,
+        listener: u64,
+    ) -> Result<Option<u64>, Unneeded> {
         let mut known = self.known();
         let channel = known.get_mut(channel).ok_or(Unneeded)?;
-        Ok(channel.heard_by.replace(listener))
+        Ok(channel.listener_number.replace(listener))
     }
 
-    /// The lock that a channel is about; `None` if nobody needs it any more.
+    /// The lock of a channel; `None` if it is no longer used.
     pub(super) fn name_of(&self, channel: &str) -> Option<LockName> {
         let known = self.known();
         known.get(channel).map(|channel| channel.name.clone())
     }
 
-    /// Who hears what may not be right any more.
-    pub(super) fn look(&self) {
-        self.astray.notify_one();
+    /// Some subscriptions may be missing or misplaced.
+    pub(super) fn recheck(&self) {
+        self.recheck.notify_one();
     }
 
-    /// Waits for [`look`](Channels::look).
-    pub(super) async fn astray(&self) {
-        self.astray.notified().await;
+    /// Waits for [`recheck`](Channels::recheck).
+    pub(super) async fn wait_for_recheck(&self) {
+        self.recheck.notified().await;
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Channel>> {

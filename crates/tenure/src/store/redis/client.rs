@@ -1,5 +1,5 @@
-//! A small client for building things beside locks: the same connection, scripts and errors that
-//! the store uses.
+//! A small client for things other than locks: the same connections, scripts and errors that the
+//! store uses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use ::redis::{Cmd, Pipeline};
 use super::channels::Channels;
 use super::cluster::Cluster;
 use super::connection::Connection;
-use super::link::Link;
 use super::node::Node;
+use super::reconnect::Reconnector;
 use super::routes::Routes;
 use super::script::Script;
 use super::server::{Server, ServerInfo};
@@ -45,7 +45,7 @@ use crate::url::Target;
 pub struct Client {
     engine: Engine,
     routes: Arc<Routes>,
-    /// Where it leads, for people.
+    /// Where it leads, for messages.
     target: Arc<str>,
     limit: Duration,
 }
@@ -77,7 +77,7 @@ impl Client {
         let limit = UNREACHABLE_AFTER_DEFAULT;
         let connecting = async move {
             let (routes, target) = begin(target)?;
-            let reached = routes.reach(Clock::Boot.now() + limit).await;
+            let reached = routes.connect(Clock::Boot.now() + limit).await;
             reached.map_err(|failure| failure.error)?;
             Ok::<_, Error>((Arc::new(routes), target))
         };
@@ -126,11 +126,11 @@ impl Client {
             .collect();
         self.on_engine(move |routes, limit| async move {
             let key = keys.first().map_or_else(String::new, |key| text(key));
-            let mut way = routes.way(&key)?;
+            let mut route = routes.route(&key)?;
             loop {
-                let answer = way.script(&script, &keys, &arguments, limit).await;
+                let answer = route.script(&script, &keys, &arguments, limit).await;
                 let Err(failure) = answer else { return answer };
-                way = routes.onward(&key, way, failure, limit).await?;
+                route = routes.next_route(&key, route, failure, limit).await?;
             }
         })
         .await
@@ -145,8 +145,8 @@ impl Client {
     /// A connection of its own to the server that has this key. On a Cluster that may change: then
     /// commands on it fail, and another connection is needed.
     pub async fn dedicated_to(&self, key: impl AsRef<[u8]>) -> Result<Dedicated> {
-        let way = self.routes.way(&text(key.as_ref()));
-        self.dedicated_at(way.map_err(|failure| failure.error)?.node)
+        let route = self.routes.route(&text(key.as_ref()));
+        self.dedicated_at(route.map_err(|failure| failure.error)?.node)
             .await
     }
 
@@ -154,7 +154,7 @@ impl Client {
         let (server, limit) = (Arc::clone(&node.server), self.limit);
         let connecting = async move {
             let limit = server.clock.now() + limit;
-            Link::new(server).connection(limit).await
+            Reconnector::new(server).connection(limit).await
         };
         let connection = self.engine.run(connecting).await?;
         Ok(Dedicated {
@@ -184,7 +184,7 @@ impl Client {
     /// where the user may not ask for it.
     pub async fn run_id(&self) -> Result<Option<String>> {
         self.routes.any().map_err(|failure| failure.error)?;
-        // Asked each time: what the connection was told at first may be about an ended process.
+        // Asked each time: what the handshake learned may be about a process that has ended.
         let info = self.run(Command::new("INFO").arg("server")).await;
         match info {
             Ok(info) => Ok(ServerInfo::parse(info.as_str().unwrap_or_default()).run_id),
@@ -209,13 +209,13 @@ impl Client {
     }
 }
 
-/// The way to what a URL names, and what to call it. Must be called on the engine.
+/// The routes for a URL, and what to call them. Must be called on the engine.
 fn begin(target: Target) -> Result<(Routes, Arc<str>)> {
     let stats = Arc::new(Stats::default());
     let channels = Arc::new(Channels::default());
     let server = match target {
         Target::Redis(target) => Server::new(target, stats),
-        Target::Sentinel(target) => Server::master_of(target, stats),
+        Target::Sentinel(target) => Server::by_sentinels(target, stats),
         Target::Cluster(target) => {
             let name = target.to_string().into();
             let cluster = Cluster::new(target.nodes, false, stats, None, channels);
@@ -233,11 +233,11 @@ fn begin(target: Target) -> Result<(Routes, Arc<str>)> {
 }
 
 async fn run(routes: &Routes, key: &str, command: &Cmd, limit: Moment) -> Result<Value, Failure> {
-    let mut way = routes.way(key)?;
+    let mut route = routes.route(key)?;
     loop {
-        let answer = way.run(command, limit).await;
+        let answer = route.run(command, limit).await;
         let Err(failure) = answer else { return answer };
-        way = routes.onward(key, way, failure, limit).await?;
+        route = routes.next_route(key, route, failure, limit).await?;
     }
 }
 
@@ -252,19 +252,19 @@ async fn run_all(
     for command in &commands {
         pipeline.add_command(command.clone());
     }
-    let node = routes.way(keys.first().map_or("", String::as_str))?.node;
+    let node = routes.route(keys.first().map_or("", String::as_str))?.node;
     let connection = node.commands.connection(limit).await;
-    let connection = connection.map_err(|failure| routes.noted(&node, failure))?;
+    let connection = connection.map_err(|failure| routes.note_failure(&node, failure))?;
     let replies = connection.run_all(&pipeline, limit).await;
-    let mut replies = replies.map_err(|failure| routes.noted(&node, failure))?;
+    let mut replies = replies.map_err(|failure| routes.note_failure(&node, failure))?;
     for ((key, command), reply) in keys.iter().zip(&commands).zip(&mut replies) {
-        // Those that the node sent elsewhere were not carried out.
+        // Redirected commands did not run.
         if let Value::Error(error) = reply
             && routes.is_elsewhere(error)
         {
             *reply = match run(routes, key, command, limit).await {
                 Ok(value) => value,
-                Err(failure) if failure.landing.is_some() => return Err(failure),
+                Err(failure) if failure.in_flight.is_some() => return Err(failure),
                 Err(failure) => Value::Error(failure.error.to_string()),
             };
         }
@@ -272,7 +272,7 @@ async fn run_all(
     Ok(replies)
 }
 
-/// A key as text. Should it be none, a cluster that is asked at the wrong node says so.
+/// A key as text. If it is not text, a cluster node that does not have it says so.
 fn text(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
@@ -296,7 +296,7 @@ impl Command {
         self
     }
 
-    /// What it is about, for most commands.
+    /// The key, for most commands.
     fn key(&self) -> String {
         self.parts.get(1).map_or_else(String::new, |key| text(key))
     }

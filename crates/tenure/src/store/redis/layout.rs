@@ -1,4 +1,4 @@
-//! The bytes of each layout: the keys and channels of a lock, and the scripts that know them.
+//! How each layout encodes a lock: keys, channels and scripts.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::value::Value;
 use crate::layout::Layout;
 use crate::lease::LeaseId;
 use crate::name::{LockName, hash_tag};
-use crate::store::{Event, Held, NotHeld, Watched};
+use crate::store::{Event, LeaseSpec, NotHeld, WatchReply};
 
-/// What begins a message of a Redlock's node, before how many hear it and the id of the lease that
-/// was released.
+/// Prefix of a Redlock node's message, before the number of subscribers and the id of the released
+/// lease.
 const FREE: &str = "free ";
-/// What begins a message for the one that holds back, before its lease id.
+/// Prefix of a message to the waiter that holds back, before its lease id.
 const OPEN: &str = "open ";
-/// What begins a message that says for how many milliseconds a lock is kept for the waiter whose turn it
-/// is: shorter than usual, because that one may have died.
+/// Prefix of a message with the milliseconds for which a lock is reserved for the next waiter:
+/// shorter than usual, because that waiter may be dead.
 const BRIEF: &str = "brief ";
-/// What Redisson says when a lock was released. It has other messages for other objects.
+/// Redisson's message when a lock was released. It has other messages for other objects.
 const UNLOCKED: &str = "0";
 
-/// What is said on a channel.
+/// The kind of messages on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Topic {
     /// Ours: whose turn it is.
@@ -32,7 +32,7 @@ pub(super) enum Topic {
 }
 
 impl Layout {
-    /// With messages for one shard of a cluster, or for all who listen.
+    /// With messages to one shard of a cluster, or to all subscribers.
     pub(super) fn scripts(self, sharded: bool) -> &'static LockScripts {
         match (self, sharded) {
             (Self::Native, false) => &script::NATIVE,
@@ -42,8 +42,8 @@ impl Layout {
         }
     }
 
-    /// Whether the keys of this lock are not in one slot. Only Redisson's rule does that: it takes a
-    /// lone `{` for a hash tag.
+    /// Whether the keys of this lock are in different slots. Only Redisson's rule does that: it
+    /// takes a lone `{` for a hash tag.
     pub(super) fn splits(self, name: &LockName) -> bool {
         let name = name.as_str();
         self == Self::Redisson && name.contains('{') && hash_tag(name.as_bytes()).is_none()
@@ -65,8 +65,8 @@ impl Layout {
         }
     }
 
-    /// The channels on which waiters of a lock hear. Ours comes first: release.lua takes whoever
-    /// hears Redisson's alone for one of Redisson's waiters.
+    /// The channels for waiters of a lock. Ours comes first: release.lua takes a subscriber of
+    /// Redisson's channel alone for a Redisson client.
     pub(super) fn channels(self, name: &LockName) -> Vec<(String, Topic)> {
         let mut channels = vec![(name.neighbour("wake"), Topic::Turn)];
         if self == Self::Redisson {
@@ -75,22 +75,26 @@ impl Layout {
         channels
     }
 
-    pub(super) fn release_arguments(self, lease: &Held, leaving: Option<&LeaseId>) -> Vec<String> {
+    pub(super) fn release_arguments(
+        self,
+        lease: &LeaseSpec,
+        dequeue: Option<&LeaseId>,
+    ) -> Vec<String> {
         let mut arguments = vec![lease.id.as_str().to_owned()];
         if self == Self::Redisson {
             let foreign = !lease.id.is_tenure();
             arguments.push(redisson_channel(&lease.name));
             arguments.push(if foreign { "foreign" } else { "" }.to_owned());
         }
-        if leaving.is_some() || lease.last_fence.is_some() {
-            arguments.push(leaving.map_or("", LeaseId::as_str).to_owned());
+        if dequeue.is_some() || lease.last_fence.is_some() {
+            arguments.push(dequeue.map_or("", LeaseId::as_str).to_owned());
             arguments.extend(lease.last_fence.map(|fence| fence.get().to_string()));
         }
         arguments
     }
 
-    /// The keys that release.lua touches, all in one slot. Most releases need three of them.
-    pub(super) fn release_keys(self, lease: &Held) -> Vec<String> {
+    /// The keys of release.lua, all in one slot. Most releases need three of them.
+    pub(super) fn release_keys(self, lease: &LeaseSpec) -> Vec<String> {
         let name = &lease.name;
         let mut keys = vec![
             name.as_str().to_owned(),
@@ -106,13 +110,13 @@ impl Layout {
         keys
     }
 
-    /// What turn.lua must know beside what is the same in all layouts.
-    pub(super) fn turn_arguments(self, lease: &Held) -> Option<String> {
+    /// The extra argument of turn.lua in this layout, if any.
+    pub(super) fn turn_arguments(self, lease: &LeaseSpec) -> Option<String> {
         (self == Self::Redisson).then(|| redisson_channel(&lease.name))
     }
 
-    /// Asks whether the lease is still there, by commands that a connection can track.
-    pub(super) fn ask_for(self, lease: &Held, pipeline: &mut Pipeline) {
+    /// Checks that the lease still exists, with commands that client tracking follows.
+    pub(super) fn add_watch_commands(self, lease: &LeaseSpec, pipeline: &mut Pipeline) {
         let name = lease.name.as_str();
         match self {
             Self::Native => {
@@ -125,9 +129,13 @@ impl Layout {
         }
     }
 
-    /// What the answers to [`ask_for`](Layout::ask_for) mean; `Err` if one is an error that says
-    /// nothing of the lease.
-    pub(super) fn read_answers(self, lease: &Held, answers: &[Value]) -> Result<Watched, String> {
+    /// Reads the replies to [`add_watch_commands`](Layout::add_watch_commands); `Err` for an error
+    /// that tells nothing about the lease.
+    pub(super) fn read_watch_replies(
+        self,
+        lease: &LeaseSpec,
+        answers: &[Value],
+    ) -> Result<WatchReply, String> {
         let first = answers.first().unwrap_or(&Value::Nil);
         if let Value::Error(error) = first
             && !error.starts_with("WRONGTYPE")
@@ -139,16 +147,16 @@ impl Layout {
             Self::Redisson => {
                 let fields = answers.get(1).and_then(Value::as_array).unwrap_or_default();
                 let others = |field: &&Value| field.as_str() != Some(lease.id.as_str());
-                // A read-write lock beside ours has a field `mode`, which holds nothing itself.
+                // Redisson's read-write lock has an extra field `mode`, which is not a holder.
                 let other = fields.iter().rfind(others);
                 let is_held = first.lossy().is_some() && other.is_none();
                 (is_held, other.unwrap_or(&Value::Nil))
             }
         };
         Ok(if is_held {
-            Watched::Held
+            WatchReply::Held
         } else {
-            Watched::NotHeld(NotHeld {
+            WatchReply::NotHeld(NotHeld {
                 taken_by: holder.lossy().map(LeaseId::new),
             })
         })
@@ -168,14 +176,14 @@ impl Topic {
         }
         if let (Self::Turn, Some(ms)) = (self, message.strip_prefix(BRIEF)) {
             let lasts = Duration::from_millis(ms.parse().ok()?);
-            return Some(Event::Brief { name, lasts });
+            return Some(Event::ShortOffer { name, lasts });
         }
         match (self, message.strip_prefix(OPEN)) {
             (Self::Turn, Some(next)) => Some(Event::Opened {
                 name,
                 next: Some(LeaseId::new(next)),
             }),
-            (Self::Turn, None) => Some(Event::Wake {
+            (Self::Turn, None) => Some(Event::Offered {
                 name,
                 offered_to: LeaseId::new(message),
             }),
@@ -189,7 +197,7 @@ fn redisson_channel(name: &LockName) -> String {
     redisson_key("redisson_lock__channel", name)
 }
 
-/// By Redisson's rule, which asks for a `{` where ours asks for a whole hash tag.
+/// By Redisson's rule, which looks for a `{` where ours looks for a whole hash tag.
 fn redisson_key(prefix: &str, name: &LockName) -> String {
     if name.as_str().contains('{') {
         format!("{prefix}:{name}")
@@ -237,7 +245,7 @@ mod tests {
         let heard = |message| Topic::Turn.event(LockName::new("n").unwrap(), message);
         let lasts = Duration::from_millis(500);
         assert!(
-            matches!(heard("brief 500"), Some(Event::Brief { lasts: told, .. }) if told == lasts)
+            matches!(heard("brief 500"), Some(Event::ShortOffer { lasts: told, .. }) if told == lasts)
         );
         for other in ["brief ", "brief x", "brief -1", "brief 1.5"] {
             assert!(heard(other).is_none(), "{other}");

@@ -1,5 +1,4 @@
-//! The connection that the server speaks on unasked: wake-ups for waiters, and word of watched
-//! leases that changed.
+//! The connection for pub/sub messages and for invalidations of watched leases.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::channels::Channels;
 use super::connection::Connection;
-use super::link::Link;
+use super::reconnect::Reconnector;
 use super::server::Server;
 use super::value::Value;
 use crate::moment::Moment;
@@ -20,61 +19,65 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{Event, Failure};
 
-/// How often a listener asks whether the connection is still there. A half-open one says nothing.
+/// How often to ping. A half-open connection shows no error by itself.
 const HEARTBEAT: Duration = Duration::from_secs(3);
-/// The same while nobody attends: no lease is held, and whoever waits has others before it, who would
-/// ask. Seldom enough for a crowd, often enough for whatever forgets connections that are idle.
-const HEARTBEAT_CALM: Duration = Duration::from_secs(30);
+/// The same while no message is needed: no lease is held, and every waiter has others ahead that
+/// would poll. Rare enough for a crowd, often enough to keep idle connections alive.
+const HEARTBEAT_IDLE: Duration = Duration::from_secs(30);
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(2);
-/// How long to wait before connecting again, when it did not work.
+/// How long to wait before reconnecting.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) struct Listener {
-    /// No two of a process have the same.
+    /// Unique in the process.
     number: u64,
-    pub(super) link: Link,
+    pub(super) reconnector: Reconnector,
     server: Arc<Server>,
-    hears: Hears,
+    scope: ListenerScope,
     channels: Arc<Channels>,
-    /// One word at a time, where the server may say the same unasked.
-    speaking: tokio::sync::Mutex<()>,
-    /// How often the server is still to confirm that a channel of a shard is no longer heard.
-    leaving: Mutex<HashMap<String, usize>>,
+    /// One command at a time, where the server may send the same kind of push on its own.
+    subscribe_lock: tokio::sync::Mutex<()>,
+    /// How many confirmations of an unsubscribe from a shard channel are outstanding.
+    unsubscribing: Mutex<HashMap<String, usize>>,
     pushes: Mutex<Option<mpsc::UnboundedReceiver<PushInfo>>>,
     events: OnceLock<mpsc::UnboundedSender<Event>>,
-    /// The lock of which the last message said that it is free, and who of ours is next. release.lua
-    /// tells Redisson's waiters right behind it.
+    /// The lock that the last message reported as free, together with our next waiter. release.lua
+    /// publishes to Redisson's waiters right after it.
     opened: Mutex<Option<LockName>>,
     closed: CancellationToken,
 }
 
-/// What a listener is for.
+/// What a listener subscribes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hears {
-    /// Messages for all who listen, and word of watched leases.
+pub(super) enum ListenerScope {
+    /// Messages to all subscribers, and invalidations.
     All,
     /// Messages in one shard of a cluster. On a connection of their own: a server that loses a slot
-    /// says so unasked, and what is asked at that moment gets a wrong answer.
+    /// pushes an unsubscribe, and a command sent at that moment gets a wrong reply.
     Shard,
 }
 
 static LISTENERS: AtomicU64 = AtomicU64::new(0);
 
 impl Listener {
-    pub(super) fn new(server: Arc<Server>, hears: Hears, channels: Arc<Channels>) -> Arc<Self> {
+    pub(super) fn new(
+        server: Arc<Server>,
+        scope: ListenerScope,
+        channels: Arc<Channels>,
+    ) -> Arc<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let greeting: Option<fn() -> Cmd> = match hears {
-            Hears::All => Some(tracking),
-            Hears::Shard => None,
+        let setup: Option<fn() -> Cmd> = match scope {
+            ListenerScope::All => Some(tracking),
+            ListenerScope::Shard => None,
         };
         Arc::new(Self {
             number: LISTENERS.fetch_add(1, Ordering::Relaxed),
-            link: Link::with_pushes(Arc::clone(&server), sender, greeting),
+            reconnector: Reconnector::with_pushes(Arc::clone(&server), sender, setup),
             server,
-            hears,
+            scope,
             channels,
-            speaking: tokio::sync::Mutex::default(),
-            leaving: Mutex::default(),
+            subscribe_lock: tokio::sync::Mutex::default(),
+            unsubscribing: Mutex::default(),
             pushes: Mutex::new(Some(receiver)),
             events: OnceLock::new(),
             opened: Mutex::default(),
@@ -86,117 +89,121 @@ impl Listener {
         self.number
     }
 
-    /// Begins to pass on what the server says. Must be called on the engine.
+    /// Starts to forward what the server sends. Must be called on the engine.
     pub(super) fn start(self: &Arc<Self>, events: mpsc::UnboundedSender<Event>) {
         let pushes = lock(&self.pushes).take();
         if let Some(pushes) = pushes
             && self.events.set(events).is_ok()
         {
             let (listener, closed) = (Arc::clone(self), self.closed.clone());
-            tokio::spawn(
-                async move { closed.run_until_cancelled(pass_on(listener, pushes)).await },
-            );
+            tokio::spawn(async move { closed.run_until_cancelled(run(listener, pushes)).await });
         }
     }
 
-    /// Nobody needs this server any more.
+    /// This server is no longer needed.
     pub(super) fn close(&self) {
         self.closed.cancel();
     }
 
-    pub(super) async fn listen(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
-        let mut heard = Vec::new();
+    pub(super) async fn subscribe(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
+        let mut subscribed = Vec::new();
         for (channel, topic) in self.server.target.layout().channels(name) {
-            // Known before the server confirms: its first message may come right behind.
-            self.channels.know(&channel, name, topic, self.number);
-            let confirmed = self.hear(&channel, limit).await;
-            heard.push(channel);
+            // Added before the server confirms: its first message may follow at once.
+            self.channels.add(&channel, name, topic, self.number);
+            let confirmed = self.subscribe_channel(&channel, limit).await;
+            subscribed.push(channel);
             if confirmed.is_err() {
-                self.leave(heard, limit).await;
+                self.unsubscribe_channels(subscribed, limit).await;
                 return confirmed;
             }
         }
         Ok(())
     }
 
-    /// Takes back one use of each channel, the last one first.
-    async fn leave(&self, channels: Vec<String>, limit: Moment) {
+    /// Removes one use of each channel, the last one first.
+    async fn unsubscribe_channels(&self, channels: Vec<String>, limit: Moment) {
         for channel in channels.iter().rev() {
-            if self.channels.forget(channel) == Some(self.number) {
-                self.hear_no_more(channel, limit).await;
+            if self.channels.remove(channel) == Some(self.number) {
+                self.unsubscribe_channel(channel, limit).await;
             }
         }
     }
 
-    /// Asks the server for what is said on a channel.
-    pub(super) async fn hear(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
-        let connection = self.link.connection(limit).await?;
-        self.hear_on(&connection, channel, limit).await
+    /// Subscribes to one channel.
+    pub(super) async fn subscribe_channel(
+        &self,
+        channel: &str,
+        limit: Moment,
+    ) -> Result<(), Failure> {
+        let connection = self.reconnector.connection(limit).await?;
+        self.subscribe_on(&connection, channel, limit).await
     }
 
-    async fn hear_on(
+    async fn subscribe_on(
         &self,
         connection: &Connection,
         channel: &str,
         limit: Moment,
     ) -> Result<(), Failure> {
-        if self.hears == Hears::All {
+        if self.scope == ListenerScope::All {
             return connection.subscribe(channel, limit).await;
         }
-        let _speaking = self.speaking.lock().await;
+        let _one_at_a_time = self.subscribe_lock.lock().await;
         connection.ssubscribe(channel, limit).await
     }
 
-    /// Ends [`hear`](Listener::hear). If it fails, the connection is gone and the subscription with
-    /// it, or the channel's slot is.
-    pub(super) async fn hear_no_more(&self, channel: &str, limit: Moment) {
-        let Some(connection) = self.link.live() else {
+    /// Ends [`subscribe_channel`](Listener::subscribe_channel). If it fails, the connection or the
+    /// channel's slot is gone, and the subscription with it.
+    pub(super) async fn unsubscribe_channel(&self, channel: &str, limit: Moment) {
+        let Some(connection) = self.reconnector.live() else {
             return;
         };
-        if self.hears == Hears::All {
+        if self.scope == ListenerScope::All {
             let _ = connection.unsubscribe(channel, limit).await;
             return;
         }
-        let _speaking = self.speaking.lock().await;
-        *lock(&self.leaving).entry(channel.to_owned()).or_default() += 1;
+        let _one_at_a_time = self.subscribe_lock.lock().await;
+        *lock(&self.unsubscribing)
+            .entry(channel.to_owned())
+            .or_default() += 1;
         if connection.sunsubscribe(channel, limit).await.is_err() {
-            self.is_left(channel);
+            self.take_requested_unsubscribe(channel);
         }
     }
 
-    /// Whether the end of a channel was asked for, as often as it was.
-    fn is_left(&self, channel: &str) -> bool {
-        let mut leaving = lock(&self.leaving);
-        let Some(count) = leaving.get_mut(channel) else {
+    /// Whether we asked for this unsubscribe; counts one confirmation.
+    fn take_requested_unsubscribe(&self, channel: &str) -> bool {
+        let mut unsubscribing = lock(&self.unsubscribing);
+        let Some(count) = unsubscribing.get_mut(channel) else {
             return false;
         };
         *count -= 1;
         if *count == 0 {
-            leaving.remove(channel);
+            unsubscribing.remove(channel);
         }
         true
     }
 
-    /// Brings a new connection to where the old one was; false if that one failed too.
-    async fn catch_up(&self, connection: &Connection) -> bool {
-        lock(&self.leaving).clear();
-        for channel in self.channels.heard_by(self.number) {
+    /// Subscribes a new connection to all channels of the old one; false if the new one failed too.
+    async fn resubscribe(&self, connection: &Connection) -> bool {
+        lock(&self.unsubscribing).clear();
+        for channel in self.channels.channels_of(self.number) {
             let limit = self.server.clock.now() + HEARTBEAT_LIMIT;
-            match self.hear_on(connection, &channel, limit).await {
+            match self.subscribe_on(connection, &channel, limit).await {
                 Err(failure) if failure.transient => return false,
-                // One that is refused meanwhile must not cost the others their messages.
-                Err(_) => self.channels.lost(&channel, self.number),
+                // A refused channel must not cost the others their messages.
+                Err(_) => self.channels.subscription_lost(&channel, self.number),
                 Ok(()) => {}
             }
         }
-        self.tell(Event::Missed);
+        self.emit(Event::MessagesLost);
         true
     }
 
-    fn tell(&self, event: Event) {
-        let missed = matches!(event, Event::Missed) && bug(Bug::MissedMessages);
+    fn emit(&self, event: Event) {
+        let missed = matches!(event, Event::MessagesLost) && bug(Bug::MissedMessages);
         if let Some(events) = self.events.get().filter(|_| !missed) {
-            // Nobody hears it when the client is closing.
+            // The client may be closing.
             let _ = events.send(event);
         }
     }
@@ -222,23 +229,23 @@ impl Listener {
         if let Some(event) = event
             && !self.is_echo(&event)
         {
-            self.tell(event);
+            self.emit(event);
         }
     }
 
-    /// A channel of the shard is no longer heard. Unless we asked for that, its slot has moved.
+    /// A shard channel was unsubscribed. Unless we asked for it, its slot has moved.
     fn on_unsubscription(&self, data: Vec<::redis::Value>) {
         let channel = data.into_iter().next().map(Value::of);
         let Some(channel) = channel.as_ref().and_then(Value::as_str) else {
             return;
         };
-        if !self.is_left(channel) && !bug(Bug::SunsubscribeIgnored) {
-            self.channels.lost(channel, self.number);
+        if !self.take_requested_unsubscribe(channel) && !bug(Bug::SunsubscribeIgnored) {
+            self.channels.subscription_lost(channel, self.number);
         }
     }
 
-    /// Whether a message only repeats for Redisson's waiters what the one before it told ours: that
-    /// the lock is free, and who of ours is next.
+    /// Whether a message only repeats for Redisson's waiters what the previous one told ours: that
+    /// the lock is free, and who is next.
     fn is_echo(&self, event: &Event) -> bool {
         let mut opened = lock(&self.opened);
         match (event, opened.take()) {
@@ -251,40 +258,39 @@ impl Listener {
         }
     }
 
-    /// The keys that changed; none when the server dropped everything it knew.
+    /// The keys that changed; none when the server flushed its tracking table.
     fn on_invalidation(&self, data: Vec<::redis::Value>) {
         let keys = data.into_iter().next().map(Value::of);
         let Some(Value::Array(keys)) = keys else {
-            return self.tell(Event::Missed);
+            return self.emit(Event::MessagesLost);
         };
         for name in keys.iter().filter_map(Value::as_str) {
             if let Ok(name) = LockName::new(name) {
-                self.tell(Event::Changed { name });
+                self.emit(Event::Changed { name });
             }
         }
     }
 }
 
-/// OPTIN: only keys that are read after `CLIENT CACHING YES` are followed. NOLOOP: renewals of
-/// this very connection are no news.
+/// OPTIN: only keys read after `CLIENT CACHING YES` are tracked. NOLOOP: our own renewals cause no
+/// invalidation.
 fn tracking() -> Cmd {
     let mut command = ::redis::cmd("CLIENT");
     command.arg(&["TRACKING", "ON", "OPTIN", "NOLOOP"]);
     command
 }
 
-/// Reads what the server says, and sees to it that the connection comes back. Ends with the
-/// engine.
-async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
-    // The connection that hears all it should. Whoever made the first one subscribed on it.
-    let mut hears_all = None;
+/// Reads what the server sends, and keeps the connection up. Ends with the engine.
+async fn run(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
+    // The connection that has all subscriptions. The first one was subscribed when it was made.
+    let mut subscribed_on = None;
     let mut quiet = Duration::ZERO;
     loop {
         let push = tokio::select! {
             biased;
             push = tokio::time::timeout(HEARTBEAT, pushes.recv()) => push,
-            () = given_up(&listener, hears_all) => {
-                hears_all = Some(come_back(&listener).await);
+            () = connection_closed(&listener, subscribed_on) => {
+                subscribed_on = Some(reconnect(&listener).await);
                 continue;
             }
         };
@@ -295,46 +301,46 @@ async fn pass_on(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Pu
         };
         let lost = match push {
             Ok(None) => return,
-            // It may be the end of an older connection: asking tells.
-            Ok(Some(push)) if push.kind == PushKind::Disconnection => !answers(&listener).await,
+            // It may be the end of an older connection: a ping tells.
+            Ok(Some(push)) if push.kind == PushKind::Disconnection => !is_alive(&listener).await,
             Ok(Some(push)) => {
                 listener.on_push(push);
                 false
             }
-            Err(_) if quiet < HEARTBEAT_CALM && !listener.channels.is_attended() => false,
+            Err(_) if quiet < HEARTBEAT_IDLE && !listener.channels.needs_messages() => false,
             Err(_) => {
                 quiet = Duration::ZERO;
-                let silent = hears_all.is_some() && !answers(&listener).await;
+                let silent = subscribed_on.is_some() && !is_alive(&listener).await;
                 if silent {
-                    // It may not come back soon, and nobody else has noticed.
-                    listener.tell(Event::Missed);
+                    // It may stay away for a while, and nothing else has noticed.
+                    listener.emit(Event::MessagesLost);
                 }
                 silent
             }
         };
-        let present = listener.link.live().map(|connection| connection.id);
-        let replaced = hears_all.is_some() && present != hears_all;
-        hears_all = if lost || replaced {
-            Some(come_back(&listener).await)
+        let present = listener.reconnector.live().map(|connection| connection.id);
+        let replaced = subscribed_on.is_some() && present != subscribed_on;
+        subscribed_on = if lost || replaced {
+            Some(reconnect(&listener).await)
         } else {
             present
         };
     }
 }
 
-/// Waits until the connection that heard all is given up, by whomever: its master was deposed, or
-/// it owed an answer for too long.
-async fn given_up(listener: &Listener, hears_all: Option<u64>) {
-    match listener.link.live() {
-        Some(connection) => connection.given_up().await,
-        None if hears_all.is_some() => {}
+/// Waits until the subscribed connection is closed, for any reason: its primary was replaced, or a
+/// reply timed out.
+async fn connection_closed(listener: &Listener, subscribed_on: Option<u64>) {
+    match listener.reconnector.live() {
+        Some(connection) => connection.closed().await,
+        None if subscribed_on.is_some() => {}
         None => std::future::pending().await,
     }
 }
 
-/// Whether there is a connection and it answers. One that does not is given up by asking.
-async fn answers(listener: &Listener) -> bool {
-    let Some(connection) = listener.link.live() else {
+/// Whether there is a connection that replies. One that does not is closed by the attempt.
+async fn is_alive(listener: &Listener) -> bool {
+    let Some(connection) = listener.reconnector.live() else {
         return false;
     };
     let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
@@ -344,20 +350,20 @@ async fn answers(listener: &Listener) -> bool {
         .is_ok()
 }
 
-/// Connects until that works, and returns which connection hears everything again.
-async fn come_back(listener: &Listener) -> u64 {
-    let mut told = false;
+/// Reconnects until it works, and returns the connection that has all subscriptions again.
+async fn reconnect(listener: &Listener) -> u64 {
+    let mut reported = false;
     loop {
         let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
-        if let Ok(connection) = listener.link.connection(limit).await
-            && listener.catch_up(&connection).await
+        if let Ok(connection) = listener.reconnector.connection(limit).await
+            && listener.resubscribe(&connection).await
         {
             return connection.id;
         }
-        if !told {
-            // Those who sleep must learn that nobody will wake them.
-            listener.tell(Event::Missed);
-            told = true;
+        if !reported {
+            // Sleeping waiters must learn that no message will wake them.
+            listener.emit(Event::MessagesLost);
+            reported = true;
         }
         tokio::time::sleep(RECONNECT_PAUSE).await;
     }

@@ -9,15 +9,15 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-pub(crate) use self::ballot::{Ballot, Bounds, Sent, TakenBack, Vote};
 pub use self::client::{Client, Command, Dedicated};
 pub(crate) use self::connection::Connection;
+pub(crate) use self::node_state::{Age, StoredNodeInfo, VOTE_DELAY_MIN};
 pub use self::script::Script;
 pub use self::value::Value;
-pub(crate) use self::vitals::{Age, REST_MIN, Told};
+pub(crate) use self::vote::{Ballot, ClockBounds, NodeReleaseReply, SentVote, Vote};
 
 use self::channels::Channels;
-use self::cluster::{Cluster, Way};
+use self::cluster::{Cluster, Route};
 use self::node::Node;
 use self::routes::Routes;
 use self::script::LockScripts;
@@ -31,64 +31,64 @@ use crate::pending::Pending;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::{
-    AskedHere, Attempt, Attempted, Attention, BoxFuture, Event, Failure, Found, Held, Landing,
-    Looked, Outlook, Record, RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT,
-    Standing, Store, Turn, Watched,
+    AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
+    LeaseSpec, LockState, NeedsMessages, QueuePosition, QueuedWaiter, RESPONSE_TIMEOUT, Record,
+    RecordChange, RecordWritten, ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
-mod adoption;
-mod ballot;
+mod acquire;
+mod adopt;
+mod caller_connection;
 mod channels;
 mod client;
+mod client_records;
 mod cluster;
-mod confirmation;
 mod connection;
-mod exclusive;
-mod hearing;
-mod lane;
+mod dedicated_pool;
+mod endpoint;
+mod failover_pause;
+mod heartbeat;
+mod inspect;
 mod layout;
-mod link;
 mod listener;
-mod looking;
 mod node;
-mod parting;
-mod place;
-mod question;
-mod records;
-mod refusal;
-mod reign;
-mod renewal;
+mod node_state;
+mod reconnect;
+mod release;
+mod renew;
+mod replica_ack;
 mod reply;
+mod request;
+mod response_timeout;
 mod routes;
 mod script;
 mod sentinel;
 mod server;
-mod silence;
+mod server_error;
 mod socket;
-mod staying;
-mod taking;
+mod subscribe;
 mod transaction;
 mod turn;
 mod value;
-mod vitals;
+mod vote;
 
 pub(crate) struct RedisStore {
     routes: Routes,
-    /// What waiters hear, on whichever node.
+    /// The channels of waiters, on all nodes.
     channels: Arc<Channels>,
     layout: Layout,
     /// Whether messages stay in the shard of their lock.
     sharded: bool,
     clock: Clock,
     stats: Arc<Stats>,
-    told_of_tracking: AtomicBool,
-    /// How long a new master gives no new locks.
+    tracking_warned: AtomicBool,
+    /// How long a new primary grants no new locks.
     after_failover: OnceLock<Duration>,
 }
 
 impl RedisStore {
-    /// Must be called on the engine. With a runtime, callers who run there are served by it.
+    /// Must be called on the engine. With a runtime, callers that run there use its connection.
     pub(crate) fn new(
         target: RedisTarget,
         stats: Arc<Stats>,
@@ -98,13 +98,13 @@ impl RedisStore {
         Self::on_one(server, stats, runtime)
     }
 
-    /// On whichever server the sentinels call the master. Must be called on the engine.
+    /// On the primary that the sentinels name. Must be called on the engine.
     pub(crate) fn by_sentinels(
         target: SentinelTarget,
         stats: Arc<Stats>,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
-        let server = Server::master_of(target, Arc::clone(&stats));
+        let server = Server::by_sentinels(target, Arc::clone(&stats));
         Self::on_one(server, stats, runtime)
     }
 
@@ -143,7 +143,7 @@ impl RedisStore {
             sharded,
             clock: Clock::Boot,
             stats,
-            told_of_tracking: AtomicBool::new(false),
+            tracking_warned: AtomicBool::new(false),
             after_failover: OnceLock::new(),
         })
     }
@@ -152,35 +152,37 @@ impl RedisStore {
         self.layout.scripts(self.sharded)
     }
 
-    /// Connects, so that a wrong address or password is found at once.
-    pub(crate) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
-        self.routes.reach(limit).await
+    /// Connects, so that a wrong address or password is reported at once.
+    pub(crate) async fn connect(&self, limit: Moment) -> Result<(), Failure> {
+        self.routes.connect(limit).await
     }
 
-    /// The way to the node that has this lock, as far as is known.
-    fn way(&self, name: &LockName) -> Result<Way, Failure> {
+    /// The route to the node that has this lock, as far as is known.
+    fn route(&self, name: &LockName) -> Result<Route, Failure> {
         if matches!(self.routes, Routes::Cluster(_)) && self.layout.splits(name) {
             let cause = "it holds a `{` but no hash tag, and Redisson would spread such a lock over \
                          several slots of the cluster: write `{tag}` or leave the `{` out";
             return Err(Failure::refused(Error::invalid_name(name.as_str(), cause)));
         }
-        self.routes.way(name.as_str())
+        self.routes.route(name.as_str())
     }
 
-    /// Where to go on after a failure of a question about this lock, if there is somewhere.
-    async fn onward(
+    /// The route to try after a failure, if there is one.
+    async fn next_route(
         &self,
         name: &LockName,
-        way: Way,
+        route: Route,
         failure: Failure,
         limit: Moment,
-    ) -> Result<Way, Failure> {
-        self.routes.onward(name.as_str(), way, failure, limit).await
+    ) -> Result<Route, Failure> {
+        self.routes
+            .next_route(name.as_str(), route, failure, limit)
+            .await
     }
 
-    /// No command waits longer than a silent connection is believed in.
+    /// No command waits longer than the response timeout.
     fn command_limit(&self, limit: Moment) -> Moment {
-        limit.min(self.clock.now() + SILENCE_LIMIT)
+        limit.min(self.clock.now() + RESPONSE_TIMEOUT)
     }
 }
 
@@ -190,9 +192,9 @@ impl Store for RedisStore {
         _: ClientId,
         events: mpsc::UnboundedSender<Event>,
         _: Pending,
-        attention: Attention,
+        needs_messages: NeedsMessages,
     ) {
-        self.channels.attend(attention);
+        self.channels.set_needs_messages(needs_messages);
         self.routes.start(events);
     }
 
@@ -200,128 +202,129 @@ impl Store for RedisStore {
         &'a self,
         attempt: &'a Attempt,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Attempted, Failure>> {
+    ) -> BoxFuture<'a, Result<AcquireReply, Failure>> {
         Box::pin(self.try_acquire(attempt, limit))
     }
 
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
-        self.ask_here(attempt)
+    fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
+        self.try_acquire_on_caller(attempt)
     }
 
     fn renew<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         Box::pin(self.try_renew(lease, watched, limit))
     }
 
     fn renew_all<'a>(
         &'a self,
-        leases: Vec<&'a Held>,
+        leases: Vec<&'a LeaseSpec>,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>> {
+    ) -> BoxFuture<'a, Result<Vec<Option<RenewReply>>, Failure>> {
         Box::pin(self.try_renew_all(leases, watched, limit))
     }
 
-    fn place_of(&self, name: &LockName) -> u64 {
+    fn node_of(&self, name: &LockName) -> u64 {
         if bug(Bug::PlacesRenewedTogether) {
             return 0;
         }
-        self.way(name).map_or(0, |way| way.node.listener.number())
+        self.route(name)
+            .map_or(0, |route| route.node.listener.number())
     }
 
     fn adopt<'a>(
         &'a self,
         from: &'a LeaseId,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
         Box::pin(self.try_adopt(from, lease, limit))
     }
 
     fn watch<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Watched, Failure>> {
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
         Box::pin(self.try_watch(lease, limit))
     }
 
     fn release<'a>(
         &'a self,
-        lease: &'a Held,
-        leaving: Option<&'a LeaseId>,
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Release, Failure>> {
-        Box::pin(self.release_where_it_is(lease, leaving, limit))
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
+        Box::pin(self.release_at_owner(lease, dequeue, limit))
     }
 
     fn turn<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         fences: u32,
         place: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Turn, Failure>> {
+    ) -> BoxFuture<'a, Result<TurnReply, Failure>> {
         Box::pin(self.try_turn(lease, fences, place, limit))
     }
 
-    fn release_here<'a>(
+    fn release_on_caller<'a>(
         &'a self,
-        lease: &'a Held,
-        leaving: Option<&'a LeaseId>,
-    ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
-        let node = self.way(&lease.name).ok()?.node;
-        let connection = node.connection_here()?;
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
+    ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
+        let node = self.route(&lease.name).ok()?.node;
+        let connection = node.caller_connection()?;
         Some(Box::pin(async move {
-            let released = self.try_release_here(connection, lease, leaving).await;
-            released.map_err(|failure| self.routes.noted(&node, failure))
+            let released = self.try_release_on_caller(connection, lease, dequeue).await;
+            released.map_err(|failure| self.routes.note_failure(&node, failure))
         }))
     }
 
     fn cancel<'a>(
         &'a self,
-        lease: &'a Held,
-        landing: Landing,
+        lease: &'a LeaseSpec,
+        in_flight: InFlight,
         limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
-        Box::pin(self.try_cancel(lease, landing, limit))
+        Box::pin(self.try_cancel(lease, in_flight, limit))
     }
 
-    fn look<'a>(
+    fn inspect<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
-        Box::pin(self.try_look(name, limit))
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
+        Box::pin(self.try_inspect(name, limit))
     }
 
-    fn look_all<'a>(
+    fn inspect_all<'a>(
         &'a self,
         names: &'a [LockName],
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
-        Box::pin(self.try_look_all(names, limit))
+    ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>> {
+        Box::pin(self.try_inspect_all(names, limit))
     }
 
-    fn outlook<'a>(
+    fn queue_position<'a>(
         &'a self,
         name: &'a LockName,
         place: &'a LeaseId,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Outlook>, Failure>> {
-        Box::pin(self.try_outlook(name, place, limit))
+    ) -> BoxFuture<'a, Result<Option<QueuePosition>, Failure>> {
+        Box::pin(self.try_queue_position(name, place, limit))
     }
 
-    fn stay<'a>(
+    fn heartbeat<'a>(
         &'a self,
-        places: &'a [Standing],
+        places: &'a [QueuedWaiter],
         limit: Moment,
     ) -> BoxFuture<'a, Result<Vec<Option<bool>>, Failure>> {
-        Box::pin(self.try_stay(places, limit))
+        Box::pin(self.try_heartbeat(places, limit))
     }
 
     fn waiters<'a>(
@@ -332,16 +335,16 @@ impl Store for RedisStore {
         Box::pin(self.try_waiters(names, limit))
     }
 
-    fn listen<'a>(
+    fn subscribe<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.try_listen(name, limit))
+        Box::pin(self.try_subscribe(name, limit))
     }
 
-    fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
-        Box::pin(self.try_unlisten(name, limit))
+    fn unsubscribe<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
+        Box::pin(self.try_unsubscribe(name, limit))
     }
 
     fn write_record<'a>(

@@ -1,5 +1,5 @@
-//! One server as a store uses it: a connection for commands, one on which the server speaks
-//! unasked, and one that callers drive themselves.
+//! One server as a store uses it: a connection for commands, one for pub/sub messages and
+//! invalidations, and one that callers drive themselves.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::caller_connection::CallerConnection;
 use super::channels::Channels;
 use super::connection::Connection;
-use super::exclusive::{Exclusive, Seat};
-use super::lane::Lane;
-use super::link::Link;
-use super::listener::{Hears, Listener};
+use super::dedicated_pool::{DedicatedConnection, DedicatedPool};
+use super::listener::{Listener, ListenerScope};
+use super::reconnect::Reconnector;
 use super::server::Server;
 use crate::moment::Moment;
 use crate::store::{Event, Failure};
@@ -20,70 +20,70 @@ use crate::url::Address;
 
 pub(super) struct Node {
     pub(super) server: Arc<Server>,
-    pub(super) commands: Link,
-    /// Word of watched leases comes here.
+    pub(super) commands: Reconnector,
+    /// Receives invalidations of watched leases.
     pub(super) listener: Arc<Listener>,
-    /// Messages for waiters come here: mostly the same.
-    pub(super) wakes: Arc<Listener>,
-    lane: Option<Lane>,
-    /// For what replicas must confirm: grants, and renewals, which must not wait for those.
-    granting: Arc<Exclusive>,
-    keeping: Arc<Exclusive>,
+    /// Receives messages for waiters: usually the same listener.
+    pub(super) messages: Arc<Listener>,
+    caller: Option<CallerConnection>,
+    /// For what replicas must confirm: grants, and renewals, which must not wait for grants.
+    grant_pool: Arc<DedicatedPool>,
+    renew_pool: Arc<DedicatedPool>,
 }
 
-/// A connection to ask on: shared with others, or one's own for a while.
-pub(super) enum Line {
+/// A connection to run a script on: shared, or dedicated for a while.
+pub(super) enum ScriptConnection {
     Shared(Arc<Connection>),
-    Own(Seat),
+    Dedicated(DedicatedConnection),
 }
 
-impl Deref for Line {
+impl Deref for ScriptConnection {
     type Target = Arc<Connection>;
 
     fn deref(&self) -> &Arc<Connection> {
         match self {
             Self::Shared(connection) => connection,
-            Self::Own(seat) => seat,
+            Self::Dedicated(dedicated) => dedicated,
         }
     }
 }
 
 impl Node {
-    /// Must be called on the engine. With a runtime, callers who run there are served by it.
+    /// Must be called on the engine. With a runtime, callers that run there use its connection.
     pub(super) fn new(
         server: Arc<Server>,
         runtime: Option<Handle>,
         channels: &Arc<Channels>,
     ) -> Arc<Self> {
-        let listener = |hears| Listener::new(Arc::clone(&server), hears, Arc::clone(channels));
-        let tracks = listener(Hears::All);
-        let wakes = if server.sharded {
-            listener(Hears::Shard)
+        let listener = |scope| Listener::new(Arc::clone(&server), scope, Arc::clone(channels));
+        let tracking = listener(ListenerScope::All);
+        let messages = if server.sharded {
+            listener(ListenerScope::Shard)
         } else {
-            Arc::clone(&tracks)
+            Arc::clone(&tracking)
         };
         Arc::new(Self {
-            commands: Link::new(Arc::clone(&server)),
-            lane: runtime.map(|runtime| Lane::new(Arc::clone(&server), runtime)),
-            listener: tracks,
-            wakes,
-            granting: Exclusive::new(Arc::clone(&server)),
-            keeping: Exclusive::new(Arc::clone(&server)),
+            commands: Reconnector::new(Arc::clone(&server)),
+            caller: runtime.map(|runtime| CallerConnection::new(Arc::clone(&server), runtime)),
+            listener: tracking,
+            messages,
+            grant_pool: DedicatedPool::new(Arc::clone(&server)),
+            renew_pool: DedicatedPool::new(Arc::clone(&server)),
             server,
         })
     }
 
-    /// Begins to pass on what the server says. Must be called on the engine.
+    /// Starts to forward what the server sends. Must be called on the engine.
     pub(super) fn start(&self, events: &mpsc::UnboundedSender<Event>) {
         self.listener.start(events.clone());
-        self.wakes.start(events.clone());
+        self.messages.start(events.clone());
     }
 
-    /// Connects, so that a wrong address or password is found at once.
-    pub(super) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
+    /// Connects, so that a wrong address or password is reported at once.
+    pub(super) async fn connect(&self, limit: Moment) -> Result<(), Failure> {
         self.commands.connection(limit).await?;
-        match &self.lane {
-            Some(lane) => lane.reach().await,
+        match &self.caller {
+            Some(caller) => caller.connect().await,
             None => Ok(()),
         }
     }
@@ -92,47 +92,61 @@ impl Node {
         self.server.target.address == *address
     }
 
-    /// A connection for a question whose answer so many replicas must confirm.
-    pub(super) async fn line(&self, replicas: u32, limit: Moment) -> Result<Line, Failure> {
+    /// A connection for a script whose writes this many replicas must confirm.
+    pub(super) async fn script_connection(
+        &self,
+        replicas: u32,
+        limit: Moment,
+    ) -> Result<ScriptConnection, Failure> {
         match replicas {
-            0 => Ok(Line::Shared(self.commands.connection(limit).await?)),
-            _ => Ok(Line::Own(self.granting.take(limit).await?)),
+            0 => Ok(ScriptConnection::Shared(
+                self.commands.connection(limit).await?,
+            )),
+            _ => Ok(ScriptConnection::Dedicated(
+                self.grant_pool.take(limit).await?,
+            )),
         }
     }
 
-    /// The same for renewals, which keep what others only want.
-    pub(super) async fn keeping(&self, limit: Moment) -> Result<Seat, Failure> {
-        self.keeping.take(limit).await
+    /// The same for renewals, so that they never wait for grants.
+    pub(super) async fn renewal_connection(
+        &self,
+        limit: Moment,
+    ) -> Result<DedicatedConnection, Failure> {
+        self.renew_pool.take(limit).await
     }
 
-    /// A connection for a question that the caller's own task asks.
-    pub(super) fn connection_here(&self) -> Option<Arc<Connection>> {
-        let lane = self.lane.as_ref().and_then(Lane::here);
-        lane.or_else(|| self.commands.live())
+    /// A connection for a request from the caller's own task.
+    pub(super) fn caller_connection(&self) -> Option<Arc<Connection>> {
+        let caller = self
+            .caller
+            .as_ref()
+            .and_then(CallerConnection::for_current_runtime);
+        caller.or_else(|| self.commands.live())
     }
 
-    /// The connection with this id, if it is there: what is sent on it later arrives later.
+    /// The connection with this id, if it is still open: a later request on it arrives later.
     pub(super) fn connection_with_id(&self, id: u64) -> Option<Arc<Connection>> {
-        let lane = self.lane.as_ref().and_then(|lane| lane.with_id(id));
-        lane.or_else(|| {
+        let caller = self.caller.as_ref().and_then(|caller| caller.with_id(id));
+        caller.or_else(|| {
             self.commands
                 .live()
                 .filter(|connection| connection.id == id)
         })
     }
 
-    /// The connection to renew on if it tracks, as it does for a lease that is watched: its own
-    /// renewals are no news to it.
+    /// The tracking connection, to renew a watched lease on: its own renewals cause no
+    /// invalidation.
     pub(super) fn tracking(&self, watched: bool) -> Option<Arc<Connection>> {
-        let link = &self.listener.link;
-        (watched && link.is_greeted()).then(|| link.live())?
+        let reconnector = &self.listener.reconnector;
+        (watched && reconnector.is_set_up()).then(|| reconnector.live())?
     }
 }
 
-/// A node that has left the cluster is not called back.
+/// A node that has left the cluster is not reconnected.
 impl Drop for Node {
     fn drop(&mut self) {
         self.listener.close();
-        self.wakes.close();
+        self.messages.close();
     }
 }

@@ -1,30 +1,32 @@
-//! What the scripts answer, read and checked.
+//! Parses and checks the replies of the scripts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::ballot::{TakenBack, Vote};
-use super::question::{Answer, Declined};
+use super::request::{Rejection, ScriptReply};
 use super::value::Value;
+use super::vote::{NodeReleaseReply, Vote};
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::lease::{Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempted, Busy, Failure, Found, NotHeld, Release, Renewed, Turn};
+use crate::store::{
+    AcquireReply, Busy, Failure, LockState, NotHeld, ReleaseReply, RenewReply, TurnReply,
+};
 
-/// What acquire.lua says; an inner `Err` if it changed nothing and may be asked again.
+/// The reply of acquire.lua; an inner `Err` if it changed nothing and can be retried.
 pub(super) fn attempt(
     layout: Layout,
     name: &LockName,
-    answer: &Answer,
-) -> Result<Result<Attempted, Declined>, Failure> {
+    answer: &ScriptReply,
+) -> Result<Result<AcquireReply, Rejection>, Failure> {
     let (reply, sent_at) = (&answer.reply, answer.sent_at);
     let unexpected = || Failure::refused(reply.unexpected("acquire.lua"));
     if let Some(fence) = reply.as_int() {
         let fence = u64::try_from(fence).map_err(|_| unexpected())?;
         let fence = Fence::new(fence);
-        return Ok(Ok(Attempted::Granted { fence, sent_at }));
+        return Ok(Ok(AcquireReply::Granted { fence, sent_at }));
     }
     let parts = reply.as_array().ok_or_else(unexpected)?;
     let part = |i: usize| parts.get(i).ok_or_else(unexpected);
@@ -35,18 +37,18 @@ pub(super) fn attempt(
         number.ok_or_else(unexpected)
     };
     Ok(match part(0)?.as_str() {
-        Some("busy") => Ok(Attempted::Busy(Busy {
+        Some("busy") => Ok(AcquireReply::Busy(Busy {
             holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
             remaining: time_left(part(2)?),
         })),
-        Some("late") => Err(Declined::Late(number(1)?)),
-        Some("master") => Err(Declined::OtherMaster),
+        Some("late") => Err(Rejection::Late(number(1)?)),
+        Some("master") => Err(Rejection::OtherPrimary),
         Some("type") => return Err(not_a_lock(layout, name, part(1)?)),
         _ => return Err(unexpected()),
     })
 }
 
-/// What vote.lua says; `Err` with the server's time if the ballot came late.
+/// The reply of vote.lua; `Err` with the server's time if the request came too late.
 pub(super) fn vote(
     layout: Layout,
     name: &LockName,
@@ -80,39 +82,43 @@ pub(super) fn vote(
     })
 }
 
-/// What a Redlock's release.lua says.
-pub(super) fn taken_back(reply: &Value) -> Result<TakenBack, Failure> {
+/// The reply of a Redlock node's release.lua.
+pub(super) fn node_release(reply: &Value) -> Result<NodeReleaseReply, Failure> {
     let parts = reply.as_array().unwrap_or_default();
     match parts.first().and_then(Value::as_int) {
-        Some(1) => Ok(TakenBack::WasHeld),
-        Some(_) => Ok(TakenBack::NotHeld),
+        Some(1) => Ok(NodeReleaseReply::WasHeld),
+        Some(_) => Ok(NodeReleaseReply::NotHeld),
         None => Err(Failure::refused(reply.unexpected("release.lua"))),
     }
 }
 
-/// What adopt.lua says; an inner `Err` if it changed nothing and may be asked again.
-pub(super) fn adoption(answer: &Answer) -> Result<Result<Renewed, Declined>, Failure> {
+/// The reply of adopt.lua; an inner `Err` if it changed nothing and can be retried.
+pub(super) fn adoption(answer: &ScriptReply) -> Result<Result<RenewReply, Rejection>, Failure> {
     let (reply, sent_at) = (&answer.reply, answer.sent_at);
     let unexpected = || Failure::refused(reply.unexpected("adopt.lua"));
     let parts = reply.as_array().ok_or_else(unexpected)?;
     let what = parts.first().and_then(Value::as_str);
     let second = parts.get(1);
     Ok(match what.ok_or_else(unexpected)? {
-        "adopted" => Ok(Renewed::Until { sent_at }),
-        "gone" => Ok(Renewed::NotHeld(NotHeld {
+        "adopted" => Ok(RenewReply::Until { sent_at }),
+        "gone" => Ok(RenewReply::NotHeld(NotHeld {
             taken_by: second.and_then(Value::lossy).map(LeaseId::new),
         })),
         "late" => {
             let time = second.and_then(Value::as_int);
             let time = time.and_then(|time| u64::try_from(time).ok());
-            Err(Declined::Late(time.ok_or_else(unexpected)?))
+            Err(Rejection::Late(time.ok_or_else(unexpected)?))
         }
-        "master" => Err(Declined::OtherMaster),
+        "master" => Err(Rejection::OtherPrimary),
         _ => return Err(unexpected()),
     })
 }
 
-pub(super) fn release(layout: Layout, name: &LockName, reply: &Value) -> Result<Release, Failure> {
+pub(super) fn release(
+    layout: Layout,
+    name: &LockName,
+    reply: &Value,
+) -> Result<ReleaseReply, Failure> {
     let unexpected = || Failure::refused(reply.unexpected("release.lua"));
     let parts = match reply {
         Value::Array(parts) => parts.as_slice(),
@@ -127,10 +133,10 @@ pub(super) fn release(layout: Layout, name: &LockName, reply: &Value) -> Result<
     }
     let was_held = parts.first().and_then(Value::as_int);
     Ok(match was_held.ok_or_else(unexpected)? {
-        1 => Release::WasHeld {
+        1 => ReleaseReply::WasHeld {
             offered_to: parts.get(1).and_then(Value::lossy).map(LeaseId::new),
         },
-        _ => Release::NotHeld,
+        _ => ReleaseReply::NotHeld,
     })
 }
 
@@ -139,32 +145,32 @@ pub(super) fn turn(
     name: &LockName,
     sent_at: Moment,
     reply: &Value,
-) -> Result<Turn, Failure> {
+) -> Result<TurnReply, Failure> {
     match reply.as_int().and_then(|fence| u64::try_from(fence).ok()) {
         Some(fence) => {
             let fence = Fence::new(fence);
-            Ok(Turn::Again { fence, sent_at })
+            Ok(TurnReply::Again { fence, sent_at })
         }
-        None => release(layout, name, reply).map(Turn::Passed),
+        None => release(layout, name, reply).map(TurnReply::Passed),
     }
 }
 
-pub(super) fn renewal(reply: &Value, sent_at: Moment) -> Result<Renewed, Failure> {
+pub(super) fn renewal(reply: &Value, sent_at: Moment) -> Result<RenewReply, Failure> {
     let parts = reply.as_array().unwrap_or_default();
     match parts.first().and_then(Value::as_int) {
-        Some(1) => Ok(Renewed::Until { sent_at }),
-        Some(_) => Ok(Renewed::NotHeld(NotHeld {
+        Some(1) => Ok(RenewReply::Until { sent_at }),
+        Some(_) => Ok(RenewReply::NotHeld(NotHeld {
             taken_by: parts.get(1).and_then(Value::lossy).map(LeaseId::new),
         })),
         None => Err(Failure::refused(reply.unexpected("renew.lua"))),
     }
 }
 
-pub(super) fn look(
+pub(super) fn inspect(
     layout: Layout,
     name: &LockName,
     reply: Value,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<LockState>, Failure> {
     let parts = reply.into_array("look.lua").map_err(Failure::refused)?;
     match parts.first().and_then(Value::as_str) {
         Some("free") => Ok(None),
@@ -178,9 +184,9 @@ pub(super) fn look(
             let fence = part(3).as_int().and_then(|fence| u64::try_from(fence).ok());
             let id = LeaseId::new(part(1).lossy().unwrap_or_default());
             let mut meta = pairs(part(4));
-            // What an earlier lease left behind is not about this one.
+            // Metadata of an earlier lease does not count.
             let is_of_this_lease = meta.remove("lease").as_deref() == Some(id.as_str());
-            Ok(Some(Found {
+            Ok(Some(LockState {
                 remaining: time_left(part(2)),
                 fence: fence.filter(|_| id.is_tenure()).map(Fence::new),
                 meta: if is_of_this_lease {
@@ -202,13 +208,13 @@ pub(super) fn pairs(reply: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What `PTTL` says; `None` for a key without expiry.
+/// The reply to `PTTL`; `None` for a key without expiry.
 pub(super) fn time_left(pttl: &Value) -> Option<Duration> {
     let ms = pttl.as_int()?;
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// What the scripts find at the name instead of a lock, and what to do about it.
+/// The error if the key is not a lock: what was found, and what to do about it.
 fn not_a_lock(layout: Layout, name: &LockName, found: &Value) -> Failure {
     let (found, remedy) = match (found.as_str(), layout) {
         (Some("hash"), Layout::Native) => (

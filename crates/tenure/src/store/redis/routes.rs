@@ -1,10 +1,10 @@
-//! Which node has a key, and where to go on when it is another one's.
+//! Which node has a key, and which one to try next after a redirect.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::cluster::{Cluster, Redirect, Way};
+use super::cluster::{Cluster, Redirect, Route};
 use super::connection::Connection;
 use super::node::Node;
 use crate::error::{Error, ErrorKind};
@@ -19,7 +19,7 @@ pub(super) enum Routes {
 }
 
 impl Routes {
-    /// Begins to pass on what the servers say. Must be called on the engine.
+    /// Starts to forward what the servers send. Must be called on the engine.
     pub(super) fn start(&self, events: mpsc::UnboundedSender<Event>) {
         match self {
             Self::One(node) => node.start(&events),
@@ -27,13 +27,13 @@ impl Routes {
         }
     }
 
-    /// Whether a node said by this that it did nothing, and that another one should be asked.
+    /// Whether this error reply is a redirect: the node did nothing, and another one has the key.
     pub(super) fn is_elsewhere(&self, reply: &str) -> bool {
         matches!(self, Self::Cluster(_)) && Redirect::read(reply).is_some()
     }
 
-    /// The key where a node keeps since when it reigns: one for all its locks, because a name that is
-    /// new has no reign to find.
+    /// The key under which a node stores since when it has been the primary: one for all its locks,
+    /// because a new name would have no such key.
     pub(super) fn reign_key(&self, node: &Arc<Node>) -> String {
         match self {
             Self::One(_) => "tenure:reign".to_owned(),
@@ -41,52 +41,52 @@ impl Routes {
         }
     }
 
-    /// Connects, so that a wrong address or password is found at once.
-    pub(super) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
+    /// Connects, so that a wrong address or password is reported at once.
+    pub(super) async fn connect(&self, limit: Moment) -> Result<(), Failure> {
         match self {
-            Self::One(node) => node.reach(limit).await,
-            Self::Cluster(cluster) => cluster.reach(limit).await,
+            Self::One(node) => node.connect(limit).await,
+            Self::Cluster(cluster) => cluster.connect(limit).await,
         }
     }
 
-    /// The way to the node that has this key, as far as is known.
-    pub(super) fn way(&self, key: &str) -> Result<Way, Failure> {
+    /// The route to the node that has this key, as far as is known.
+    pub(super) fn route(&self, key: &str) -> Result<Route, Failure> {
         match self {
-            Self::One(node) => Ok(Way::to(Arc::clone(node))),
-            Self::Cluster(cluster) => cluster.way(key),
+            Self::One(node) => Ok(Route::to(Arc::clone(node))),
+            Self::Cluster(cluster) => cluster.route(key),
         }
     }
 
-    /// Where to go on after a failure, if there is somewhere.
-    pub(super) async fn onward(
+    /// The route to try after a failure, if there is one.
+    pub(super) async fn next_route(
         &self,
         key: &str,
-        way: Way,
+        route: Route,
         failure: Failure,
         limit: Moment,
-    ) -> Result<Way, Failure> {
+    ) -> Result<Route, Failure> {
         match self {
             Self::One(_) => Err(failure),
-            Self::Cluster(cluster) => cluster.onward(key, way, failure, limit).await,
+            Self::Cluster(cluster) => cluster.next_route(key, route, failure, limit).await,
         }
     }
 
-    /// Learns what can be learned from a failure that is left to the caller.
-    pub(super) fn noted(&self, node: &Arc<Node>, failure: Failure) -> Failure {
+    /// Learns from a failure that is returned to the caller.
+    pub(super) fn note_failure(&self, node: &Arc<Node>, failure: Failure) -> Failure {
         match self {
             Self::One(_) => failure,
-            Self::Cluster(cluster) => cluster.noted(node, failure),
+            Self::Cluster(cluster) => cluster.note_failure(node, failure),
         }
     }
 
-    /// Learns what a node said in the middle of a pipeline.
-    pub(super) fn overhear(&self, node: &Arc<Node>, reply: &str) {
+    /// Learns from an error reply inside a pipeline.
+    pub(super) fn note_error_reply(&self, node: &Arc<Node>, reply: &str) {
         if let Self::Cluster(cluster) = self {
-            cluster.overhear(node, reply);
+            cluster.note_error_reply(node, reply);
         }
     }
 
-    /// The only node. A cluster has none that is.
+    /// The only node. A cluster has no such node.
     pub(super) fn any(&self) -> Result<Arc<Node>, Failure> {
         match self {
             Self::One(node) => Ok(Arc::clone(node)),
@@ -105,7 +105,7 @@ impl Routes {
         }
     }
 
-    /// The connection with this id, if it is there: what is sent on it later arrives later.
+    /// The connection with this id, if it is still open: a later request on it arrives later.
     pub(super) fn connection_with_id(&self, id: u64) -> Option<(Arc<Node>, Arc<Connection>)> {
         let nodes = self.all().into_iter();
         let mut found =

@@ -45,8 +45,8 @@ pub(super) static CLIENTS: LazyLock<Script> = LazyLock::new(|| script!("clients.
 pub(super) static STAY: LazyLock<Script> = LazyLock::new(|| script!("stay.lua"));
 pub(super) static WAITERS: LazyLock<Script> = LazyLock::new(|| script!("waiters.lua"));
 
-/// The scripts of a lock in one layout. Keys, arguments and replies are the same in all of them, but
-/// for what release.lua must know of other libraries' channels.
+/// The scripts of a lock in one layout. Keys, arguments and replies are the same in all layouts,
+/// except what release.lua must know about other libraries' channels.
 pub(super) struct LockScripts {
     pub(super) acquire: Script,
     pub(super) release: Script,
@@ -57,8 +57,8 @@ pub(super) struct LockScripts {
 }
 
 impl LockScripts {
-    /// The same scripts, but what they say is heard in one shard of a cluster only, where the lock is.
-    /// Scripts of their own: an argument would cost every release on every server.
+    /// The same scripts, publishing only to the shard of a cluster that has the lock. Separate
+    /// scripts: an argument would cost every release on every server.
     fn sharded(&self) -> Self {
         let sharded = |script: &Script| {
             if seeded::bug(Bug::ShardNotTold) {
@@ -96,8 +96,8 @@ pub(super) static REDISSON: LazyLock<LockScripts> = lock_scripts!("redisson");
 pub(super) static NATIVE_SHARDED: LazyLock<LockScripts> = LazyLock::new(|| NATIVE.sharded());
 pub(super) static REDISSON_SHARDED: LazyLock<LockScripts> = LazyLock::new(|| REDISSON.sharded());
 
-/// The scripts that a node of a Redlock gets instead of acquire.lua and release.lua. One text for
-/// both layouts, which differ in what a lock is.
+/// The scripts that a Redlock node runs instead of acquire.lua and release.lua. One text for both
+/// layouts, which differ in how a lock is encoded.
 pub(super) struct RedlockScripts {
     pub(super) vote: Script,
     pub(super) release: Script,
@@ -142,7 +142,7 @@ impl RedlockScripts {
     }
 }
 
-/// All that a client with these scripts may send, with their files.
+/// All scripts that a client may send, with their files.
 pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 11] {
     [
         ("acquire.lua", &scripts.acquire),
@@ -161,7 +161,7 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 11] {
 
 macro_rules! parts {
     ($($file:literal),* $(,)?) => {
-        /// What scripts share, with its files.
+        /// Parts that scripts share, with their files.
         const PARTS: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/", $file)))),*];
     };
 }
@@ -188,8 +188,8 @@ parts! {
     "redisson/handed_on.lua",
 }
 
-/// Puts the shared parts where a script asks for them. Redis wants the `#!lua` line first, so they
-/// cannot simply be put in front.
+/// Inserts the shared parts where a script includes them. Redis wants the `#!lua` line first, so
+/// they cannot simply be prepended.
 fn assemble(code: &str) -> String {
     let mut code = code.to_owned();
     for (file, part) in PARTS {
@@ -202,7 +202,7 @@ fn assemble(code: &str) -> String {
 mod tests {
     use super::*;
 
-    /// So that a script can be changed without leaving a bug that is none.
+    /// So that a changed script does not leave a seeded bug without effect.
     #[test]
     fn every_seeded_bug_finds_its_place() {
         for (bug, file, good, _) in seeded::IN_SCRIPTS {
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Whoever hears one kind of message never hears the other.
+    /// A subscriber to one kind of channel gets no messages of the other kind.
     #[test]
     fn sharded_scripts_speak_in_their_shard_only() {
         for scripts in [&NATIVE_SHARDED, &REDISSON_SHARDED] {

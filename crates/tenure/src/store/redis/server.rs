@@ -1,4 +1,4 @@
-//! One Redis server: where it is, how to greet it, and whether it is fit for locks.
+//! One Redis server: where it is, how to log in, and whether it is fit for locks.
 
 use std::fmt;
 use std::fs;
@@ -13,11 +13,11 @@ use ::redis::{
     TlsCertificates,
 };
 
-use super::place::Place;
-use super::refusal;
-use super::reign::Settled;
+use super::endpoint::Endpoint;
+use super::failover_pause::TrustedPrimary;
 use super::script::LockScripts;
 use super::sentinel::Sentinels;
+use super::server_error;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
 use crate::seeded::{Bug, bug};
@@ -25,95 +25,99 @@ use crate::stats::Stats;
 use crate::store::Failure;
 use crate::url::{Address, RedisTarget, SentinelTarget, Tls};
 
-/// The oldest server whose scripts do what ours need.
+/// The oldest supported major version.
 const VERSION_MIN: u32 = 7;
 
-/// How many connections were made by this process: so that no two have the same id, whichever
-/// servers they lead to.
+/// How many connections this process has made, so that each has a unique id.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) struct Server {
-    /// How to introduce ourselves, and where, if it stays there.
+    /// How to log in, and where, if the address is fixed.
     pub(crate) target: RedisTarget,
     pub(crate) clock: Clock,
-    /// Whether the scripts speak to one shard of a cluster only.
+    /// Whether the scripts publish to one shard of a cluster only.
     pub(super) sharded: bool,
-    found: Found,
-    /// The master there that may give new locks.
-    pub(super) settled: Settled,
+    kind: ServerKind,
+    /// The primary there that may grant new locks.
+    pub(super) trusted_primary: TrustedPrimary,
     pub(super) stats: Arc<Stats>,
     warned_of_eviction: AtomicBool,
 }
 
-/// What a server is, and so how it is found.
-enum Found {
-    /// It has locks, and stays at its address.
-    At(Place),
-    /// It has the locks of some slots, and stays at its address.
-    Node(Place),
-    /// It has locks, and is whichever the sentinels call the master.
-    By(Arc<Sentinels>),
-    /// It is a sentinel itself.
-    Sentinel(Place),
+/// What kind of server it is, and so how to find it.
+enum ServerKind {
+    /// Has locks, at a fixed address.
+    Fixed(Endpoint),
+    /// Has the locks of some slots, at a fixed address.
+    ClusterNode(Endpoint),
+    /// Has locks, and is the primary that the sentinels name.
+    BySentinels(Arc<Sentinels>),
+    /// A sentinel.
+    Sentinel(Endpoint),
 }
 
 impl Server {
     pub(crate) fn new(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
-        let place = Place::until_left(target.clone());
-        Self::build(target, Found::At(place), false, stats)
+        let endpoint = Endpoint::new(target.clone());
+        Self::build(target, ServerKind::Fixed(endpoint), false, stats)
     }
 
-    /// A node of a cluster, whose scripts speak to its shard only, or to all who listen.
+    /// A node of a cluster, whose scripts publish to its shard only, or to all subscribers.
     pub(super) fn in_cluster(target: RedisTarget, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
-        let place = Place::until_left(target.clone());
-        Self::build(target, Found::Node(place), sharded, stats)
+        let endpoint = Endpoint::new(target.clone());
+        Self::build(target, ServerKind::ClusterNode(endpoint), sharded, stats)
     }
 
-    /// Whichever server the sentinels call the master. Must be called on the engine.
-    pub(crate) fn master_of(target: SentinelTarget, stats: Arc<Stats>) -> Arc<Self> {
+    /// The primary that the sentinels name. Must be called on the engine.
+    pub(crate) fn by_sentinels(target: SentinelTarget, stats: Arc<Stats>) -> Arc<Self> {
         let server = target.server.clone();
         let sentinels = Sentinels::watch(target, &stats);
-        Self::build(server, Found::By(sentinels), false, stats)
+        Self::build(server, ServerKind::BySentinels(sentinels), false, stats)
     }
 
     pub(super) fn sentinel(target: RedisTarget, stats: Arc<Stats>) -> Arc<Self> {
-        let place = Place::until_left(target.clone());
-        Self::build(target, Found::Sentinel(place), false, stats)
+        let endpoint = Endpoint::new(target.clone());
+        Self::build(target, ServerKind::Sentinel(endpoint), false, stats)
     }
 
-    fn build(target: RedisTarget, found: Found, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
+    fn build(target: RedisTarget, kind: ServerKind, sharded: bool, stats: Arc<Stats>) -> Arc<Self> {
         Arc::new(Self {
             target,
             clock: Clock::Boot,
-            found,
+            kind,
             sharded,
-            settled: Settled::default(),
+            trusted_primary: TrustedPrimary::default(),
             stats,
             warned_of_eviction: AtomicBool::new(false),
         })
     }
 
-    /// Where to connect at this moment.
-    pub(super) async fn locate(&self) -> Result<Place, Failure> {
-        match &self.found {
-            Found::At(place) | Found::Node(place) | Found::Sentinel(place) => Ok(place.clone()),
-            Found::By(sentinels) => sentinels.locate().await,
+    /// Where to connect now.
+    pub(super) async fn locate(&self) -> Result<Endpoint, Failure> {
+        match &self.kind {
+            ServerKind::Fixed(endpoint)
+            | ServerKind::ClusterNode(endpoint)
+            | ServerKind::Sentinel(endpoint) => Ok(endpoint.clone()),
+            ServerKind::BySentinels(sentinels) => sentinels.locate().await,
         }
     }
 
-    /// Whether another server may take over its locks, at another address.
+    /// Whether another server at another address may take over its locks.
     pub(super) fn moves(&self) -> bool {
-        matches!(self.found, Found::By(_))
+        matches!(self.kind, ServerKind::BySentinels(_))
     }
 
-    /// Whether a replica can take its place, and with it an older copy of the locks, perhaps while our
+    /// Whether a replica with an older copy of the locks can replace it, perhaps while our
     /// connections last.
     pub(super) fn is_replaceable(&self) -> bool {
-        matches!(self.found, Found::By(_) | Found::Node(_))
+        matches!(
+            self.kind,
+            ServerKind::BySentinels(_) | ServerKind::ClusterNode(_)
+        )
     }
 
     pub(super) fn is_sentinel(&self) -> bool {
-        matches!(self.found, Found::Sentinel(_))
+        matches!(self.kind, ServerKind::Sentinel(_))
     }
 
     pub(super) fn next_connection_id(&self) -> u64 {
@@ -121,13 +125,13 @@ impl Server {
         CONNECTIONS.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The scripts of a lock, as this server is to run them.
+    /// The scripts of a lock for this server.
     pub(super) fn scripts(&self) -> &'static LockScripts {
         self.target.layout().scripts(self.sharded)
     }
 
-    /// Refuses a server that is too old, and warns of one that may throw locks away.
-    pub(super) fn admit(&self, info: &ServerInfo) -> Result<(), Failure> {
+    /// Refuses a server that is too old, and warns about one that may evict locks.
+    pub(super) fn check_fit(&self, info: &ServerInfo) -> Result<(), Failure> {
         if let Some(version) = &info.version
             && info
                 .major_version()
@@ -153,23 +157,25 @@ impl Server {
     }
 }
 
-/// Where it is. The master of sentinels is where they say.
+/// Its address. For the primary of sentinels: theirs.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.found {
-            Found::At(place) | Found::Node(place) | Found::Sentinel(place) => place.target.fmt(f),
-            Found::By(sentinels) => sentinels.target().fmt(f),
+        match &self.kind {
+            ServerKind::Fixed(endpoint)
+            | ServerKind::ClusterNode(endpoint)
+            | ServerKind::Sentinel(endpoint) => endpoint.target.fmt(f),
+            ServerKind::BySentinels(sentinels) => sentinels.target().fmt(f),
         }
     }
 }
 
-/// The client crate's idea of a server. Made for every connection: certificates may have been
-/// renewed.
+/// The client crate's description of a server. Made for every connection, because certificates may
+/// have been renewed.
 pub(super) fn client(target: &RedisTarget) -> Result<::redis::Client, Failure> {
-    let refused = |error: ::redis::RedisError| refusal::failure(target, &error, None);
+    let refused = |error: ::redis::RedisError| server_error::from_error(target, &error, None);
     let info = address(target).into_connection_info().map_err(refused)?;
     let info = info
-        .set_redis_settings(greeting(target))
+        .set_redis_settings(connection_info(target))
         .set_tcp_settings(TcpSettings::default().set_nodelay(true));
     match &target.address {
         Address::Tls { tls, .. } => {
@@ -194,7 +200,7 @@ fn address(target: &RedisTarget) -> ConnectionAddr {
     }
 }
 
-pub(super) fn greeting(target: &RedisTarget) -> RedisConnectionInfo {
+pub(super) fn connection_info(target: &RedisTarget) -> RedisConnectionInfo {
     let mut greeting = RedisConnectionInfo::default()
         .set_db(target.database.into())
         .set_protocol(ProtocolVersion::RESP3);
@@ -207,23 +213,23 @@ pub(super) fn greeting(target: &RedisTarget) -> RedisConnectionInfo {
     greeting
 }
 
-/// What a server says of itself. Unknown where the user may not ask.
+/// The reply to `INFO`. Unknown where the user may not run it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerInfo {
     version: Option<String>,
     pub(crate) run_id: Option<String>,
     /// `master` or `slave`.
     pub(super) role: Option<String>,
-    /// Changes with each promotion; what it was before.
+    /// What the server does when its memory is full.
     eviction_policy: Option<String>,
     memory_max: Option<u64>,
-    /// How old it is at least.
+    /// Its minimum age.
     pub(super) uptime: Duration,
     pub(super) has_aof: bool,
 }
 
 impl ServerInfo {
-    /// Reads the answer to `INFO`.
+    /// Parses the reply to `INFO`.
     pub(super) fn parse(text: &str) -> Self {
         let mut info = Self::default();
         for (field, value) in text.lines().filter_map(|line| line.split_once(':')) {
@@ -234,8 +240,8 @@ impl ServerInfo {
                 "role" => info.role = Some(value.to_owned()),
                 "maxmemory_policy" => info.eviction_policy = Some(value.to_owned()),
                 "uptime_in_seconds" => {
-                    // Two readings of a clock that shows whole seconds, one less the other: it may
-                    // say a second when hardly any time has passed.
+                    // The difference of two clock readings in whole seconds: it may show a second
+                    // when hardly any time has passed.
                     let seconds: u64 = value.parse().unwrap_or(0);
                     let over = u64::from(!bug(Bug::AgeRoundedUp));
                     info.uptime = Duration::from_secs(seconds.saturating_sub(over));
@@ -258,14 +264,14 @@ impl ServerInfo {
         is_limited && policy.is_some_and(|policy| policy != "noeviction")
     }
 
-    /// Whether it is certain that it throws nothing away.
+    /// Whether it certainly never evicts.
     pub(super) fn never_evicts(&self) -> bool {
         self.memory_max == Some(0) || self.eviction_policy.as_deref() == Some("noeviction")
     }
 }
 
 /// rustls panics when it has to choose between several providers that other crates brought in.
-/// Choosing first makes that impossible; a choice that the program made already stands.
+/// Choosing first prevents that; a choice that the program made earlier is kept.
 fn use_ring() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,7 +1,7 @@
-//! A socket whose writers wait for each other.
+//! A socket that batches concurrent writes.
 //!
-//! Before it writes, it lets the other tasks of its runtime go first: those who ask at the same time
-//! then share one write, and one system call. With two threads and 64 callers that is worth half the
+//! Before it writes, it yields to the other tasks of its runtime: concurrent requests then share
+//! one write and one system call. With two threads and 64 callers that is worth half the
 //! throughput; alone it costs next to nothing.
 
 use std::io;
@@ -15,7 +15,7 @@ use crate::url::Address;
 
 pub(super) struct Socket {
     stream: Stream,
-    /// Whether the others have had their chance to join the next write.
+    /// Whether other tasks have had the chance to join the next write.
     waited: bool,
 }
 
@@ -31,7 +31,8 @@ impl Socket {
         let stream = match address {
             Address::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                // The kernel would wait for an answer to the last write before it sends the next.
+                // The kernel would wait for an acknowledgement of the last write before it sends
+                // the next.
                 stream.set_nodelay(true)?;
                 Stream::Tcp(stream)
             }

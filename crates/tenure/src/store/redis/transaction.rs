@@ -1,15 +1,15 @@
-//! Taking a free lock without a script.
+//! Acquires a free lock without a script.
 //!
-//! Running a script costs the server more than all that a grant needs. So where a lock is taken
-//! again and again, it is taken by a transaction of plain commands: set the lock unless somebody
-//! holds it, and mint the fence. It grants just what acquire.lua grants, or nothing; when
-//! anything is out of the ordinary, acquire.lua is asked next, and finds its own lease.
+//! Running a script costs the server more than everything that a grant needs. So a lock that is
+//! acquired again and again is acquired by a transaction of plain commands: set the key unless it
+//! exists, and mint the fence. It grants exactly what acquire.lua grants, or nothing; if anything is
+//! unusual, acquire.lua runs next, and finds its own lease.
 //!
-//! One thing a script would check is checked here afterwards. The lease has an absolute end, so that
-//! an attempt which lands late ends when it should have; how much of the ttl is left is told by the
-//! fence. `XADD` mints it by the server's clock, to the millisecond, whatever became of the counter: the
-//! clock was not later than that. Ten times a second the transaction also reads the clock itself, to
-//! notice that it was set. It never creates a counter, which would have no end.
+//! One thing that a script would check is checked here afterwards. The lease has an absolute end, so
+//! that an attempt which runs late ends when it should have; the fence tells how much of the ttl is
+//! left. `XADD` mints it by the server's clock, to the millisecond, whatever happened to the counter:
+//! the clock was not later than that. Ten times a second the transaction also reads the clock itself,
+//! to notice that it was set. It never creates a counter, which would have no expiry.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,35 +25,35 @@ use crate::layout::Layout;
 use crate::lease::{Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempt, Attempted, Busy, Failure, Landing};
+use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight};
 
-/// Longer leases are left to the script: should the answer be lost, the attempt must be watched for
-/// as long as it could last.
+/// Longer leases use the script: if the reply is lost, the attempt must be cancelled for as long as
+/// its lease could last.
 const TTL_LONGEST: Duration = Duration::from_secs(60);
-/// How far the server's clock may be from where it is expected, in microseconds. A fence tells it to the
-/// millisecond.
+/// How far the server's clock may be from the expected value, in microseconds. A fence tells it to
+/// the millisecond.
 const AHEAD_MAX_US: u64 = 2_000;
 const BEHIND_MAX_US: u64 = 500_000;
-/// The last fence that Lua and JSON can tell from its neighbours.
+/// The largest fence that Lua and JSON represent exactly.
 const FENCE_MAX: u64 = (1 << 53) - 2;
-/// How many names are remembered for each connection, and for how long. The script gives a counter
-/// another day; a counter that ended while the lock is in use would leave fences to the clock alone.
-const KNOWN_MAX: usize = 10_000;
-const KNOWN_FOR: Duration = Duration::from_secs(12 * 60 * 60);
+/// How many names are remembered per connection, and for how long. The script extends a counter by
+/// a day; if the counter expired while the lock is in use, fences would depend on the clock alone.
+const CANDIDATES_MAX: usize = 10_000;
+const CANDIDATE_FOR: Duration = Duration::from_secs(12 * 60 * 60);
 /// How many fences there are in a millisecond: one for each microsecond.
 const FENCES_IN_A_MS: u64 = 1_000;
 
-/// What one connection has found out about the locks that may be taken so.
+/// The locks that a connection may acquire by transaction.
 #[derive(Default)]
-pub(super) struct Known {
-    /// Locks that were free the last time, and until when their fence counters surely last.
+pub(super) struct TransactionCandidates {
+    /// Locks that were free the last time, and until when their fence counters certainly exist.
     names: Mutex<HashMap<LockName, Moment>>,
-    /// The server does not allow it.
+    /// The server does not permit transactions.
     refused: AtomicBool,
 }
 
-impl Known {
-    pub(super) fn suits(&self, attempt: &Attempt, now: Moment) -> bool {
+impl TransactionCandidates {
+    pub(super) fn includes(&self, attempt: &Attempt, now: Moment) -> bool {
         let plain = attempt.fences == 1 && !attempt.queue && !attempt.held.has_meta;
         plain
             && attempt.held.ttl <= TTL_LONGEST
@@ -64,26 +64,26 @@ impl Known {
                 .is_some_and(|until| now < *until)
     }
 
-    /// Takes note of what acquire.lua found a lock to be, asked at this moment when the server's clock
-    /// showed `clock_us` at most.
+    /// Notes what acquire.lua found, sent at this moment when the server's clock showed `clock_us`
+    /// at most.
     pub(super) fn note(
         &self,
         name: &LockName,
-        attempted: &Attempted,
+        attempted: &AcquireReply,
         asked_at: Moment,
         clock_us: u64,
     ) {
         let mut names = self.names();
         match attempted {
-            Attempted::Granted { fence, .. } if fence.get() <= clock_us + AHEAD_MAX_US => {
-                if names.len() >= KNOWN_MAX {
+            AcquireReply::Granted { fence, .. } if fence.get() <= clock_us + AHEAD_MAX_US => {
+                if names.len() >= CANDIDATES_MAX {
                     names.clear();
                 }
-                names.insert(name.clone(), asked_at + KNOWN_FOR);
+                names.insert(name.clone(), asked_at + CANDIDATE_FOR);
             }
-            // A counter that is ahead of the clock does not tell it. A lock that is busy is asked for by
-            // the script, which then writes nothing.
-            Attempted::Granted { .. } | Attempted::Busy(_) | Attempted::NotYet(_) => {
+            // A counter ahead of the clock does not tell the time. A busy lock is left to the
+            // script, which then writes nothing.
+            AcquireReply::Granted { .. } | AcquireReply::Busy(_) | AcquireReply::NotYet(_) => {
                 names.remove(name);
             }
         }
@@ -102,8 +102,8 @@ impl Known {
 pub(super) struct Transaction {
     commands: Pipeline,
     sent_at: Moment,
-    /// Until when it may land: a lease that is granted has ended then.
-    pub(super) landing: Landing,
+    /// Until when it may still run: a lease granted by then has expired.
+    pub(super) in_flight: InFlight,
 }
 
 impl Transaction {
@@ -113,7 +113,7 @@ impl Transaction {
         // One more, so that rounding never shortens the lease.
         let end_ms = connection.server_us(sent_at + held.ttl) / 1_000 + 1;
         let mut commands = Pipeline::with_capacity(5);
-        // Not by the client crate's own transaction, which panics where MULTI is forbidden.
+        // Not the client crate's own transaction, which panics where MULTI is forbidden.
         commands.cmd("MULTI");
         let set = commands.cmd("SET").arg(held.name.as_str());
         set.arg(held.id.as_str()).arg("NX").arg("GET");
@@ -130,7 +130,7 @@ impl Transaction {
         Self {
             commands,
             sent_at,
-            landing: connection.landing(end_ms * 1_000),
+            in_flight: connection.in_flight(end_ms * 1_000),
         }
     }
 
@@ -138,26 +138,28 @@ impl Transaction {
         self,
         connection: &Connection,
         attempt: &Attempt,
-    ) -> Result<Attempted, Failure> {
-        let answer = connection.run_all_here(&self.commands, self.landing).await;
-        let known = connection.known();
+    ) -> Result<AcquireReply, Failure> {
+        let answer = connection
+            .run_all_on_caller(&self.commands, self.in_flight)
+            .await;
+        let candidates = connection.transaction_candidates();
         let attempted = match answer {
             Ok(replies) => self
                 .read(connection, attempt, &replies)
                 .map_err(|failure| Failure {
-                    landing: Some(self.landing),
+                    in_flight: Some(self.in_flight),
                     ..failure
                 }),
-            // Without an answer it may still land; refused as a whole, it did nothing.
+            // Without a reply it may still run; refused as a whole, it did nothing.
             Err(failure) => Err(failure),
         };
         match &attempted {
-            Ok(Attempted::Granted { .. }) => {}
-            Ok(_) => known.forget(&attempt.held.name),
+            Ok(AcquireReply::Granted { .. }) => {}
+            Ok(_) => candidates.forget(&attempt.held.name),
             Err(failure) => {
-                known.forget(&attempt.held.name);
+                candidates.forget(&attempt.held.name);
                 if failure.error.kind() == ErrorKind::Denied {
-                    known.refused.store(true, Ordering::Relaxed);
+                    candidates.refused.store(true, Ordering::Relaxed);
                 }
             }
         }
@@ -168,11 +170,11 @@ impl Transaction {
         })
     }
 
-    /// The moment from which the lease has a whole ttl. It was carried out after it was sent, when
-    /// the server's clock showed this at most; so it lasts at least for what is left until its end, counted
-    /// from when it was sent, whatever the clock did before.
+    /// The moment from which the lease has a whole ttl. The transaction ran after it was sent, when
+    /// the server's clock showed this at most. So the lease lasts at least for the time left until
+    /// its end, counted from when it was sent, whatever the clock did before.
     fn counts_from(&self, ttl: Duration, clock_us: u64) -> Moment {
-        let left = Duration::from_micros(self.landing.latest_us.saturating_sub(clock_us));
+        let left = Duration::from_micros(self.in_flight.latest_us.saturating_sub(clock_us));
         self.sent_at.before(ttl.saturating_sub(left))
     }
 
@@ -181,7 +183,7 @@ impl Transaction {
         connection: &Connection,
         attempt: &Attempt,
         replies: &[Value],
-    ) -> Result<Attempted, Failure> {
+    ) -> Result<AcquireReply, Failure> {
         let strange = |what: &str| {
             Failure::not_sent(Error::new(
                 ErrorKind::Unavailable,
@@ -199,11 +201,11 @@ impl Transaction {
             Value::Bytes(_) => {
                 let holder = LeaseId::new(holder.lossy().unwrap_or_default());
                 let remaining = None;
-                return Ok(Attempted::Busy(Busy { holder, remaining }));
+                return Ok(AcquireReply::Busy(Busy { holder, remaining }));
             }
             _ => return Err(strange("the key may not be a lock")),
         }
-        let fence = minted(fence).filter(|fence| *fence <= FENCE_MAX);
+        let fence = parse_fence(fence).filter(|fence| *fence <= FENCE_MAX);
         let fence = fence.ok_or_else(|| strange("its fence counter was lost or is used up"))?;
         let expected_us = connection.server_us(connection.clock().now());
         let latest_us = match time.first() {
@@ -221,16 +223,16 @@ impl Transaction {
             }
             return Err(strange("the server's clock or its fence counter was set"));
         }
-        Ok(Attempted::Granted {
+        Ok(AcquireReply::Granted {
             fence: Fence::new(fence),
             sent_at: self.counts_from(attempt.held.ttl, latest_us),
         })
     }
 }
 
-/// The fence that an id of the counter is. A sequence that has outgrown its millisecond is left to the
+/// The fence for an id of the counter. A sequence that has outgrown its millisecond is left to the
 /// script, which carries over.
-fn minted(id: &Value) -> Option<u64> {
+fn parse_fence(id: &Value) -> Option<u64> {
     let (ms, sequence) = id.as_str()?.split_once('-')?;
     let sequence = sequence.parse().ok().filter(|it| *it < FENCES_IN_A_MS)?;
     let ms: u64 = ms.parse().ok()?;

@@ -1,20 +1,20 @@
-//! Whose turn it is, after one process has had a lock several times in a row.
+//! Asks whose turn it is, after one process has had a lock several times in a row.
 
 use super::connection::Connection;
-use super::question::Question;
+use super::request::ScriptRequest;
 use super::{RedisStore, reply};
 use crate::lease::LeaseId;
 use crate::moment::Moment;
-use crate::store::{Failure, Held, Turn};
+use crate::store::{Failure, LeaseSpec, TurnReply};
 
 impl RedisStore {
     pub(super) async fn try_turn(
         &self,
-        lease: &Held,
+        lease: &LeaseSpec,
         fences: u32,
         place: Option<&LeaseId>,
         limit: Moment,
-    ) -> Result<Turn, Failure> {
+    ) -> Result<TurnReply, Failure> {
         let mut keys = vec![
             lease.name.as_str().to_owned(),
             self.layout.counter_key(&lease.name),
@@ -36,12 +36,12 @@ impl RedisStore {
             arguments.extend(self.layout.turn_arguments(lease));
             arguments
         };
-        let question = Question::about(lease, &self.scripts().turn, &keys);
-        let answer = self.ask(&question, arguments, limit).await?;
-        let turn = reply::turn(self.layout, &lease.name, answer.sent_at, &answer.reply)?;
-        if matches!(turn, Turn::Again { .. }) {
-            // Otherwise it is released: it has not gone to anybody else.
-            let (connection, latest_us) = (&answer.connection, answer.latest_us);
+        let request = ScriptRequest::for_lease(lease, &self.scripts().turn, &keys);
+        let reply = self.run_script(&request, arguments, limit).await?;
+        let turn = reply::turn(self.layout, &lease.name, reply.sent_at, &reply.reply)?;
+        if matches!(turn, TurnReply::Again { .. }) {
+            // If this fails, the lease is released: it has not gone to another waiter.
+            let (connection, latest_us) = (&reply.connection, reply.latest_us);
             self.confirm(connection, lease, latest_us, limit).await?;
         }
         Ok(turn)

@@ -1,4 +1,4 @@
-//! What a Redis server answers, in types of our own.
+//! Replies of a Redis server, in types of our own.
 
 use std::fmt;
 
@@ -123,7 +123,7 @@ impl Value {
                 error.code(),
                 error.details().unwrap_or_default()
             )),
-            // The client crate may learn new types; nothing of ours asks for them.
+            // The client crate may get new types; our commands do not use them.
             other => Self::Error(format!("a reply of an unknown type: {other:?}")),
         }
     }

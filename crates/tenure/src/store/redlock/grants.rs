@@ -1,40 +1,40 @@
-//! What this client has been granted, and on which nodes it may stand.
+//! The leases granted to this client, and on which nodes they may be.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use super::voter::lock;
+use super::node::lock;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::redis::{Ballot, Sent};
-use crate::store::{Held, Landing};
+use crate::store::redis::{Ballot, SentVote};
+use crate::store::{InFlight, LeaseSpec};
 
-/// Of how many names the last fence is remembered, but for those of the last second.
+/// How many names' last fences are remembered, not counting those of the last second.
 const NAMES_MAX: usize = 10_000;
 const RECENT_US: u64 = 1_000_000;
 
-/// How many leases are remembered before those that have ended are looked for: a lease that was
-/// given away is never released here.
+/// How many leases are remembered before expired ones are dropped: a detached lease is never
+/// released here.
 const LEASES_MIN: usize = 1_024;
 
 #[derive(Default)]
 pub(super) struct Grants {
-    leases: Mutex<Leases>,
-    /// The greatest fence that any node told of, by name: so that the next block is above it.
+    leases: Mutex<GrantedLeases>,
+    /// The greatest fence that any node reported, by name, so that the next block is above it.
     fences: Mutex<HashMap<LockName, u64>>,
 }
 
 #[derive(Default)]
-struct Leases {
-    by_id: HashMap<LeaseId, Grant>,
-    /// With how many those that have ended are looked for.
+struct GrantedLeases {
+    by_id: HashMap<LeaseId, GrantedLease>,
+    /// How many leases trigger the next cleanup.
     full: usize,
 }
 
-impl Leases {
-    /// The grant of a lease, a new one if it is not known.
-    fn entry(&mut self, lease: &LeaseId, now: Moment) -> &mut Grant {
+impl GrantedLeases {
+    /// The entry of a lease, new if it is not known.
+    fn entry(&mut self, lease: &LeaseId, now: Moment) -> &mut GrantedLease {
         if self.by_id.len() >= self.full.max(LEASES_MIN) {
             self.by_id.retain(|_, grant| grant.ends > Some(now));
             self.full = self.by_id.len() * 2;
@@ -45,17 +45,17 @@ impl Leases {
 
 /// A lease that a majority granted.
 #[derive(Clone, Default)]
-pub(super) struct Grant {
-    /// When it has ended, unless it is renewed.
+pub(super) struct GrantedLease {
+    /// When it has expired, unless it is renewed.
     ends: Option<Moment>,
-    /// The last of its fences; none for an adopted one until it is known.
+    /// The last of its fences; `None` for an adopted lease until it is known.
     pub(super) last_fence: Option<u64>,
-    /// The nodes it may stand on, and behind what a release must travel there.
-    pub(super) sent: Vec<(usize, Sent)>,
-    /// Those of them that had not answered when a majority had.
-    pub(super) unheard: Vec<usize>,
-    /// Where a question about it got no answer, and may still land.
-    pub(super) unknown: Vec<(usize, Landing)>,
+    /// The nodes it may be on, and the requests that a release must follow there.
+    pub(super) sent: Vec<(usize, SentVote)>,
+    /// Those of them that had not replied when a majority had.
+    pub(super) unanswered: Vec<usize>,
+    /// Nodes where a request about it got no reply, and may still run.
+    pub(super) unknown: Vec<(usize, InFlight)>,
     /// Whether it was offered again to a node that had forgotten it.
     pub(super) repaired: bool,
 }
@@ -63,50 +63,55 @@ pub(super) struct Grant {
 impl Grants {
     pub(super) fn note(
         &self,
-        (held, begun): (&Held, Moment),
+        (held, started_at): (&LeaseSpec, Moment),
         ballot: Ballot,
-        sent: Vec<(usize, Sent)>,
-        unheard: Vec<usize>,
+        sent: Vec<(usize, SentVote)>,
+        unanswered: Vec<usize>,
     ) {
         let mut leases = lock(&self.leases);
-        let grant = leases.entry(&held.id, begun);
-        grant.ends = Some(begun + held.ttl);
+        let grant = leases.entry(&held.id, started_at);
+        grant.ends = Some(started_at + held.ttl);
         grant.last_fence = Some(ballot.last());
-        // Nodes that voted before and could not be asked now may still have it.
+        // Nodes that voted earlier and could not be asked now may still have it.
         let is_old = |node: &usize| sent.iter().all(|(new, _)| new != node);
         grant.sent.retain(|(node, _)| is_old(node));
-        grant.unheard.retain(is_old);
+        grant.unanswered.retain(is_old);
         grant.sent.extend(sent);
-        grant.unheard.extend(unheard);
+        grant.unanswered.extend(unanswered);
     }
 
-    /// Takes note of a lease that came from elsewhere.
-    pub(super) fn note_adopted(&self, lease: &Held, begun: Moment, last_fence: Option<u64>) {
+    /// Notes a lease that another client acquired.
+    pub(super) fn note_adopted(
+        &self,
+        lease: &LeaseSpec,
+        started_at: Moment,
+        last_fence: Option<u64>,
+    ) {
         let mut leases = lock(&self.leases);
-        let grant = leases.entry(&lease.id, begun);
-        grant.ends = grant.ends.max(Some(begun + lease.ttl));
+        let grant = leases.entry(&lease.id, started_at);
+        grant.ends = grant.ends.max(Some(started_at + lease.ttl));
         grant.last_fence = last_fence;
     }
 
-    pub(super) fn note_renewed(&self, lease: &Held, begun: Moment) {
+    pub(super) fn note_renewed(&self, lease: &LeaseSpec, started_at: Moment) {
         if let Some(grant) = lock(&self.leases).by_id.get_mut(&lease.id) {
-            grant.ends = grant.ends.max(Some(begun + lease.ttl));
+            grant.ends = grant.ends.max(Some(started_at + lease.ttl));
         }
     }
 
-    /// Takes note that a question about a lease may still land. False if the lease is no longer
-    /// held: then it must be taken back.
-    pub(super) fn may_land(&self, lease: &LeaseId, node: usize, landing: Landing) -> bool {
+    /// Notes that a request about a lease may still run. False if the lease is no longer held: then
+    /// it must be released.
+    pub(super) fn may_still_run(&self, lease: &LeaseId, node: usize, in_flight: InFlight) -> bool {
         let mut leases = lock(&self.leases);
         let grant = leases.by_id.get_mut(lease);
         grant.is_some_and(|grant| {
-            grant.unknown.push((node, landing));
+            grant.unknown.push((node, in_flight));
             true
         })
     }
 
-    /// The last fence of a lease that is to be offered to a node again, unless it is being
-    /// released. From now on its release goes the way of the repair.
+    /// The last fence of a lease that is about to be repaired, unless it is being released. From
+    /// now on its release must follow the repair.
     pub(super) fn begin_repair(&self, lease: &LeaseId) -> Option<u64> {
         let mut leases = lock(&self.leases);
         let grant = leases.by_id.get_mut(lease)?;
@@ -114,27 +119,29 @@ impl Grants {
         grant.last_fence
     }
 
-    /// A lease whose release can go the way of its votes: nothing else was ever sent about it.
-    pub(super) fn take_plain(&self, lease: &LeaseId) -> Option<Grant> {
+    /// A lease whose release can follow its votes on their connections: nothing else was ever sent
+    /// about it.
+    pub(super) fn take_plain(&self, lease: &LeaseId) -> Option<GrantedLease> {
         let mut leases = lock(&self.leases);
         let grant = leases.by_id.get(lease)?;
         let plain = !grant.repaired && grant.unknown.is_empty() && !grant.sent.is_empty();
         plain.then(|| leases.by_id.remove(lease)).flatten()
     }
 
-    pub(super) fn put_back(&self, lease: &LeaseId, grant: Grant) {
+    pub(super) fn put_back(&self, lease: &LeaseId, grant: GrantedLease) {
         lock(&self.leases).by_id.insert(lease.clone(), grant);
     }
 
-    /// The lease is released, or nobody believes in it any more.
-    pub(super) fn take(&self, lease: &LeaseId) -> Option<Grant> {
+    /// The lease is released, or no longer valid.
+    pub(super) fn take(&self, lease: &LeaseId) -> Option<GrantedLease> {
         lock(&self.leases).by_id.remove(lease)
     }
 
-    pub(super) fn saw_fence(&self, name: &LockName, fence: u64) {
+    pub(super) fn note_fence(&self, name: &LockName, fence: u64) {
         let mut fences = lock(&self.fences);
         if fences.len() >= NAMES_MAX {
-            // Only what the clock has passed: the next block of such a name is above it anyway.
+            // Only fences that the clock has passed: the next block of such a name is above them
+            // anyway.
             fences.retain(|_, known| *known + RECENT_US >= fence);
         }
         let known = fences.entry(name.clone()).or_default();
@@ -152,11 +159,11 @@ mod tests {
 
     use super::*;
 
-    /// Leases that were given away are never released here.
+    /// Detached leases are never released here.
     #[test]
     fn what_has_ended_is_forgotten_and_what_is_renewed_is_kept() {
         let grants = Grants::default();
-        let held = |number: usize| Held {
+        let held = |number: usize| LeaseSpec {
             name: LockName::new("n").unwrap(),
             id: LeaseId::new(format!("lease {number}")),
             ttl: Duration::from_secs(1),

@@ -1,8 +1,9 @@
-//! The store on several independent servers: a lock is held by whoever has a majority of them.
+//! The store on several independent servers: a lease holds the lock if a majority of the nodes has
+//! it.
 //!
-//! All nodes are asked at once, and what they say is decided as soon as a majority agrees; one that
-//! hangs holds up nobody. What a failed attempt may have got is given back. The rule by which a node
-//! votes, and why the fences of a majority are unique and grow, is in `vote.lua`.
+//! Requests go to all nodes at once, and are decided as soon as a majority agrees; a node that
+//! hangs delays nothing. Votes of a failed attempt are released. How a node votes, and why the
+//! fences of a majority are unique and grow, is explained in `vote.lua`.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -13,14 +14,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use self::deferred_release::DeferredRelease;
+use self::fan_out::FanOut;
 use self::grants::Grants;
-use self::leftovers::Leftover;
-use self::loose_ends::LooseEnds;
-use self::messages::Messages;
-use self::round::Round;
-use self::sightings::Sightings;
-use self::tally::majority;
-use self::voter::{Readiness, Voter, lock};
+use self::late_replies::LateReplies;
+use self::node::{Readiness, RedlockNode, lock};
+use self::node_age::NodeAges;
+use self::subscribe::Subscriptions;
+use self::vote_count::majority;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
@@ -29,52 +30,52 @@ use crate::pending::Pending;
 use crate::seeded::{Bug, bug};
 use crate::store::redis::RedisStore;
 use crate::store::{
-    AskedHere, Attempt, Attempted, Attention, BoxFuture, Event, Failure, Found, Held, Landing,
-    Looked, Record, RecordChange, RecordWritten, Release, Renewed, SILENCE_LIMIT, Store, Turn,
-    Watched,
+    AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
+    LeaseSpec, LockState, NeedsMessages, RESPONSE_TIMEOUT, Record, RecordChange, RecordWritten,
+    ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
 };
 
-mod campaign;
+mod acquire;
+mod client_records;
+mod deferred_release;
+mod fan_out;
 mod grants;
-mod keeping;
-mod leftovers;
-mod looking;
-mod loose_ends;
-mod messages;
-mod parting;
-mod records;
-mod round;
-mod sightings;
-mod survey;
-mod tally;
+mod inspect;
+mod late_replies;
+mod node;
+mod node_age;
+mod node_age_sync;
+mod release;
+mod renew;
+mod subscribe;
 mod turn;
-mod voter;
+mod vote_count;
 
-/// How long a shutdown waits for what is still under way to a node.
-const FAREWELL: Duration = Duration::from_millis(200);
-/// How long the rest of the nodes is waited for when a majority has been reached.
+/// How long a shutdown waits for requests in flight to a node.
+const SHUTDOWN_WAIT: Duration = Duration::from_millis(200);
+/// How long to wait for the remaining nodes after a majority.
 const GRACE_MIN: Duration = Duration::from_millis(200);
 /// How many fences a block has at most: no more than there are microseconds in a round of votes, or
 /// fences would run ahead of the clocks.
 const FENCES_MAX: u32 = 256;
 
 pub(crate) struct RedlockStore {
-    shared: Arc<Shared>,
+    shared: Arc<RedlockShared>,
 }
 
-struct Shared {
-    voters: Vec<Arc<Voter>>,
+struct RedlockShared {
+    nodes: Vec<Arc<RedlockNode>>,
     majority: usize,
     longest_ttl: Duration,
-    sightings: Arc<Sightings>,
+    ages: Arc<NodeAges>,
     clock: Clock,
-    /// The engine's, for what goes on when nobody waits for it any more.
+    /// The engine's runtime, for background work.
     runtime: Handle,
     pending: OnceLock<Pending>,
     grants: Grants,
-    messages: Messages,
-    loose_ends: LooseEnds,
-    /// How long a round of votes has taken lately, in microseconds.
+    subscriptions: Subscriptions,
+    late_replies: LateReplies,
+    /// How long a round of votes took recently, in microseconds.
     round_us: AtomicU32,
     /// Locks that this process leaves to others for a moment.
     held_back: Mutex<HashMap<LockName, Moment>>,
@@ -83,65 +84,65 @@ struct Shared {
 impl RedlockStore {
     /// Must be called on the engine.
     pub(crate) fn new(nodes: Vec<Arc<RedisStore>>, longest_ttl: Duration) -> Arc<Self> {
-        let sightings = Arc::new(Sightings::new(nodes.len(), longest_ttl));
-        let voters = nodes.into_iter().enumerate();
-        let voters: Vec<_> = voters
-            .map(|(node, store)| Arc::new(Voter::new(store, node, Arc::clone(&sightings))))
+        let ages = Arc::new(NodeAges::new(nodes.len(), longest_ttl));
+        let nodes = nodes.into_iter().enumerate();
+        let nodes: Vec<_> = nodes
+            .map(|(index, store)| Arc::new(RedlockNode::new(store, index, Arc::clone(&ages))))
             .collect();
-        for voter in &voters {
-            tokio::spawn(leftovers::run(Arc::clone(voter)));
-            tokio::spawn(voter::keep_ready(Arc::clone(voter)));
+        for node in &nodes {
+            tokio::spawn(deferred_release::run(Arc::clone(node)));
+            tokio::spawn(node::keep_ready(Arc::clone(node)));
         }
-        let shared = Shared {
-            majority: majority(voters.len()),
-            voters,
+        let shared = RedlockShared {
+            majority: majority(nodes.len()),
+            nodes,
             longest_ttl,
-            sightings,
+            ages,
             clock: Clock::Boot,
             runtime: Handle::current(),
             pending: OnceLock::new(),
             grants: Grants::default(),
-            messages: Messages::default(),
-            loose_ends: LooseEnds::default(),
+            subscriptions: Subscriptions::default(),
+            late_replies: LateReplies::default(),
             round_us: AtomicU32::new(1_000),
             held_back: Mutex::default(),
         };
         let shared = Arc::new(shared);
-        tokio::spawn(loose_ends::run(Arc::clone(&shared)));
+        tokio::spawn(late_replies::run(Arc::clone(&shared)));
         Arc::new(Self { shared })
     }
 
-    /// Connects to all nodes, so that what is wrong is found at once. A minority may be missing.
-    pub(crate) async fn reach(&self, limit: Moment) -> Result<()> {
+    /// Connects to all nodes, so that a mistake is reported at once. A minority may be missing.
+    pub(crate) async fn connect(&self, limit: Moment) -> Result<()> {
         let shared = &self.shared;
         let reached = shared.prepare_all(limit).await;
-        for (node, failure) in &reached.failed {
+        for (index, failure) in &reached.failed {
             if !failure.transient {
                 return Err(failure.error.share());
             }
             tracing::warn!(
-                node = %shared.voters[*node].store.target(), error = %failure.error,
+                node = %shared.nodes[*index].store.target(), error = %failure.error,
                 "redlock.node_unreachable: going on with the others"
             );
         }
         if reached.count < shared.majority {
             return Err(shared.too_few("can be reached"));
         }
-        self.check_twins()?;
-        survey::conclude(shared, limit).await?;
-        tokio::spawn(survey::run(Arc::clone(shared)));
+        self.check_distinct()?;
+        node_age_sync::settle(shared, limit).await?;
+        tokio::spawn(node_age_sync::run(Arc::clone(shared)));
         Ok(())
     }
 
-    /// Refuses a server that was given twice: its vote would count twice.
-    fn check_twins(&self) -> Result<()> {
+    /// Refuses a server that is listed twice: its vote would count twice.
+    fn check_distinct(&self) -> Result<()> {
         let mut known = HashMap::new();
-        for voter in &self.shared.voters {
-            let Some(run_id) = voter.run_id() else {
+        for node in &self.shared.nodes {
+            let Some(run_id) = node.run_id() else {
                 continue;
             };
-            if let Some(twin) = known.insert(run_id, voter) {
-                let (one, other) = (twin.store.target(), voter.store.target());
+            if let Some(same) = known.insert(run_id, node) {
+                let (one, other) = (same.store.target(), node.store.target());
                 return Err(Error::invalid_setting(
                     "a node of a Redlock",
                     &other,
@@ -153,13 +154,13 @@ impl RedlockStore {
     }
 }
 
-/// What came of connecting to all nodes.
+/// The result of connecting to all nodes.
 struct Reached {
     count: usize,
     failed: Vec<(usize, Failure)>,
 }
 
-impl Shared {
+impl RedlockShared {
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
     }
@@ -169,7 +170,7 @@ impl Shared {
         let pending = self.pending.get().map(Pending::begin);
         self.runtime.spawn(async move {
             tokio::pin!(work);
-            let in_time = tokio::time::timeout(FAREWELL, &mut work).await;
+            let in_time = tokio::time::timeout(SHUTDOWN_WAIT, &mut work).await;
             drop(pending);
             if in_time.is_err() {
                 work.await;
@@ -177,29 +178,32 @@ impl Shared {
         });
     }
 
-    /// Goes on with what has mostly been done when somebody looks the next time.
+    /// Finishes work that is usually done by the next poll.
     fn finish_later(&self, work: impl Future<Output = ()> + Send + 'static) {
         let pending = self.pending.get().map(Pending::begin);
-        let until = self.clock.now() + FAREWELL;
-        self.loose_ends.add(work, (pending, until));
+        let until = self.clock.now() + SHUTDOWN_WAIT;
+        self.late_replies.add(work, (pending, until));
     }
 
-    /// Asks all nodes the same. Must be called on the engine.
-    fn ask_all<T, F>(&self, question: impl Fn(Arc<RedisStore>) -> F) -> Round<Result<T, Failure>>
+    /// Sends the same request to all nodes. Must be called on the engine.
+    fn send_to_all<T, F>(
+        &self,
+        request: impl Fn(Arc<RedisStore>) -> F,
+    ) -> FanOut<Result<T, Failure>>
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
         T: 'static,
     {
-        let nodes = self.voters.iter().enumerate();
-        let questions = nodes.map(|(node, voter)| {
-            let question = question(Arc::clone(&voter.store));
-            (node, Box::pin(question) as BoxFuture<'static, _>)
+        let nodes = self.nodes.iter().enumerate();
+        let requests = nodes.map(|(index, node)| {
+            let request = request(Arc::clone(&node.store));
+            (index, Box::pin(request) as BoxFuture<'static, _>)
         });
-        Round::begin(questions.collect())
+        FanOut::begin(requests.collect())
     }
 
     async fn prepare_all(&self, limit: Moment) -> Reached {
-        let mut round = self.preparing(limit);
+        let mut replies = self.preparing(limit);
         let mut reached = Reached {
             count: 0,
             failed: Vec::new(),
@@ -207,75 +211,75 @@ impl Shared {
         let begun = self.clock.now();
         loop {
             let next = if reached.count < self.majority {
-                Ok(round.next().await)
+                Ok(replies.next().await)
             } else {
                 let taken = self.clock.now().saturating_since(begun);
-                tokio::time::timeout((taken * 3).max(GRACE_MIN), round.next()).await
+                tokio::time::timeout((taken * 3).max(GRACE_MIN), replies.next()).await
             };
             match next {
                 Ok(Some((_, Ok(())))) => reached.count += 1,
                 Ok(Some((node, Err(failure)))) => reached.failed.push((node, failure)),
                 Ok(None) => return reached,
                 Err(_) => {
-                    // The others come later, or not at all.
-                    self.spawn(async move { while round.next().await.is_some() {} });
+                    // The others connect later, or not at all.
+                    self.spawn(async move { while replies.next().await.is_some() {} });
                     return reached;
                 }
             }
         }
     }
 
-    /// Connects until enough nodes may be asked, or all have failed.
+    /// Connects until enough nodes are ready, or all have failed.
     async fn prepare_majority(&self, limit: Moment) {
-        let mut round = self.preparing(limit.min(self.clock.now() + SILENCE_LIMIT * 2));
-        while let Some((_, _)) = round.next().await {
-            let ready = |voter: &&Arc<Voter>| matches!(voter.ready(), Readiness::Ready(_));
-            if self.voters.iter().filter(ready).count() >= self.majority {
+        let mut replies = self.preparing(limit.min(self.clock.now() + RESPONSE_TIMEOUT * 2));
+        while let Some((_, _)) = replies.next().await {
+            let ready = |node: &&Arc<RedlockNode>| matches!(node.ready(), Readiness::Ready(_));
+            if self.nodes.iter().filter(ready).count() >= self.majority {
                 break;
             }
         }
         self.runtime
-            .spawn(async move { while round.next().await.is_some() {} });
+            .spawn(async move { while replies.next().await.is_some() {} });
     }
 
-    fn preparing(&self, limit: Moment) -> Round<Result<(), Failure>> {
-        let nodes = self.voters.iter().enumerate();
-        let questions = nodes.map(|(node, voter)| {
-            let voter = Arc::clone(voter);
-            let preparing = async move { voter.prepare(limit).await };
-            (node, Box::pin(preparing) as BoxFuture<'static, _>)
+    fn preparing(&self, limit: Moment) -> FanOut<Result<(), Failure>> {
+        let nodes = self.nodes.iter().enumerate();
+        let requests = nodes.map(|(index, node)| {
+            let node = Arc::clone(node);
+            let preparing = async move { node.prepare(limit).await };
+            (index, Box::pin(preparing) as BoxFuture<'static, _>)
         });
-        Round::begin(questions.collect())
+        FanOut::begin(requests.collect())
     }
 
-    /// Every node with what is known of it.
+    /// An error that reports on every node.
     fn too_few(&self, what: &str) -> Error {
-        let reasons: Vec<String> = self.voters.iter().map(|voter| voter.reason()).collect();
+        let reasons: Vec<String> = self.nodes.iter().map(|node| node.reason()).collect();
         Error::new(
             ErrorKind::Unavailable,
             format!(
                 "fewer than {} of {} nodes {what}: {}",
                 self.majority,
-                self.voters.len(),
+                self.nodes.len(),
                 reasons.join("; ")
             ),
         )
     }
 
-    /// Takes note that a question about a lease may still land on a node.
-    fn may_land(&self, lease: &Held, node: usize, landing: Landing) {
-        if !self.grants.may_land(&lease.id, node, landing) {
-            self.leave(lease, node, Some(landing));
+    /// Notes that a request about a lease may still run on a node.
+    fn may_still_run(&self, lease: &LeaseSpec, node: usize, in_flight: InFlight) {
+        if !self.grants.may_still_run(&lease.id, node, in_flight) {
+            self.defer_release(lease, node, Some(in_flight));
         }
     }
 
-    /// Leaves it to the node's own task to take a lease back.
-    fn leave(&self, lease: &Held, node: usize, landing: Option<Landing>) {
-        self.voters[node].leave(Leftover {
+    /// Leaves the release of a lease to the node's own task.
+    fn defer_release(&self, lease: &LeaseSpec, node: usize, in_flight: Option<InFlight>) {
+        self.nodes[node].defer_release(DeferredRelease {
             held: lease.clone(),
             ballot: None,
-            landing,
-            until: self.clock.now() + lease.ttl + SILENCE_LIMIT,
+            in_flight,
+            until: self.clock.now() + lease.ttl + RESPONSE_TIMEOUT,
         });
     }
 
@@ -292,28 +296,29 @@ impl Shared {
         self.round_us.store(smoothed, Ordering::Relaxed);
     }
 
-    /// A vote that was not heard may still land, unless what is sent now travels behind it.
-    fn leave_unheard(&self, lease: &Held, grant: &grants::Grant, behind: bool) {
+    /// A vote without a reply may still run, unless the next request follows it on the same
+    /// connection.
+    fn defer_unanswered(&self, lease: &LeaseSpec, grant: &grants::GrantedLease, behind: bool) {
         for (node, sent) in &grant.sent {
             let follows = behind && !sent.connection.is_broken();
             if bug(Bug::RedlockStrayVoteLeft) {
                 continue;
             }
-            if grant.unheard.contains(node) && !follows {
-                self.leave(lease, *node, Some(sent.landing));
+            if grant.unanswered.contains(node) && !follows {
+                self.defer_release(lease, *node, Some(sent.in_flight));
             }
         }
     }
 
-    /// The lease is no longer held: whatever of it may still land is taken back.
-    fn forget(&self, lease: &Held) {
+    /// The lease is no longer held: whatever may still run about it is released.
+    fn discard(&self, lease: &LeaseSpec) {
         let Some(grant) = self.grants.take(&lease.id) else {
             return;
         };
-        for (node, landing) in &grant.unknown {
-            self.leave(lease, *node, Some(*landing));
+        for (node, in_flight) in &grant.unknown {
+            self.defer_release(lease, *node, Some(*in_flight));
         }
-        self.leave_unheard(lease, &grant, false);
+        self.defer_unanswered(lease, &grant, false);
     }
 
     fn set_hold_back(&self, name: &LockName, until: Moment) {
@@ -342,14 +347,15 @@ impl Store for RedlockStore {
         client: ClientId,
         events: mpsc::UnboundedSender<Event>,
         pending: Pending,
-        attention: Attention,
+        needs_messages: NeedsMessages,
     ) {
-        for voter in &self.shared.voters {
+        for node in &self.shared.nodes {
             let (said, saying) = mpsc::unbounded_channel();
-            let attention = Arc::clone(&attention);
-            voter.store.start(client, said, pending.clone(), attention);
+            let needs_messages = Arc::clone(&needs_messages);
+            node.store
+                .start(client, said, pending.clone(), needs_messages);
             let shared = Arc::clone(&self.shared);
-            tokio::spawn(messages::pass_on(shared, saying, events.clone()));
+            tokio::spawn(subscribe::forward_events(shared, saying, events.clone()));
         }
         let _ = self.shared.pending.set(pending);
     }
@@ -358,120 +364,121 @@ impl Store for RedlockStore {
         &'a self,
         attempt: &'a Attempt,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Attempted, Failure>> {
-        Box::pin(campaign::acquire(&self.shared, attempt, limit))
+    ) -> BoxFuture<'a, Result<AcquireReply, Failure>> {
+        Box::pin(acquire::acquire(&self.shared, attempt, limit))
     }
 
-    fn acquire_here<'a>(&'a self, attempt: &'a Attempt) -> Option<AskedHere<'a>> {
-        // What it leaves behind is given back by the campaign itself.
-        Some((None, campaign::acquire_here(&self.shared, attempt)?))
+    fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
+        // A vote round releases its own votes when it is dropped.
+        Some((None, acquire::acquire_on_caller(&self.shared, attempt)?))
     }
 
     fn renew<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
-        Box::pin(keeping::renew(&self.shared, lease, watched, limit))
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
+        Box::pin(renew::renew(&self.shared, lease, watched, limit))
     }
 
     fn renew_all<'a>(
         &'a self,
-        leases: Vec<&'a Held>,
+        leases: Vec<&'a LeaseSpec>,
         watched: bool,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Option<Renewed>>, Failure>> {
-        Box::pin(keeping::renew_all(&self.shared, leases, watched, limit))
+    ) -> BoxFuture<'a, Result<Vec<Option<RenewReply>>, Failure>> {
+        Box::pin(renew::renew_all(&self.shared, leases, watched, limit))
     }
 
     fn adopt<'a>(
         &'a self,
         from: &'a LeaseId,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Renewed, Failure>> {
-        Box::pin(keeping::adopt(&self.shared, from, lease, limit))
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
+        Box::pin(renew::adopt(&self.shared, from, lease, limit))
     }
 
     fn watch<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Watched, Failure>> {
-        Box::pin(keeping::watch(&self.shared, lease, limit))
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
+        Box::pin(renew::watch(&self.shared, lease, limit))
     }
 
     fn release<'a>(
         &'a self,
-        lease: &'a Held,
-        _leaving: Option<&'a LeaseId>,
+        lease: &'a LeaseSpec,
+        _dequeue: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Release, Failure>> {
-        Box::pin(parting::release(&self.shared, lease, limit))
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
+        Box::pin(release::release(&self.shared, lease, limit))
     }
 
-    fn release_here<'a>(
+    fn release_on_caller<'a>(
         &'a self,
-        lease: &'a Held,
-        _leaving: Option<&'a LeaseId>,
-    ) -> Option<BoxFuture<'a, Result<Release, Failure>>> {
-        parting::release_here(&self.shared, lease)
+        lease: &'a LeaseSpec,
+        _dequeue: Option<&'a LeaseId>,
+    ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
+        release::release_on_caller(&self.shared, lease)
     }
 
-    /// There is no queue over several nodes: if anybody else listens, whoever is first may take it.
-    fn fences_at_once(&self) -> u32 {
+    /// There is no queue across several nodes: if another process is subscribed, any waiter may get
+    /// the lock.
+    fn fences_max(&self) -> u32 {
         FENCES_MAX
     }
 
     fn turn<'a>(
         &'a self,
-        lease: &'a Held,
+        lease: &'a LeaseSpec,
         fences: u32,
         _place: Option<&'a LeaseId>,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Turn, Failure>> {
+    ) -> BoxFuture<'a, Result<TurnReply, Failure>> {
         Box::pin(turn::turn(&self.shared, lease, fences, limit))
     }
 
     fn cancel<'a>(
         &'a self,
-        lease: &'a Held,
-        landing: Landing,
+        lease: &'a LeaseSpec,
+        in_flight: InFlight,
         _limit: Moment,
     ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
-        for node in 0..self.shared.voters.len() {
-            self.shared.leave(lease, node, Some(landing));
+        for node in 0..self.shared.nodes.len() {
+            self.shared.defer_release(lease, node, Some(in_flight));
         }
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    fn look<'a>(
+    fn inspect<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Option<Found>, Failure>> {
-        Box::pin(looking::look(&self.shared, name, limit))
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
+        Box::pin(inspect::inspect(&self.shared, name, limit))
     }
 
-    fn look_all<'a>(
+    fn inspect_all<'a>(
         &'a self,
         names: &'a [LockName],
         limit: Moment,
-    ) -> BoxFuture<'a, Result<Vec<Looked>, Failure>> {
-        Box::pin(looking::look_all(&self.shared, names, limit))
+    ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>> {
+        Box::pin(inspect::inspect_all(&self.shared, names, limit))
     }
 
-    fn listen<'a>(
+    fn subscribe<'a>(
         &'a self,
         name: &'a LockName,
         limit: Moment,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(messages::listen(&self.shared, name, limit))
+        Box::pin(subscribe::subscribe(&self.shared, name, limit))
     }
 
-    fn unlisten<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
-        Box::pin(messages::unlisten(&self.shared, name, limit))
+    fn unsubscribe<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
+        Box::pin(subscribe::unsubscribe(&self.shared, name, limit))
     }
 
     fn write_record<'a>(
@@ -480,7 +487,7 @@ impl Store for RedlockStore {
         change: &'a RecordChange,
         limit: Moment,
     ) -> BoxFuture<'a, Result<RecordWritten, Failure>> {
-        Box::pin(records::write(&self.shared, client, change, limit))
+        Box::pin(client_records::write(&self.shared, client, change, limit))
     }
 
     fn records(
@@ -488,6 +495,6 @@ impl Store for RedlockStore {
         only: Option<ClientId>,
         limit: Moment,
     ) -> BoxFuture<'_, Result<Vec<Record>, Failure>> {
-        Box::pin(records::read(&self.shared, only, limit))
+        Box::pin(client_records::read(&self.shared, only, limit))
     }
 }

@@ -1,45 +1,50 @@
-//! Whose turn it is after this process has had its own for a while.
+//! Whose turn it is after this process has had the lock for a while.
 //!
-//! Several nodes keep no common queue, so nobody can say who is next. But each knows how many
-//! processes listen for the lock: if ours is the only one, it goes on with further fences, and
-//! otherwise it lets go and leaves the lock to the others for a moment.
+//! Several nodes have no common queue, so none of them knows who is next. But each knows how many
+//! processes are subscribed: if ours is the only one, it continues with new fences. Otherwise it
+//! releases the lock and leaves it to the others for a moment.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Shared;
-use super::campaign;
-use super::parting;
+use super::RedlockShared;
+use super::acquire;
+use super::release;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempt, Attempted, Failure, Held, Turn};
+use crate::store::{AcquireReply, Attempt, Failure, LeaseSpec, TurnReply};
 
-/// For how long a process that has had its turns leaves the lock to others who wait for it.
+/// How long a process that has had its turn leaves the lock to other waiters.
 const HEAD_START: Duration = Duration::from_millis(10);
 
 pub(super) async fn turn(
-    shared: &Arc<Shared>,
-    lease: &Held,
+    shared: &Arc<RedlockShared>,
+    lease: &LeaseSpec,
     fences: u32,
     limit: Moment,
-) -> Result<Turn, Failure> {
+) -> Result<TurnReply, Failure> {
     let alone = !others_wait(shared, &lease.name, limit).await;
-    if alone && let Some(again) = go_on(shared, lease, fences, limit).await {
+    if alone && let Some(again) = continue_lease(shared, lease, fences, limit).await {
         return Ok(again);
     }
     if !alone {
         shared.set_hold_back(&lease.name, shared.clock.now() + HEAD_START);
     }
-    parting::release(shared, lease, limit)
+    release::release(shared, lease, limit)
         .await
-        .map(Turn::Passed)
+        .map(TurnReply::Passed)
 }
 
 /// Votes for the same lease again, with greater fences.
-async fn go_on(shared: &Arc<Shared>, lease: &Held, fences: u32, limit: Moment) -> Option<Turn> {
-    // Metadata stay as they are: a vote without any leaves them alone.
+async fn continue_lease(
+    shared: &Arc<RedlockShared>,
+    lease: &LeaseSpec,
+    fences: u32,
+    limit: Moment,
+) -> Option<TurnReply> {
+    // Metadata stays as it is: a vote without metadata does not touch it.
     let attempt = Attempt {
-        held: Held {
+        held: LeaseSpec {
             has_meta: false,
             ..lease.clone()
         },
@@ -47,21 +52,21 @@ async fn go_on(shared: &Arc<Shared>, lease: &Held, fences: u32, limit: Moment) -
         fences,
         queue: false,
     };
-    match campaign::once(shared, &attempt, limit).await {
-        Ok(Attempted::Granted { fence, sent_at }) => Some(Turn::Again { fence, sent_at }),
+    match acquire::acquire_again(shared, &attempt, limit).await {
+        Ok(AcquireReply::Granted { fence, sent_at }) => Some(TurnReply::Again { fence, sent_at }),
         _ => None,
     }
 }
 
-/// Whether anybody but this process listens, on any node that answers.
-async fn others_wait(shared: &Arc<Shared>, name: &LockName, limit: Moment) -> bool {
-    let mut round = shared.ask_all(|store| {
+/// Whether another process is subscribed, on any node that replies.
+async fn others_wait(shared: &Arc<RedlockShared>, name: &LockName, limit: Moment) -> bool {
+    let mut replies = shared.send_to_all(|store| {
         let name = name.clone();
         async move { store.listeners(&name, limit).await }
     });
     let mut answered = 0;
     while answered < shared.majority {
-        match round.next().await {
+        match replies.next().await {
             // One of them is this process itself.
             Some((_, Ok(listeners))) if listeners > 1 => return true,
             Some((_, Ok(_))) => answered += 1,

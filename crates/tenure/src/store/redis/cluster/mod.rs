@@ -1,7 +1,7 @@
-//! A Redis Cluster: which node to ask, and where to go on when it is another one's.
+//! A Redis Cluster: which node to use, and which one to try next after a redirect.
 //!
-//! Nodes say so before they carry out anything, so asking elsewhere is safe. Whatever else goes wrong
-//! is for the caller to decide: nothing is ever sent again that may have been carried out.
+//! A node redirects before it runs anything, so trying elsewhere is safe. All other failures are
+//! for the caller to decide: nothing that may have run is ever sent again.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use ::redis::Cmd;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
-use self::map::Map;
+use self::redirect::NodeAddress;
 pub(super) use self::redirect::Redirect;
-use self::redirect::Whereabouts;
-use self::slots::Slot;
+use self::slot::Slot;
+use self::slot_map::SlotMap;
 use super::channels::Channels;
 use super::node::Node;
 use super::script::Script;
@@ -26,24 +26,24 @@ use crate::stats::Stats;
 use crate::store::{Event, Failure};
 use crate::url::RedisTarget;
 
-mod hearing;
-mod map;
 mod redirect;
 mod refresh;
-mod slots;
+mod slot;
+mod slot_map;
+mod subscribe;
 
-/// How often one question is sent on. Nodes that point at each other have not agreed yet: that is
-/// better waited for.
+/// How many redirects to follow for one request. Nodes that point at each other have not agreed
+/// yet, so waiting is better.
 const REDIRECTS_MAX: u32 = 5;
-/// How long to wait before asking again for keys that are on the move, at first and at most.
+/// How long to wait before retrying keys of a migrating slot, at first and at most.
 const TRY_AGAIN_MIN: Duration = Duration::from_millis(2);
 const TRY_AGAIN_MAX: Duration = Duration::from_millis(32);
-/// For how long to ask again by ourselves. Then the caller learns why it waits, and asks again itself
-/// for as long as it likes.
+/// How long to retry internally. Then the caller gets the reason, and retries for as long as it
+/// likes.
 const TRY_AGAIN_PATIENCE: Duration = Duration::from_millis(250);
 
 pub(super) struct Cluster {
-    /// The nodes that the URL names: whom to ask first, and when nobody else can be asked.
+    /// The nodes of the URL: used first, and when no other node can be reached.
     seeds: OnceLock<Vec<Arc<Node>>>,
     /// Whether messages stay in the shard of their lock.
     sharded: bool,
@@ -51,28 +51,28 @@ pub(super) struct Cluster {
     engine: Handle,
     runtime: Option<Handle>,
     clock: Clock,
-    /// A std lock: nothing is awaited while it is held.
-    map: RwLock<Map>,
+    /// A std lock: never held across an await.
+    map: RwLock<SlotMap>,
     channels: Arc<Channels>,
     events: OnceLock<mpsc::UnboundedSender<Event>>,
-    /// The map may not be right any more.
+    /// The slot map may be outdated.
     outdated: Notify,
-    /// The last node that a slot was said to have moved to: it knows.
-    informant: Mutex<Option<Arc<Node>>>,
+    /// The target of the last `MOVED` redirect: it knows the new map.
+    last_redirect_target: Mutex<Option<Arc<Node>>>,
 }
 
-/// The way to the node that has a key.
-pub(super) struct Way {
+/// The route to the node that has a key.
+pub(super) struct Route {
     pub(super) node: Arc<Node>,
-    /// Whether the key is there already though its slot is not.
+    /// Whether the key is there already although its slot is still migrating.
     pub(super) asking: bool,
     redirects: u32,
-    /// Since when it is asked for keys that are on the move, and how long to wait the next time.
+    /// Since when a migrating slot is retried, and how long to wait the next time.
     trying_since: Option<Moment>,
     pause: Duration,
 }
 
-impl Way {
+impl Route {
     pub(super) fn to(node: Arc<Node>) -> Self {
         Self {
             node,
@@ -83,13 +83,13 @@ impl Way {
         }
     }
 
-    /// Runs a command there.
+    /// Runs a command on this node.
     pub(super) async fn run(&self, command: &Cmd, limit: Moment) -> Result<Value, Failure> {
         let connection = self.node.commands.connection(limit).await?;
-        connection.run_by(self.asking, command, limit, 0).await
+        connection.run_routed(self.asking, command, limit, 0).await
     }
 
-    /// Runs a script there.
+    /// Runs a script on this node.
     pub(super) async fn script<K: AsRef<[u8]>, A: AsRef<[u8]>>(
         &self,
         script: &Script,
@@ -99,11 +99,11 @@ impl Way {
     ) -> Result<Value, Failure> {
         let connection = self.node.commands.connection(limit).await?;
         connection
-            .script_by(self.asking, script, keys, arguments, limit, 0)
+            .script_routed(self.asking, script, keys, arguments, limit, 0)
             .await
     }
 
-    fn on_to(self, node: Arc<Node>, asking: bool) -> Self {
+    fn redirected(self, node: Arc<Node>, asking: bool) -> Self {
         Self {
             node,
             asking,
@@ -133,21 +133,21 @@ impl Cluster {
             channels,
             events: OnceLock::new(),
             outdated: Notify::new(),
-            informant: Mutex::default(),
+            last_redirect_target: Mutex::default(),
         });
-        let seeds = seeds.into_iter().map(|seed| cluster.make(seed));
+        let seeds = seeds.into_iter().map(|seed| cluster.new_node(seed));
         let _ = cluster.seeds.set(seeds.collect());
-        tokio::spawn(refresh::keep_up(Arc::clone(&cluster)));
-        tokio::spawn(hearing::keep_hearing(Arc::clone(&cluster)));
+        tokio::spawn(refresh::keep_refreshed(Arc::clone(&cluster)));
+        tokio::spawn(subscribe::keep_subscribed(Arc::clone(&cluster)));
         cluster
     }
 
-    /// Begins to pass on what the nodes say. Must be called on the engine.
+    /// Starts to forward what the nodes send. Must be called on the engine.
     pub(super) fn start(&self, events: mpsc::UnboundedSender<Event>) {
         if self.events.set(events).is_ok()
             && let Some(events) = self.events.get()
         {
-            // Later ones are started as they are made.
+            // Nodes made later are started then.
             let nodes = self.nodes();
             nodes
                 .iter()
@@ -164,17 +164,18 @@ impl Cluster {
         self.map().nodes().to_vec()
     }
 
-    /// The way to the node that has this key, as far as is known.
-    pub(super) fn way(&self, key: &str) -> Result<Way, Failure> {
+    /// The route to the node that has this key, as far as is known.
+    pub(super) fn route(&self, key: &str) -> Result<Route, Failure> {
         let slot = Slot::of(key.as_bytes());
         match self.owner(slot) {
-            Some(node) => Ok(Way::to(node)),
-            None => Err(self.uncovered(key)),
+            Some(node) => Ok(Route::to(node)),
+            None => Err(self.no_owner_error(key)),
         }
     }
 
-    /// The key where a node keeps since when it reigns: in its first slot, so that all clients find the
-    /// same. If that slot moves, the reign counts anew, which only makes it longer.
+    /// The key under which a node stores since when it has been the primary: in its first slot, so
+    /// that all clients use the same key. If that slot moves, the pause starts again, which only
+    /// makes it longer.
     pub(super) fn reign_key(&self, node: &Arc<Node>) -> String {
         let slot = self.map().first_slot_of(node);
         let tag = slot.map_or(0, Slot::tag);
@@ -185,71 +186,71 @@ impl Cluster {
         self.map().owner(slot).cloned()
     }
 
-    /// Where to go on after a failure, if the node did nothing and said where, or that it should be
-    /// asked again.
-    pub(super) async fn onward(
+    /// The route to try after a failure, if the node did nothing and named another one, or asked
+    /// for a retry.
+    pub(super) async fn next_route(
         &self,
         key: &str,
-        way: Way,
+        route: Route,
         failure: Failure,
         limit: Moment,
-    ) -> Result<Way, Failure> {
+    ) -> Result<Route, Failure> {
         let redirect = Redirect::of(&failure).filter(|_| !bug(Bug::MovedNotFollowed));
         let Some(redirect) = redirect else {
-            return Err(self.noted(&way.node, failure));
+            return Err(self.note_failure(&route.node, failure));
         };
         if redirect == Redirect::Down {
-            return Err(self.down(key, &failure));
+            return Err(self.cluster_down_error(key, &failure));
         }
-        if self.clock.now() >= limit || way.redirects >= REDIRECTS_MAX {
-            self.look_around();
-            return Err(on_the_move(key, &failure));
+        if self.clock.now() >= limit || route.redirects >= REDIRECTS_MAX {
+            self.request_refresh();
+            return Err(migrating_error(key, &failure));
         }
         match redirect {
             Redirect::Moved { slot, to } => {
-                let node = self.learn(slot, &to, &way.node);
-                Ok(way.on_to(node, false))
+                let node = self.note_slot_owner(slot, &to, &route.node);
+                Ok(route.redirected(node, false))
             }
             Redirect::Ask { to } => {
-                let node = self.node_at(&to, &way.node);
-                Ok(way.on_to(node, true))
+                let node = self.node_at(&to, &route.node);
+                Ok(route.redirected(node, true))
             }
-            Redirect::TryAgain => self.try_again(key, &way, &failure, limit).await,
-            Redirect::Down | Redirect::ReadOnly => Err(self.noted(&way.node, failure)),
+            Redirect::TryAgain => self.try_again(key, &route, &failure, limit).await,
+            Redirect::Down | Redirect::ReadOnly => Err(self.note_failure(&route.node, failure)),
         }
     }
 
-    /// Waits for keys that are on the move. By then their slot may have arrived.
+    /// Waits for a migrating slot. By then it may have arrived.
     async fn try_again(
         &self,
         key: &str,
-        way: &Way,
+        route: &Route,
         failure: &Failure,
         limit: Moment,
-    ) -> Result<Way, Failure> {
+    ) -> Result<Route, Failure> {
         let now = self.clock.now();
-        let since = way.trying_since.unwrap_or(now);
+        let since = route.trying_since.unwrap_or(now);
         if now >= since + TRY_AGAIN_PATIENCE {
-            return Err(on_the_move(key, failure));
+            return Err(migrating_error(key, failure));
         }
-        tokio::time::sleep(way.pause.min(limit.saturating_since(now))).await;
-        Ok(Way {
-            redirects: way.redirects,
+        tokio::time::sleep(route.pause.min(limit.saturating_since(now))).await;
+        Ok(Route {
+            redirects: route.redirects,
             trying_since: Some(since),
-            pause: (way.pause * 2).min(TRY_AGAIN_MAX),
-            ..self.way(key)?
+            pause: (route.pause * 2).min(TRY_AGAIN_MAX),
+            ..self.route(key)?
         })
     }
 
-    /// Learns what can be learned from a failure that is left to the caller, and says that asking
-    /// again may help if the cluster only has to be asked elsewhere.
-    pub(super) fn noted(&self, node: &Arc<Node>, failure: Failure) -> Failure {
+    /// Learns from a failure that is returned to the caller, and marks it transient if it was only
+    /// a redirect.
+    pub(super) fn note_failure(&self, node: &Arc<Node>, failure: Failure) -> Failure {
         let redirect = Redirect::of(&failure);
         if let Some(Redirect::Moved { slot, to }) = &redirect {
-            self.learn(*slot, to, node);
+            self.note_slot_owner(*slot, to, node);
         } else if failure.transient || redirect.is_some() {
-            // Perhaps the node is gone, and another one has taken its place.
-            self.look_around();
+            // The node may be gone, and another one may have replaced it.
+            self.request_refresh();
         }
         let only_elsewhere = redirect.is_some() && !bug(Bug::MovedNotFollowed);
         Failure {
@@ -258,42 +259,42 @@ impl Cluster {
         }
     }
 
-    /// Learns what a node said in the middle of a pipeline.
-    pub(super) fn overhear(&self, node: &Arc<Node>, reply: &str) {
+    /// Learns from an error reply inside a pipeline.
+    pub(super) fn note_error_reply(&self, node: &Arc<Node>, reply: &str) {
         if let Some(Redirect::Moved { slot, to }) = Redirect::read(reply) {
-            self.learn(slot, &to, node);
+            self.note_slot_owner(slot, &to, node);
         }
     }
 
-    /// The map may not be right any more: another one is asked for in the background.
-    pub(super) fn look_around(&self) {
+    /// The slot map may be outdated: fetches a new one in the background.
+    pub(super) fn request_refresh(&self) {
         self.outdated.notify_one();
     }
 
-    /// Takes note of whose a slot is by now.
-    fn learn(&self, slot: Slot, to: &Whereabouts, told_by: &Node) -> Arc<Node> {
-        let node = self.node_at(to, told_by);
+    /// Notes which node has a slot now.
+    fn note_slot_owner(&self, slot: Slot, to: &NodeAddress, reported_by: &Node) -> Arc<Node> {
+        let node = self.node_at(to, reported_by);
         self.map
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .give(slot, Arc::clone(&node));
-        *lock(&self.informant) = Some(Arc::clone(&node));
-        self.channels.look();
-        // Slots seldom move alone.
-        self.look_around();
+            .assign(slot, Arc::clone(&node));
+        *lock(&self.last_redirect_target) = Some(Arc::clone(&node));
+        self.channels.recheck();
+        // Slots rarely move alone.
+        self.request_refresh();
         node
     }
 
-    /// The node at this place, made if it is not known.
-    fn node_at(&self, place: &Whereabouts, told_by: &Node) -> Arc<Node> {
-        let target = place.beside(&told_by.server.target);
+    /// The node at this address, made if it is not known.
+    fn node_at(&self, at: &NodeAddress, reported_by: &Node) -> Arc<Node> {
+        let target = at.relative_to(&reported_by.server.target);
         let known = self.map().node_at(&target.address).cloned();
         let seed = || self.seeds().iter().find(|seed| seed.is_at(&target.address));
         let known = known.or_else(|| seed().cloned());
-        known.unwrap_or_else(|| self.make(target))
+        known.unwrap_or_else(|| self.new_node(target))
     }
 
-    fn make(&self, target: RedisTarget) -> Arc<Node> {
+    fn new_node(&self, target: RedisTarget) -> Arc<Node> {
         let _engine = self.engine.enter();
         let server = Server::in_cluster(target, self.sharded, Arc::clone(&self.stats));
         let node = Node::new(server, self.runtime.clone(), &self.channels);
@@ -303,13 +304,13 @@ impl Cluster {
         node
     }
 
-    fn map(&self) -> RwLockReadGuard<'_, Map> {
+    fn map(&self) -> RwLockReadGuard<'_, SlotMap> {
         self.map.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody is known to serve the slot of this key.
-    fn uncovered(&self, key: &str) -> Failure {
-        self.look_around();
+    /// No known node serves the slot of this key.
+    fn no_owner_error(&self, key: &str) -> Failure {
+        self.request_refresh();
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
@@ -320,9 +321,9 @@ impl Cluster {
         ))
     }
 
-    /// The cluster says that it serves this key to nobody.
-    fn down(&self, key: &str, failure: &Failure) -> Failure {
-        self.look_around();
+    /// The cluster reports that it does not serve this key.
+    fn cluster_down_error(&self, key: &str, failure: &Failure) -> Failure {
+        self.request_refresh();
         let slot = Slot::of(key.as_bytes());
         let said = super::connection::reply_of(failure).unwrap_or_default();
         Failure::not_sent(
@@ -338,8 +339,8 @@ impl Cluster {
     }
 }
 
-/// The slot is being moved, and that takes longer than this question may.
-fn on_the_move(key: &str, failure: &Failure) -> Failure {
+/// The slot is migrating, and that takes longer than this request may.
+fn migrating_error(key: &str, failure: &Failure) -> Failure {
     let slot = Slot::of(key.as_bytes());
     let said = super::connection::reply_of(failure).unwrap_or_default();
     Failure::not_sent(

@@ -1,18 +1,18 @@
-//! What a node says of a slot that it does not serve, or not alone.
+//! The replies of a node that does not serve a slot, or not alone.
 
-use super::slots::Slot;
+use super::slot::Slot;
 use crate::store::Failure;
 use crate::store::redis::connection::reply_of;
 use crate::url::{Address, RedisTarget};
 
-/// Why a node did not carry out what it was asked. All of these say that nothing was done.
+/// Why a node did not run a command. In all these cases, nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store::redis) enum Redirect {
-    /// The slot is another node's.
-    Moved { slot: Slot, to: Whereabouts },
-    /// The slot is on its way to another node, and these keys are there already.
-    Ask { to: Whereabouts },
-    /// The slot is on its way to another node, and some of these keys are there already.
+    /// Another node has the slot.
+    Moved { slot: Slot, to: NodeAddress },
+    /// The slot is migrating to another node, and these keys are there already.
+    Ask { to: NodeAddress },
+    /// The slot is migrating to another node, and some of these keys are there already.
     TryAgain,
     /// The cluster does not serve the slot at all.
     Down,
@@ -20,17 +20,17 @@ pub(in crate::store::redis) enum Redirect {
     ReadOnly,
 }
 
-/// Where a node says that another one is. Without a host: where it is itself.
+/// The address of another node, as a node reports it. Without a host: the same host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store::redis) struct Whereabouts {
+pub(in crate::store::redis) struct NodeAddress {
     host: Option<String>,
     port: u16,
 }
 
 impl Redirect {
-    /// The redirect that a failure is, if it is one.
+    /// The redirect in a failure, if there is one.
     pub(super) fn of(failure: &Failure) -> Option<Self> {
-        if failure.landing.is_some() {
+        if failure.in_flight.is_some() {
             return None;
         }
         Self::read(&reply_of(failure)?)
@@ -41,10 +41,10 @@ impl Redirect {
         match words.next()? {
             "MOVED" => Some(Self::Moved {
                 slot: Slot::numbered(words.next()?.parse().ok()?)?,
-                to: Whereabouts::read(words.next()?)?,
+                to: NodeAddress::read(words.next()?)?,
             }),
             "ASK" => Some(Self::Ask {
-                to: Whereabouts::read(words.nth(1)?)?,
+                to: NodeAddress::read(words.nth(1)?)?,
             }),
             "TRYAGAIN" => Some(Self::TryAgain),
             "CLUSTERDOWN" => Some(Self::Down),
@@ -54,8 +54,8 @@ impl Redirect {
     }
 }
 
-impl Whereabouts {
-    /// A node without a host, or with one that it does not know, is where the one is that was asked.
+impl NodeAddress {
+    /// A node without a host, or with an unknown one, is on the host of the node that was asked.
     pub(super) fn new(host: Option<&str>, port: u16) -> Self {
         let host = host.filter(|host| !host.is_empty() && *host != "?");
         Self {
@@ -69,8 +69,8 @@ impl Whereabouts {
         Some(Self::new(Some(host), port.parse().ok()?))
     }
 
-    /// The same server as `asked` to talk to, but at this place.
-    pub(super) fn beside(&self, asked: &RedisTarget) -> RedisTarget {
+    /// The target at this address, otherwise the same as `asked`.
+    pub(super) fn relative_to(&self, asked: &RedisTarget) -> RedisTarget {
         let (own, port) = (self.host.clone(), self.port);
         let address = match &asked.address {
             Address::Tcp { host, .. } => Address::Tcp {
@@ -98,27 +98,27 @@ impl Whereabouts {
 mod tests {
     use super::*;
 
-    fn place(host: Option<&str>) -> Whereabouts {
-        Whereabouts::new(host, 6381)
+    fn address_of(host: Option<&str>) -> NodeAddress {
+        NodeAddress::new(host, 6381)
     }
 
     #[test]
     fn redirects_are_read_with_every_kind_of_host() {
         let slot = Slot::numbered(3999).unwrap();
         for (text, to) in [
-            ("MOVED 3999 127.0.0.1:6381", place(Some("127.0.0.1"))),
+            ("MOVED 3999 127.0.0.1:6381", address_of(Some("127.0.0.1"))),
             (
                 "MOVED 3999 redis-2.local:6381",
-                place(Some("redis-2.local")),
+                address_of(Some("redis-2.local")),
             ),
-            ("MOVED 3999 ::1:6381", place(Some("::1"))),
-            ("MOVED 3999 :6381", place(None)),
-            ("MOVED 3999 ?:6381", place(None)),
+            ("MOVED 3999 ::1:6381", address_of(Some("::1"))),
+            ("MOVED 3999 :6381", address_of(None)),
+            ("MOVED 3999 ?:6381", address_of(None)),
         ] {
             let moved = Redirect::Moved { slot, to };
             assert_eq!(Redirect::read(text), Some(moved), "{text}");
         }
-        let to = place(Some("h"));
+        let to = address_of(Some("h"));
         assert_eq!(Redirect::read("ASK 1 h:6381"), Some(Redirect::Ask { to }));
         for no in [
             "",
@@ -138,7 +138,7 @@ mod tests {
         else {
             panic!("not a server");
         };
-        let at = |host| place(host).beside(&asked).to_string();
+        let at = |host| address_of(host).relative_to(&asked).to_string();
         assert_eq!(at(None), "redis://a:6381/");
         assert_eq!(at(Some("b")), "redis://b:6381/");
     }

@@ -1,31 +1,31 @@
-//! Learning which node has which slot: at the beginning, and when that has changed.
+//! Fetches the slot map: at the start, and when it is outdated.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::map::{self, Map, Share};
+use super::slot_map::{self, SlotMap, SlotRange};
 use super::{Cluster, lock};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::redis::node::Node;
-use crate::store::{Failure, SILENCE_LIMIT};
+use crate::store::{Failure, RESPONSE_TIMEOUT};
 
-/// How long to wait between two questions for the map, however many have found it wrong.
+/// How long to wait between two fetches, however many requests have found the map outdated.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long one of them may take.
+/// How long one fetch may take.
 const LIMIT: Duration = Duration::from_secs(3);
 
 impl Cluster {
-    /// Connects, so that a wrong address or password is found at once. A node that cannot be reached
-    /// now does not keep us from those that can.
-    pub(in crate::store::redis) async fn reach(&self, limit: Moment) -> Result<(), Failure> {
+    /// Connects, so that a wrong address or password is reported at once. An unreachable node does
+    /// not keep us from the others.
+    pub(in crate::store::redis) async fn connect(&self, limit: Moment) -> Result<(), Failure> {
         self.refresh(limit).await?;
         let mut reaching = JoinSet::new();
         for node in self.nodes() {
             reaching.spawn(async move {
-                let reached = node.reach(limit).await;
+                let reached = node.connect(limit).await;
                 (node, reached)
             });
         }
@@ -48,14 +48,14 @@ impl Cluster {
         ))
     }
 
-    /// Learns the whole map from whichever node tells it.
+    /// Fetches the whole map from any node that has it.
     async fn refresh(&self, limit: Moment) -> Result<(), Failure> {
         let mut failed = Vec::new();
-        for node in self.informants() {
-            let limit = limit.min(self.clock.now() + SILENCE_LIMIT);
-            match ask(&node, limit).await {
-                Ok(shares) => {
-                    self.adopt(&shares, &node);
+        for node in self.refresh_sources() {
+            let limit = limit.min(self.clock.now() + RESPONSE_TIMEOUT);
+            match fetch_slots(&node, limit).await {
+                Ok(ranges) => {
+                    self.install(&ranges, &node);
                     return Ok(());
                 }
                 Err(failure) => failed.push(failure),
@@ -67,9 +67,12 @@ impl Cluster {
         })
     }
 
-    /// Whom to ask, whoever is likely to know and to answer first.
-    fn informants(&self) -> Vec<Arc<Node>> {
-        let mut nodes: Vec<Arc<Node>> = lock(&self.informant).take().into_iter().collect();
+    /// The nodes to fetch from, those most likely to know and to reply first.
+    fn refresh_sources(&self) -> Vec<Arc<Node>> {
+        let mut nodes: Vec<Arc<Node>> = lock(&self.last_redirect_target)
+            .take()
+            .into_iter()
+            .collect();
         let is_live = |node: &Arc<Node>| node.commands.live().is_some();
         let (live, silent): (Vec<_>, Vec<_>) = self.nodes().into_iter().partition(is_live);
         nodes.extend(live);
@@ -84,26 +87,26 @@ impl Cluster {
         asked
     }
 
-    fn adopt(&self, shares: &[Share], asked: &Arc<Node>) {
+    fn install(&self, ranges: &[SlotRange], asked: &Arc<Node>) {
         let mut known = self.nodes();
         known.extend(self.seeds().iter().chain([asked]).cloned());
-        let new = Map::of(shares, &asked.server.target, &known, |target| {
-            self.make(target)
+        let new = SlotMap::of(ranges, &asked.server.target, &known, |target| {
+            self.new_node(target)
         });
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         let changed = !map.agrees_with(&new);
         let old = std::mem::replace(&mut *map, new);
         drop(map);
-        // Nodes that have left end here, with the lock no longer held.
+        // Nodes that have left the cluster are dropped here, after unlocking.
         drop(old);
         if changed {
-            self.channels.look();
+            self.channels.recheck();
         }
     }
 }
 
-/// Asks for the map again whenever it was found wrong.
-pub(super) async fn keep_up(cluster: Arc<Cluster>) {
+/// Fetches the map again whenever it was found outdated.
+pub(super) async fn keep_refreshed(cluster: Arc<Cluster>) {
     loop {
         cluster.outdated.notified().await;
         let limit = cluster.clock.now() + LIMIT;
@@ -114,14 +117,14 @@ pub(super) async fn keep_up(cluster: Arc<Cluster>) {
     }
 }
 
-async fn ask(node: &Node, limit: Moment) -> Result<Vec<Share>, Failure> {
+async fn fetch_slots(node: &Node, limit: Moment) -> Result<Vec<SlotRange>, Failure> {
     let connection = node.commands.connection(limit).await?;
     let mut command = ::redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = connection.run(&command, limit, 0).await?;
-    let shares =
-        map::read(&reply).ok_or_else(|| Failure::refused(reply.unexpected("`CLUSTER SLOTS`")))?;
-    if shares.is_empty() {
+    let ranges = slot_map::read(&reply)
+        .ok_or_else(|| Failure::refused(reply.unexpected("`CLUSTER SLOTS`")))?;
+    if ranges.is_empty() {
         return Err(Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
@@ -130,10 +133,10 @@ async fn ask(node: &Node, limit: Moment) -> Result<Vec<Share>, Failure> {
             ),
         )));
     }
-    Ok(shares)
+    Ok(ranges)
 }
 
-/// All failures in one. It is the first one's, and worth asking again if that may help with any.
+/// All failures in one. It has the kind of the first transient one, and is transient if any is.
 fn no_node(what: &str, failed: &[Failure]) -> Failure {
     let reasons: Vec<String> = failed.iter().map(|it| it.error.to_string()).collect();
     let transient = failed.iter().find(|failure| failure.transient);
@@ -142,6 +145,6 @@ fn no_node(what: &str, failed: &[Failure]) -> Failure {
     Failure {
         error: Error::new(kind.unwrap_or(ErrorKind::Unavailable), message),
         transient: transient.is_some(),
-        landing: None,
+        in_flight: None,
     }
 }

@@ -1,7 +1,7 @@
 //! An established connection to one server.
 //!
-//! A command is sent at most once: the client crate never repeats it. When no answer comes, the
-//! caller learns on which connection the command travelled, so that it can clean up in order.
+//! A command is sent at most once: the client crate never retries. If no reply comes, the caller
+//! learns on which connection the command was sent, so that it can clean up in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -10,28 +10,28 @@ use ::redis::RedisError;
 use ::redis::aio::MultiplexedConnection;
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::asking::reply_of;
+pub(super) use self::request::reply_of;
 pub(super) use self::server_clock::micros;
 
-use super::place::Place;
-use super::refusal;
-use super::reign::Settled;
+use super::endpoint::Endpoint;
+use super::failover_pause::TrustedPrimary;
+use super::response_timeout::ResponseWatch;
 use super::server::Server;
-use super::silence::Silence;
-use super::transaction::Known;
+use super::server_error;
+use super::transaction::TransactionCandidates;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
-use crate::store::{Failure, Landing};
+use crate::store::{Failure, InFlight};
 use crate::timings::NodeTimings;
 use crate::url::RedisTarget;
 
-mod asking;
-mod here;
-mod introduction;
-mod measuring;
+mod caller_request;
+mod handshake;
+mod request;
 mod server_clock;
-mod subscribing;
+mod subscribe;
+mod timing;
 
 /// An established connection.
 pub(crate) struct Connection {
@@ -40,31 +40,38 @@ pub(crate) struct Connection {
     server: Arc<Server>,
     /// Where it leads.
     target: Arc<RedisTarget>,
-    /// Cancelled when nothing more is expected of this connection.
-    given_up: CancellationToken,
-    silence: Silence,
-    known: Known,
+    /// Cancelled when the connection is closed.
+    closed: CancellationToken,
+    response_watch: ResponseWatch,
+    transaction_candidates: TransactionCandidates,
     timings: Arc<NodeTimings>,
-    /// Since when answers are owed, in nanoseconds of the boot clock; 0 if none are.
-    owes_since: AtomicU64,
-    /// The server's clock less ours, in microseconds.
+    /// Since when replies are owed, in nanoseconds of the boot clock; 0 if none are.
+    reply_owed_since: AtomicU64,
+    /// The server's clock minus ours, in microseconds.
     clock_offset_us: AtomicI64,
-    /// When that was found out, in nanoseconds of the boot clock; 0 if it is in doubt.
+    /// When the clock was read, in nanoseconds of the boot clock; 0 if it is in doubt.
     clock_read_at: AtomicU64,
 }
 
 impl Connection {
-    pub(super) fn new(server: &Arc<Server>, place: &Place, inner: MultiplexedConnection) -> Self {
+    pub(super) fn new(
+        server: &Arc<Server>,
+        endpoint: &Endpoint,
+        inner: MultiplexedConnection,
+    ) -> Self {
         Self {
             id: server.next_connection_id(),
             inner,
             server: Arc::clone(server),
-            target: Arc::clone(&place.target),
-            given_up: place.left.child_token(),
-            silence: Silence::default(),
-            known: Known::default(),
-            timings: server.stats.timings.node(&place.target.address.to_string()),
-            owes_since: AtomicU64::new(0),
+            target: Arc::clone(&endpoint.target),
+            closed: endpoint.moved.child_token(),
+            response_watch: ResponseWatch::default(),
+            transaction_candidates: TransactionCandidates::default(),
+            timings: server
+                .stats
+                .timings
+                .node(&endpoint.target.address.to_string()),
+            reply_owed_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
             clock_read_at: AtomicU64::new(0),
         }
@@ -75,34 +82,34 @@ impl Connection {
     }
 
     pub(crate) fn is_broken(&self) -> bool {
-        self.given_up.is_cancelled()
+        self.closed.is_cancelled()
     }
 
-    /// Waits until nothing more is expected of it.
-    pub(super) async fn given_up(&self) {
-        self.given_up.cancelled().await;
+    /// Waits until the connection is closed.
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
     }
 
-    /// Whoever still waits for an answer is told that none will come.
-    pub(super) fn give_up(&self) {
-        self.given_up.cancel();
+    /// Closes it. Pending requests fail at once.
+    pub(super) fn close(&self) {
+        self.closed.cancel();
     }
 
-    pub(super) fn silence(&self) -> &Silence {
-        &self.silence
+    pub(super) fn response_watch(&self) -> &ResponseWatch {
+        &self.response_watch
     }
 
-    /// What is known of locks that can be taken without a script.
-    pub(super) fn known(&self) -> &Known {
-        &self.known
+    /// The locks that may be acquired without a script.
+    pub(super) fn transaction_candidates(&self) -> &TransactionCandidates {
+        &self.transaction_candidates
     }
 
-    /// The master there that may give new locks: the same for all connections to this server.
-    pub(super) fn settled(&self) -> &Settled {
-        &self.server.settled
+    /// The primary there that may grant new locks: shared by all connections to this server.
+    pub(super) fn trusted_primary(&self) -> &TrustedPrimary {
+        &self.server.trusted_primary
     }
 
-    /// Whether a replica can take the place of the server that it leads to.
+    /// Whether a replica can replace the server.
     pub(super) fn is_replaceable(&self) -> bool {
         self.server.is_replaceable()
     }
@@ -111,26 +118,26 @@ impl Connection {
         &self.server.clock
     }
 
-    /// Where a command that was sent now may land.
-    pub(super) fn landing(&self, latest_us: u64) -> Landing {
-        Landing {
+    /// A request sent now, should its reply get lost.
+    pub(super) fn in_flight(&self, latest_us: u64) -> InFlight {
+        InFlight {
             connection: Some(self.id),
             latest_us,
         }
     }
 
-    /// The failure that an error inside several replies means.
-    pub(super) fn refused_by(&self, error: &str) -> Failure {
+    /// The failure for an error among several replies.
+    pub(super) fn failure_from_reply(&self, error: &str) -> Failure {
         let (code, detail) = error.split_once(' ').unwrap_or((error, ""));
-        refusal::of_server(&self.target, code, detail)
+        server_error::from_reply(&self.target, code, detail)
     }
 
-    /// The failure of a question that was carried out too late, and so changed nothing.
+    /// The failure of a request that ran too late and so changed nothing.
     pub(super) fn too_late(&self) -> Failure {
-        refusal::silence(&self.target, None)
+        server_error::no_reply(&self.target, None)
     }
 
-    /// The failure of a question that came too late again and again.
+    /// The failure of a request that was too late again and again.
     pub(super) fn clock_runs_away(&self) -> Failure {
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
@@ -141,8 +148,8 @@ impl Connection {
         ))
     }
 
-    /// The failure of a question that met another master again and again.
-    pub(super) fn masters_change(&self) -> Failure {
+    /// The failure of a request that met another primary again and again.
+    pub(super) fn primaries_change(&self) -> Failure {
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
@@ -152,21 +159,21 @@ impl Connection {
         ))
     }
 
-    fn checked(&self, value: ::redis::Value) -> Result<Value, Failure> {
+    fn check_error(&self, value: ::redis::Value) -> Result<Value, Failure> {
         value
             .extract_error()
             .map(Value::of)
-            .map_err(|error| self.refused(&error, None))
+            .map_err(|error| self.failure_from(&error, None))
     }
 
-    /// What an error means. A master that has become a replica is not asked again.
-    fn refused(&self, error: &RedisError, landing: Option<Landing>) -> Failure {
-        let failure = refusal::failure(&self.target, error, landing);
+    /// The failure for an error. A primary that has become a replica is not used again.
+    fn failure_from(&self, error: &RedisError, in_flight: Option<InFlight>) -> Failure {
+        let failure = server_error::from_error(&self.target, error, in_flight);
         if failure.error.kind() != ErrorKind::ReadOnly {
             return failure;
         }
-        // Should it be promoted again, it is another master.
-        self.give_up();
+        // If it is promoted again, it is another primary.
+        self.close();
         if !self.server.moves() {
             return failure;
         }

@@ -1,4 +1,4 @@
-//! The server's clock as a connection knows it.
+//! The server's clock, as a connection knows it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::Connection;
 use crate::moment::Moment;
 use crate::store::redis::value::Value;
 
-/// For how long what was found out about the server's clock is not asked for again.
+/// How long a reading of the server's clock is fresh.
 const FRESH_FOR: Duration = Duration::from_millis(100);
 
 impl Connection {
@@ -18,7 +18,7 @@ impl Connection {
         u64::try_from(theirs).unwrap_or(0)
     }
 
-    /// Takes note of what the server's clock showed some time after `asked_at`.
+    /// Notes that the server's clock showed this some time after `asked_at`.
     pub(crate) fn set_clock(&self, asked_at: Moment, server_us: u64) {
         let ours = i64::try_from(asked_at.as_nanos() / 1_000).unwrap_or(i64::MAX);
         let theirs = i64::try_from(server_us).unwrap_or(i64::MAX);
@@ -28,14 +28,14 @@ impl Connection {
             .store(asked_at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Whether the server's clock was read so lately that it need not be read again.
+    /// Whether the last reading of the server's clock is fresh.
     pub(crate) fn knows_clock(&self, now: Moment) -> bool {
         let read_at = self.clock_read_at.load(Ordering::Relaxed);
         let age = Duration::from_nanos(now.as_nanos().saturating_sub(read_at));
         read_at != 0 && age < FRESH_FOR
     }
 
-    /// The server's clock has to be read again before it is relied on.
+    /// The server's clock must be read again before it is relied on.
     pub(crate) fn doubt_clock(&self) {
         self.clock_read_at.store(0, Ordering::Relaxed);
     }

@@ -1,9 +1,8 @@
-//! Sentinels: where the master is, and when it moves.
+//! Sentinels: where the primary is, and when it moves.
 //!
-//! Every sentinel of the URL has a connection of its own, on which it announces failovers, and is
-//! asked once a second besides, because an announcement can be lost. As soon as one of them knows
-//! of a failover that we do not, all connections to the old master are given up: nothing more is
-//! written there, where it would be thrown away.
+//! Every sentinel of the URL has a connection of its own. It announces failovers there, and is also
+//! polled once a second, because an announcement can be lost. As soon as one of them knows of a
+//! newer failover, all connections to the old primary are closed: writes there would be lost.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +11,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::view::{Named, View};
-use super::link::Link;
-use super::place::Place;
-use super::refusal;
+use self::view::{PrimaryAddress, View};
+use super::endpoint::Endpoint;
+use super::reconnect::Reconnector;
 use super::server::Server;
+use super::server_error;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
 use crate::seeded::{Bug, bug};
@@ -24,51 +23,51 @@ use crate::stats::Stats;
 use crate::store::Failure;
 use crate::url::SentinelTarget;
 
+mod monitor;
 mod view;
-mod watching;
 
-/// How long to wait for the other sentinels when one has named the master: they may know of a
-/// newer one.
+/// How long to wait for the other sentinels when one has named the primary: they may know a newer
+/// one.
 const GRACE: Duration = Duration::from_millis(50);
-/// How long to wait for the first that names the master. Less than connecting may take, so that
-/// whoever connects is told of each sentinel.
+/// How long to wait for the first sentinel to name the primary. Less than connecting may take, so
+/// that the error can report on each sentinel.
 const LOCATE_LIMIT: Duration = Duration::from_millis(1_500);
 
 pub(super) struct Sentinels {
     target: SentinelTarget,
-    /// Each watcher's bell: ask your sentinel now.
-    bells: Vec<Notify>,
-    /// A std mutex: nothing is awaited while it is held.
-    state: Mutex<State>,
-    /// Something was learnt.
+    /// Wakes each monitor: query your sentinel now.
+    wakeups: Vec<Notify>,
+    /// A std mutex: never held across an await.
+    state: Mutex<SentinelState>,
+    /// A view has changed.
     learnt: watch::Sender<()>,
 }
 
-struct State {
-    /// Counts the questions; a view that answers this one is at least as new.
+struct SentinelState {
+    /// Counts the queries; a view that answers this one is at least as new.
     round: u64,
     views: Vec<Option<View>>,
-    /// Which question each view answers.
+    /// Which query each view answers.
     answered: Vec<u64>,
-    master: Option<Master>,
+    primary: Option<Primary>,
 }
 
-struct Master {
-    named: Named,
-    place: Place,
+struct Primary {
+    named: PrimaryAddress,
+    endpoint: Endpoint,
 }
 
 impl Sentinels {
-    /// Begins to watch. Must be called on the engine.
+    /// Starts to watch. Must be called on the engine.
     pub(super) fn watch(target: SentinelTarget, stats: &Arc<Stats>) -> Arc<Self> {
         let count = target.sentinels.len();
         let sentinels = Arc::new(Self {
-            bells: (0..count).map(|_| Notify::new()).collect(),
-            state: Mutex::new(State {
+            wakeups: (0..count).map(|_| Notify::new()).collect(),
+            state: Mutex::new(SentinelState {
                 round: 0,
                 views: (0..count).map(|_| None).collect(),
                 answered: vec![0; count],
-                master: None,
+                primary: None,
             }),
             learnt: watch::Sender::new(()),
             target,
@@ -76,8 +75,14 @@ impl Sentinels {
         for (at, target) in sentinels.target.sentinels.iter().enumerate() {
             let (sender, pushes) = mpsc::unbounded_channel();
             let server = Server::sentinel(target.clone(), Arc::clone(stats));
-            let link = Link::with_pushes(server, sender, Some(|| ::redis::cmd("PING")));
-            tokio::spawn(watching::watch(Arc::clone(&sentinels), at, link, pushes));
+            let reconnector =
+                Reconnector::with_pushes(server, sender, Some(|| ::redis::cmd("PING")));
+            tokio::spawn(monitor::run(
+                Arc::clone(&sentinels),
+                at,
+                reconnector,
+                pushes,
+            ));
         }
         sentinels
     }
@@ -86,23 +91,23 @@ impl Sentinels {
         &self.target
     }
 
-    /// Where the master is at this moment. All sentinels are asked at once, so that one that is
-    /// dead costs little.
-    pub(super) async fn locate(&self) -> Result<Place, Failure> {
+    /// Where the primary is now. All sentinels are queried at once, so that a dead one costs
+    /// little.
+    pub(super) async fn locate(&self) -> Result<Endpoint, Failure> {
         let mut learnt = self.learnt.subscribe();
-        let round = self.ask_all();
+        let round = self.query_all();
         let clock = Clock::Boot;
         let mut until = clock.now() + LOCATE_LIMIT;
-        let mut somebody_knows = false;
+        let mut primary_named = false;
         loop {
             learnt.mark_unchanged();
-            let heard = self.heard(round);
+            let heard = self.replies_in(round);
             let now = clock.now();
             if heard.all || now >= until {
-                return self.conclude(round);
+                return self.current_endpoint(round);
             }
-            if heard.named && !somebody_knows {
-                somebody_knows = true;
+            if heard.named && !primary_named {
+                primary_named = true;
                 until = until.min(now + GRACE);
             }
             let left = until.saturating_since(now);
@@ -110,13 +115,13 @@ impl Sentinels {
         }
     }
 
-    fn ask_all(&self) -> u64 {
+    fn query_all(&self) -> u64 {
         let round = {
             let mut state = self.state();
             state.round += 1;
             state.round
         };
-        self.bells.iter().for_each(Notify::notify_one);
+        self.wakeups.iter().for_each(Notify::notify_one);
         round
     }
 
@@ -124,43 +129,42 @@ impl Sentinels {
         self.state().round
     }
 
-    /// Takes note of what a sentinel said when it was asked in this round, and leaves the old master
-    /// if it has moved.
-    fn learn(&self, at: usize, round: u64, view: View) {
-        let deposed = {
+    /// Notes the reply of a sentinel in this round, and leaves the old primary if it has moved.
+    fn note_view(&self, at: usize, round: u64, view: View) {
+        let old_primary = {
             let mut state = self.state();
             state.views[at] = Some(view);
             state.answered[at] = round;
-            state.reconsider(&self.target)
+            state.update_primary(&self.target)
         };
-        if let Some(deposed) = deposed {
-            // Outside: whoever wakes may ask at once.
-            deposed.cancel();
+        if let Some(old_primary) = old_primary {
+            // After unlocking: woken tasks may query at once.
+            old_primary.cancel();
         }
         self.learnt.send_replace(());
     }
 
-    fn heard(&self, round: u64) -> Heard {
+    fn replies_in(&self, round: u64) -> RoundReplies {
         let state = self.state();
         let mut fresh = state.fresh(round);
-        Heard {
+        RoundReplies {
             all: state.answered.iter().all(|answered| *answered >= round),
             named: fresh.any(|view| view.named().is_some()),
         }
     }
 
-    /// Where the master is, if a sentinel has just said so.
-    fn conclude(&self, round: u64) -> Result<Place, Failure> {
+    /// Where the primary is, if a sentinel has just named it.
+    fn current_endpoint(&self, round: u64) -> Result<Endpoint, Failure> {
         let state = self.state();
         let named = state.fresh(round).any(|view| view.named().is_some());
-        match &state.master {
-            Some(master) if named => Ok(master.place.clone()),
-            _ => Err(self.nobody_knows(&state, round)),
+        match &state.primary {
+            Some(primary) if named => Ok(primary.endpoint.clone()),
+            _ => Err(self.no_primary_error(&state, round)),
         }
     }
 
-    /// Why there is no master to connect to, sentinel by sentinel.
-    fn nobody_knows(&self, state: &State, round: u64) -> Failure {
+    /// Why there is no primary to connect to, sentinel by sentinel.
+    fn no_primary_error(&self, state: &SentinelState, round: u64) -> Failure {
         let fresh: Vec<&View> = state.fresh(round).collect();
         let ignorant = fresh
             .iter()
@@ -189,7 +193,8 @@ impl Sentinels {
             let view = view.as_ref().filter(|_| *answered >= round);
             let _ = write!(text, "; {}", self.report(at, view));
         }
-        let wants_password = |failure| denied(failure) && !refusal::is_of_certificates(failure);
+        let wants_password =
+            |failure| denied(failure) && !server_error::is_certificate_error(failure);
         if failures().any(wants_password) {
             text.push_str(
                 "; the sentinels' own user and password are `sentinel_username` and \
@@ -201,11 +206,11 @@ impl Sentinels {
         Failure {
             error: Error::new(kind, text),
             transient: !for_good,
-            landing: None,
+            in_flight: None,
         }
     }
 
-    /// What one sentinel said, for people.
+    /// The reply of one sentinel, for an error message.
     fn report(&self, at: usize, view: Option<&View>) -> String {
         let address = &self.target.sentinels[at].address;
         match view {
@@ -221,30 +226,30 @@ impl Sentinels {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SentinelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What has been said in a round.
-struct Heard {
+/// Which replies have come in a round.
+struct RoundReplies {
     all: bool,
     named: bool,
 }
 
-impl State {
-    /// The views that answer this question, or a later one.
+impl SentinelState {
+    /// The views that answer this query or a later one.
     fn fresh(&self, round: u64) -> impl Iterator<Item = &View> {
         let views = self.views.iter().zip(&self.answered);
         let fresh = views.filter(move |(_, answered)| **answered >= round);
         fresh.filter_map(|(view, _)| view.as_ref())
     }
 
-    /// Finds out whether the master has moved; then what is to be cancelled.
-    fn reconsider(&mut self, target: &SentinelTarget) -> Option<CancellationToken> {
-        let present = self.master.as_ref().map(|master| &master.named);
-        let named = view::believed(&self.views, present)?;
-        // Also if only the epoch differs: there was a failover, and one back.
+    /// Decides whether the primary has moved; returns what to cancel.
+    fn update_primary(&mut self, target: &SentinelTarget) -> Option<CancellationToken> {
+        let present = self.primary.as_ref().map(|primary| &primary.named);
+        let named = view::choose_primary(&self.views, present)?;
+        // Also if only the epoch differs: there was a failover and one back.
         if present == Some(named) || (present.is_some() && bug(Bug::StaysWithOldMaster)) {
             return None;
         }
@@ -252,11 +257,11 @@ impl State {
         if present.is_some() {
             tracing::info!(master = %target.master, %host, port, "redis.master_moved");
         }
-        let master = Master {
+        let primary = Primary {
             named: named.clone(),
-            place: Place::until_left(target.server.at(host, port)),
+            endpoint: Endpoint::new(target.server.at(host, port)),
         };
-        let deposed = self.master.replace(master)?;
-        Some(deposed.place.left)
+        let old_primary = self.primary.replace(primary)?;
+        Some(old_primary.endpoint.moved)
     }
 }

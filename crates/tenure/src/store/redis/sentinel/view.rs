@@ -1,4 +1,4 @@
-//! What one sentinel says of the master, and whom to believe when they disagree.
+//! What one sentinel reports about the primary, and which one to believe when they disagree.
 
 use ::redis::Pipeline;
 
@@ -8,28 +8,28 @@ use crate::store::Failure;
 use crate::store::redis::connection::Connection;
 use crate::store::redis::value::Value;
 
-/// What one sentinel says of the master.
+/// What one sentinel reports about the primary.
 #[derive(Debug)]
 pub(super) enum View {
-    Knows(Named),
-    /// It watches over others.
+    Knows(PrimaryAddress),
+    /// It monitors other primaries.
     Ignorant {
         knows: Vec<String>,
     },
     Silent(Failure),
 }
 
-/// Where a master is said to be.
+/// The address of a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct PrimaryAddress {
     pub(super) host: String,
     pub(super) port: u16,
-    /// How many failovers the sentinels have agreed upon: who knows of more is right.
+    /// How many failovers the sentinels have agreed on: a higher number is right.
     pub(super) epoch: u64,
 }
 
 impl View {
-    pub(super) fn named(&self) -> Option<&Named> {
+    pub(super) fn named(&self) -> Option<&PrimaryAddress> {
         match self {
             Self::Knows(named) => Some(named),
             Self::Ignorant { .. } | Self::Silent(_) => None,
@@ -37,53 +37,53 @@ impl View {
     }
 }
 
-/// Asks a sentinel.
-pub(super) async fn ask(connection: &Connection, master: &str, limit: Moment) -> View {
-    match try_ask(connection, master, limit).await {
+/// Queries a sentinel.
+pub(super) async fn query(connection: &Connection, master: &str, limit: Moment) -> View {
+    match try_query(connection, master, limit).await {
         Ok(view) => view,
         Err(failure) => View::Silent(failure),
     }
 }
 
-async fn try_ask(connection: &Connection, master: &str, limit: Moment) -> Result<View, Failure> {
+async fn try_query(connection: &Connection, master: &str, limit: Moment) -> Result<View, Failure> {
     let mut pipeline = Pipeline::new();
-    // During a failover this names the new master sooner than `SENTINEL MASTER`, which in turn
-    // tells the epoch.
+    // During a failover this names the new primary sooner than `SENTINEL MASTER`, which tells the
+    // epoch.
     let address = pipeline.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
     address.arg(master);
     pipeline.cmd("SENTINEL").arg("MASTER").arg(master);
     let replies = connection.run_all(&pipeline, limit).await?;
     let [address, details] = &replies[..] else {
-        return Err(strange(connection, "it did not answer everything"));
+        return Err(query_error(connection, "it did not answer everything"));
     };
     match address {
         Value::Array(parts) => {
             let named = read_address(parts, epoch_of(details));
-            let named = named.ok_or_else(|| strange(connection, "its address is none"))?;
+            let named = named.ok_or_else(|| query_error(connection, "its address is none"))?;
             Ok(View::Knows(named))
         }
         Value::Nil => Ok(View::Ignorant {
             knows: masters(connection, limit).await?,
         }),
-        Value::Error(error) if error.contains("unknown command") => Err(strange(
+        Value::Error(error) if error.contains("unknown command") => Err(query_error(
             connection,
             "it is a Redis server and no sentinel: is the port right?",
         )),
-        Value::Error(error) => Err(connection.refused_by(error)),
-        _ => Err(strange(connection, "its answer is none")),
+        Value::Error(error) => Err(connection.failure_from_reply(error)),
+        _ => Err(query_error(connection, "its answer is none")),
     }
 }
 
-fn read_address(parts: &[Value], epoch: u64) -> Option<Named> {
+fn read_address(parts: &[Value], epoch: u64) -> Option<PrimaryAddress> {
     let [host, port] = parts else { return None };
-    Some(Named {
+    Some(PrimaryAddress {
         host: host.as_str()?.to_owned(),
         port: u16::try_from(port.as_int()?).ok()?,
         epoch,
     })
 }
 
-/// Zero where the user may not ask for it: then nobody is believed more than others.
+/// Zero where the user may not read it: then all views count the same.
 fn epoch_of(details: &Value) -> u64 {
     let fields = details.as_array().unwrap_or_default().chunks_exact(2);
     let mut epochs = fields.filter(|field| field[0].as_str() == Some("config-epoch"));
@@ -93,7 +93,7 @@ fn epoch_of(details: &Value) -> u64 {
         .unwrap_or(0)
 }
 
-/// The names of the masters that the sentinel knows.
+/// The names of the primaries that the sentinel monitors.
 async fn masters(connection: &Connection, limit: Moment) -> Result<Vec<String>, Failure> {
     let mut command = ::redis::cmd("SENTINEL");
     let reply = connection.run(command.arg("MASTERS"), limit, 0).await?;
@@ -106,7 +106,7 @@ async fn masters(connection: &Connection, limit: Moment) -> Result<Vec<String>, 
     Ok(masters.filter_map(name).collect())
 }
 
-fn strange(connection: &Connection, cause: &str) -> Failure {
+fn query_error(connection: &Connection, cause: &str) -> Failure {
     Failure::refused(Error::new(
         ErrorKind::Protocol,
         format!(
@@ -116,14 +116,14 @@ fn strange(connection: &Connection, cause: &str) -> Failure {
     ))
 }
 
-/// Whom to believe: whoever knows of the most failovers, the first of them in the order of the URL.
-/// `present` is where the master was so far; an older view than that is believed only if it is
-/// everybody's, because a sentinel that was cut off knows nothing of what it missed.
-pub(super) fn believed<'a>(
+/// Which view to believe: one with the highest epoch, the first of them in the order of the URL.
+/// `present` is the current primary; an older view than that is believed only if all sentinels
+/// share it, because a sentinel that was cut off does not know what it missed.
+pub(super) fn choose_primary<'a>(
     views: &'a [Option<View>],
-    present: Option<&Named>,
-) -> Option<&'a Named> {
-    let named: Vec<&Named> = views.iter().flatten().filter_map(View::named).collect();
+    present: Option<&PrimaryAddress>,
+) -> Option<&'a PrimaryAddress> {
+    let named: Vec<&PrimaryAddress> = views.iter().flatten().filter_map(View::named).collect();
     let newest = named.iter().map(|named| named.epoch).max()?;
     let mut newest_ones = named.iter().copied().filter(|named| named.epoch == newest);
     let Some(present) = present else {
@@ -133,7 +133,7 @@ pub(super) fn believed<'a>(
         return None;
     }
     let first = newest_ones.clone().next();
-    // Where equals disagree, nothing is gained by moving.
+    // If equal views disagree, moving gains nothing.
     newest_ones.find(|named| *named == present).or(first)
 }
 
@@ -141,8 +141,8 @@ pub(super) fn believed<'a>(
 mod tests {
     use super::*;
 
-    fn named(port: u16, epoch: u64) -> Named {
-        Named {
+    fn named(port: u16, epoch: u64) -> PrimaryAddress {
+        PrimaryAddress {
             host: "h".to_owned(),
             port,
             epoch,
@@ -161,31 +161,37 @@ mod tests {
     #[test]
     fn who_knows_of_the_most_failovers_is_believed() {
         let views = [knows(1, 3), knows(2, 4), silent()].map(Some);
-        assert_eq!(believed(&views, None), Some(&named(2, 4)));
-        assert_eq!(believed(&views, Some(&named(1, 3))), Some(&named(2, 4)));
+        assert_eq!(choose_primary(&views, None), Some(&named(2, 4)));
+        assert_eq!(
+            choose_primary(&views, Some(&named(1, 3))),
+            Some(&named(2, 4))
+        );
     }
 
     #[test]
     fn the_first_of_equals_is_believed_and_then_kept() {
         let views = [None, Some(knows(1, 3)), Some(knows(2, 3))];
-        assert_eq!(believed(&views, None), Some(&named(1, 3)));
-        assert_eq!(believed(&views, Some(&named(2, 3))), Some(&named(2, 3)));
+        assert_eq!(choose_primary(&views, None), Some(&named(1, 3)));
+        assert_eq!(
+            choose_primary(&views, Some(&named(2, 3))),
+            Some(&named(2, 3))
+        );
     }
 
     #[test]
     fn an_older_view_is_believed_only_if_it_is_everybodys() {
         let present = named(2, 4);
         let cut_off = [knows(1, 3), silent(), silent()].map(Some);
-        assert_eq!(believed(&cut_off, Some(&present)), None);
-        // The sentinels were set up anew.
+        assert_eq!(choose_primary(&cut_off, Some(&present)), None);
+        // The sentinels were set up again.
         let anew = [knows(1, 0), knows(1, 0), knows(1, 0)].map(Some);
-        assert_eq!(believed(&anew, Some(&present)), Some(&named(1, 0)));
+        assert_eq!(choose_primary(&anew, Some(&present)), Some(&named(1, 0)));
     }
 
     #[test]
     fn nobody_is_believed_who_knows_nothing() {
         let ignorant = View::Ignorant { knows: Vec::new() };
         let views = [Some(silent()), Some(ignorant), None];
-        assert_eq!(believed(&views, None), None);
+        assert_eq!(choose_primary(&views, None), None);
     }
 }

@@ -1,0 +1,237 @@
+//! The waiting callers of one lock name in this process, in order of arrival.
+//!
+//! Shared between threads: callers join and leave on their own, a holder hands off to the first,
+//! and the queue's task on the engine acquires the lock for the first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::QueueMessage;
+use super::task::ATTEMPT_MIN;
+use crate::belief::Belief;
+use crate::core::ClientHandle;
+use crate::engine::attempt::{AcquireRequest, Acquisition};
+use crate::error::Result;
+use crate::guard::Guard;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::owner::Holds;
+
+/// How many waiters at the head of the store's queue poll without a message. Several, because some
+/// may be dead.
+const NEAR_HEAD: u64 = 4;
+
+/// A waiting caller.
+pub(crate) struct Waiter {
+    pub(crate) client: Arc<ClientHandle>,
+    pub(crate) request: AcquireRequest,
+    pub(crate) owner: Option<Arc<Holds>>,
+    pub(crate) joined: Moment,
+    /// How long it waits for a holder.
+    pub(crate) limit: Option<Moment>,
+    /// The acquisition that the caller has started already.
+    pub(crate) started: StartedAcquisition,
+    pub(crate) reply: oneshot::Sender<Result<Guard>>,
+}
+
+/// An acquisition that its caller started. Abandoned when dropped, unless the task continues it.
+pub(crate) struct StartedAcquisition {
+    client: Arc<ClientHandle>,
+    acquisition: Option<Box<Acquisition>>,
+    /// Whether the store reported that the lock is busy.
+    pub(in crate::engine) found_busy: bool,
+}
+
+/// The waiters of one name, and the channel to the task that serves them.
+pub(crate) struct LocalQueue {
+    waiters: Mutex<Waiters>,
+    inbox: mpsc::UnboundedSender<QueueMessage>,
+}
+
+/// A queue whose members may also leave from the middle, or by their limits.
+#[derive(Default)]
+pub(in crate::engine) struct Waiters {
+    /// By number, which only grows, so this is the order of arrival.
+    by_number: BTreeMap<u64, Waiter>,
+    limits: BTreeSet<(Moment, u64)>,
+    /// The lease id under which this process is, or asks to be, in the store's queue.
+    pub(in crate::engine) queued_as: Option<LeaseId>,
+    /// Whether the store has confirmed that.
+    pub(in crate::engine) is_queued: bool,
+    /// How many are ahead of us there, if known.
+    ahead: Option<u64>,
+    /// Since when the lock may be idle, if a release started here or was published. Only for the
+    /// timings.
+    pub(in crate::engine) idle_since: Option<Moment>,
+    /// When the task wakes up by itself; `None` while it has no waiter.
+    pub(in crate::engine) wakes_at: Option<Moment>,
+}
+
+impl StartedAcquisition {
+    pub(crate) fn new(
+        client: &Arc<ClientHandle>,
+        acquisition: Option<Acquisition>,
+        found_busy: bool,
+    ) -> Self {
+        Self {
+            client: Arc::clone(client),
+            acquisition: acquisition.map(Box::new),
+            found_busy,
+        }
+    }
+}
+
+impl Drop for StartedAcquisition {
+    fn drop(&mut self) {
+        if let Some(mut acquisition) = self.acquisition.take()
+            && acquisition.needs_cleanup()
+        {
+            let core = Arc::clone(&self.client.core);
+            let pending = core.pending.begin();
+            self.client.engine.spawn(async move {
+                acquisition.abandon(&core).await;
+                drop(pending);
+            });
+        }
+    }
+}
+
+impl LocalQueue {
+    pub(in crate::engine) fn new(inbox: mpsc::UnboundedSender<QueueMessage>) -> Arc<Self> {
+        Arc::new(Self {
+            waiters: Mutex::default(),
+            inbox,
+        })
+    }
+
+    /// A std mutex: never held across an await, and no guard is dropped while it is held, because
+    /// that may hand off and lock it again.
+    pub(in crate::engine) fn waiters(&self) -> MutexGuard<'_, Waiters> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::engine) fn send(&self, message: QueueMessage) {
+        // If its task panicked, the next caller to join starts another.
+        let _ = self.inbox.send(message);
+    }
+
+    /// Removes the first waiter and returns it, if this lease is what it asked for.
+    pub(in crate::engine) fn take_first_matching(&self, belief: &Belief) -> Option<Waiter> {
+        let mut waiters = self.waiters();
+        let (number, first) = waiters.first()?;
+        let fits = first.request.is_met_by(belief);
+        fits.then(|| waiters.leave(number)).flatten()
+    }
+
+    pub(in crate::engine) fn is_dead(&self) -> bool {
+        self.inbox.is_closed()
+    }
+}
+
+impl Waiters {
+    /// Adds a waiter. True if the task needs a message, because it would wake up too late by
+    /// itself.
+    pub(in crate::engine) fn join(&mut self, number: u64, waiter: Waiter) -> bool {
+        let limit = limit(&waiter);
+        self.limits.extend(limit.map(|limit| (limit, number)));
+        self.by_number.insert(number, waiter);
+        match self.wakes_at {
+            None => true,
+            Some(wakes_at) => limit.is_some_and(|limit| limit < wakes_at),
+        }
+    }
+
+    /// Our place in the store's queue, if the store has confirmed it.
+    pub(in crate::engine) fn queued(&self) -> Option<&LeaseId> {
+        self.queued_as.as_ref().filter(|_| self.is_queued)
+    }
+
+    /// Notes how many are ahead of us in the store's queue, or that this is unknown.
+    pub(in crate::engine) fn set_ahead(&mut self, ahead: Option<u64>) {
+        self.ahead = ahead;
+    }
+
+    /// Notes that the lock went to a waiter ahead of us.
+    pub(in crate::engine) fn advance(&mut self) {
+        self.ahead = self.ahead.map(|ahead| ahead.saturating_sub(1));
+    }
+
+    /// Whether so many are ahead of us that polling the lock is their job.
+    pub(in crate::engine) fn is_far_behind(&self) -> bool {
+        self.ahead.is_some_and(|ahead| ahead >= NEAR_HEAD)
+    }
+
+    /// Whether we are known to be one of those who poll.
+    pub(in crate::engine) fn is_near_head(&self) -> bool {
+        self.ahead.is_some_and(|ahead| ahead < NEAR_HEAD)
+    }
+
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// The first waiter and its number. A caller that went away counts as gone even before its
+    /// message arrives.
+    pub(in crate::engine) fn first(&self) -> Option<(u64, &Waiter)> {
+        let here = |(_, waiter): &(&u64, &Waiter)| !waiter.reply.is_closed();
+        let first = self.by_number.iter().find(here);
+        first.map(|(number, waiter)| (*number, waiter))
+    }
+
+    /// Removes the waiter with this number, if it is here.
+    pub(in crate::engine) fn leave(&mut self, number: u64) -> Option<Waiter> {
+        let waiter = self.by_number.remove(&number)?;
+        if let Some(limit) = limit(&waiter) {
+            self.limits.remove(&(limit, number));
+        }
+        Some(waiter)
+    }
+
+    /// Removes a waiter whose limit has passed, other than the one being served.
+    pub(in crate::engine) fn take_expired(
+        &mut self,
+        now: Moment,
+        served: Option<u64>,
+    ) -> Option<Waiter> {
+        let mut limits = self.limits.iter();
+        let &(limit, number) = limits.find(|(_, number)| Some(*number) != served)?;
+        (now >= limit).then(|| self.leave(number)).flatten()
+    }
+
+    /// The numbers of all waiters of one owner.
+    pub(in crate::engine) fn numbers_of(&self, owner: &Arc<Holds>) -> Vec<u64> {
+        let is_theirs = |waiter: &Waiter| {
+            let theirs = waiter.owner.as_ref();
+            theirs.is_some_and(|theirs| Arc::ptr_eq(theirs, owner))
+        };
+        let all = self.by_number.iter();
+        let theirs = all.filter(|(_, waiter)| is_theirs(waiter));
+        theirs.map(|(number, _)| *number).collect()
+    }
+
+    pub(in crate::engine) fn get(&self, number: u64) -> Option<&Waiter> {
+        self.by_number.get(&number)
+    }
+
+    /// The acquisition that a waiter has started: the task continues it.
+    pub(in crate::engine) fn take_started(&mut self, number: u64) -> Option<Acquisition> {
+        let started = self.by_number.get_mut(&number)?.started.acquisition.take();
+        started.map(|acquisition| *acquisition)
+    }
+
+    /// When the next limit passes, except that of the waiter being served.
+    pub(in crate::engine) fn next_deadline(&self, served: Option<u64>) -> Option<Moment> {
+        let mut limits = self.limits.iter();
+        let next = limits.find(|(_, number)| Some(*number) != served);
+        next.map(|(limit, _)| *limit)
+    }
+}
+
+/// A waiter whose limit has passed already still gets one attempt, if its turn comes soon.
+fn limit(waiter: &Waiter) -> Option<Moment> {
+    waiter
+        .limit
+        .map(|limit| limit.max(waiter.joined + ATTEMPT_MIN))
+}

@@ -1,0 +1,177 @@
+//! Releases leases, and cancels abandoned attempts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::guard::Released;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::pending::PendingOne;
+use crate::store::{InFlight, LeaseSpec, ReleaseReply};
+
+/// How long to wait before trying again, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How long an attempt may stay in flight before its latest moment has passed, with some margin.
+const IN_FLIGHT_MAX: Duration = Duration::from_secs(3);
+
+/// A lease to release.
+#[derive(Debug)]
+pub(crate) struct ReleaseRequest {
+    pub(crate) lease: LeaseSpec,
+    /// Our place in the store's queue, to give up with it.
+    pub(crate) dequeue: Option<LeaseId>,
+    /// Set if an earlier attempt for the same lease may still run on the server.
+    pub(crate) in_flight: Option<InFlight>,
+    /// When the lease has expired by itself.
+    pub(crate) ends_before: Moment,
+    /// Whether the reply to an earlier release was lost.
+    pub(crate) unknown: bool,
+}
+
+impl ReleaseRequest {
+    pub(crate) fn of(lease: LeaseSpec, ends_before: Moment) -> Self {
+        Self {
+            lease,
+            dequeue: None,
+            in_flight: None,
+            ends_before,
+            unknown: false,
+        }
+    }
+}
+
+/// The result of a release.
+pub(crate) enum ReleaseResult {
+    Answered(Released),
+    /// The lease is gone. Whether we released it was in a reply that got lost.
+    Gone,
+    /// The store did not reply in time.
+    Unanswered,
+}
+
+/// Releases a lease as [`release_until_gone`] does, and returns what a holder needs to know.
+pub(crate) async fn release(core: &Core, request: &ReleaseRequest) -> Result<Released> {
+    Ok(match release_until_gone(core, request).await? {
+        ReleaseResult::Answered(released) => released,
+        ReleaseResult::Gone | ReleaseResult::Unanswered => Released::Unknown,
+    })
+}
+
+/// Releases a lease, and goes on trying until it is known to be gone or must have ended by itself.
+///
+/// | first answers | then | result |
+/// |---|---|---|
+/// | released | | was held |
+/// | not there | | already gone |
+/// | none | released | was held |
+/// | none | not there | gone: the lost answer may have been either |
+/// | none | none until the lease must have ended | unanswered |
+/// | a refusal that will not change | | that error |
+pub(crate) async fn release_until_gone(
+    core: &Core,
+    request: &ReleaseRequest,
+) -> Result<ReleaseResult> {
+    let ReleaseRequest {
+        lease, ends_before, ..
+    } = request;
+    let dequeue = request.dequeue.as_ref();
+    let (ends_before, mut unknown) = (*ends_before, request.unknown);
+    let mut pause = PAUSE_MIN;
+    loop {
+        let answer = core.store.release(lease, dequeue, ends_before).await;
+        if answer.is_ok() && dequeue.is_some() {
+            core.queues.left_store_queue(&lease.name);
+        }
+        let failure = match answer {
+            Ok(ReleaseReply::NotHeld) if unknown => return Ok(ReleaseResult::Gone),
+            Ok(release) => return Ok(ReleaseResult::Answered(note_released(core, lease, release))),
+            Err(failure) => failure,
+        };
+        unknown |= failure.in_flight.is_some();
+        if !failure.transient {
+            return Err(failure.error);
+        }
+        if core.clock.now() >= ends_before {
+            return Ok(ReleaseResult::Unanswered);
+        }
+        let again_at = (core.clock.now() + pause).min(ends_before);
+        core.clock.sleep_until(again_at).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Updates the counters, and wakes the waiter whose turn it is.
+pub(crate) fn note_released(core: &Core, lease: &LeaseSpec, release: ReleaseReply) -> Released {
+    match release {
+        ReleaseReply::WasHeld { offered_to } => {
+            core.stats.released();
+            // If it is one of ours, the store's message comes later or not at all.
+            if let Some(offered_to) = offered_to {
+                core.queues.offered(&lease.name, offered_to);
+            }
+            Released::WasHeld
+        }
+        ReleaseReply::NotHeld => {
+            if core.stats.timings.is_wanted() {
+                core.queues.release_found_nothing(&lease.name);
+            }
+            Released::AlreadyGone
+        }
+    }
+}
+
+/// Releases, then makes sure that no earlier attempt for the same lease can still run. Reports the
+/// result of the release as soon as it is known, or when the caller's time is up.
+pub(crate) async fn release_and_cancel(
+    core: Arc<Core>,
+    request: ReleaseRequest,
+    answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
+    pending: PendingOne,
+) {
+    let result = match answer {
+        None => release(&core, &request).await,
+        Some((reply, answer_by)) => {
+            let releasing = release(&core, &request);
+            tokio::pin!(releasing);
+            tokio::select! {
+                result = &mut releasing => {
+                    let _ = reply.send(result);
+                }
+                () = core.clock.sleep_until(answer_by) => {
+                    let _ = reply.send(Ok(Released::Unknown));
+                    let _ = releasing.await;
+                }
+            }
+            Ok(Released::Unknown)
+        }
+    };
+    if let Err(error) = result {
+        tracing::warn!(lock = %request.lease.name, %error, "lock.release_failed");
+    }
+    if let Some(in_flight) = request.in_flight {
+        cancel(&core, &request.lease, in_flight).await;
+    }
+    drop(pending);
+}
+
+/// Repeats the release until the attempt can no longer run, or its lease would have expired.
+pub(crate) async fn cancel(core: &Core, lease: &LeaseSpec, in_flight: InFlight) {
+    let give_up_at = core.clock.now() + IN_FLIGHT_MAX + lease.ttl;
+    while core.clock.now() < give_up_at {
+        let pause = match core.store.cancel(lease, in_flight, give_up_at).await {
+            Ok(None) => return,
+            // Wait only briefly: a server clock that was set back would make this hours, and an
+            // attempt that runs meanwhile must not leave its lease there.
+            Ok(Some(early)) => (early + Duration::from_millis(1)).min(PAUSE_MAX),
+            // The server refuses. A lease that was granted late expires by itself.
+            Err(failure) if !failure.transient => return,
+            Err(_) => PAUSE_MAX / 5,
+        };
+        core.clock.sleep_until(core.clock.now() + pause).await;
+    }
+}

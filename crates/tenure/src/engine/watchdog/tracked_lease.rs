@@ -1,0 +1,134 @@
+//! What one lease needs, and when: a renewal, a check that it still exists, its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::belief::Belief;
+use crate::guard::LostReason;
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
+
+/// A lease of this age is watched: the server reports when its key changes. Most locks are held for
+/// less, and cost nothing extra.
+pub(super) const WATCH_AFTER: Duration = Duration::from_secs(1);
+/// A moment that is always in the past.
+pub(super) const AT_ONCE: Moment = Moment::from_nanos(0);
+
+/// What the watchdog knows about one lease.
+pub(super) struct TrackedLease {
+    pub(super) belief: Arc<Belief>,
+    /// Its due time in the schedule; `None` once it is lost.
+    pub(super) scheduled: Option<Moment>,
+    pub(super) renewal: RequestState,
+    pub(super) check: RequestState,
+    /// Whether the server reports changes of the key.
+    pub(super) watched: bool,
+    /// Whether the loss was noticed: nothing is left to do.
+    pub(super) lost: bool,
+    /// Callers that wait for a renewal attempt, and whether one was just made.
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
+    pub(super) renewal_tried: bool,
+}
+
+/// A kind of request to the store: when it is due, and whether one is in flight.
+#[derive(Default)]
+pub(super) struct RequestState {
+    pub(super) due: Option<Moment>,
+    pub(super) in_flight: bool,
+}
+
+/// Something to do for a lease.
+pub(super) enum DueTask {
+    Renew { belief: Arc<Belief>, watched: bool },
+    Check(Arc<Belief>),
+    Lose(Arc<Belief>, LostReason),
+}
+
+impl TrackedLease {
+    pub(super) fn new(belief: Arc<Belief>) -> Self {
+        let renew_at = belief.acquired_at + belief.held.ttl / 3;
+        Self {
+            scheduled: None,
+            renewal: RequestState::at(belief.renewed.then_some(renew_at)),
+            check: RequestState::at(Some(belief.acquired_at + WATCH_AFTER)),
+            watched: false,
+            lost: false,
+            waiting: Vec::new(),
+            renewal_tried: false,
+            belief,
+        }
+    }
+
+    /// When this lease needs something next; `None` once it is lost.
+    pub(super) fn next(&self) -> Option<Moment> {
+        let let_go = self.belief.no_longer_held().is_cancelled();
+        if self.lost || (let_go && !bug(Bug::RenewalAfterRelease)) {
+            return None;
+        }
+        let needs = [
+            Some(self.belief.deadline()),
+            self.renewal.next(),
+            self.check.next(),
+            self.belief.max_hold_at(),
+        ];
+        needs.into_iter().flatten().min()
+    }
+
+    /// Starts what is due.
+    pub(super) fn begin(&mut self, now: Moment, tasks: &mut Vec<DueTask>) {
+        if let Some(reason) = self.lost_by(now) {
+            self.lost = true;
+            return tasks.push(DueTask::Lose(Arc::clone(&self.belief), reason));
+        }
+        if self.renewal.begins(now) {
+            tasks.push(DueTask::Renew {
+                belief: Arc::clone(&self.belief),
+                watched: self.watched,
+            });
+        }
+        if self.check.begins(now) {
+            tasks.push(DueTask::Check(Arc::clone(&self.belief)));
+        }
+    }
+
+    fn lost_by(&self, now: Moment) -> Option<LostReason> {
+        if now >= self.belief.deadline() {
+            return Some(LostReason::Expired);
+        }
+        let max_hold_at = self.belief.max_hold_at();
+        max_hold_at
+            .is_some_and(|at| now >= at)
+            .then_some(LostReason::MaxHold)
+    }
+
+    pub(super) fn recheck(&mut self) {
+        self.watched = false;
+        self.check.due = Some(AT_ONCE);
+    }
+}
+
+impl RequestState {
+    fn at(due: Option<Moment>) -> Self {
+        Self {
+            due,
+            in_flight: false,
+        }
+    }
+
+    /// When to send it. What becomes due while one is in flight is sent afterwards.
+    fn next(&self) -> Option<Moment> {
+        self.due.filter(|_| !self.in_flight)
+    }
+
+    /// Marks the request as in flight if it is due.
+    fn begins(&mut self, now: Moment) -> bool {
+        let begins = self.next().is_some_and(|due| due <= now);
+        if begins {
+            self.due = None;
+            self.in_flight = true;
+        }
+        begins
+    }
+}

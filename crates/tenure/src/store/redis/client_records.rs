@@ -1,0 +1,161 @@
+//! Reads and writes client records in Redis.
+
+use std::sync::Arc;
+
+use ::redis::{Cmd, Pipeline};
+
+use super::node::Node;
+use super::script::Script;
+use super::value::Value;
+use super::{RedisStore, reply, script};
+use crate::lease::ClientId;
+use crate::moment::Moment;
+use crate::store::{Failure, Record, RecordChange, RecordWritten};
+
+/// The index of client records.
+const CLIENTS_KEY: &str = "tenure:clients";
+
+/// Clients whose records are on one node.
+type ClientsOnNode = (Arc<Node>, Vec<ClientId>);
+
+impl RedisStore {
+    pub(super) async fn try_write_record(
+        &self,
+        client: ClientId,
+        change: &RecordChange,
+        limit: Moment,
+    ) -> Result<RecordWritten, Failure> {
+        let limit = self.command_limit(limit);
+        let key = record_key(client);
+        let ttl_ms = change.ttl.as_millis().to_string();
+        if change.ttl.is_zero() {
+            let command = ::redis::cmd("DEL").arg(&key).clone();
+            self.run_at_key(&key, &command, limit).await?;
+        } else {
+            let mode = if change.all { "all" } else { "changes" };
+            let mut arguments = vec![
+                ttl_ms.clone(),
+                mode.to_owned(),
+                change.set.len().to_string(),
+            ];
+            for (field, value) in &change.set {
+                arguments.extend([field.clone(), value.clone()]);
+            }
+            arguments.extend(change.removed.iter().cloned());
+            let reply = self
+                .script_at_key(&key, &script::RECORD, &arguments, limit)
+                .await?;
+            if reply.as_int() != Some(1) {
+                return Ok(RecordWritten::Missing);
+            }
+        }
+        let arguments = [client.to_string(), ttl_ms];
+        self.script_at_key(CLIENTS_KEY, &script::CLIENTS, &arguments, limit)
+            .await?;
+        Ok(RecordWritten::Yes)
+    }
+
+    pub(super) async fn try_records(
+        &self,
+        only: Option<ClientId>,
+        limit: Moment,
+    ) -> Result<Vec<Record>, Failure> {
+        let limit = self.command_limit(limit);
+        let clients = if let Some(client) = only {
+            vec![client]
+        } else {
+            let arguments = [String::new(), "0".to_owned()];
+            let reply = self
+                .script_at_key(CLIENTS_KEY, &script::CLIENTS, &arguments, limit)
+                .await?;
+            let ids = reply.as_array().unwrap_or_default().iter();
+            ids.filter_map(|id| ClientId::parse(id.as_str()?)).collect()
+        };
+        let mut records = Vec::with_capacity(clients.len());
+        for (node, clients) in self.group_clients(clients)? {
+            records.extend(self.records_at(&node, clients, limit).await?);
+        }
+        records.retain(|(_, record)| !record.is_empty());
+        Ok(records)
+    }
+
+    /// Groups clients by the node that has their records.
+    fn group_clients(&self, clients: Vec<ClientId>) -> Result<Vec<ClientsOnNode>, Failure> {
+        let mut groups: Vec<ClientsOnNode> = Vec::new();
+        for client in clients {
+            let node = self.routes.route(&record_key(client))?.node;
+            let known = groups
+                .iter_mut()
+                .find(|(known, _)| Arc::ptr_eq(known, &node));
+            match known {
+                Some((_, clients)) => clients.push(client),
+                None => groups.push((node, vec![client])),
+            }
+        }
+        Ok(groups)
+    }
+
+    async fn records_at(
+        &self,
+        node: &Arc<Node>,
+        clients: Vec<ClientId>,
+        limit: Moment,
+    ) -> Result<Vec<Record>, Failure> {
+        let connection = node.commands.connection(limit).await;
+        let connection = connection.map_err(|failure| self.routes.note_failure(node, failure))?;
+        let mut pipeline = Pipeline::new();
+        for client in &clients {
+            pipeline.cmd("HGETALL").arg(record_key(*client));
+        }
+        let replies = connection.run_all(&pipeline, limit).await;
+        let replies = replies.map_err(|failure| self.routes.note_failure(node, failure))?;
+        let mut records = Vec::with_capacity(clients.len());
+        for (client, mut reply) in clients.into_iter().zip(replies) {
+            if let Value::Error(error) = &reply {
+                // It may have moved: read it on its own.
+                self.routes.note_error_reply(node, error);
+                let key = record_key(client);
+                let command = ::redis::cmd("HGETALL").arg(&key).clone();
+                reply = self.run_at_key(&key, &command, limit).await?;
+            }
+            records.push((client, reply::pairs(&reply)));
+        }
+        Ok(records)
+    }
+
+    /// Runs a command on the node that has the key.
+    pub(super) async fn run_at_key(
+        &self,
+        key: &str,
+        command: &Cmd,
+        limit: Moment,
+    ) -> Result<Value, Failure> {
+        let mut route = self.routes.route(key)?;
+        loop {
+            let answer = route.run(command, limit).await;
+            let Err(failure) = answer else { return answer };
+            route = self.routes.next_route(key, route, failure, limit).await?;
+        }
+    }
+
+    /// Runs a script on the node that has the key.
+    async fn script_at_key(
+        &self,
+        key: &str,
+        script: &Script,
+        arguments: &[String],
+        limit: Moment,
+    ) -> Result<Value, Failure> {
+        let mut route = self.routes.route(key)?;
+        loop {
+            let answer = route.script(script, &[key], arguments, limit).await;
+            let Err(failure) = answer else { return answer };
+            route = self.routes.next_route(key, route, failure, limit).await?;
+        }
+    }
+}
+
+/// The key of a client's record.
+fn record_key(client: ClientId) -> String {
+    format!("tenure:client:{client}")
+}

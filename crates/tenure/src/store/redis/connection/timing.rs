@@ -1,0 +1,128 @@
+//! Measures how long a server takes to reply, if timings are wanted.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use ::redis::{Arg, Cmd, Pipeline};
+
+use super::Connection;
+use crate::moment::Moment;
+use crate::store::Failure;
+use crate::store::redis::script::{self, Script};
+use crate::timings::{Call, CallOutcome};
+
+/// When a call started; `None` unless timings are wanted.
+pub(super) struct CallStart(Option<Moment>);
+
+impl Connection {
+    pub(super) fn start_call(&self) -> CallStart {
+        let timings = &self.server.stats.timings;
+        CallStart(timings.is_wanted().then(|| self.server.clock.now()))
+    }
+
+    /// Records the outcome of a call. `call` is evaluated only if timings are wanted.
+    pub(super) fn finish_call<T>(
+        &self,
+        start: &CallStart,
+        call: impl FnOnce() -> Call,
+        answer: &Result<T, Failure>,
+    ) {
+        let Some(start) = start.0 else { return };
+        let outcome = match answer {
+            Ok(_) => CallOutcome::Answered,
+            Err(failure) if failure.in_flight.is_some() => CallOutcome::Unanswered,
+            Err(_) => CallOutcome::Refused,
+        };
+        let took = self.server.clock.now().saturating_since(start);
+        self.timings.note(call(), outcome, took);
+    }
+}
+
+/// The call that a pipeline makes: that of its first command about locks.
+pub(super) fn call_of_all(pipeline: &Pipeline) -> Call {
+    let mut calls = pipeline.cmd_iter().map(call_of);
+    let found = calls.find(|call| *call != Call::Other);
+    found.unwrap_or(Call::Other)
+}
+
+/// The call that a command makes.
+pub(super) fn call_of(command: &Cmd) -> Call {
+    let mut words = command.args_iter().map_while(|word| match word {
+        Arg::Simple(word) => Some(word),
+        _ => None,
+    });
+    match words.next() {
+        Some(b"EVALSHA" | b"EVAL") => {
+            let call = words.next().and_then(|script| SCRIPTS.get(script));
+            call.copied().unwrap_or(Call::Other)
+        }
+        Some(b"WAIT") => Call::Confirm,
+        Some(b"GET" | b"HGET" | b"HEXISTS" | b"PTTL" | b"ZRANK") => Call::Look,
+        Some(b"HGETALL") => Call::Clients,
+        _ => Call::Other,
+    }
+}
+
+/// Our own scripts, by hash and by text.
+static SCRIPTS: LazyLock<HashMap<&'static [u8], Call>> = LazyLock::new(|| {
+    let of_locks = [
+        &script::NATIVE,
+        &script::REDISSON,
+        &script::NATIVE_SHARDED,
+        &script::REDISSON_SHARDED,
+    ];
+    let of_locks = of_locks
+        .into_iter()
+        .flat_map(|scripts| script::all(scripts));
+    let of_redlock = [&script::REDLOCK_NATIVE, &script::REDLOCK_REDISSON];
+    let of_redlock = of_redlock.into_iter().flat_map(|scripts| scripts.all());
+    let names = |(file, script): (&str, &'static Script)| {
+        let call = call_of_file(file);
+        [
+            (script.hash().as_bytes(), call),
+            (script.code().as_bytes(), call),
+        ]
+    };
+    of_locks.chain(of_redlock).flat_map(names).collect()
+});
+
+fn call_of_file(file: &str) -> Call {
+    match file {
+        "acquire.lua" => Call::Acquire,
+        "release.lua" => Call::Release,
+        "turn.lua" => Call::Turn,
+        "renew.lua" => Call::Renew,
+        "adopt.lua" => Call::Adopt,
+        "look.lua" => Call::Look,
+        "record.lua" => Call::Record,
+        "clients.lua" => Call::Clients,
+        "reign.lua" => Call::Reign,
+        "stay.lua" => Call::Stay,
+        "waiters.lua" => Call::Waiters,
+        "vote.lua" => Call::Vote,
+        "repair.lua" => Call::Repair,
+        _ => Call::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_of_ours_has_its_word() {
+        for (file, script) in script::all(&script::NATIVE) {
+            for (word, text) in [("EVALSHA", script.hash()), ("EVAL", script.code())] {
+                let call = call_of(::redis::cmd(word).arg(text).arg(1).arg("n"));
+                assert_eq!(format!("{call}.lua"), file, "{word}");
+            }
+        }
+        for (file, script) in script::REDLOCK_REDISSON.all() {
+            let call = call_of(::redis::cmd("EVALSHA").arg(script.hash()));
+            let is_rare = ["nodes.lua", "longest_ttl.lua"].contains(&file);
+            assert!(is_rare || format!("{call}.lua") == file, "{file}");
+        }
+        assert_eq!(call_of(::redis::cmd("EVALSHA").arg("0123")), Call::Other);
+        assert_eq!(call_of(&::redis::Cmd::new()), Call::Other);
+    }
+}

@@ -1,0 +1,177 @@
+//! Releases a lock, and cancels an attempt whose reply was lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cluster::Route;
+use super::connection::{self, Connection};
+use super::routes::Routes;
+use super::{RedisStore, reply};
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
+use crate::store::{Failure, InFlight, LeaseSpec, RESPONSE_TIMEOUT, ReleaseReply};
+
+impl RedisStore {
+    pub(super) async fn release_at_owner(
+        &self,
+        lease: &LeaseSpec,
+        dequeue: Option<&LeaseId>,
+        limit: Moment,
+    ) -> Result<ReleaseReply, Failure> {
+        let limit = self.command_limit(limit);
+        let mut route = self.route(&lease.name)?;
+        loop {
+            let answer = self.release_via(&route, lease, dequeue, limit).await;
+            let Err(failure) = answer else { return answer };
+            route = self.next_route(&lease.name, route, failure, limit).await?;
+        }
+    }
+
+    async fn release_via(
+        &self,
+        route: &Route,
+        lease: &LeaseSpec,
+        dequeue: Option<&LeaseId>,
+        limit: Moment,
+    ) -> Result<ReleaseReply, Failure> {
+        let connection = route.node.commands.connection(limit).await?;
+        self.try_release(&connection, route.asking, lease, dequeue, limit)
+            .await
+    }
+
+    pub(super) async fn try_release_on_caller(
+        &self,
+        connection: Arc<Connection>,
+        lease: &LeaseSpec,
+        dequeue: Option<&LeaseId>,
+    ) -> Result<ReleaseReply, Failure> {
+        if bug(Bug::ReleaseInTwoSteps) {
+            let limit = self.command_limit(self.clock.now() + RESPONSE_TIMEOUT);
+            return release_in_two_steps(&connection, lease, limit).await;
+        }
+        let (keys, arguments) = (
+            self.layout.release_keys(lease),
+            self.layout.release_arguments(lease, dequeue),
+        );
+        let reply = connection
+            .script_on_caller(&self.scripts().release, &keys, &arguments, 0)
+            .await?;
+        reply::release(self.layout, &lease.name, &reply)
+    }
+
+    /// Releases, and returns whether that was late enough that the attempt can no longer run.
+    pub(super) async fn try_cancel(
+        &self,
+        lease: &LeaseSpec,
+        in_flight: InFlight,
+        limit: Moment,
+    ) -> Result<Option<Duration>, Failure> {
+        let limit = self.command_limit(limit);
+        let same = in_flight.connection;
+        if let Some((node, connection)) = same.and_then(|id| self.routes.connection_with_id(id)) {
+            // After the attempt, on the same connection. If its runtime no longer drives it, it is
+            // broken the next time.
+            let released = self
+                .try_release(&connection, false, lease, None, limit)
+                .await;
+            return match released {
+                Ok(_) => Ok(None),
+                // Any reply shows that the attempt has run. Either it was refused like this one, or
+                // its lease has moved along with the slot.
+                Err(failure) if matches!(self.routes, Routes::Cluster(_)) => {
+                    let failure = self.routes.note_failure(&node, failure);
+                    if failure.in_flight.is_some() || !failure.transient {
+                        return Err(failure);
+                    }
+                    self.release_at_owner(lease, None, limit).await?;
+                    Ok(None)
+                }
+                Err(failure) => Err(failure),
+            };
+        }
+        if bug(Bug::CancelOnOtherConnection) {
+            self.release_at_owner(lease, None, limit).await?;
+            return Ok(None);
+        }
+        self.cancel_by_clock(lease, in_flight, limit).await
+    }
+
+    /// The connection of the attempt is gone, so only its latest moment tells when it can no longer
+    /// run. That is a moment of the clock of the node it was sent to. In a cluster, another node
+    /// with another clock may have the slot by now. Then the attempt is refused wherever it
+    /// arrives, because the slot has left; unless the slot came back within the second that an
+    /// attempt may be in flight, and even then its lease expires unused.
+    async fn cancel_by_clock(
+        &self,
+        lease: &LeaseSpec,
+        in_flight: InFlight,
+        limit: Moment,
+    ) -> Result<Option<Duration>, Failure> {
+        let mut route = self.route(&lease.name)?;
+        let now_us = loop {
+            match self.release_after_reading_clock(&route, lease, limit).await {
+                Ok(now_us) => break now_us,
+                Err(failure) => route = self.next_route(&lease.name, route, failure, limit).await?,
+            }
+        };
+        let early_us = (in_flight.latest_us + 1).saturating_sub(now_us);
+        Ok((early_us > 0).then(|| Duration::from_micros(early_us)))
+    }
+
+    /// Reads the clock of a node, in microseconds, then releases there: so the release came after
+    /// that reading.
+    async fn release_after_reading_clock(
+        &self,
+        route: &Route,
+        lease: &LeaseSpec,
+        limit: Moment,
+    ) -> Result<u64, Failure> {
+        let connection = route.node.commands.connection(limit).await?;
+        let asked_at = self.clock.now();
+        let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
+        let now_us =
+            connection::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
+        connection.set_clock(asked_at, now_us);
+        self.try_release(&connection, route.asking, lease, None, limit)
+            .await?;
+        Ok(now_us)
+    }
+
+    pub(super) async fn try_release(
+        &self,
+        connection: &Connection,
+        asking: bool,
+        lease: &LeaseSpec,
+        dequeue: Option<&LeaseId>,
+        limit: Moment,
+    ) -> Result<ReleaseReply, Failure> {
+        if bug(Bug::ReleaseInTwoSteps) {
+            return release_in_two_steps(connection, lease, limit).await;
+        }
+        let release = &self.scripts().release;
+        let (keys, arguments) = (
+            self.layout.release_keys(lease),
+            self.layout.release_arguments(lease, dequeue),
+        );
+        let reply = connection
+            .script_routed(asking, release, &keys, &arguments, limit, 0)
+            .await?;
+        reply::release(self.layout, &lease.name, &reply)
+    }
+}
+
+/// A seeded bug: what every tutorial warns of.
+async fn release_in_two_steps(
+    connection: &Connection,
+    lease: &LeaseSpec,
+    limit: Moment,
+) -> Result<ReleaseReply, Failure> {
+    let command = |word| ::redis::cmd(word).arg(lease.name.as_str()).clone();
+    let found = connection.run(&command("GET"), limit, 0).await?;
+    if found.as_str() != Some(lease.id.as_str()) {
+        return Ok(ReleaseReply::NotHeld);
+    }
+    connection.run(&command("DEL"), limit, 0).await?;
+    Ok(ReleaseReply::WasHeld { offered_to: None })
+}

@@ -1,0 +1,138 @@
+//! Waits until replicas have acknowledged a write.
+//!
+//! `WAIT` returns how many replicas have what this connection wrote. That makes it unlikely that a
+//! failover loses a lease, and no more: the sentinels may still promote a replica that lags.
+
+use std::time::Duration;
+
+use super::RedisStore;
+use super::connection::Connection;
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::seeded::{Bug, bug};
+use crate::store::{AcquireReply, Failure, LeaseSpec, NotYet, RESPONSE_TIMEOUT};
+
+/// How long to wait for replicas: at least, so that a caller in a hurry asks at all, and at most,
+/// so that an unreachable replica does not hold up others.
+const WAIT_MIN: Duration = Duration::from_millis(20);
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// When to retry after too few replicas have acknowledged a grant.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+impl RedisStore {
+    /// Waits until replicas have the last write of this connection. It must be the connection that
+    /// wrote: on another one, `WAIT` has nothing to wait for and returns at once.
+    pub(super) async fn confirm(
+        &self,
+        connection: &Connection,
+        lease: &LeaseSpec,
+        latest_us: u64,
+        limit: Moment,
+    ) -> Result<(), Unconfirmed> {
+        if lease.replicas == 0 {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let timeout = limit.saturating_since(now).clamp(WAIT_MIN, WAIT_MAX);
+        let mut wait = ::redis::cmd("WAIT");
+        wait.arg(lease.replicas).arg(milliseconds(timeout));
+        let limit = now + timeout + RESPONSE_TIMEOUT;
+        let reply = if bug(Bug::WaitOnOtherConnection) {
+            let node = self.route(&lease.name)?.node;
+            let other = node.commands.connection(limit).await?;
+            other.run(&wait, limit, latest_us).await?
+        } else {
+            connection.run(&wait, limit, latest_us).await?
+        };
+        let unexpected = || Failure::refused(reply.unexpected("WAIT"));
+        let confirmed = reply.as_int().ok_or_else(unexpected)?;
+        let enough = if bug(Bug::WaitOneIsEnough) {
+            1
+        } else {
+            lease.replicas.into()
+        };
+        if confirmed >= enough {
+            return Ok(());
+        }
+        let error = too_few(&lease.name, confirmed, lease.replicas, timeout);
+        Err(Unconfirmed::TooFew(error))
+    }
+
+    /// Keeps a grant that enough replicas have acknowledged, and releases any other.
+    pub(super) async fn confirm_grant(
+        &self,
+        connection: &Connection,
+        lease: &LeaseSpec,
+        granted: AcquireReply,
+        latest_us: u64,
+        limit: Moment,
+    ) -> Result<AcquireReply, Failure> {
+        let unconfirmed = match self.confirm(connection, lease, latest_us, limit).await {
+            Ok(()) => return Ok(granted),
+            Err(unconfirmed) => unconfirmed,
+        };
+        let in_flight = Some(connection.in_flight(latest_us));
+        let error = match unconfirmed {
+            // Its connection is gone: the retried release takes care of the lease.
+            Unconfirmed::Unknown(failure) if failure.in_flight.is_some() => return Err(failure),
+            Unconfirmed::Unknown(failure) => Err(failure),
+            Unconfirmed::TooFew(error) => Ok(error),
+        };
+        let limit = self.clock.now() + RESPONSE_TIMEOUT;
+        let released = self.try_release(connection, false, lease, None, limit);
+        let released = released.await;
+        if released.is_err() {
+            // A server that was demoted meanwhile refuses the release. A retry finds the new
+            // primary.
+            return Err(Failure {
+                error: error.unwrap_or_else(|failure: Failure| failure.error),
+                transient: true,
+                in_flight,
+            });
+        }
+        Ok(AcquireReply::NotYet(NotYet {
+            until: self.clock.now() + AGAIN_AFTER,
+            error: error?,
+        }))
+    }
+}
+
+/// Why a write does not count.
+pub(super) enum Unconfirmed {
+    TooFew(Error),
+    Unknown(Failure),
+}
+
+impl From<Failure> for Unconfirmed {
+    fn from(failure: Failure) -> Self {
+        Self::Unknown(failure)
+    }
+}
+
+impl From<Unconfirmed> for Failure {
+    /// For a lease that need not be released: it continues as it was.
+    fn from(unconfirmed: Unconfirmed) -> Self {
+        match unconfirmed {
+            Unconfirmed::TooFew(error) => Self::not_sent(error),
+            Unconfirmed::Unknown(failure) => failure,
+        }
+    }
+}
+
+fn too_few(name: &LockName, confirmed: i64, wanted: u32, timeout: Duration) -> Error {
+    Error::new(
+        ErrorKind::NotReplicated,
+        format!(
+            "lock `{name}` needs `{wanted}` replicas, and `{confirmed}` have confirmed it within \
+             {timeout:.0?}: are they connected, and do they keep up?"
+        ),
+    )
+}
+
+/// Rounded up: `WAIT 0` would wait for ever.
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis())
+        .unwrap_or(u64::MAX)
+        .saturating_add(1)
+}

@@ -1,0 +1,220 @@
+//! What an error of the server or the connection means: whether the command ran, whether a retry
+//! helps, and what to do.
+
+use std::fmt::Display;
+
+use ::redis::RedisError;
+
+use crate::error::{Error, ErrorKind};
+use crate::store::{Failure, InFlight};
+
+const NOT_TRUSTED: &str =
+    "its certificate is not trusted: name who signed it with `ca`, as in `?ca=/ca.pem`";
+const CERTIFICATE_DEMANDED: &str =
+    "it demands a certificate of ours: name one with `cert` and `key`";
+
+/// Turns an error into something the caller can act on. `in_flight` is the request, if its outcome
+/// is unknown.
+pub(super) fn from_error(
+    target: &dyn Display,
+    error: &RedisError,
+    in_flight: Option<InFlight>,
+) -> Failure {
+    let Some(code) = error.code() else {
+        return from_connection_error(target, error, in_flight);
+    };
+    // A transaction is refused as a whole: the error of one of its commands tells why.
+    let inner = (code == "EXECABORT").then(|| error.clone().into_server_errors());
+    let inner = inner.flatten().and_then(|errors| errors.first().cloned());
+    match &inner {
+        Some((_, inner)) => from_reply(target, inner.code(), inner.details().unwrap_or_default()),
+        None => from_reply(target, code, error.detail().unwrap_or_default()),
+    }
+}
+
+/// An error reply of the server: the command did not run.
+pub(super) fn from_reply(target: &dyn Display, code: &str, detail: &str) -> Failure {
+    let (kind, transient, cause) = classify(code, detail);
+    let message = format!("`{target}` refused: {cause}");
+    Failure {
+        error: Error::new(kind, message).caused_by(format!("{code} {detail}")),
+        transient,
+        in_flight: None,
+    }
+}
+
+/// No reply in time. The command may have run, or may still run.
+pub(super) fn no_reply(target: &dyn Display, in_flight: Option<InFlight>) -> Failure {
+    Failure {
+        error: Error::new(
+            ErrorKind::Unavailable,
+            format!("`{target}` did not answer in time: is the server overloaded or stopped?"),
+        ),
+        transient: true,
+        in_flight,
+    }
+}
+
+fn from_connection_error(
+    target: &dyn Display,
+    error: &RedisError,
+    in_flight: Option<InFlight>,
+) -> Failure {
+    let text = error.to_string();
+    let (kind, transient, cause) = match error.kind() {
+        // The client crate has no kind for these; rustls has only the text.
+        _ if text.contains("invalid peer certificate") => (ErrorKind::Denied, false, NOT_TRUSTED),
+        _ if text.contains("CertificateRequired") => {
+            (ErrorKind::Denied, false, CERTIFICATE_DEMANDED)
+        }
+        ::redis::ErrorKind::AuthenticationFailed => {
+            (ErrorKind::Denied, false, "wrong user or password")
+        }
+        ::redis::ErrorKind::InvalidClientConfig => (
+            ErrorKind::InvalidSetting,
+            false,
+            "the settings of the connection do not fit",
+        ),
+        ::redis::ErrorKind::RESP3NotSupported => (
+            ErrorKind::Unsupported,
+            false,
+            "it does not speak RESP3: Redis 7.0 or newer is needed",
+        ),
+        ::redis::ErrorKind::Io if error.is_connection_refusal() => (
+            ErrorKind::Unavailable,
+            true,
+            "nothing listens there: is the server running?",
+        ),
+        // Only while connecting, and not for a reply that was cut short: a working connection that
+        // breaks comes back.
+        ::redis::ErrorKind::Parse if in_flight.is_none() && !text.contains("end of input") => (
+            ErrorKind::Protocol,
+            false,
+            "what answers there does not speak Redis's protocol: is the port right?",
+        ),
+        _ if text.contains("failed to lookup address") => (
+            ErrorKind::Unavailable,
+            true,
+            "the name of the host cannot be resolved: is it spelled right?",
+        ),
+        _ => (ErrorKind::Unavailable, true, "the connection failed"),
+    };
+    // Some of these texts have several lines.
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Failure {
+        error: Error::new(kind, format!("cannot reach `{target}`: {cause}")).caused_by(text),
+        transient,
+        in_flight,
+    }
+}
+
+/// Whether it was refused because of a certificate: then no password helps.
+pub(super) fn is_certificate_error(failure: &Failure) -> bool {
+    let text = failure.error.to_string();
+    [NOT_TRUSTED, CERTIFICATE_DEMANDED]
+        .iter()
+        .any(|cause| text.ends_with(cause))
+}
+
+/// Whether the user may not run a command that a script uses: the texts of Redis 7.0, and of 7.2
+/// and Valkey.
+fn is_denied_in_script(detail: &str) -> bool {
+    detail.contains("The user executing the script ") || detail.contains("ACL failure in script")
+}
+
+/// Whether an error reply came from the middle of a script: its earlier writes stay.
+pub(super) fn ran_partly(reply: &str) -> bool {
+    reply.contains(" script: ")
+}
+
+/// Whether a primary was demoted before its replicas could acknowledge.
+fn is_deposed(code: &str, detail: &str) -> bool {
+    code == "UNBLOCKED" || detail.starts_with("WAIT cannot be used with replica")
+}
+
+fn classify(code: &str, detail: &str) -> (ErrorKind, bool, String) {
+    let say = |text: &str| text.to_owned();
+    match code {
+        _ if is_deposed(code, detail) => (
+            ErrorKind::Unavailable,
+            true,
+            say("it became a replica itself while its replicas were waited for"),
+        ),
+        "NOAUTH" => (
+            ErrorKind::Denied,
+            false,
+            say(
+                "it wants a password: write `redis://:password@host` (before the `:` stands the user)",
+            ),
+        ),
+        "WRONGPASS" => (ErrorKind::Denied, false, say("wrong user or password")),
+        "NOPERM" => (
+            ErrorKind::Denied,
+            false,
+            format!("{detail}: give this user the right to it"),
+        ),
+        "ERR" if is_denied_in_script(detail) => (
+            ErrorKind::Denied,
+            false,
+            format!("{detail}: give this user the right to it"),
+        ),
+        "ERR" if detail.contains("DB index is out of range") => (
+            ErrorKind::InvalidUrl,
+            false,
+            say("it has no database of that number"),
+        ),
+        "MOVED" | "ASK" => (
+            ErrorKind::InvalidUrl,
+            false,
+            say(
+                "it is one node of a cluster, and the key is on another one: use `redis-cluster://`",
+            ),
+        ),
+        "ERR" if detail.contains("cluster support disabled") => (
+            ErrorKind::InvalidUrl,
+            false,
+            say("it is not a cluster: use `redis://`"),
+        ),
+        "READONLY" => (
+            ErrorKind::ReadOnly,
+            false,
+            say("it is a read-only replica: connect to its master"),
+        ),
+        "OOM" => (
+            ErrorKind::OutOfMemory,
+            false,
+            say("it has no memory left: raise `maxmemory` or delete keys"),
+        ),
+        "LOADING" => (
+            ErrorKind::Unavailable,
+            true,
+            say("it is still loading its data"),
+        ),
+        "BUSY" => (
+            ErrorKind::Unavailable,
+            true,
+            say("it is busy with a long script: `SCRIPT KILL` may end it"),
+        ),
+        "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "NOREPLICAS" | "MISCONF" => {
+            (ErrorKind::Unavailable, true, format!("{code} {detail}"))
+        }
+        _ => (ErrorKind::Protocol, false, format!("{code} {detail}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_inside_a_script_is_known_on_every_version() {
+        for detail in [
+            "The user executing the script can't run this command or subcommand script: 8b, on @u:3.",
+            "The user executing the script can't access at least one of the keys script: 8b, on @u:3.",
+            "ACL failure in script: User worker has no permissions to run the 'hset' command",
+        ] {
+            assert_eq!(classify("ERR", detail).0, ErrorKind::Denied, "{detail}");
+        }
+        assert_eq!(classify("ERR", "unknown command").0, ErrorKind::Protocol);
+    }
+}

@@ -1,0 +1,36 @@
+//! Subscribes to the messages of a lock on the node that has it now.
+
+use super::RedisStore;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::Failure;
+
+impl RedisStore {
+    pub(super) async fn try_subscribe(
+        &self,
+        name: &LockName,
+        limit: Moment,
+    ) -> Result<(), Failure> {
+        let limit = self.command_limit(limit);
+        let mut route = self.route(name)?;
+        loop {
+            let answer = route.node.messages.subscribe(name, limit).await;
+            let Err(failure) = answer else { return answer };
+            route = self.next_route(name, route, failure, limit).await?;
+        }
+    }
+
+    pub(super) async fn try_unsubscribe(&self, name: &LockName, limit: Moment) {
+        let limit = self.command_limit(limit);
+        for (channel, _) in self.layout.channels(name).iter().rev() {
+            let Some(listener) = self.channels.remove(channel) else {
+                continue;
+            };
+            let nodes = self.routes.all();
+            let mut nodes = nodes.iter();
+            if let Some(node) = nodes.find(|node| node.messages.number() == listener) {
+                node.messages.unsubscribe_channel(channel, limit).await;
+            }
+        }
+    }
+}

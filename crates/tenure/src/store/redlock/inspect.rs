@@ -1,0 +1,119 @@
+//! Who holds a lock: the lease that a majority of the nodes has.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::RedlockShared;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::store::{Failure, InspectResult, LockState, Store};
+
+/// The lease that a majority of the nodes has.
+pub(super) async fn inspect(
+    shared: &Arc<RedlockShared>,
+    name: &LockName,
+    limit: Moment,
+) -> Result<Option<LockState>, Failure> {
+    let mut replies = shared.send_to_all(|store| {
+        let name = name.clone();
+        async move { store.inspect(&name, limit).await }
+    });
+    let mut counts = HolderCount::default();
+    while !counts.is_decided(shared)
+        && let Some((_, reply)) = replies.next().await
+    {
+        counts.count(reply);
+    }
+    counts.verdict(shared)
+}
+
+/// The same for many locks, in few batches per node.
+pub(super) async fn inspect_all(
+    shared: &Arc<RedlockShared>,
+    names: &[LockName],
+    limit: Moment,
+) -> Result<Vec<InspectResult>, Failure> {
+    let names: Arc<[LockName]> = names.into();
+    let mut replies = shared.send_to_all(|store| {
+        let names = Arc::clone(&names);
+        async move { store.inspect_all(&names, limit).await }
+    });
+    let mut counts: Vec<HolderCount> = names.iter().map(|_| HolderCount::default()).collect();
+    let (mut answered, mut failure) = (0, None);
+    let open = |counts: &[HolderCount]| counts.iter().any(|one| !one.is_decided(shared));
+    while open(&counts)
+        && let Some((_, reply)) = replies.next().await
+    {
+        match reply {
+            Err(failed) => failure = Some(failed),
+            Ok(states) => {
+                answered += 1;
+                for (count, state) in counts.iter_mut().zip(states) {
+                    count.count(state);
+                }
+            }
+        }
+    }
+    match failure {
+        Some(failure) if answered < shared.majority && !names.is_empty() => Err(failure),
+        _ => Ok(counts.into_iter().map(|it| it.verdict(shared)).collect()),
+    }
+}
+
+/// What the nodes report about one lock.
+#[derive(Default)]
+struct HolderCount {
+    by_lease: HashMap<LeaseId, Vec<LockState>>,
+    free: usize,
+    failure: Option<Failure>,
+}
+
+impl HolderCount {
+    fn count(&mut self, reply: InspectResult) {
+        match reply {
+            Ok(None) => self.free += 1,
+            Err(failed) => self.failure = Some(failed),
+            Ok(Some(found)) => {
+                let same = self.by_lease.entry(found.id.clone()).or_default();
+                same.push(found);
+            }
+        }
+    }
+
+    /// Whether the remaining replies cannot change the result.
+    fn is_decided(&self, shared: &RedlockShared) -> bool {
+        let has_majority = |same: &Vec<LockState>| same.len() >= shared.majority;
+        self.free > shared.nodes.len() - shared.majority || self.by_lease.values().any(has_majority)
+    }
+
+    fn verdict(self, shared: &RedlockShared) -> InspectResult {
+        let answered = self.free + self.by_lease.values().map(Vec::len).sum::<usize>();
+        let mut leases = self.by_lease.into_values();
+        match self.failure {
+            Some(failure) if answered < shared.majority => Err(failure),
+            _ => Ok(leases
+                .find(|same| same.len() >= shared.majority)
+                .and_then(majority_of)),
+        }
+    }
+}
+
+/// One of several equal states, which ends when the first of them does.
+fn majority_of(mut same: Vec<LockState>) -> Option<LockState> {
+    same.sort_by_key(|found| {
+        (
+            found.meta.is_empty(),
+            found.remaining.unwrap_or(Duration::MAX),
+        )
+    });
+    let remaining = same.iter().filter_map(|found| found.remaining).min();
+    let fence = same.iter().filter_map(|found| found.fence).max();
+    let found = same.into_iter().next()?;
+    Some(LockState {
+        remaining,
+        fence,
+        ..found
+    })
+}
