@@ -29,6 +29,7 @@ use std::time::{Duration, SystemTime};
 use axum::Router;
 use prometheus_client::registry::Registry;
 use tenure::Locks;
+use tenure_demo::broken_locks::BrokenLocks;
 use tenure_sale::Sale;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -44,12 +45,11 @@ pub use self::limits::LimitArgs;
 use self::limits::Limits;
 use self::locks::Desk;
 use self::metrics::Metrics;
-pub use self::playground::Playground;
+use self::playground::Ground;
 use self::problem::{Kind, Problem};
 use self::process::Process;
 use self::reception::Reception;
 use self::sales::Shop;
-pub use self::sales::{Ladder, stock_demo};
 use self::stats::Stats;
 
 /// How long a run of the playground may take to end when the service does.
@@ -86,9 +86,10 @@ pub struct Parts {
     pub locks: Locks,
     /// None where the service has no ledger.
     pub sale: Option<Sale>,
-    /// The notes' broken locks, in demo mode.
-    pub ladder: Option<Ladder>,
-    pub playground: Playground,
+    /// The home-made locks, in demo mode.
+    pub broken_locks: Option<BrokenLocks>,
+    /// Where the locks are, with passwords: not to be shown.
+    pub urls: Vec<String>,
 }
 
 /// What all requests share. Cheap to clone.
@@ -102,7 +103,7 @@ pub struct Shared {
     /// None where the service has no ledger.
     pub sale: Option<Sale>,
     pub shop: Shop,
-    pub playground: Playground,
+    pub ground: Ground,
     pub limits: Limits,
     pub metrics: Metrics,
     pub desk: Desk,
@@ -118,14 +119,14 @@ impl App {
         let Parts {
             locks,
             sale,
-            ladder,
-            playground,
+            broken_locks,
+            urls,
         } = parts;
         let started_at = SystemTime::now();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process::new(started_at)));
         Self(Arc::new(Shared {
-            shop: Shop::new(&mut registry, sale.as_ref(), ladder),
+            shop: Shop::new(&mut registry, sale.as_ref(), broken_locks),
             limits: Limits::new(&settings.limits),
             desk: Desk::new(&mut registry, &locks),
             board: Board::new(settings.access.admin),
@@ -136,7 +137,7 @@ impl App {
             settings,
             locks,
             sale,
-            playground,
+            ground: Ground::new(&urls),
         }))
     }
 
@@ -156,7 +157,7 @@ impl App {
     /// Has the run that goes on when the service stops end in time, and take its keys away.
     async fn end_playground(&self) {
         self.stop.cancelled().await;
-        let _ = tokio::time::timeout(PLAYGROUND_WITHIN, self.playground.settle()).await;
+        let _ = tokio::time::timeout(PLAYGROUND_WITHIN, self.ground.playground.settle()).await;
     }
 
     /// Brings up to date what is not counted but looked at.

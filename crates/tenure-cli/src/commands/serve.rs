@@ -11,16 +11,16 @@ use anyhow::{Context, Result};
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use tenure::Locks;
+use tenure_demo::broken_locks::BrokenLocks;
+use tenure_demo::item::stock_demo;
 use tenure_sale::Sale;
+use tenure_view::output::{complain, say, say_json};
 use tokio::net::TcpListener;
 
 use super::interrupt;
 use crate::exit::Exit;
-use crate::output::{complain, say, say_json};
 use crate::server::{Server, ServerArgs};
-use crate::service::{
-    Access, App, Behind, Ladder, LimitArgs, Parts, Places, Playground, Settings, stock_demo,
-};
+use crate::service::{Access, App, Behind, LimitArgs, Parts, Places, Settings};
 
 /// How long the locks' client may take to say goodbye.
 const FAREWELL: Duration = Duration::from_millis(300);
@@ -134,7 +134,7 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
     let (listener, address) = listen::bind(args.listen)?;
     let locks = server.connect_for_service().await?;
     let sale = ledger::open(ledger.as_deref(), &server).await?;
-    let ladder = demonstrate(args, &server, sale.as_ref()).await?;
+    let broken_locks = demonstrate(args, &server, sale.as_ref()).await?;
     let places = Places {
         locks: server.place(),
         ledger: ledger.as_deref().map(ledger::shown),
@@ -161,8 +161,8 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
     let parts = Parts {
         locks: locks.clone(),
         sale,
-        ladder,
-        playground: Playground::new(server.urls()),
+        broken_locks,
+        urls: server.urls().to_vec(),
     };
     let app = App::new(settings, parts);
     Ok(until_asked(&app, listener, &locks, ending).await)
@@ -173,7 +173,7 @@ async fn demonstrate(
     args: &ServeArgs,
     server: &Server,
     sale: Option<&Sale>,
-) -> Result<Option<Ladder>> {
+) -> Result<Option<BrokenLocks>> {
     if !args.demo {
         return Ok(None);
     }
@@ -183,7 +183,7 @@ async fn demonstrate(
     }
     // Independent servers are no one place for a stock.
     match server.urls() {
-        [url] => Ladder::open(url).await.map(Some),
+        [url] => BrokenLocks::open(url).await.map(Some),
         _ => Ok(None),
     }
 }

@@ -8,11 +8,11 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use tenure::redis::{Client, Command};
+use tenure_view::time::{millis, moment};
 use tokio::sync::OnceCell;
 use utoipa::ToSchema;
 
 use super::App;
-use crate::holders::{millis, moment};
 
 /// How long the server may take to tell about itself.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);

@@ -8,6 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 use tenure::{ErrorKind, Listing};
+use tenure_view::changes::{Change, Event, Known, look_again};
+use tenure_view::holders::LockReport;
+use tenure_view::output::complain;
+use tenure_view::time::moment;
 use tokio::sync::Notify;
 
 use self::history::Histories;
@@ -15,9 +19,6 @@ pub use self::history::Hold;
 use super::App;
 use super::locks::{Seen, hide_id};
 use super::stream::{Feed, Message, Source};
-use crate::changes::{Change, Event, Known, look_again};
-use crate::holders::{LockReport, moment};
-use crate::output::complain;
 
 /// How often to look while somebody watches, and while nobody does.
 const WATCHED_PACE: Duration = Duration::from_millis(250);

@@ -26,11 +26,11 @@ pub struct LimitArgs {
     pub max_waits: usize,
 
     /// How long one request waits for a lock; whoever wants to wait longer comes back with a ticket
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::time::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = tenure_view::time::parse)]
     pub max_wait: Duration,
 
     /// How long the place in the queue is kept for whoever comes back
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::time::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = tenure_view::time::parse)]
     pub keep_place: Duration,
 
     /// How many event streams may be open at once

@@ -1,12 +1,11 @@
 //! Sales over HTTP.
 
 mod asking;
+mod broken_locks;
 mod counted;
 mod dead_letters;
-mod demo;
 mod item_body;
 mod items;
-mod ladder;
 mod listing;
 mod live;
 mod order_events;
@@ -22,8 +21,6 @@ mod upkeep;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub use self::demo::stock_demo;
-pub use self::ladder::Ladder;
 pub use self::shop::{Shop, source, start};
 use super::App;
 
@@ -60,5 +57,5 @@ pub fn routes() -> OpenApiRouter<App> {
 pub fn load_test_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(submit_order::get, submit_order::post))
-        .routes(routes!(ladder::get, ladder::post))
+        .routes(routes!(broken_locks::get, broken_locks::post))
 }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use tenure_view::time::moment;
+use tenure_view::timings::Timings;
 use tokio::time::MissedTickBehavior;
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,8 +19,6 @@ use super::App;
 use super::extract::Query;
 use super::problem::Problem;
 use super::stream::{Feed, Source};
-use crate::holders::moment;
-use crate::timings::Timings;
 
 /// How long the store may take to answer what is asked only to see how long that takes.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);

@@ -4,9 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::SystemTime;
 
 use serde::Serialize;
+use tenure_view::changes::{Change, Event};
 use utoipa::ToSchema;
-
-use crate::changes::{Change, Event};
 
 /// How much is kept of one lock, of how many locks, and of all together.
 const KEPT_OF_EACH: usize = 100;
@@ -160,7 +159,7 @@ fn keep<T>(kept: &mut VecDeque<T>, one: T, most: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::holders::LockReport;
+    use tenure_view::holders::LockReport;
 
     fn change(event: Event, name: &str, fence: u64) -> Change {
         let mut lock = LockReport::of_holder(name, None, &[]);

@@ -8,12 +8,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tenure::{ErrorKind, Guard, Lock, LockName, TTL_MAX, TTL_MIN};
+use tenure_view::holders::OWNER;
+use tenure_view::time::{millis, moment};
 use utoipa::ToSchema;
 
 use super::meters::{Attempt, Ended};
 use super::refusals;
 use super::tickets::{Tickets, Waiting};
-use crate::holders::{OWNER, millis, moment};
 use crate::service::App;
 use crate::service::answers;
 use crate::service::extract::{Body, Path};

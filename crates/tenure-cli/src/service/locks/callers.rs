@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure::ClientId;
-
-use crate::holders::LockReport;
+use tenure_view::holders::LockReport;
 
 /// How many are named for each lock.
 const NAMED_MAX: usize = 100;

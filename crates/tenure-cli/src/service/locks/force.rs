@@ -7,12 +7,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tenure::{LeaseId, Released};
+use tenure_view::changes::{Change, Event};
+use tenure_view::holders::{LockReport, printable};
+use tenure_view::output::complain;
 use utoipa::IntoParams;
 
 use super::refusals;
-use crate::changes::{Change, Event};
-use crate::holders::{LockReport, printable};
-use crate::output::complain;
 use crate::service::answers;
 use crate::service::extract::{Path, Query};
 use crate::service::problem::{Kind, Problem};

@@ -7,13 +7,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tenure::{ErrorKind, Fence, Lease, LeaseId, Released};
+use tenure_view::time::{millis, moment};
 use utoipa::{IntoParams, ToSchema};
 
 use super::acquire::{self, Granted};
 use super::leases::Term;
 use super::meters::Outcome;
 use super::refusals;
-use crate::holders::{millis, moment};
 use crate::service::App;
 use crate::service::answers;
 use crate::service::extract::{Body, Path, Query};

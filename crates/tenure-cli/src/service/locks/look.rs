@@ -5,11 +5,12 @@ use std::time::{Duration, SystemTime};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use tenure_view::changes::Change;
+use tenure_view::holders::LockReport;
+use tenure_view::time::moment;
 use utoipa::{IntoParams, ToSchema};
 
 use super::refusals;
-use crate::changes::Change;
-use crate::holders::{LockReport, moment};
 use crate::service::App;
 use crate::service::answers;
 use crate::service::board::Hold;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use tenure_view::holders::LockReport;
+use tenure_view::time;
 
-use crate::holders::{self, LockReport};
 use crate::service::App;
 use crate::service::problem::{Kind, Problem};
 
@@ -22,7 +23,7 @@ const NOT_HAD: Kind = Kind::new(
 
 /// That another holder has the lock, and who that is, if the store says so.
 pub async fn busy(app: &App, name: &str, waited: Duration) -> Problem {
-    let waited = holders::millis(waited);
+    let waited = time::millis(waited);
     let Ok(holder) = look(app, name).await else {
         let detail = format!(
             "lock `{name}` was not to be had in time, and the store does not say who holds it: try \
@@ -53,7 +54,7 @@ fn held_by(app: &App, holder: LockReport, waited: u64) -> Problem {
 /// The same for a wait that ran out: if the store is silent, nobody knows whether the lock is held.
 pub async fn timed_out(app: &App, name: &str, waited: Duration) -> Problem {
     match look(app, name).await {
-        Ok(holder) => held_by(app, holder, holders::millis(waited)),
+        Ok(holder) => held_by(app, holder, time::millis(waited)),
         Err(silent) => silent.causing(&perhaps_taken(name)),
     }
 }

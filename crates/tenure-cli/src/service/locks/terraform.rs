@@ -8,10 +8,11 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tenure::{LeaseId, TTL_MAX};
+use tenure_view::holders::{LockReport, OWNER};
+use tenure_view::time::millis;
 
 use super::acquire::{self, Wanted};
 use super::{lease, refusals};
-use crate::holders::{LockReport, OWNER, millis};
 use crate::service::App;
 use crate::service::answers;
 use crate::service::extract::{Path, Raw};

@@ -14,9 +14,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tenure_sale::{Outcome, Sale, SaleStats};
+use tenure_view::sale::outcome_word;
 
 use super::picture::Picture;
-use crate::sale_shown::outcome_word;
 
 /// How many items are counted by name: labels are for ever.
 pub const ITEMS_MAX: usize = 200;

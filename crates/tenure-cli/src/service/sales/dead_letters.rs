@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
+use tenure_view::sale::{Decided, ShownLetter};
 use utoipa::ToSchema;
 
 use super::super::App;
@@ -13,7 +14,6 @@ use super::asking::{
     Administering, LONG_ANSWER_WITHIN, Selling, ask, ask_within, changing, known, order_id,
 };
 use super::listing::Listing;
-use crate::sale_shown::{Decided, ShownLetter};
 
 /// Dead letters, from the oldest on.
 #[derive(Debug, Serialize, ToSchema)]

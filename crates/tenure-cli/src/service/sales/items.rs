@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use serde::Serialize;
 use tenure_sale::{Item, Sale};
+use tenure_view::sale::ShownItem;
 use utoipa::ToSchema;
 
 use super::super::App;
@@ -20,7 +21,6 @@ use super::counted::ITEMS_MAX;
 use super::item_body::ItemBody;
 use super::picture::standing;
 use super::submit::path_segment;
-use crate::sale_shown::ShownItem;
 
 /// All items.
 #[derive(Debug, Serialize, ToSchema)]

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use futures_util::stream::{self, Stream};
 use tenure_sale::{Event, Events, Order, OrderId, OrderState, Sale};
+use tenure_view::sale::ShownOrder;
 
 use super::super::App;
 use super::super::answers;
@@ -11,7 +12,6 @@ use super::super::extract::Path;
 use super::super::problem::Problem;
 use super::super::stream::{Message, respond_with};
 use super::asking::{Selling, ask, order_id};
-use crate::sale_shown::ShownOrder;
 
 /// What is known of an order that is watched.
 struct Watching {

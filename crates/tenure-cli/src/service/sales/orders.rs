@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use tenure_sale::{Order, OrderState};
+use tenure_view::sale::ShownOrder;
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::App;
@@ -17,7 +18,6 @@ use super::asking::{
     known, order_id,
 };
 use super::listing::Listing;
-use crate::sale_shown::ShownOrder;
 
 /// The longest time that one request waits for an order.
 const WAIT_MAX: Duration = Duration::from_secs(30);

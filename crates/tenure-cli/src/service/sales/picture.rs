@@ -5,10 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure_sale::gate::Standing;
 use tenure_sale::{Item, Sale};
+use tenure_view::sale::at;
 use tokio::time::timeout;
 use utoipa::ToSchema;
-
-use crate::sale_shown::at;
 
 /// How long gate and ledger may take to be looked at: whoever watches sees the last picture meanwhile.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);

@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use axum::http::StatusCode;
 use tenure_sale::{Answer, Error, ErrorKind, Outcome, Request};
+use tenure_view::sale::at;
 
 use super::super::App;
 use super::super::problem::{Kind, Problem};
-use crate::sale_shown::at;
 
 /// When to ask again a gate that is busy or being rebuilt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

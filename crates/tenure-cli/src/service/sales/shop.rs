@@ -7,17 +7,17 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::join_all;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
+use tenure_demo::broken_locks::BrokenLocks;
 use tenure_sale::{ConsumerOptions, Item, Sale};
+use tenure_view::output::complain;
+use tenure_view::sale::at;
 use tokio::sync::Notify;
 
 use super::super::App;
 use super::super::stream::{Feed, Message, Source};
 use super::counted::{Counted, ITEMS_MAX};
-use super::ladder::Ladder;
 use super::live::Lives;
 use super::picture::{self, Picture};
-use crate::output::complain;
-use crate::sale_shown::at;
 
 /// Between two looks at all items, while somebody watches them and otherwise.
 const LOOK_OFTEN: Duration = Duration::from_millis(250);
@@ -31,8 +31,8 @@ pub struct Shop {
     /// The topic `sales`.
     pub feed: Arc<Feed>,
     pub counted: Counted,
-    /// The notes' broken locks, where they are to be tried.
-    pub ladder: Option<Ladder>,
+    /// The home-made locks, where they are to be tried.
+    pub broken_locks: Option<BrokenLocks>,
     pub(super) lives: Lives,
     /// How items stood when they were looked at last.
     board: Mutex<BTreeMap<String, Seen>>,
@@ -59,11 +59,15 @@ struct Told<'a> {
 }
 
 impl Shop {
-    pub fn new(registry: &mut Registry, sale: Option<&Sale>, ladder: Option<Ladder>) -> Self {
+    pub fn new(
+        registry: &mut Registry,
+        sale: Option<&Sale>,
+        broken_locks: Option<BrokenLocks>,
+    ) -> Self {
         Self {
             feed: Feed::new(),
             counted: Counted::new(registry, sale),
-            ladder,
+            broken_locks,
             lives: Lives::default(),
             board: Mutex::default(),
             look_soon: Notify::new(),

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use tenure_view::sale::ShownItem;
 use utoipa::ToSchema;
 
 use super::super::App;
@@ -12,7 +13,6 @@ use super::super::problem::{Kind, Problem};
 use super::asking::{Administering, Key, changing, check_item, check_reference};
 use super::items::told;
 use super::submit::chosen_id;
-use crate::sale_shown::ShownItem;
 
 /// The longest reason, in bytes.
 const REASON_BYTES_MAX: usize = 1_024;

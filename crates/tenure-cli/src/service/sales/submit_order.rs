@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use tenure_demo::item::{ITEM, UNITS};
 use tenure_sale::{Answer, OrderState, Outcome, Request, Sale};
 use utoipa::{IntoParams, ToSchema};
 
@@ -13,7 +14,6 @@ use super::super::answers;
 use super::super::extract::{Body, Query};
 use super::super::problem::Problem;
 use super::asking::{Key, Selling};
-use super::demo::{ITEM, UNITS};
 use super::refusal;
 use super::submit::{asked, chosen_id, state};
 

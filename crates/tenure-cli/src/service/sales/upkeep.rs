@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use tenure_sale::{Mode, Sale};
+use tenure_view::sale::{ShownReport, ShownStats, ShownVerdict};
 use utoipa::IntoParams;
 
 use super::super::App;
@@ -13,7 +14,6 @@ use super::super::problem::Problem;
 use super::asking::{
     Administering, LONG_ANSWER_WITHIN, Selling, ask, ask_within, check_item, known,
 };
-use crate::sale_shown::{ShownReport, ShownStats, ShownVerdict};
 
 /// What to do about what is found.
 #[derive(Debug, Deserialize, IntoParams)]

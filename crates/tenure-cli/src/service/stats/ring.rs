@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use serde::Deserialize;
+use tenure_view::timings::Timings;
 use utoipa::ToSchema;
 
 use super::{Point, Tally};
-use crate::timings::Timings;
 
 /// How far back to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
