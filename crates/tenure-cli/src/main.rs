@@ -13,7 +13,6 @@ mod manual;
 mod meta;
 mod runtime;
 mod server;
-mod service;
 mod user;
 
 use std::io;

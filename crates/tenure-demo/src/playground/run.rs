@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
+use tenure_view::time::moment;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -53,7 +54,7 @@ impl Run {
         let run = Self {
             id: id.to_owned(),
             seed: plan.seed.unwrap_or_else(rand::random),
-            started_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            started_at: moment(SystemTime::now()),
             stop,
             crowd: Crowd::new(plan.buyers),
             stillness: Arc::default(),
