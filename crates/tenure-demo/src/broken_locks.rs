@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde::Deserialize;
-use tokio::time::sleep;
 use utoipa::ToSchema;
 
 use crate::item::UNITS;
+use crate::naive;
 use crate::plain_store::PlainStore;
 
 /// How long an order takes between reading the stock and writing it.
@@ -156,14 +156,12 @@ impl BrokenLocks {
         if trouble == Some(Trouble::Crash) {
             return Ok(DIED);
         }
-        let left = self.left(step).await?;
-        if left <= 0 {
-            return Ok(Came::SoldOut);
-        }
         let is_slow = trouble == Some(Trouble::Slow);
-        sleep(if is_slow { TOO_SLOW } else { THINKING }).await;
-        let left = left - 1;
-        self.store.set(&step.stock(), &left.to_string()).await?;
+        let thinking = if is_slow { TOO_SLOW } else { THINKING };
+        let (stock, left) = (step.stock(), self.left(step).await?);
+        let Some(left) = naive::sell_one(&self.store, &stock, left, thinking).await? else {
+            return Ok(Came::SoldOut);
+        };
         if trouble == Some(Trouble::Exception) {
             return Ok(Came::Broken(
                 "the order failed after the stock was taken, as asked for",

@@ -21,10 +21,12 @@ pub mod broken_locks;
 mod connect;
 mod ended;
 pub mod item;
+mod naive;
 pub mod pitfalls;
 mod plain_store;
 pub mod playground;
 mod runtime;
 pub mod three_ways;
+pub mod ways;
 
 pub use self::ended::Ended;

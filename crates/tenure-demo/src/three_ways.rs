@@ -6,7 +6,6 @@ mod sale;
 mod shop;
 
 use anyhow::Result;
-use tenure_sale::ways::Way;
 use tenure_view::output::{self, Paint};
 
 use self::report::Report;
@@ -14,6 +13,7 @@ use self::sale::Tally;
 use self::shop::Shop;
 use crate::Ended;
 use crate::runtime;
+use crate::ways::Way;
 
 /// What to sell, to how many, and where.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ async fn play(options: &Options, shop: &Shop) -> Result<Ended> {
     for way in Way::ALL {
         output::say(report.heading(way))?;
         if shop.knows(way) {
-            let tally = sale::hold(&shop.counters(way)?, options.stock, options.buyers).await?;
+            let tally = sale::hold(&shop.counters(way), options.stock, options.buyers).await?;
             output::say(report.outcome(&tally))?;
             tallies.push(tally);
         } else {

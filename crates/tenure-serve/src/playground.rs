@@ -59,7 +59,10 @@ impl From<Refused> for Problem {
             Refused::Invalid(_) => Self::new(Kind::INVALID, detail),
             Refused::Running(id) => Self::new(RUNNING, detail).with("id", id),
             Refused::Conflict(_) => Self::new(Kind::CONFLICT, detail),
-            Refused::Store(error) => error.into(),
+            Refused::Store(error) => match error.downcast::<tenure_sale::Error>() {
+                Ok(error) => error.into(),
+                Err(_) => Self::new(Kind::CONFLICT, detail),
+            },
             Refused::Internal => Self::new(Kind::INTERNAL, detail),
         }
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tenure::{Locks, Tenure};
 use tenure_sale::Stock;
-use tenure_sale::ways::{Counter, Way};
 
 use crate::plain_store::PlainStore;
+use crate::ways::{Counter, Way};
 
 /// How long the clients may take to let go of what they hold.
 const CLOSE_MAX: Duration = Duration::from_secs(1);

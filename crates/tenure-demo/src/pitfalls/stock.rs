@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use tenure::{ErrorKind, Locks};
-use tenure_sale::ways::Counter;
 use tenure_sale::{Stock, Take};
 
 use super::life::together;
 use super::own_clock;
 use super::pitfall::{Observed, Pitfall};
 use super::scene::Scene;
+use crate::naive;
 use crate::plain_store::PlainStore;
+use crate::ways::Counter;
 
 pub(crate) const PITFALLS: [Pitfall; 3] = [
     Pitfall {
@@ -54,12 +55,8 @@ async fn oversells(scene: Scene) -> Result<Observed> {
 
 async fn order_naively(store: PlainStore, key: String) -> Result<bool> {
     let left = units(&store, &key).await?;
-    if left == 0 {
-        return Ok(false);
-    }
-    tokio::time::sleep(THINKING).await;
-    store.set(&key, &(left - 1).to_string()).await?;
-    Ok(true)
+    let sold = naive::sell_one(&store, &key, left.try_into()?, THINKING).await?;
+    Ok(sold.is_some())
 }
 
 async fn sells_exactly(scene: Scene) -> Result<Observed> {

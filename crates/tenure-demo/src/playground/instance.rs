@@ -5,7 +5,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tenure_sale::ways::{Closed, Counter, Deal};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +16,7 @@ use super::report::InstanceState;
 use super::run::Run;
 use super::stage::{Place, Till};
 use crate::runtime;
+use crate::ways::{Closed, Counter, Deal};
 
 /// One of the processes that sell.
 struct Instance {

@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tenure_sale::ways::Way;
 use utoipa::ToSchema;
 
 use super::Refused;
+use crate::ways::Way;
 
 /// In which way the stock is sold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

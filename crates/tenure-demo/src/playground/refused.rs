@@ -13,7 +13,7 @@ pub enum Refused {
     /// The run does not take this any more.
     Conflict(String),
     /// The stock cannot be brought on sale.
-    Store(tenure_sale::Error),
+    Store(anyhow::Error),
     /// Something that should not happen.
     Internal,
 }
@@ -32,7 +32,7 @@ impl fmt::Display for Refused {
 impl Error for Refused {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Store(error) => error.source(),
+            Self::Store(error) => error.chain().nth(1),
             _ => None,
         }
     }

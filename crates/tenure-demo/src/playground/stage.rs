@@ -7,11 +7,11 @@ use tenure::redis::Client;
 use tenure::{Lock, Locks};
 use tenure_sale::Stock;
 use tenure_sale::gate::Gate;
-use tenure_sale::ways::{Counter, Way};
 use tenure_view::scratch_names;
 
 use super::plan::Plan;
 use crate::connect::connect_as;
+use crate::ways::{Counter, Way};
 
 /// Longer than any run: who waits for the lock waits until the run is over.
 const WAIT_MAX: Duration = Duration::from_hours(1);
@@ -89,10 +89,10 @@ impl Place {
     }
 
     /// One that needs no lock.
-    async fn counter(&self) -> Result<Counter, tenure_sale::Error> {
+    async fn counter(&self) -> Result<Counter> {
         let url = &self.urls[0];
         Ok(match self.way {
-            Way::Script => Counter::by_script(Gate::connect(url).await?, &self.id)?,
+            Way::Script => Counter::by_script(Gate::connect(url).await?, &self.id),
             Way::Naive | Way::Lock => Counter::naive(Stock::open(url, &self.id).await?),
         })
     }
@@ -100,7 +100,7 @@ impl Place {
 
 impl Stage {
     /// Brings the stock on sale.
-    pub(crate) async fn open(place: Place, stock: u64) -> Result<Self, tenure_sale::Error> {
+    pub(crate) async fn open(place: Place, stock: u64) -> Result<Self> {
         let counter = place.counter().await?;
         counter.load(stock).await?;
         Ok(Self { place, counter })
@@ -111,7 +111,7 @@ impl Stage {
     }
 
     /// The units that the store says are left.
-    pub(crate) async fn left(&self) -> Result<u64, tenure_sale::Error> {
+    pub(crate) async fn left(&self) -> Result<u64> {
         self.counter.left().await
     }
 

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use tenure_sale::ways::Way;
 use tenure_view::output::Paint;
 
 use super::Options;
 use super::sale::{AT_ONCE, Tally};
 use super::shop::Shop;
+use crate::ways::Way;
 
 pub(crate) struct Report<'a> {
     paint: Paint,

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tenure_sale::ways::{Counter, Way};
 use tenure_view::timings::Timings;
 use tokio::task::JoinSet;
 
 use super::progress::Progress;
+use crate::ways::{Counter, Way};
 
 /// How many buyers one instance serves at once.
 pub(crate) const AT_ONCE: usize = 8;

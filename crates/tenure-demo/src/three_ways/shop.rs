@@ -7,10 +7,10 @@ use tenure::redis::{Client, Command};
 use tenure::{LockName, Locks};
 use tenure_sale::Stock;
 use tenure_sale::gate::Gate;
-use tenure_sale::ways::{Counter, Way};
 
 use super::Options;
 use crate::connect::connect_as;
+use crate::ways::{Counter, Way};
 
 /// How long the instances may take to let go of what they hold.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
@@ -99,15 +99,15 @@ impl Shop {
     }
 
     /// A counter in each instance, all for the same item.
-    pub(crate) fn counters(&self, way: Way) -> Result<Vec<Counter>> {
+    pub(crate) fn counters(&self, way: Way) -> Vec<Counter> {
         let counters = self.instances.iter().map(|instance| {
             let Instance { locks, stock, gate } = instance;
             let counter = match way {
                 Way::Naive => Counter::naive(stock.clone()),
                 Way::Lock => Counter::under_lock(stock.clone(), locks.lock(&self.lock_name)),
-                Way::Script => Counter::by_script(gate.clone(), stock.item())?,
+                Way::Script => Counter::by_script(gate.clone(), stock.item()),
             };
-            Ok(counter.thinking(THINKING))
+            counter.thinking(THINKING)
         });
         counters.collect()
     }
@@ -130,7 +130,7 @@ impl Shop {
 
     async fn delete_keys(&self) -> Result<()> {
         for way in Way::ALL.into_iter().filter(|way| self.knows(*way)) {
-            self.counters(way)?[0].remove().await?;
+            self.counters(way)[0].remove().await?;
         }
         if self.is_embedded {
             return Ok(());

@@ -7,10 +7,10 @@
 //! | [`Way::Script`] | check, subtract and queue in one step at the gate | sells each unit once, as fast as the server answers |
 //!
 //! ```
-//! use tenure_sale::ways::{Counter, Way};
+//! use tenure_demo::ways::{Counter, Way};
 //!
 //! # #[tokio::main]
-//! # async fn main() -> Result<(), tenure_sale::Error> {
+//! # async fn main() -> anyhow::Result<()> {
 //! for way in Way::ALL {
 //!     let counter = Counter::open(way, "memory://", "sku-7").await?;
 //!     counter.load(1).await?;
@@ -22,20 +22,17 @@
 //! # Ok(()) }
 //! ```
 //!
-//! For teaching and for `tenure demo`; what a shop uses is [`Sale`](crate::Sale).
+//! What a shop uses is [`tenure_sale::Sale`].
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context, Result};
 use tenure::{Fence, Guard, Lock, Tenure};
-
-use crate::error::{Error, ErrorKind, Result};
-use crate::gate::{Gate, Load};
-use crate::item::{ItemState, Terms};
-use crate::names::item_name;
-use crate::order::{Outcome, Request};
-use crate::stock::{Stock, Take};
+use tenure_sale::gate::{Gate, Load};
+use tenure_sale::{ItemState, Outcome, Request, Stock, Take, Terms};
 
 /// How long a buyer waits for the lock unless told otherwise.
 const LOCK_WAIT_MAX: Duration = Duration::from_mins(1);
@@ -118,6 +115,10 @@ pub enum Closed {
     },
 }
 
+/// The item cannot be loaded, sold or removed as it is: it is not on sale, or somebody else uses it.
+#[derive(Debug)]
+pub struct CannotSell(String);
+
 #[derive(Debug)]
 enum Bargain {
     Naive { stock: Stock, left: u64 },
@@ -144,13 +145,8 @@ impl Counter {
     }
 
     /// Sells `item` at `gate`, without a ledger behind it: orders stay in the queue.
-    ///
-    /// # Errors
-    ///
-    /// If the item's name is wrong. Nothing is asked of the gate.
-    pub fn by_script(gate: Gate, item: impl AsRef<str>) -> Result<Self> {
-        let item = item_name(item.as_ref())?;
-        Ok(Self::with(Till::Script(gate, item.into())))
+    pub fn by_script(gate: Gate, item: impl AsRef<str>) -> Self {
+        Self::with(Till::Script(gate, item.as_ref().into()))
     }
 
     /// Sells `item` with clients of its own in the store that `url` names: `memory://`, or a Redis.
@@ -164,12 +160,12 @@ impl Counter {
             Way::Naive => Ok(Self::naive(Stock::open(url, item).await?)),
             Way::Lock => {
                 let stock = Stock::open(url, item).await?;
-                let failed = |error| Error::store("cannot reach the locks", error);
-                let locks = Tenure::connect(url).await.map_err(failed)?;
+                let connected = Tenure::connect(url).await;
+                let locks = connected.context("cannot reach the locks")?;
                 let lock = locks.lock(format!("ways:{{{item}}}"));
                 Ok(Self::under_lock(stock, lock))
             }
-            Way::Script => Self::by_script(Gate::connect(url).await?, item),
+            Way::Script => Ok(Self::by_script(Gate::connect(url).await?, item)),
         }
     }
 
@@ -205,7 +201,7 @@ impl Counter {
     /// If it is on sale already, or the store cannot be reached.
     pub async fn load(&self, units: u64) -> Result<()> {
         match &self.till {
-            Till::Naive(stock) | Till::Lock(stock, _) => stock.load(units).await,
+            Till::Naive(stock) | Till::Lock(stock, _) => Ok(stock.load(units).await?),
             Till::Script(gate, item) => load_gate(gate, item, units).await,
         }
     }
@@ -231,10 +227,10 @@ impl Counter {
     /// and reads the stock. `None` if no unit is left. By script nothing is done yet.
     ///
     /// ```
-    /// use tenure_sale::ways::{Closed, Counter, Way};
+    /// use tenure_demo::ways::{Closed, Counter, Way};
     ///
     /// # #[tokio::main]
-    /// # async fn main() -> Result<(), tenure_sale::Error> {
+    /// # async fn main() -> anyhow::Result<()> {
     /// let counter = Counter::open(Way::Lock, "memory://", "sku-7").await?;
     /// counter.load(1).await?;
     /// let deal = counter.begin().await?.expect("one is left");
@@ -258,10 +254,9 @@ impl Counter {
                 stock: stock.clone(),
             },
             Till::Lock(stock, lock) => {
-                let failed = |error| Error::store(format!("cannot lock `{}`", lock.name()), error);
                 let taken = lock.acquire_within(self.waiting_max).await;
                 Bargain::Lock {
-                    guard: taken.map_err(failed)?,
+                    guard: taken.with_context(|| format!("cannot lock `{}`", lock.name()))?,
                     stock: stock.clone(),
                 }
             }
@@ -280,11 +275,11 @@ impl Counter {
     /// If the item is not on sale or the store cannot be reached.
     pub async fn left(&self) -> Result<u64> {
         match &self.till {
-            Till::Naive(stock) | Till::Lock(stock, _) => stock.left().await,
+            Till::Naive(stock) | Till::Lock(stock, _) => Ok(stock.left().await?),
             Till::Script(gate, item) => {
                 let standing = gate.standing(item).await?;
                 let left = standing.and_then(|standing| standing.left);
-                left.ok_or_else(|| Error::not_loaded(item))
+                Ok(left.ok_or_else(|| CannotSell::not_loaded(item))?)
             }
         }
     }
@@ -296,7 +291,7 @@ impl Counter {
     /// If the store cannot be reached.
     pub async fn remove(&self) -> Result<()> {
         match &self.till {
-            Till::Naive(stock) | Till::Lock(stock, _) => stock.remove().await,
+            Till::Naive(stock) | Till::Lock(stock, _) => Ok(stock.remove().await?),
             Till::Script(gate, item) => remove_from_gate(gate, item).await,
         }
     }
@@ -360,8 +355,9 @@ impl Deal {
     pub fn abandon(self) -> Result<()> {
         if let Bargain::Lock { guard, .. } = self.way {
             let name = guard.name().clone();
-            let failed = |error| Error::store(format!("cannot leave the lock `{name}`"), error);
-            let _nobody_takes_it_up = guard.detach().map_err(failed)?;
+            let detached = guard.detach();
+            let _nobody_takes_it_up =
+                detached.with_context(|| format!("cannot leave the lock `{name}`"))?;
         }
         Ok(())
     }
@@ -398,12 +394,28 @@ impl fmt::Debug for Counter {
     }
 }
 
+impl CannotSell {
+    fn not_loaded(item: &str) -> Self {
+        Self(format!(
+            "item `{item}` was never loaded: load its units first"
+        ))
+    }
+}
+
+impl fmt::Display for CannotSell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for CannotSell {}
+
 fn of_take(stock: &Stock, take: Take) -> Result<Closed> {
     match take {
         Take::Taken { left } => Ok(Closed::Sold { unit: left + 1 }),
         Take::SoldOut => Ok(Closed::SoldOut),
         Take::Stale { seen } => Ok(Closed::Stale { seen }),
-        Take::NotLoaded => Err(Error::not_loaded(stock.item())),
+        Take::NotLoaded => Err(CannotSell::not_loaded(stock.item()).into()),
     }
 }
 
@@ -417,10 +429,10 @@ async fn sell_by_script(gate: &Gate, item: &str, buyer: &str) -> Result<Closed> 
             unit: answer.left.unwrap_or_default() + 1,
         }),
         Outcome::SoldOut => Ok(Closed::SoldOut),
-        Outcome::NoItem => Err(Error::not_loaded(item)),
+        Outcome::NoItem => Err(CannotSell::not_loaded(item).into()),
         refusal => {
             let message = format!("cannot sell `{item}`: the gate says `{refusal:?}`");
-            Err(Error::new(ErrorKind::Conflict, message))
+            Err(CannotSell(message).into())
         }
     }
 }
@@ -429,7 +441,8 @@ async fn load_gate(gate: &Gate, item: &str, units: u64) -> Result<()> {
     let load = load_of(SELLING, ItemState::Open, units);
     let begun = gate.begin_load(item, load.epoch, load.fence, 1).await?;
     if !begun || !gate.finish_load(item, &load).await? {
-        return Err(Error::already_loaded(item));
+        let message = format!("item `{item}` is loaded already: change its units with `set`");
+        return Err(CannotSell(message).into());
     }
     Ok(())
 }
@@ -445,7 +458,7 @@ async fn remove_from_gate(gate: &Gate, item: &str) -> Result<()> {
         return Ok(());
     }
     let message = format!("cannot remove `{item}`: somebody else uses it");
-    Err(Error::new(ErrorKind::Conflict, message))
+    Err(CannotSell(message).into())
 }
 
 /// Throws one page of orders away; `true` if there are none.

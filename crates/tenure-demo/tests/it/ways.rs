@@ -1,33 +1,44 @@
 //! The three ways side by side.
 
-use tenure_sale::ways::{Counter, Way};
-
-use super::stage::Stage;
-
-on! { [memory_sqlite, redis_sqlite]:
-    only_the_naive_way_sells_a_unit_twice,
-    an_item_is_removed_in_any_state,
-}
+use tenure_demo::ways::{Counter, Way};
+use tenure_testkit::RedisServer;
 
 const UNITS: u64 = 20;
 
-fn url_of(stage: &Stage) -> String {
-    stage.gate_url().replace("memory://", "memory://ways")
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_naive_way_sells_a_unit_twice_in_memory() {
+    only_the_naive_way_sells_a_unit_twice("memory://ways-sell").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_naive_way_sells_a_unit_twice_on_redis() {
+    let redis = RedisServer::start();
+    only_the_naive_way_sells_a_unit_twice(&redis.url()).await;
+    leaves_nothing(&redis);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_is_removed_in_any_state_in_memory() {
+    an_item_is_removed_in_any_state("memory://ways-remove").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_is_removed_in_any_state_on_redis() {
+    let redis = RedisServer::start();
+    an_item_is_removed_in_any_state(&redis.url()).await;
+    leaves_nothing(&redis);
 }
 
 #[track_caller]
-fn leaves_nothing(stage: &Stage) {
-    if let Some(redis) = &stage.redis {
-        let keys = redis.client().command(&["KEYS", "tenure:sale:*"]);
-        assert!(keys.array().is_empty(), "{keys:?}");
-    }
+fn leaves_nothing(redis: &RedisServer) {
+    let keys = redis.client().command(&["KEYS", "tenure:sale:*"]);
+    assert!(keys.array().is_empty(), "{keys:?}");
 }
 
 /// Two counters with clients of their own sell one item to the same few buyers.
-async fn only_the_naive_way_sells_a_unit_twice(stage: Stage) {
-    let url = url_of(&stage);
+async fn only_the_naive_way_sells_a_unit_twice(url: &str) {
     for way in Way::ALL {
-        let open = || Counter::open(way, &url, way.word());
+        let open = || Counter::open(way, url, way.word());
         let counters = [open().await.unwrap(), open().await.unwrap()];
         counters[0].load(UNITS).await.unwrap();
         counters[1].load(UNITS).await.unwrap_err();
@@ -48,13 +59,11 @@ async fn only_the_naive_way_sells_a_unit_twice(stage: Stage) {
         counters[1].remove().await.unwrap();
         counters[0].sell("late").await.unwrap_err();
     }
-    leaves_nothing(&stage);
 }
 
-async fn an_item_is_removed_in_any_state(stage: Stage) {
-    let url = url_of(&stage);
+async fn an_item_is_removed_in_any_state(url: &str) {
     for way in Way::ALL {
-        let counter = Counter::open(way, &url, way.word()).await.unwrap();
+        let counter = Counter::open(way, url, way.word()).await.unwrap();
         counter.remove().await.unwrap();
         counter.left().await.unwrap_err();
         counter.load(UNITS).await.unwrap();
@@ -65,10 +74,9 @@ async fn an_item_is_removed_in_any_state(stage: Stage) {
         assert_eq!(counter.left().await.unwrap(), UNITS);
         counter.remove().await.unwrap();
     }
-    let gate = tenure_sale::gate::Gate::connect(&url).await.unwrap();
+    let gate = tenure_sale::gate::Gate::connect(url).await.unwrap();
     let (fence, item) = (tenure::Fence::new(1), Way::Script.word());
     assert!(gate.begin_load(item, 1, fence, 1).await.unwrap());
-    let counter = Counter::by_script(gate, item).unwrap();
+    let counter = Counter::by_script(gate, item);
     counter.remove().await.unwrap();
-    leaves_nothing(&stage);
 }
