@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure_sale::ways::{Counter, Way};
+use tenure_demo::ways::{Counter, Way};
 use tenure_sale::{Consumer, ConsumerOptions, NewItem, OrderId, Request, Sale, Terms};
 use tenure_testkit::PostgresServer;
 use tokio::runtime::Runtime;

@@ -2,6 +2,7 @@
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use tenure_view::output;
 
 use crate::commands::acquire::AcquireArgs;
 use crate::commands::bench::BenchArgs;
@@ -20,7 +21,6 @@ use crate::commands::serve::ServeArgs;
 use crate::commands::show::ShowArgs;
 use crate::commands::watch::WatchArgs;
 use crate::exit::Exit;
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:

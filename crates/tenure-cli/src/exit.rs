@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use tenure::ErrorKind;
+use tenure_demo::ways::CannotSell;
 
 /// How the command ends, as a number that scripts can branch on: those of `sysexits.h` where they
 /// say it, those of `timeout` and the shell for a command that was run.
@@ -68,7 +69,8 @@ impl Exit {
             let failed = cause.downcast_ref::<Failed>().map(|failed| failed.exit);
             let ours = || cause.downcast_ref::<tenure::Error>().map(of_kind);
             let of_sale = || cause.downcast_ref().and_then(of_sale);
-            failed.or_else(ours).or_else(of_sale)
+            let of_demo = || cause.downcast_ref::<CannotSell>().map(|_| Self::Broken);
+            failed.or_else(ours).or_else(of_sale).or_else(of_demo)
         });
         said.unwrap_or(Self::Internal)
     }

@@ -6,26 +6,19 @@
 )]
 
 mod args;
-mod changes;
 mod commands;
 mod config;
 mod exit;
-mod holders;
 mod manual;
 mod meta;
-mod output;
-mod own_names;
-mod plain_store;
 mod runtime;
-mod sale_shown;
 mod server;
-mod service;
-mod time;
-mod timings;
 mod user;
 
 use std::io;
 use std::process::ExitCode;
+
+use tenure_view::output;
 
 use crate::args::Args;
 use crate::exit::Exit;

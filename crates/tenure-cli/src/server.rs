@@ -40,7 +40,7 @@ pub struct ServerArgs {
     /// Leases on several independent servers last for 30 seconds at most, unless every client says
     /// more: a server that lost its data gives no locks for this long. A client that says less than
     /// others use is refused.
-    #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = tenure_view::time::parse)]
     longest_ttl: Option<Duration>,
 
     /// The configuration file [env: `TENURE_CONFIG`] [default: the user's, then /etc/tenure.toml]
@@ -251,16 +251,6 @@ fn driven_by<T>(builder: Builder<T>, runtime: Option<Handle>) -> Builder<T> {
     }
 }
 
-/// A client of one store, or of several servers, that is called so where holders are listed.
-pub async fn connect_as(urls: &[String], name: &str) -> Result<Locks, tenure::Error> {
-    if let [url] = urls {
-        let tenure = Tenure::builder(url).name(name).connect().await?;
-        return Ok(Locks::clone(&tenure));
-    }
-    let redlock = Redlock::builder(urls).name(name).connect().await?;
-    Ok(Locks::clone(&redlock))
-}
-
 /// A length of time that a variable of the environment names, or a key of the configuration file.
 fn length(name: &str, key: &str, configured: Option<&str>) -> Result<Option<Duration>> {
     let (text, place) = match variable(name) {
@@ -270,7 +260,7 @@ fn length(name: &str, key: &str, configured: Option<&str>) -> Result<Option<Dura
             format!("`{key}` of the configuration file"),
         ),
     };
-    let length = text.as_deref().map(crate::time::parse).transpose();
+    let length = text.as_deref().map(tenure_view::time::parse).transpose();
     length.map_err(|cause| Failed::config(format!("cannot use {place}: {cause}")).into())
 }
 

@@ -66,7 +66,6 @@ mod stats;
 mod stock;
 mod sweeper;
 mod verify;
-pub mod ways;
 
 pub use crate::consumer::{Consumer, ConsumerOptions};
 pub use crate::error::{Error, ErrorKind, Result};

@@ -9,16 +9,17 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Result;
 use serde::Serialize;
 use tenure::{ErrorKind, Lease, Lock, Locks};
+use tenure_view::holders::{ClientReport, LockReport, printable};
+use tenure_view::output::{say, say_json};
+use tenure_view::time;
+use tenure_view::time::{millis, moment};
 
 use self::keeper::Process;
 use super::interrupt;
 use crate::exit::{Exit, Failed};
-use crate::holders::{ClientReport, LockReport, millis, moment, printable};
 use crate::meta;
-use crate::output::{say, say_json};
 use crate::runtime;
 use crate::server::{Server, ServerArgs};
-use crate::time;
 use crate::user;
 
 /// How long the lease lasts unless something else is said. On several servers no lease may last

@@ -15,6 +15,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use tenure::CancellationToken;
+use tenure_view::output;
+use tenure_view::time;
+use tenure_view::timings::Timings;
 
 use self::commands::Meter;
 use self::contest::Contest;
@@ -23,10 +26,7 @@ use self::report::Report;
 use self::stand::Stand;
 use self::until::Until;
 use crate::exit::Exit;
-use crate::output;
 use crate::server::ServerArgs;
-use crate::time;
-use crate::timings::Timings;
 
 /// In how many pieces floor and locks take turns, so that both meet the same moods of the machine.
 const ROUNDS: u32 = 3;

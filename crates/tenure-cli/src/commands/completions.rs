@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use clap_complete::Shell;
+use tenure_view::output;
 
 use crate::exit::Exit;
 use crate::manual;
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -14,13 +14,13 @@ mod trial;
 
 use anyhow::{Context, Result};
 use tenure::ErrorKind;
+use tenure_view::output::{self, Paint};
 use tokio::task::{self, JoinHandle, LocalSet};
 
 use self::deployment::Deployment;
 use self::patient::{Diagnosis, Orders, Patient};
 use self::report::Report;
 use crate::exit::Exit;
-use crate::output::{self, Paint};
 use crate::runtime;
 use crate::server::{Server, ServerArgs};
 

@@ -5,11 +5,11 @@ use std::io::{self, BufRead, IsTerminal};
 use anyhow::Result;
 use serde::Serialize;
 use tenure::{LeaseId, Locks, Released};
+use tenure_view::holders::{LockReport, look, printable};
+use tenure_view::output::{complain, say, say_json};
 
 use super::release::word_for;
 use crate::exit::{Exit, Failed};
-use crate::holders::{LockReport, look, printable};
-use crate::output::{complain, say, say_json};
 use crate::runtime;
 use crate::server::ServerArgs;
 

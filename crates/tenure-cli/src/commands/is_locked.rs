@@ -1,10 +1,10 @@
 //! `tenure is-locked`: a question for scripts.
 
 use anyhow::Result;
+use tenure_view::holders::LockReport;
+use tenure_view::output::say;
 
 use crate::exit::Exit;
-use crate::holders::LockReport;
-use crate::output::say;
 use crate::runtime;
 use crate::server::ServerArgs;
 

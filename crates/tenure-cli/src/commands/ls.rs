@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use serde::Serialize;
+use tenure_view::holders::{LockReport, printable};
+use tenure_view::output::{complain, say, say_json};
 
 use super::pattern::Pattern;
 use super::table::Table;
 use crate::exit::Exit;
-use crate::holders::{LockReport, printable};
-use crate::output::{complain, say, say_json};
 use crate::runtime;
 use crate::server::ServerArgs;
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use tenure_view::output;
 
 use crate::exit::{Exit, Failed};
 use crate::manual::{self, page};
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,10 +3,10 @@
 use anyhow::Result;
 use serde::Serialize;
 use tenure::{Lease, Released};
+use tenure_view::output::say_json;
 
 use super::leases::LeaseArgs;
 use crate::exit::{Exit, Failed};
-use crate::output::say_json;
 use crate::runtime;
 use crate::server::ServerArgs;
 

@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use serde::Serialize;
+use tenure_view::output::say_json;
+use tenure_view::time;
+use tenure_view::time::{millis, moment};
 
 use super::leases::LeaseArgs;
 use crate::exit::Exit;
-use crate::holders::{millis, moment};
-use crate::output::say_json;
 use crate::runtime;
 use crate::server::ServerArgs;
-use crate::time;
 
 const EXAMPLES: &str = "\
 Examples:

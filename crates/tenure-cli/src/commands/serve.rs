@@ -1,6 +1,7 @@
 //! `tenure serve`: locks and sales over HTTP, and a page that shows them.
 
 mod ledger;
+mod limits;
 mod listen;
 pub mod token;
 
@@ -11,16 +12,16 @@ use anyhow::{Context, Result};
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use tenure::Locks;
+use tenure_demo::item::stock_demo;
 use tenure_sale::Sale;
+use tenure_serve::{Access, App, BrokenLocks, Log, Parts, Settings};
+use tenure_view::output::{complain, say, say_json};
 use tokio::net::TcpListener;
 
+use self::limits::LimitArgs;
 use super::interrupt;
 use crate::exit::Exit;
-use crate::output::{complain, say, say_json};
 use crate::server::{Server, ServerArgs};
-use crate::service::{
-    Access, App, Behind, Ladder, LimitArgs, Parts, Places, Playground, Settings, stock_demo,
-};
 
 /// How long the locks' client may take to say goodbye.
 const FAREWELL: Duration = Duration::from_millis(300);
@@ -134,11 +135,7 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
     let (listener, address) = listen::bind(args.listen)?;
     let locks = server.connect_for_service().await?;
     let sale = ledger::open(ledger.as_deref(), &server).await?;
-    let ladder = demonstrate(args, &server, sale.as_ref()).await?;
-    let places = Places {
-        locks: server.place(),
-        ledger: ledger.as_deref().map(ledger::shown),
-    };
+    let broken_locks = demonstrate(args, &server, sale.as_ref()).await?;
     let settings = Settings {
         access: Access {
             token,
@@ -146,23 +143,23 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
             admin: args.allow_admin,
             read_only: args.read_only,
         },
-        limits: args.limits.clone(),
+        limits: args.limits.settings(),
         demo: args.demo,
         consumer: !args.no_consumer && !args.read_only,
         address,
         base_path: args.base_path.clone(),
-        places,
-        behind: Behind::new(server.urls()),
+        ledger: ledger.as_deref().map(ledger::shown),
+        log: Log::default(),
     };
     // Whoever reads where it listens may end it at once: signals are heard before that.
     let mut ending = Box::pin(interrupt::asked_to_end());
     let _ = (&mut ending).now_or_never();
-    tell(args, &settings)?;
+    tell(args, &settings, &server.place())?;
     let parts = Parts {
         locks: locks.clone(),
+        urls: server.urls().to_vec(),
         sale,
-        ladder,
-        playground: Playground::new(server.urls()),
+        broken_locks,
     };
     let app = App::new(settings, parts);
     Ok(until_asked(&app, listener, &locks, ending).await)
@@ -173,7 +170,7 @@ async fn demonstrate(
     args: &ServeArgs,
     server: &Server,
     sale: Option<&Sale>,
-) -> Result<Option<Ladder>> {
+) -> Result<Option<BrokenLocks>> {
     if !args.demo {
         return Ok(None);
     }
@@ -183,7 +180,7 @@ async fn demonstrate(
     }
     // Independent servers are no one place for a stock.
     match server.urls() {
-        [url] => Ladder::open(url).await.map(Some),
+        [url] => BrokenLocks::open(url).await.map(Some),
         _ => Ok(None),
     }
 }
@@ -202,26 +199,26 @@ async fn until_asked(
         _ = ending => {}
     }
     complain("tenure: stopping");
-    app.stop.cancel();
+    app.stop();
     serving.await;
     let _ = locks.shutdown(FAREWELL).await;
     Exit::Done
 }
 
 /// Says where to look.
-fn tell(args: &ServeArgs, settings: &Settings) -> Result<()> {
+fn tell(args: &ServeArgs, settings: &Settings, locks: &str) -> Result<()> {
     let Settings {
         address,
         base_path,
-        places,
+        ledger,
         ..
     } = settings;
     let url = format!("http://{address}{base_path}");
     if args.json {
         return Ok(say_json(&Listening {
             url,
-            locks: places.locks.clone(),
-            ledger: places.ledger.clone(),
+            locks: locks.to_owned(),
+            ledger: ledger.clone(),
         })?);
     }
     say(format_args!("tenure: serving at {url}"))?;
@@ -229,8 +226,8 @@ fn tell(args: &ServeArgs, settings: &Settings) -> Result<()> {
     say(format_args!(
         "  API     {url}/api/v1, described at {url}/openapi.json"
     ))?;
-    say(format_args!("  locks   {}", places.locks))?;
-    let ledger = places.ledger.as_deref();
+    say(format_args!("  locks   {locks}"))?;
+    let ledger = ledger.as_deref();
     say(format_args!(
         "  ledger  {}",
         ledger.unwrap_or("none, so there are no sales: give --ledger")

@@ -1,10 +1,10 @@
 //! `tenure show`: one lock, whoever holds it.
 
 use anyhow::Result;
+use tenure_view::holders::{look, printable};
+use tenure_view::output::{say, say_json};
 
 use crate::exit::Exit;
-use crate::holders::{look, printable};
-use crate::output::{say, say_json};
 use crate::runtime;
 use crate::server::ServerArgs;
 

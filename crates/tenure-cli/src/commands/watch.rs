@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tenure::{Advice, Locks};
+use tenure_view::changes::{Change, Event, Known, look_again};
+use tenure_view::holders::LockReport;
+use tenure_view::output::{complain, say, say_json};
+use tenure_view::time;
 
 use super::interrupt;
 use super::pattern::Pattern;
-use crate::changes::{Change, Event, Known, look_again};
 use crate::exit::Exit;
-use crate::holders::LockReport;
-use crate::output::{complain, say, say_json};
 use crate::runtime;
 use crate::server::ServerArgs;
-use crate::time;
 
 /// How often to look: as often as clients say something new of themselves.
 const PACE: Duration = Duration::from_millis(500);

@@ -12,10 +12,10 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid};
 use tenure::{ErrorKind, Lease, Locks};
+use tenure_view::output::say;
 use tokio::sync::oneshot;
 
 use crate::exit::{Exit, Failed};
-use crate::output::say;
 
 /// What the keeper says when it looks after the lease.
 const READY: &str = "ready";

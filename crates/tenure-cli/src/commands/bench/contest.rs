@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use tenure::Lock;
+use tenure_view::timings::Timings;
 use tokio::task::JoinSet;
 
 use super::BenchArgs;
 use super::progress::Progress;
 use super::stand::Stand;
 use super::until::Until;
-use crate::timings::Timings;
 
 /// What came of it.
 #[derive(Debug)]

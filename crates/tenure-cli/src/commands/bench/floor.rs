@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use anyhow::Result;
 use tenure::redis::{Client, Command, Script};
+use tenure_view::timings::Timings;
 use tokio::task::JoinSet;
 
 use super::progress::Progress;
 use super::stand::Stand;
 use super::until::Until;
-use crate::timings::Timings;
 
 static DELETE_IF_SAME: LazyLock<Script> = LazyLock::new(|| {
     Script::new(

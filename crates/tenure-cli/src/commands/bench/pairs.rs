@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use anyhow::Result;
 use tenure::Lock;
+use tenure_view::timings::Timings;
 use tokio::task::JoinSet;
 
 use super::progress::Progress;
 use super::stand::Stand;
 use super::until::Until;
-use crate::timings::Timings;
 
 /// How long each took.
 pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Timings> {

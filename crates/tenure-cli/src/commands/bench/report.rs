@@ -4,12 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
+use tenure_view::timings::{Timings, millis};
 
 use super::BenchArgs;
 use super::commands::Meter;
 use super::contest::Contest;
 use super::stand::Stand;
-use crate::timings::{Timings, millis};
 
 /// What was measured so far.
 #[derive(Clone, Debug, Serialize)]

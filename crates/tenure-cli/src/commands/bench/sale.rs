@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tenure::CancellationToken;
+use tenure_view::output::{complain, say, say_json};
+use tenure_view::time;
 
 use self::check::Before;
 use self::instance::Instance;
@@ -22,8 +24,6 @@ use self::record::Recorder;
 use self::report::Report;
 use crate::commands::serve::token;
 use crate::exit::Exit;
-use crate::output::{complain, say, say_json};
-use crate::time;
 
 const EXAMPLES: &str = "\
 Examples:

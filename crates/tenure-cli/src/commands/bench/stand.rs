@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tenure::Locks;
 use tenure::redis::Client;
+use tenure_view::scratch_names;
 use tokio::task::JoinSet;
 
 use super::BenchArgs;
 use super::commands;
-use crate::own_names;
 use crate::server::Server;
 
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ impl Stand {
         }
         let names = |count: u32| {
             (0..count)
-                .map(|_| own_names::unused("tenure-bench"))
+                .map(|_| scratch_names::unused("tenure-bench"))
                 .collect()
         };
         Ok(Self {
@@ -80,8 +80,8 @@ impl Stand {
         }
         closing.join_all().await;
         for way in &self.ways {
-            own_names::sweep(way, &self.own_names).await;
-            own_names::sweep(way, &self.shared_names).await;
+            scratch_names::sweep(way, &self.own_names).await;
+            scratch_names::sweep(way, &self.shared_names).await;
         }
     }
 }

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
+use tenure_demo::{pitfalls, three_ways};
 
-use super::pitfalls;
 use crate::server::refuse_passwords;
 
 const DEMO_EXAMPLES: &str = "\
@@ -59,7 +59,7 @@ pub struct DemoArgs {
         allow_negative_numbers = true
     )]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub stock: u64,
+    stock: u64,
 
     /// How many buyers come, one order each, 1 to 1000000
     #[arg(
@@ -69,7 +69,7 @@ pub struct DemoArgs {
         allow_negative_numbers = true
     )]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub buyers: u64,
+    buyers: u64,
 
     /// How many instances the shop has, each a client of its own
     #[arg(
@@ -79,7 +79,7 @@ pub struct DemoArgs {
         allow_negative_numbers = true
     )]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub clients: u64,
+    clients: u64,
 }
 
 #[derive(Debug, Subcommand)]
@@ -110,7 +110,7 @@ pub struct PitfallsArgs {
         hide_possible_values = true
     )]
     #[arg(value_parser = PossibleValuesParser::new(pitfalls::names()))]
-    only: Vec<String>,
+    pub only: Vec<String>,
 
     /// Show what there is and run nothing
     #[arg(long)]
@@ -118,9 +118,14 @@ pub struct PitfallsArgs {
 }
 
 impl DemoArgs {
-    /// The URLs that were given, by option or environment.
-    pub fn urls(&self) -> Result<Vec<String>> {
-        urls_given(&self.url)
+    /// What the demonstration is told.
+    pub fn options(&self) -> Result<three_ways::Options> {
+        Ok(three_ways::Options {
+            urls: urls_given(&self.url)?,
+            stock: self.stock,
+            buyers: self.buyers,
+            clients: self.clients,
+        })
     }
 }
 
@@ -128,11 +133,6 @@ impl PitfallsArgs {
     /// The URLs that were given, by option or environment.
     pub fn urls(&self) -> Result<Vec<String>> {
         urls_given(self.url.as_slice())
-    }
-
-    /// Whether this pitfall was asked for.
-    pub fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
     }
 }
 

@@ -3,8 +3,7 @@
 use std::fmt::Display;
 
 use serde::Serialize;
-
-use crate::output::{Paint, Painted};
+use tenure_view::output::{Paint, Painted};
 
 /// How good it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

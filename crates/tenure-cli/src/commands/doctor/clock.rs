@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure::Error;
 use tenure::redis::{Client, Command, Value};
+use tenure_view::timings::millis;
 
 use super::check::Check;
 use super::facts::allowed;
-use crate::timings::millis;
 
 /// How often to ask: the fastest answer is the most exact.
 const TRIES: u32 = 8;

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use tenure::Error;
 use tenure::redis::{Client, Command};
+use tenure_view::timings::{Timings, millis};
 
 use super::check::Check;
-use crate::timings::{Timings, millis};
 
 /// A server that is far away is asked less often.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use tenure::redis::{Client, Command};
 use tenure::{Error, ErrorKind};
+use tenure_view::scratch_names;
+use tenure_view::timings::millis;
 
 use super::check::Check;
 use super::clock::{self, Offset};
@@ -14,8 +16,6 @@ use super::report::ServerReport;
 use super::rights::{self, Scope};
 use super::settings;
 use super::trial::{self, Trial};
-use crate::own_names;
-use crate::timings::millis;
 
 /// How many names to try until one belongs to this master: each has a share of the slots.
 const NAMES_TRIED: u32 = 1_000;
@@ -140,7 +140,7 @@ impl Patient {
     async fn find_name(&self) -> Result<String, Error> {
         let mut name = String::new();
         for _ in 0..NAMES_TRIED {
-            name = own_names::unused(&format!("{}tenure-doctor", self.orders.prefix));
+            name = scratch_names::unused(&format!("{}tenure-doctor", self.orders.prefix));
             match self.client.run(Command::new("GET").arg(&name)).await {
                 Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
                 // A node of a cluster says so when another one has the key.
@@ -196,7 +196,7 @@ impl Patient {
                 }
             }
         };
-        own_names::sweep(&self.client, &[name.to_owned()]).await;
+        scratch_names::sweep(&self.client, &[name.to_owned()]).await;
         Ok(check)
     }
 }

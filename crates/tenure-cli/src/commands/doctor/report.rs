@@ -3,9 +3,9 @@
 use std::fmt::{self, Display};
 
 use serde::Serialize;
+use tenure_view::output::Paint;
 
 use super::check::{Check, Verdict};
-use crate::output::Paint;
 
 /// What was found on all servers.
 #[derive(Clone, Debug, Serialize)]

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use tenure::redis::Client;
 use tenure::{Error, Redlock};
+use tenure_view::scratch_names;
+use tenure_view::timings::millis;
 
 use super::check::Check;
 use super::patient::Diagnosis;
 use super::trial;
-use crate::own_names;
-use crate::timings::millis;
 
 /// The longest ttl that clients of a Redlock allow unless they are told otherwise.
 const LONGEST_TTL: Duration = Duration::from_secs(30);
@@ -139,7 +139,7 @@ fn clocks(nodes: &[Diagnosis]) -> Option<Check> {
 
 /// Takes a lock on a majority, and lets it go.
 async fn try_lock(urls: &[String], prefix: &str) -> Check {
-    let name = own_names::unused(&format!("{prefix}tenure-doctor"));
+    let name = scratch_names::unused(&format!("{prefix}tenure-doctor"));
     let tried = async {
         let redlock = Redlock::connect(urls).await?;
         let begun = Instant::now();
@@ -159,7 +159,7 @@ async fn try_lock(urls: &[String], prefix: &str) -> Check {
     let names = [name];
     for url in urls {
         if let Ok(client) = Client::connect(url).await {
-            own_names::sweep(&client, &names).await;
+            scratch_names::sweep(&client, &names).await;
         }
     }
     check

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use tenure::redis::Client;
 use tenure::{Error, ErrorKind, Guard, Tenure};
+use tenure_view::scratch_names;
+use tenure_view::timings::{Timings, millis};
 use tokio::runtime::Handle;
 
 use super::check::Check;
 use super::latency;
-use crate::own_names;
-use crate::timings::{Timings, millis};
 
 /// Short, so that a renewal is seen soon.
 const TTL: Duration = Duration::from_millis(1_500);
@@ -50,7 +50,7 @@ impl Trial {
             self.one.shutdown(STEP_LIMIT),
             self.other.shutdown(STEP_LIMIT)
         );
-        own_names::sweep(client, &[self.name.clone(), self.forced()]).await;
+        scratch_names::sweep(client, &[self.name.clone(), self.forced()]).await;
         checks
     }
 

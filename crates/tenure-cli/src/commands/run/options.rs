@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{ArgAction, ValueEnum};
+use tenure_view::time;
 
 use super::program::Program;
 use crate::exit::{Exit, Failed};
 use crate::meta;
 use crate::server::{Server, ServerArgs};
-use crate::time;
 use crate::user;
 
 const TTL_DEFAULT: Duration = Duration::from_secs(30);

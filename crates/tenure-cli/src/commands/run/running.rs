@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tenure::{Guard, LostReason};
+use tenure_view::time;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::boot_clock::{Alarm, BootTime};
@@ -15,7 +16,6 @@ use super::teller::Teller;
 use super::terminal::{self, Terminal};
 use super::tree::{self, Reaped};
 use crate::exit::{Exit, Failed};
-use crate::time;
 
 /// A second INT or TERM within this time means that the first was not enough.
 const IMPATIENCE: Duration = Duration::from_secs(2);

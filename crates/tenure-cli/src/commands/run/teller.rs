@@ -5,9 +5,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use tenure_view::output::complain;
 use tokio::sync::oneshot;
-
-use crate::output::complain;
 
 /// How many lines to keep for one who does not read.
 const UNTOLD_MAX: usize = 100;

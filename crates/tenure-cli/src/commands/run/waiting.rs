@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use tenure::{ErrorKind, Guard, Holder, Lock, Locks};
+use tenure_view::holders::printable;
+use tenure_view::output::complain;
+use tenure_view::time;
 
 use super::options::{Plan, Talk};
-use crate::holders::printable;
-use crate::output::complain;
-use crate::time;
 
 /// How long to wait before telling of it, and how often what is told is made new.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tenure::{ErrorKind, Guard, Lock, Locks, Released};
+use tenure_view::output::complain;
+use tenure_view::time;
 
 use super::options::{OnLost, Plan, Talk, WhenBusy};
 use super::running::{self, Finished};
@@ -17,8 +19,6 @@ use super::terminal::Terminal;
 use super::waiting::{self, Outcome};
 use super::{talk, tree};
 use crate::exit::{Exit, Failed};
-use crate::output::complain;
-use crate::time;
 
 /// How long to wait for what is still to be said to the server when all else is done.
 const FAREWELL_MAX: Duration = Duration::from_millis(800);

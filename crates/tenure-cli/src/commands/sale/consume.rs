@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tenure_sale::ConsumerOptions;
+use tenure_view::output;
+use tenure_view::time;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::place::PlaceArgs;
 use crate::exit::Exit;
-use crate::output;
-use crate::time;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,12 +4,12 @@ use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
 use tenure_sale::OrderId;
+use tenure_view::output;
+use tenure_view::sale::{Decided, ShownLetter};
 
 use super::item::known;
 use super::place::PlaceArgs;
 use crate::exit::{Exit, Failed};
-use crate::output;
-use crate::sale_shown::{Decided, ShownLetter};
 
 /// How many are looked through for one.
 const LOOK_MAX: usize = 10_000;

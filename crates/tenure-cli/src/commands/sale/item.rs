@@ -4,12 +4,12 @@ use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
 use tenure_sale::{Item, NewItem, SPREAD_MAX, Sale, UNITS_MAX};
+use tenure_view::output;
+use tenure_view::sale::ShownItem;
 
 use super::place::PlaceArgs;
 use super::terms::TermsArgs;
 use crate::exit::{Exit, Failed};
-use crate::output;
-use crate::sale_shown::ShownItem;
 
 const EXAMPLES: &str = "\
 Examples:

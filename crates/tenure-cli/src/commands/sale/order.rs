@@ -7,13 +7,13 @@ use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use tenure_sale::{Answer, ORDER_UNITS_MAX, Order, OrderId, OrderState, Outcome, Request, Sale};
+use tenure_view::output;
+use tenure_view::sale::{ShownOrder, outcome_word};
+use tenure_view::time;
 
 use super::item::known;
 use super::place::{PlaceArgs, is_unknown};
 use crate::exit::Exit;
-use crate::output;
-use crate::sale_shown::{ShownOrder, outcome_word};
-use crate::time;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use tenure_sale::Mode;
+use tenure_view::output;
+use tenure_view::sale::ShownReport;
 
 use super::place::PlaceArgs;
 use crate::exit::Exit;
-use crate::output;
-use crate::sale_shown::ShownReport;
 
 const EXAMPLES: &str = "\
 Examples:

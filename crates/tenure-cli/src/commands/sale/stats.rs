@@ -3,12 +3,12 @@
 use anyhow::Result;
 use serde::Serialize;
 use tenure_sale::{Item, Sale};
+use tenure_view::output;
+use tenure_view::sale::{ShownCount, ShownStats};
 
 use super::item::known;
 use super::place::PlaceArgs;
 use crate::exit::Exit;
-use crate::output;
-use crate::sale_shown::{ShownCount, ShownStats};
 
 const EXAMPLES: &str = "\
 Examples:

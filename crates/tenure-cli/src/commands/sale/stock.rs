@@ -4,12 +4,12 @@ use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
 use tenure_sale::{Sale, UNITS_MAX};
+use tenure_view::output;
+use tenure_view::sale::or_dash;
 
 use super::item::{known, tell};
 use super::place::{PlaceArgs, is_unknown};
 use crate::exit::Exit;
-use crate::output;
-use crate::sale_shown::or_dash;
 
 const EXAMPLES: &str = "\
 Examples:

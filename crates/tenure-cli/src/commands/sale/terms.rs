@@ -3,8 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use tenure_sale::Terms;
-
-use crate::time;
+use tenure_view::time;
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Terms")]

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use tenure_sale::Verdict;
+use tenure_view::output::{self, Paint};
+use tenure_view::sale::{ShownVerdict, or_dash};
 
 use super::place::PlaceArgs;
 use crate::exit::Exit;
-use crate::output::{self, Paint};
-use crate::sale_shown::{ShownVerdict, or_dash};
 
 const EXAMPLES: &str = "\
 Examples:

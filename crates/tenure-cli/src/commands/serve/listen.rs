@@ -4,14 +4,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::Result;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 
 use crate::exit::{Exit, Failed};
-
-/// Connections that the kernel makes before the service takes them, if it allows so many. A sale begins
-/// for all buyers at once, and whoever finds no room here is told nothing and tries again a second
-/// later.
-const BACKLOG: u32 = 4_096;
 
 /// A port, or an address and a port.
 pub fn parse(text: &str) -> Result<SocketAddr, String> {
@@ -54,21 +49,9 @@ pub fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
             format!("cannot listen on `{address}`: {error}; choose another with --listen"),
         )
     };
-    let listener = listen(address).map_err(failed)?;
+    let listener = tenure_serve::bind(address).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()
-    } else {
-        TcpSocket::new_v6()
-    }?;
-    // Connections of an instance that has just ended do not keep the next from listening.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
+use tenure_serve::Token;
 
 use crate::exit::Failed;
 use crate::server::variable;
-use crate::service::Token;
 
 /// Shorter ones can be guessed.
 const BYTES_MIN: usize = 16;

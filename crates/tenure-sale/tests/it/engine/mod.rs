@@ -30,5 +30,3 @@ mod rebuilding;
 mod reconciling;
 /// Stock raised and lowered while it is sold.
 mod restock;
-/// The three ways side by side.
-mod ways;

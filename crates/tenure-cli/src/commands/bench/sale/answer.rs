@@ -1,6 +1,6 @@
 //! What a service says to an order.
 
-use axum::body::Bytes;
+use hyper::body::Bytes;
 use serde::Deserialize;
 
 /// What became of an order.

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
-use axum::body::Bytes;
-use axum::http::Request;
 use http_body_util::BodyExt;
+use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::http::Request;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
-use axum::http::header::{AUTHORIZATION, HOST};
-use axum::http::request::Builder;
-use axum::http::{HeaderValue, Request, Uri};
+use hyper::http::header::{AUTHORIZATION, HOST};
+use hyper::http::request::Builder;
+use hyper::http::{HeaderValue, Request, Uri};
+use tenure_serve::Token;
 
 use super::connection::Connection;
 use crate::exit::{Exit, Failed};
-use crate::service::Token;
 
 /// One `tenure serve`.
 #[derive(Clone, Debug)]

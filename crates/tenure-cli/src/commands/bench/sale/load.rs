@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use axum::http::Request;
+use hyper::http::Request;
 use serde_json::json;
 use tenure::CancellationToken;
 use tokio::task::JoinSet;

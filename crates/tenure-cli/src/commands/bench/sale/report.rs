@@ -5,13 +5,13 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
+use tenure_view::time;
+use tenure_view::timings::millis;
 
 use super::SaleArgs;
 use super::check::Check;
 use super::instance::Instance;
 use super::tally::{Served, Tally};
-use crate::time;
-use crate::timings::millis;
 
 /// What came of the load.
 #[derive(Debug, Serialize)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tenure_view::timings::Timings;
+
 use super::answer::Answer;
-use crate::timings::Timings;
 
 /// What came of orders: of one connection, and then of all.
 #[derive(Clone, Debug)]

@@ -1,0 +1,52 @@
+//! One pitfall: the mistake, committed for real, and the same situation with Tenure.
+
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+
+use anyhow::Result;
+
+use super::scene::Scene;
+
+/// Plays in a scene and says what came of it.
+pub(crate) type Act = fn(Scene) -> Observing;
+pub(crate) type Observing = Pin<Box<dyn Future<Output = Result<Observed>> + Send>>;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pitfall {
+    /// That of its row in the table.
+    pub(crate) name: &'static str,
+    /// Commits the mistake. It is expected to do damage.
+    pub(crate) mistake: Act,
+    /// The same situation with Tenure. It is expected to hold.
+    pub(crate) tenure: Act,
+}
+
+/// What came of an act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Observed {
+    pub(crate) is_expected: bool,
+    pub(crate) words: String,
+}
+
+impl Observed {
+    /// What was seen, and whether it is what the act is there to show.
+    pub(crate) fn when(is_expected: bool, words: impl Into<String>) -> Self {
+        Self {
+            is_expected,
+            words: words.into(),
+        }
+    }
+}
+
+/// Something that a pitfall needs is not on this machine. That is nobody's fault.
+#[derive(Debug)]
+pub(crate) struct Missing(pub(crate) String);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Missing {}

@@ -1,0 +1,71 @@
+//! `GET /events`: one stream of everything that a page shows.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::app::AppState;
+use crate::event_stream::{self, Source};
+use crate::extract::Query;
+use crate::problem::{Kind, Problem};
+use crate::responses;
+use crate::{playground, sales};
+
+/// What to follow.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Wanted {
+    /// `locks`, `stats`, `playground`, `sales`; several with commas between. Locks unless it is said.
+    topics: Option<String>,
+    /// What the names of locks begin with.
+    #[serde(default)]
+    prefix: String,
+}
+
+/// Follows locks and more: how they are, then what changes, as server-sent events.
+///
+/// `locks.snapshot`, `lock.changed`, `lock.gone`, `lock.event`, `store.away`, `store.back`; each second
+/// `stats`; `sale.snapshot`, `sale.item`; `playground.snapshot`, `playground.run`. `resync` means that the reader fell behind, or what it has is outdated: everything follows
+/// anew.
+#[utoipa::path(
+    get, path = "/events", tag = "locks", params(Wanted),
+    responses(
+        (status = 200, description = "A stream of events", body = String, content_type = "text/event-stream"),
+        (status = 422, description = "There is no such topic", body = Problem),
+        responses::TooManyStreams,
+    )
+)]
+pub(crate) async fn follow(
+    State(app): State<AppState>,
+    headers: HeaderMap,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Problem> {
+    let topics = wanted.topics.as_deref().unwrap_or("locks");
+    let mut topics: Vec<&str> = topics.split(',').collect();
+    topics.sort_unstable();
+    topics.dedup();
+    let sources = topics.into_iter().map(|topic| {
+        source(&app, topic, &wanted.prefix).ok_or_else(|| {
+            let topics = "`locks`, `stats`, `playground` and `sales`";
+            let detail = format!("there is no topic `{topic}` to follow: there are {topics}");
+            Problem::new(Kind::INVALID, detail)
+        })
+    });
+    let sources = sources.collect::<Result<Vec<_>, _>>()?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    event_stream::respond_after(&app, sources, last)
+}
+
+/// What each topic is made of.
+fn source(app: &AppState, topic: &str, prefix: &str) -> Option<Source> {
+    match topic {
+        "locks" => Some(app.board.source(prefix)),
+        "stats" => Some(app.stats.source()),
+        "sales" => Some(sales::source(app)),
+        "playground" => Some(playground::source(app)),
+        _ => None,
+    }
+}

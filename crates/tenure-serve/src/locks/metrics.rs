@@ -1,0 +1,438 @@
+//! What is counted of locks, for Prometheus.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter as OfKind;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge as OfGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tenure::{Locks, StatsSnapshot};
+
+use super::client_metrics::{self, Margins, OWN, OfLabel};
+
+type Counter = OfKind<u64, AtomicU64>;
+type Gauge = OfGauge<i64, AtomicI64>;
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+const WAIT_BUCKETS: [f64; 16] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0,
+];
+const HOLD_BUCKETS: [f64; 12] = [
+    0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
+];
+/// Shares of a lease.
+const SHARE_BUCKETS: [f64; 12] = [
+    0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9,
+];
+/// How many values the label `lock` has at most, and the one for all others.
+const LABELS_MAX: usize = 200;
+const OTHER: &str = "_other";
+const LABEL_BYTES_MAX: usize = 64;
+/// The only kind of lock there is yet.
+pub(crate) const MUTEX: &str = "mutex";
+
+/// All counters of locks. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Meters(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    labels: RwLock<HashSet<String>>,
+    acquired: Family<Acquired, Counter>,
+    waited: Histograms<Acquired>,
+    held_for: Histograms<OfLock>,
+    held: Family<OfLock, Gauge>,
+    waiting: Family<OfLock, Gauge>,
+    renewed: Family<WithResult, Counter>,
+    margins: Margins,
+    margin_shares: Histograms<OfLabel>,
+    released: Family<WithResult, Counter>,
+    lost: Family<Lost, Counter>,
+    forced: Counter,
+    live: Family<OfAll, Gauge>,
+    queued: Family<OfAll, Gauge>,
+    is_up: Family<OfNode, Gauge>,
+    woken: Family<Woken, Counter>,
+    of_client: Family<OfClient, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Acquired {
+    lock: String,
+    kind: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLock {
+    lock: String,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WithResult {
+    lock: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Lost {
+    lock: String,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct OfAll {
+    pub(crate) kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfNode {
+    node: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Woken {
+    source: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfClient {
+    event: &'static str,
+}
+
+/// How an attempt to take a lock ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Acquired,
+    /// Another holder has it, and nobody wanted to wait.
+    Busy,
+    TimedOut,
+    /// The caller went away.
+    Cancelled,
+    /// The store did not serve.
+    Failed,
+    /// What was asked for is not allowed: that is no attempt.
+    Refused,
+}
+
+/// What became of a renewal or a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    NotHeld,
+    Failed,
+}
+
+/// An attempt to take a lock. Dropped before it has ended, it was cancelled.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    of: Option<(Meters, OfLock)>,
+    begun: Instant,
+}
+
+impl Meters {
+    pub(crate) fn new(registry: &mut Registry, locks: &Locks) -> Self {
+        let waits: fn() -> Histogram = || Histogram::new(WAIT_BUCKETS);
+        let holds: fn() -> Histogram = || Histogram::new(HOLD_BUCKETS);
+        let shares: fn() -> Histogram = || Histogram::new(SHARE_BUCKETS);
+        let inner = Inner {
+            labels: RwLock::default(),
+            acquired: Family::default(),
+            waited: Family::new_with_constructor(waits),
+            held_for: Family::new_with_constructor(holds),
+            held: Family::default(),
+            waiting: Family::default(),
+            renewed: Family::default(),
+            margins: client_metrics::register(registry, locks),
+            margin_shares: Family::new_with_constructor(shares),
+            released: Family::default(),
+            lost: Family::default(),
+            forced: Counter::default(),
+            live: Family::default(),
+            queued: Family::default(),
+            is_up: Family::default(),
+            woken: Family::default(),
+            of_client: Family::default(),
+        };
+        inner.register(registry);
+        Self(Arc::new(inner))
+    }
+
+    /// Somebody asks for a lock.
+    pub(crate) fn attempt(&self, name: &str) -> Attempt {
+        let of_lock = self.of_lock(name);
+        self.0.waiting.get_or_create(&of_lock).inc();
+        Attempt {
+            of: Some((self.clone(), of_lock)),
+            begun: Instant::now(),
+        }
+    }
+
+    /// A lease was given.
+    pub(crate) fn hold_begins(&self, name: &str) {
+        self.0.held.get_or_create(&self.of_lock(name)).inc();
+    }
+
+    /// A lease that was given here has ended.
+    pub(crate) fn hold_ends(&self, name: &str, held: Duration) {
+        let of_lock = self.of_lock(name);
+        self.0.held.get_or_create(&of_lock).dec();
+        let held_for = self.0.held_for.get_or_create(&of_lock);
+        held_for.observe(held.as_secs_f64());
+    }
+
+    pub(crate) fn renewed(&self, name: &str, outcome: Outcome) {
+        let result = match outcome {
+            Outcome::Done => "ok",
+            Outcome::NotHeld => "not_owner",
+            Outcome::Failed => "error",
+        };
+        let labels = self.with_result(name, result);
+        self.0.renewed.get_or_create(&labels).inc();
+    }
+
+    /// So much of a lease of this length was left when it was renewed.
+    pub(crate) fn renewal_margin(&self, name: &str, left: Duration, ttl: Duration) {
+        let lock = self.label(name);
+        let labels = OfLabel { lock };
+        let left = left.as_secs_f64();
+        self.0.margins.get_or_create(&labels).observe(left);
+        let share = left / ttl.as_secs_f64().max(f64::EPSILON);
+        let shares = self.0.margin_shares.get_or_create(&labels);
+        shares.observe(share.min(1.0));
+    }
+
+    pub(crate) fn released(&self, name: &str, outcome: Outcome) {
+        let result = match outcome {
+            Outcome::Done => "ok",
+            Outcome::NotHeld => "not_held",
+            Outcome::Failed => "error",
+        };
+        let labels = self.with_result(name, result);
+        self.0.released.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn lost(&self, name: &str, reason: &'static str) {
+        let lock = self.label(name);
+        self.0.lost.get_or_create(&Lost { lock, reason }).inc();
+    }
+
+    pub(crate) fn forced(&self) {
+        self.0.forced.inc();
+    }
+
+    /// What is looked at rather than counted.
+    pub(crate) fn refresh(&self, node: &str, seen: &Seen, client: &StatsSnapshot) {
+        let all = OfAll { kind: MUTEX };
+        self.0.live.get_or_create(&all).set(seen.held);
+        self.0.queued.get_or_create(&all).set(seen.waiting);
+        let node = OfNode {
+            node: node.to_owned(),
+        };
+        self.0.is_up.get_or_create(&node).set(i64::from(seen.is_up));
+        for (source, count) in [
+            ("push", client.woken_by_message),
+            ("timer", client.woken_by_timer),
+            ("poll", client.woken_by_poll),
+        ] {
+            let woken = self.0.woken.get_or_create(&Woken { source });
+            woken.inner().store(count, Ordering::Relaxed);
+        }
+        for (event, count) in [
+            ("renewal_failed", client.renewals_failed),
+            ("outcome_unknown", client.unknown_outcomes),
+            ("cancelled", client.cancelled),
+            ("messages_refused", client.messages_refused),
+            ("tracking_refused", client.tracking_refused),
+            ("connected", client.connections),
+            ("record_written", client.records_written),
+        ] {
+            let counter = self.0.of_client.get_or_create(&OfClient { event });
+            counter.inner().store(count, Ordering::Relaxed);
+        }
+    }
+
+    fn of_lock(&self, name: &str) -> OfLock {
+        OfLock {
+            lock: self.label(name),
+            kind: MUTEX,
+        }
+    }
+
+    fn with_result(&self, name: &str, result: &'static str) -> WithResult {
+        WithResult {
+            lock: self.label(name),
+            result,
+        }
+    }
+
+    /// What stands before the first colon, or its beginning: names themselves are too many.
+    fn label(&self, name: &str) -> String {
+        let label = name.split(':').next().unwrap_or_default();
+        let label = &label[..label.floor_char_boundary(LABEL_BYTES_MAX)];
+        if label == OWN {
+            // Two rows with the same labels would make the whole page unreadable.
+            return OTHER.to_owned();
+        }
+        let labels = &self.0.labels;
+        let known = labels.read().unwrap_or_else(PoisonError::into_inner);
+        if known.contains(label) {
+            return label.to_owned();
+        }
+        let is_full = known.len() >= LABELS_MAX;
+        drop(known);
+        if is_full {
+            return OTHER.to_owned();
+        }
+        let mut known = labels.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < LABELS_MAX {
+            known.insert(label.to_owned());
+        }
+        let is_known = known.contains(label);
+        if is_known { label } else { OTHER }.to_owned()
+    }
+}
+
+/// What the board sees of all locks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) held: i64,
+    pub(crate) waiting: i64,
+    pub(crate) is_up: bool,
+}
+
+impl Inner {
+    fn register(&self, registry: &mut Registry) {
+        let waited = self.waited.clone();
+        registry.register(
+            "tenure_acquire",
+            "Attempts to take a lock",
+            self.acquired.clone(),
+        );
+        registry.register(
+            "tenure_acquire_wait_seconds",
+            "How long attempts took",
+            waited,
+        );
+        let held_for = self.held_for.clone();
+        registry.register("tenure_hold_seconds", "How long leases were held", held_for);
+        let held = self.held.clone();
+        registry.register(
+            "tenure_held",
+            "Leases that were given here and have not ended",
+            held,
+        );
+        let waiting = self.waiting.clone();
+        registry.register(
+            "tenure_waiting",
+            "Requests that ask for a lock now",
+            waiting,
+        );
+        registry.register("tenure_renew", "Renewals", self.renewed.clone());
+        let margin_shares = self.margin_shares.clone();
+        registry.register(
+            "tenure_renew_margin_ratio",
+            "The same as a share of the lease's ttl, of leases that are renewed over HTTP",
+            margin_shares,
+        );
+        registry.register("tenure_release", "Releases", self.released.clone());
+        let lost = self.lost.clone();
+        registry.register(
+            "tenure_lost",
+            "Leases that ended before they were released",
+            lost,
+        );
+        let forced = self.forced.clone();
+        registry.register(
+            "tenure_force_release",
+            "Leases that an administrator ended",
+            forced,
+        );
+        let live = self.live.clone();
+        registry.register(
+            "tenure_live_locks",
+            "Locks that are held, by whomever",
+            live,
+        );
+        let queued = self.queued.clone();
+        registry.register("tenure_queue_length", "Callers that wait, wherever", queued);
+        let is_up = self.is_up.clone();
+        registry.register("tenure_redis_up", "Whether the store answers", is_up);
+        let woken = self.woken.clone();
+        registry.register("tenure_wakeups", "What woke those who wait", woken);
+        let of_client = self.of_client.clone();
+        registry.register(
+            "tenure_client_events",
+            "What the locks' client counts",
+            of_client,
+        );
+    }
+}
+
+impl Attempt {
+    pub(crate) fn end(mut self, ended: Ended, waited: Duration) {
+        self.count(ended, waited);
+    }
+
+    /// This attempt, leaving none behind.
+    pub(crate) fn take(&mut self) -> Self {
+        Self {
+            of: self.of.take(),
+            begun: self.begun,
+        }
+    }
+
+    fn count(&mut self, ended: Ended, waited: Duration) {
+        let Some((meters, of_lock)) = self.of.take() else {
+            return;
+        };
+        meters.0.waiting.get_or_create(&of_lock).dec();
+        let result = match ended {
+            Ended::Acquired => "acquired",
+            Ended::Busy => "busy",
+            Ended::TimedOut => "timeout",
+            Ended::Cancelled => "cancelled",
+            Ended::Failed => "error",
+            Ended::Refused => return,
+        };
+        let OfLock { lock, kind } = of_lock;
+        let labels = Acquired { lock, kind, result };
+        meters.0.acquired.get_or_create(&labels).inc();
+        let waits = meters.0.waited.get_or_create(&labels);
+        waits.observe(waited.as_secs_f64());
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.count(Ended::Cancelled, self.begun.elapsed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn there_are_no_more_labels_than_prometheus_can_bear() {
+        let locks = tenure::Tenure::connect("memory://").await.unwrap();
+        let meters = Meters::new(&mut Registry::default(), &locks);
+        assert_eq!(meters.label("order:1"), "order");
+        assert_eq!(meters.label("nightly"), "nightly");
+        assert_eq!(meters.label("_own:1"), OTHER, "that is the service's");
+        let long = "é".repeat(100);
+        assert_eq!(meters.label(&format!("x{long}")).len(), 63);
+        for number in 0..LABELS_MAX {
+            meters.label(&format!("name {number}"));
+        }
+        assert_eq!(meters.label("order:2"), "order");
+        assert_eq!(meters.label("one more"), OTHER);
+    }
+}

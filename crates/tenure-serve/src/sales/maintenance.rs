@@ -1,0 +1,100 @@
+//! Looking after an item: how it goes, and whether it all adds up.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use tenure_sale::{Mode, Sale};
+use tenure_view::sale::{ShownReport, ShownStats, ShownVerdict};
+use utoipa::IntoParams;
+
+use super::extract::{
+    Administering, LONG_ANSWER_WITHIN, Selling, ask, ask_within, check_item, known,
+};
+use crate::app::AppState;
+use crate::extract::{Path, Query};
+use crate::problem::Problem;
+use crate::responses;
+
+/// What to do about what is found.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Repairing {
+    /// Rebuild the gate from the ledger if they disagree.
+    #[serde(default)]
+    repair: bool,
+}
+
+/// How the sale of an item goes: left, queued, sold, orders by state.
+#[utoipa::path(get, path = "/items/{item}/stats", tag = "sales",
+    params(("item" = String, Path, description = "Its name")),
+    responses((status = 200, description = "How it goes", body = ShownStats),
+        responses::NotFound, responses::NoLedger, responses::SaleAway))]
+pub(crate) async fn stats(
+    State(app): State<AppState>,
+    Selling(sale): Selling,
+    Path(name): Path<String>,
+) -> Result<Json<ShownStats>, Problem> {
+    let _place = app.limits.heavy().await?;
+    let item = known(&sale, &name).await?;
+    let standing = ask(sale.gate().standing(&name)).await?;
+    let counts = ask_within(LONG_ANSWER_WITHIN, sale.ledger().counts(&name)).await?;
+    Ok(Json(ShownStats::of(&item, standing.as_ref(), &counts)))
+}
+
+/// Whether gate, queue and ledger tell the same story. Repairs nothing.
+#[utoipa::path(get, path = "/items/{item}/reconcile", tag = "sales",
+    params(("item" = String, Path, description = "Its name")),
+    responses((status = 200, description = "What was found", body = ShownReport),
+        responses::NotFound, responses::NoLedger, responses::SaleAway))]
+pub(crate) async fn reconcile(
+    State(app): State<AppState>,
+    Selling(sale): Selling,
+    Path(name): Path<String>,
+) -> Result<Json<ShownReport>, Problem> {
+    let _place = app.limits.heavy().await?;
+    compared(&sale, &name, Mode::DryRun).await
+}
+
+/// The same, and rebuilds the gate from the ledger if they disagree and `repair` is said.
+#[utoipa::path(post, path = "/items/{item}/reconcile", tag = "sales",
+    params(("item" = String, Path, description = "Its name"), Repairing),
+    responses((status = 200, description = "What was found, or is so now", body = ShownReport),
+        responses::NoAdmin, responses::NotFound, responses::NoLedger, responses::SaleAway))]
+pub(crate) async fn repair(
+    State(app): State<AppState>,
+    Administering(sale): Administering,
+    Path(name): Path<String>,
+    Query(repairing): Query<Repairing>,
+) -> Result<Json<ShownReport>, Problem> {
+    let mode = if repairing.repair {
+        Mode::Repair
+    } else {
+        Mode::DryRun
+    };
+    let report = compared(&sale, &name, mode).await;
+    app.shop.look_soon();
+    report
+}
+
+/// Whether everything holds that a sale promises: nothing sold twice, nothing lost. Reads all orders
+/// of the item.
+#[utoipa::path(get, path = "/items/{item}/verify", tag = "sales",
+    params(("item" = String, Path, description = "Its name")),
+    responses((status = 200, description = "What was found", body = ShownVerdict),
+        responses::NotFound, responses::NoLedger, responses::SaleAway))]
+pub(crate) async fn verify(
+    State(app): State<AppState>,
+    Selling(sale): Selling,
+    Path(name): Path<String>,
+) -> Result<Json<ShownVerdict>, Problem> {
+    let _place = app.limits.heavy().await?;
+    check_item(&name)?;
+    let verdict = ask_within(LONG_ANSWER_WITHIN, sale.verify(&name)).await?;
+    Ok(Json(ShownVerdict::of(&verdict)))
+}
+
+async fn compared(sale: &Sale, name: &str, mode: Mode) -> Result<Json<ShownReport>, Problem> {
+    check_item(name)?;
+    let report = ask_within(LONG_ANSWER_WITHIN, sale.reconcile(name, mode)).await?;
+    Ok(Json(ShownReport::of(&report)))
+}

@@ -1,0 +1,197 @@
+//! What became of orders.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use tenure_sale::{Order, OrderState};
+use tenure_view::sale::ShownOrder;
+use utoipa::{IntoParams, ToSchema};
+
+use super::extract::{
+    ANSWER_WITHIN, Selling, ask, ask_within, changing, check_buyer, check_item, check_reference,
+    known, order_id,
+};
+use super::paging::Listing;
+use crate::app::AppState;
+use crate::extract::{Path, Query};
+use crate::problem::{Kind, Problem};
+use crate::responses;
+
+/// The longest time that one request waits for an order.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// How long to wait for an order.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Waiting {
+    /// Wait for so long until it is no longer queued; cut to 30 s.
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+/// Which orders to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Choice {
+    /// Only those in this state.
+    state: Option<String>,
+}
+
+/// Orders, the newest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Orders {
+    orders: Vec<ShownOrder>,
+}
+
+/// An order, wherever it is: in the queue, in the ledger, lost.
+#[utoipa::path(get, path = "/orders/{order_id}", tag = "sales",
+    params(("order_id" = String, Path, description = "Its id"), Waiting),
+    responses((status = 200, description = "The order", body = ShownOrder),
+        (status = 429, description = "Too many requests wait", body = Problem),
+        responses::NotFound, responses::NoLedger, responses::SaleAway))]
+pub(crate) async fn show(
+    State(app): State<AppState>,
+    Selling(sale): Selling,
+    Path(id): Path<String>,
+    Query(waiting): Query<Waiting>,
+) -> Result<Json<ShownOrder>, Problem> {
+    let id = order_id(&id)?;
+    let limit = Duration::from_millis(waiting.wait_ms).min(WAIT_MAX);
+    if limit.is_zero() {
+        return Ok(shown(&ask(sale.order(&id)).await?));
+    }
+    let _counted = app.limits.wait()?;
+    tokio::select! {
+        order = ask_within(limit + ANSWER_WITHIN, sale.wait(&id, limit)) => Ok(shown(&order?)),
+        () = app.stop.cancelled() => Err(Problem::new(Kind::STOPPING, "this service is stopping")),
+    }
+}
+
+/// Cancels an order that is not paid for; its units go back, once. If it still stands in the queue it
+/// is cancelled when it arrives.
+#[utoipa::path(post, path = "/orders/{order_id}/cancel", tag = "sales",
+    params(("order_id" = String, Path, description = "Its id")),
+    responses((status = 200, description = "As it is now", body = ShownOrder),
+        (status = 409, description = "It is paid for, or over", body = Problem),
+        responses::NotFound, responses::NoLedger, responses::SaleAway))]
+pub(crate) async fn cancel(
+    Selling(sale): Selling,
+    Path(id): Path<String>,
+) -> Result<Json<ShownOrder>, Problem> {
+    let id = order_id(&id)?;
+    Ok(shown(&changing(sale.cancel(&id)).await?))
+}
+
+/// Writes down that an order was paid for; asked again, it is the same. Money that comes too late buys
+/// the units again if there are some; else the order is `paid-unfulfilled`: refund it.
+#[utoipa::path(post, path = "/orders/{order_id}/pay", tag = "sales",
+    params(("order_id" = String, Path, description = "Its id")),
+    responses((status = 200, description = "As it is now", body = ShownOrder),
+        (status = 409, description = "It is in a state that cannot be paid for", body = Problem),
+        (status = 503, description = "Gate or ledger is away: pay again", body = Problem),
+        responses::NotFound, responses::NoLedger))]
+pub(crate) async fn pay(
+    Selling(sale): Selling,
+    Path(id): Path<String>,
+) -> Result<Json<ShownOrder>, Problem> {
+    let id = order_id(&id)?;
+    Ok(shown(&changing(sale.pay(&id)).await?))
+}
+
+/// A buyer's orders that are in the ledger, the newest first.
+#[utoipa::path(get, path = "/buyers/{buyer}/orders", tag = "sales",
+    params(("buyer" = String, Path, description = "Whose"), Listing),
+    responses((status = 200, description = "The orders", body = Orders),
+        (status = 422, description = "That is no name of a buyer", body = Problem),
+        responses::NoLedger, responses::LedgerAway))]
+pub(crate) async fn of_buyer(
+    Selling(sale): Selling,
+    Path(buyer): Path<String>,
+    Query(listing): Query<Listing>,
+) -> Result<Json<Orders>, Problem> {
+    check_buyer(&buyer)?;
+    let orders = ask(sale.orders_of(&buyer, listing.count())).await?;
+    Ok(listed(&orders))
+}
+
+/// The same as `/buyers/{buyer}/orders`, under the name that others use.
+#[utoipa::path(get, path = "/users/{buyer}/orders", tag = "sales",
+    params(("buyer" = String, Path, description = "Whose"), Listing),
+    responses((status = 200, description = "The orders", body = Orders),
+        (status = 422, description = "That is no name of a buyer", body = Problem),
+        responses::NoLedger, responses::LedgerAway))]
+pub(crate) async fn of_user(
+    selling: Selling,
+    buyer: Path<String>,
+    listing: Query<Listing>,
+) -> Result<Json<Orders>, Problem> {
+    of_buyer(selling, buyer, listing).await
+}
+
+/// The orders of an item that are in the ledger, the newest first.
+#[utoipa::path(get, path = "/items/{item}/orders", tag = "sales",
+    params(("item" = String, Path, description = "Of which item"), Choice, Listing),
+    responses((status = 200, description = "The orders", body = Orders),
+        (status = 422, description = "There is no such state", body = Problem),
+        responses::NoItem, responses::NoLedger, responses::LedgerAway))]
+pub(crate) async fn of_item(
+    Selling(sale): Selling,
+    Path(item): Path<String>,
+    Query(choice): Query<Choice>,
+    Query(listing): Query<Listing>,
+) -> Result<Json<Orders>, Problem> {
+    let state = choice.state()?;
+    known(&sale, &item).await?;
+    let ledger = sale.ledger();
+    let orders = ask(ledger.orders_for(&item, state, listing.count())).await?;
+    Ok(listed(&orders))
+}
+
+/// The order that a request became, if it is in the ledger.
+#[utoipa::path(get, path = "/items/{item}/orders/{buyer}/{request}", tag = "sales",
+    params(("item" = String, Path, description = "Of which item"),
+        ("buyer" = String, Path, description = "Whose"),
+        ("request" = String, Path, description = "The buyer's id of the request")),
+    responses((status = 200, description = "The order", body = ShownOrder),
+        (status = 422, description = "A name is not allowed", body = Problem),
+        responses::NotFound, responses::NoLedger, responses::LedgerAway))]
+pub(crate) async fn of_request(
+    Selling(sale): Selling,
+    Path((item, buyer, request)): Path<(String, String, String)>,
+) -> Result<Json<ShownOrder>, Problem> {
+    check_item(&item)?;
+    check_buyer(&buyer)?;
+    check_reference(&request)?;
+    let found = ask(sale.order_of(&item, &buyer, &request)).await?;
+    let order = found.ok_or_else(|| {
+        let detail = format!("the ledger has no order for request `{request}` of buyer `{buyer}`");
+        Problem::new(Kind::NOT_FOUND, detail)
+    })?;
+    Ok(shown(&order))
+}
+
+impl Choice {
+    fn state(&self) -> Result<Option<OrderState>, Problem> {
+        let Some(word) = self.state.as_deref() else {
+            return Ok(None);
+        };
+        let mut states = OrderState::ALL.into_iter();
+        let found = states.find(|state| state.word() == word);
+        found.map(Some).ok_or_else(|| {
+            let words = OrderState::ALL.map(OrderState::word).join("`, `");
+            let detail = format!("that is no state of an order: there is `{words}`");
+            Problem::new(Kind::INVALID, detail)
+        })
+    }
+}
+
+fn shown(order: &Order) -> Json<ShownOrder> {
+    Json(ShownOrder::of(order))
+}
+
+fn listed(orders: &[Order]) -> Json<Orders> {
+    let orders = orders.iter().map(ShownOrder::of).collect();
+    Json(Orders { orders })
+}

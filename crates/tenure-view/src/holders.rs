@@ -1,0 +1,369 @@
+//! Locks and their holders, in JSON for programs and in words for people.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use tenure::{ClientRecord, Holder, LeaseId, Listed, Locks};
+use utoipa::ToSchema;
+
+use crate::time::{self, millis, moment};
+
+/// The entry of a lease's metadata that says who holds it, where a client speaks for many.
+pub const OWNER: &str = "owner";
+const NOBODY: &str = "nobody";
+
+/// A lock as programs read it. Lengths are milliseconds, moments RFC 3339.
+#[expect(
+    missing_docs,
+    reason = "a comment would become a description in the OpenAPI document; the names say it"
+)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct LockReport {
+    pub name: String,
+    pub held: bool,
+    /// Who holds it, in a few words.
+    pub who: String,
+    /// What renewing and releasing need. The service tells it where administration is allowed.
+    pub lease_id: Option<String>,
+    pub fence: Option<u64>,
+    pub held_ms: Option<u64>,
+    pub since: Option<String>,
+    pub ttl_ms: Option<u64>,
+    /// Null of a held lock: it has no end, and is perhaps not a lock at all.
+    pub left_ms: Option<u64>,
+    pub expires_at: Option<String>,
+    #[serde(skip)]
+    pub ends: Option<SystemTime>,
+    #[serde(skip)]
+    looked_at: Option<SystemTime>,
+    /// The client, where it says something of itself.
+    pub holder: Option<ClientReport>,
+    /// Whether another library took it.
+    pub foreign: bool,
+    pub meta: BTreeMap<String, String>,
+    pub waiting: u64,
+    pub waiters: Vec<WaiterReport>,
+}
+
+/// A client as programs read it.
+#[expect(
+    missing_docs,
+    reason = "a comment would become a description in the OpenAPI document; the names say it"
+)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ClientReport {
+    pub client: String,
+    pub host: String,
+    pub pid: u32,
+    pub name: Option<String>,
+    pub about: BTreeMap<String, String>,
+    pub version: String,
+}
+
+/// A client in which callers wait.
+#[expect(
+    missing_docs,
+    reason = "a comment would become a description in the OpenAPI document; the names say it"
+)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct WaiterReport {
+    #[serde(flatten)]
+    pub client: ClientReport,
+    pub waiting: u64,
+    /// Who they are, in the order they came: what callers of the service that is asked say of
+    /// themselves, the first hundred of them. Left out where nobody says anything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
+}
+
+impl LockReport {
+    /// A lock of a listing.
+    pub fn of_listed(listed: &Listed) -> Self {
+        let mut report = Self::free(listed.name.as_str());
+        report.waited_for(listed.waiters.iter().map(AsRef::as_ref));
+        if let Some(lease) = &listed.lease {
+            report.held_by(lease, listed.client.as_deref());
+            report.fence = listed.fence.map(Into::into);
+            report.meta.clone_from(&listed.meta);
+            report.timed(listed.held_for, listed.ttl, listed.remaining);
+            report.who = report.who();
+        }
+        report
+    }
+
+    /// A lock that was asked for by name, and what all clients say.
+    pub fn of_holder(name: &str, holder: Option<&Holder>, clients: &[ClientRecord]) -> Self {
+        let mut report = Self::free(name);
+        report.waited_for(clients.iter());
+        if let Some(holder) = holder {
+            let mut leases = clients.iter().flat_map(|client| &client.leases);
+            let said = leases.find(|lease| lease.lease == holder.lease);
+            report.held_by(&holder.lease, holder.client.as_ref());
+            let fence = said.map(|lease| lease.fence).or(holder.fence);
+            report.fence = fence.map(Into::into);
+            report.meta.clone_from(&holder.meta);
+            let held_for = said.map(|lease| lease.held_for);
+            report.timed(held_for, said.map(|lease| lease.ttl), holder.remaining);
+            report.who = report.who();
+        }
+        report
+    }
+
+    fn free(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            held: false,
+            who: NOBODY.to_owned(),
+            lease_id: None,
+            fence: None,
+            held_ms: None,
+            since: None,
+            ttl_ms: None,
+            left_ms: None,
+            expires_at: None,
+            ends: None,
+            looked_at: None,
+            holder: None,
+            foreign: false,
+            meta: BTreeMap::new(),
+            waiting: 0,
+            waiters: Vec::new(),
+        }
+    }
+
+    fn held_by(&mut self, lease: &LeaseId, client: Option<&ClientRecord>) {
+        self.held = true;
+        self.lease_id = Some(lease.to_string());
+        self.foreign = !lease.is_tenure();
+        self.holder = client.map(ClientReport::of);
+    }
+
+    fn timed(&mut self, held: Option<Duration>, ttl: Option<Duration>, left: Option<Duration>) {
+        let now = SystemTime::now();
+        self.looked_at = Some(now);
+        self.held_ms = held.map(millis);
+        self.since = held.and_then(|held| now.checked_sub(held)).map(moment);
+        self.ttl_ms = ttl.map(millis);
+        self.left_ms = left.map(millis);
+        self.ends = left.and_then(|left| now.checked_add(left));
+        self.expires_at = self.ends.map(moment);
+    }
+
+    fn waited_for<'a>(&mut self, clients: impl Iterator<Item = &'a ClientRecord>) {
+        let waiter = |client: &ClientRecord| {
+            let waiting = *client.waiting.get(&self.name)?;
+            let client = ClientReport::of(client);
+            Some(WaiterReport {
+                client,
+                waiting,
+                owners: Vec::new(),
+            })
+        };
+        self.waiters = clients.filter_map(waiter).collect();
+        let place = |waiter: &WaiterReport| (waiter.client.host.clone(), waiter.client.pid);
+        self.waiters.sort_by_key(place);
+        let counts = self.waiters.iter().map(|waiter| waiter.waiting);
+        self.waiting = counts.fold(0, u64::saturating_add);
+    }
+
+    /// The same, held by this client.
+    #[must_use]
+    pub fn by(mut self, holder: ClientReport) -> Self {
+        self.holder = Some(holder);
+        self.who = self.who();
+        self
+    }
+
+    /// The clients that hold it or wait for it.
+    pub fn clients(&self) -> impl Iterator<Item = &ClientReport> {
+        let waiters = self.waiters.iter().map(|waiter| &waiter.client);
+        self.holder.iter().chain(waiters)
+    }
+
+    /// Adds what clients said of the lock in an earlier look.
+    pub fn complete_by(&mut self, seen: &Self) {
+        self.waiting = seen.waiting;
+        self.waiters.clone_from(&seen.waiters);
+        if self.lease_id.is_none() || self.lease_id != seen.lease_id {
+            return;
+        }
+        let now = self.looked_at.unwrap_or_else(SystemTime::now);
+        let seen = seen.clone().at(now);
+        self.holder = seen.holder;
+        self.fence = seen.fence.or(self.fence);
+        self.held_ms = seen.held_ms;
+        self.since = seen.since;
+        self.ttl_ms = seen.ttl_ms;
+        self.who = self.who();
+    }
+
+    /// The same a little later: what is counted from a moment goes on.
+    #[must_use]
+    pub fn at(mut self, now: SystemTime) -> Self {
+        let left = |ends: SystemTime| millis(ends.duration_since(now).unwrap_or_default());
+        self.left_ms = self.ends.map(left);
+        if let (Some(held_ms), Some(before)) = (self.held_ms, self.looked_at) {
+            let passed = now.duration_since(before).unwrap_or_default();
+            self.held_ms = Some(held_ms.saturating_add(millis(passed)));
+            self.looked_at = Some(now);
+        }
+        self
+    }
+
+    /// Whether it is as the other but for the time that passed.
+    pub fn is_as(&self, other: &Self) -> bool {
+        let fixed = |lock: &Self| {
+            (
+                lock.held,
+                lock.foreign,
+                lock.fence,
+                lock.ttl_ms,
+                lock.waiting,
+            )
+        };
+        fixed(self) == fixed(other)
+            && self.lease_id == other.lease_id
+            && self.since == other.since
+            && self.expires_at == other.expires_at
+            && self.who == other.who
+            && self.holder == other.holder
+            && self.meta == other.meta
+            && self.waiters == other.waiters
+    }
+
+    /// Who holds it, in a few words.
+    fn who(&self) -> String {
+        let of_meta = |field: &str| self.meta.get(field).map(String::as_str);
+        match (of_meta("host"), of_meta("pid"), &self.holder) {
+            _ if !self.held => NOBODY.to_owned(),
+            // What whoever asked for it over HTTP calls itself.
+            _ if of_meta(OWNER).is_some() => printable(of_meta(OWNER).unwrap_or_default()),
+            // What `acquire` writes about whoever asked for it.
+            (Some(host), Some(pid), _) => {
+                let user = of_meta("user").map(|user| format!(" ({user})"));
+                printable(&format!("{host}:{pid}{}", user.unwrap_or_default()))
+            }
+            (_, _, Some(client)) => client.who(),
+            (Some(host), None, None) => printable(host),
+            _ if self.foreign => "another library".to_owned(),
+            _ => "a client that says nothing of itself".to_owned(),
+        }
+    }
+
+    /// How long it has been held, if that is known.
+    pub fn held_for(&self) -> Option<String> {
+        self.held_ms.map(show_millis)
+    }
+
+    /// How long the lease lasts.
+    pub fn left(&self) -> Option<String> {
+        match self.left_ms {
+            Some(left) => Some(show_millis(left)),
+            None => self.held.then(|| "for ever".to_owned()),
+        }
+    }
+
+    /// Everything, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut line = |label: &str, text: String| lines.push(format!("  {label:<9} {text}"));
+        if self.held {
+            line("Holder:", self.who.clone());
+            line("Lease:", printable(self.lease_id.as_deref().unwrap_or("")));
+        }
+        if let Some(fence) = self.fence {
+            line("Fence:", fence.to_string());
+        }
+        if let (Some(held), Some(since)) = (self.held_for(), &self.since) {
+            line("Held:", format!("{held}, since {since}"));
+        }
+        match (self.left(), self.ttl_ms) {
+            (Some(left), Some(ttl)) if self.left_ms.is_some() => {
+                let ttl = show_millis(ttl);
+                line("Left:", format!("{left} of {ttl}, unless it is renewed"));
+            }
+            (Some(left), _) if self.left_ms.is_some() => line("Left:", left),
+            (Some(_), _) => line("Left:", "no end, perhaps it is not a lock".to_owned()),
+            (None, _) => {}
+        }
+        let pairs = |pairs: &BTreeMap<String, String>| {
+            let pairs = pairs
+                .iter()
+                .map(|(field, value)| format!("{field}={value}"));
+            printable(&pairs.collect::<Vec<_>>().join(", "))
+        };
+        let about = self.holder.as_ref().map(|holder| &holder.about);
+        if let Some(about) = about.filter(|about| !about.is_empty()) {
+            line("About:", pairs(about));
+        }
+        if !self.meta.is_empty() {
+            line("Meta:", pairs(&self.meta));
+        }
+        line("Waiting:", self.waiting.to_string());
+        for waiter in &self.waiters {
+            lines.push(format!("    {} at {}", waiter.waiting, waiter.client.who()));
+        }
+        lines
+    }
+}
+
+impl ClientReport {
+    /// What a client says about itself.
+    pub fn of(client: &ClientRecord) -> Self {
+        Self {
+            client: client.id.to_string(),
+            host: client.host.clone(),
+            pid: client.pid,
+            name: client.name.clone(),
+            about: client.about.clone(),
+            version: client.version.clone(),
+        }
+    }
+
+    /// As in `web-3:4121 (nightly, deploy, backup.sh)`.
+    pub fn who(&self) -> String {
+        let about = |field: &str| self.about.get(field).map(String::as_str);
+        let more = [self.name.as_deref(), about("user"), about("command")];
+        let more: Vec<&str> = more.into_iter().flatten().collect();
+        let more = if more.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", more.join(", "))
+        };
+        printable(&format!("{}:{}{more}", self.host, self.pid))
+    }
+}
+
+/// Everything that is known of a lock.
+pub async fn look(locks: &Locks, name: &str) -> Result<LockReport, tenure::Error> {
+    let holder = locks.lock(name).holder().await?;
+    let clients = locks.clients().await?;
+    Ok(LockReport::of_holder(name, holder.as_ref(), &clients))
+}
+
+/// The text with what would move a terminal's cursor, or end a line, written out.
+pub fn printable(text: &str) -> String {
+    let show = |letter: char| {
+        if letter.is_control() {
+            letter.escape_default().to_string()
+        } else {
+            letter.to_string()
+        }
+    };
+    text.chars().map(show).collect()
+}
+
+fn show_millis(length: u64) -> String {
+    time::show(Duration::from_millis(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_cannot_take_over_a_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\nc é"), "a\\u{1b}[2Jb\\nc é");
+    }
+}

@@ -1,0 +1,100 @@
+//! Orders as they are shown.
+
+use std::fmt::{self, Display};
+
+use serde::Serialize;
+use tenure_sale::ledger::Count;
+use tenure_sale::{Order, Outcome};
+use utoipa::ToSchema;
+
+use super::at;
+
+/// An order.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ShownOrder {
+    order_id: String,
+    item: String,
+    buyer: String,
+    request: String,
+    units: u64,
+    state: &'static str,
+    accepted_at: String,
+    pay_by: Option<String>,
+}
+
+/// Orders and units in one state.
+#[expect(
+    missing_docs,
+    reason = "a comment would become a description in the OpenAPI document; the names say it"
+)]
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ShownCount {
+    pub state: &'static str,
+    pub orders: u64,
+    pub units: u64,
+}
+
+impl ShownOrder {
+    /// As it is shown.
+    pub fn of(order: &Order) -> Self {
+        Self {
+            order_id: order.id.to_string(),
+            item: order.id.item().to_owned(),
+            buyer: order.buyer.clone(),
+            request: order.request.clone(),
+            units: order.units,
+            state: order.state.word(),
+            accepted_at: at(order.accepted_at),
+            pay_by: order.pay_by.map(at),
+        }
+    }
+}
+
+impl ShownCount {
+    /// As it is shown.
+    pub fn of(count: &Count) -> Self {
+        Self {
+            state: count.state.word(),
+            orders: count.orders,
+            units: count.units,
+        }
+    }
+}
+
+impl Display for ShownOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            order_id,
+            buyer,
+            units,
+            state,
+            accepted_at,
+            ..
+        } = self;
+        write!(
+            f,
+            "{order_id:<28} {state:<16} {units:>6}  {accepted_at}  {buyer}"
+        )?;
+        match &self.pay_by {
+            Some(pay_by) if *state == "reserved" => write!(f, "  to be paid by {pay_by}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The word for what the gate decided.
+pub fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Accepted(_) => "accepted",
+        Outcome::Replayed(_) => "replayed",
+        Outcome::Conflict(_) => "conflict",
+        Outcome::NoItem => "no_item",
+        Outcome::NotStarted => "not_started",
+        Outcome::Ended => "ended",
+        Outcome::Paused => "paused",
+        Outcome::LimitReached => "limit_reached",
+        Outcome::SoldOut => "sold_out",
+        Outcome::Busy => "busy",
+        Outcome::StaleEpoch => "stale_epoch",
+    }
+}

@@ -1,0 +1,33 @@
+//! Names of locks that a program uses only for a moment, and tidying up after them.
+
+use tenure::ErrorKind;
+use tenure::redis::{Client, Command};
+
+/// A name that is not in use. All names with the same tag share a slot.
+pub fn unused(prefix: &str) -> String {
+    format!("{prefix}-{{{:016x}}}", rand::random::<u64>())
+}
+
+/// Deletes what locks of these names leave behind: fences outlive their locks by days.
+pub async fn sweep(client: &Client, names: &[String]) {
+    for key in names.iter().flat_map(|name| keys_of(name)) {
+        let deleted = client.run(Command::new("DEL").arg(key)).await;
+        // Whatever cannot be deleted ends by itself, and who does not answer is not asked again.
+        if deleted.is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
+            return;
+        }
+    }
+}
+
+/// All keys that a lock with a hash tag in its name can have.
+fn keys_of(name: &str) -> [String; 7] {
+    [
+        name.to_owned(),
+        format!("tenure:fences:{name}"),
+        format!("tenure:fence:{name}"),
+        format!("tenure:queue:{name}"),
+        format!("tenure:alive:{name}"),
+        format!("tenure:meta:{name}"),
+        format!("redisson_lock_token:{name}"),
+    ]
+}
