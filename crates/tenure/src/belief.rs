@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::guard::{LostReason, Standing};
 use crate::lease::{DRIFT_DIVISOR, Fence, Lease, believed_until};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::settings::HandOff;
+use crate::standing::{LostReason, Standing};
 use crate::store::{InFlight, LeaseSpec};
 
 /// The belief in one lease: shared by the guards of a chain and the watchdog. When the lease is

@@ -30,12 +30,12 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::guard::{LostReason, Released};
 use crate::holder::{ClientRecord, Holder, Listing};
 use crate::lease::{ClientId, Lease, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
+use crate::standing::{LostReason, Released};
 use crate::stats::StatsSnapshot;
 
 /// How long the last handle waits for releases that are on their way.

@@ -4,9 +4,9 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use crate::guard::LostReason;
 use crate::holder::Holder;
 use crate::name::LockName;
+use crate::standing::LostReason;
 
 /// A result with Tenure's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::belief::Belief;
-use crate::core::ClientHandle;
+use crate::client_handle::ClientHandle;
 use crate::engine::attempt::AcquireRequest;
 use crate::engine::hand_off::{self, HandOffOutcome};
 use crate::engine::renew_detached;
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::{Guard, LostReason, Released, Standing};
+use crate::guard::Guard;
 use crate::lease::{Lease, believed_until, check_ttl};
 use crate::moment::Moment;
 use crate::owner::Holds;
 use crate::seeded::{Bug, bug};
+use crate::standing::{LostReason, Released, Standing};
 use crate::store::LeaseSpec;
 
 pub(crate) struct Hold {

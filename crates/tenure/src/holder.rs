@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
-use crate::store::{Busy, LockState};
 
 /// Who holds a lock, as far as the store tells.
 #[derive(Clone, Debug)]
@@ -117,30 +116,6 @@ impl Listed {
         let counts = self.waiters.iter().filter_map(of_client);
         // A record can contain anything.
         counts.fold(0, u64::saturating_add)
-    }
-}
-
-impl Holder {
-    /// What the store tells of a lock.
-    pub(crate) fn from_state(found: LockState) -> Self {
-        Self {
-            lease: found.id,
-            remaining: found.remaining,
-            fence: found.fence,
-            meta: found.meta,
-            client: None,
-        }
-    }
-
-    /// What an attempt on a busy lock tells of its holder.
-    pub(crate) fn from_busy(busy: &Busy) -> Self {
-        Self {
-            lease: busy.holder.clone(),
-            remaining: busy.remaining,
-            fence: None,
-            meta: BTreeMap::new(),
-            client: None,
-        }
     }
 }
 

@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::core::{ClientHandle, Core};
+use crate::client_handle::ClientHandle;
+use crate::core::Core;
 use crate::engine::attempt::AcquireRequest;
 use crate::engine::fast_path::{self, FastPathOutcome};
 use crate::engine::local_queue::{StartedAcquisition, Waiter};
 use crate::engine::{client_record, retry, try_acquire};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, LostReason, Released};
+use crate::guard::Guard;
 use crate::holder::Holder;
 use crate::lease::check_ttl;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::owner::Holds;
+use crate::standing::{LostReason, Released};
 use crate::store::{Failure, RESPONSE_TIMEOUT};
 
 /// How many metadata entries a lease may carry, and how many bytes they may have together: they
@@ -429,7 +431,7 @@ async fn find_lease(
     limit: Moment,
 ) -> Result<Option<Holder>, Failure> {
     let found = core.store.inspect(name, limit).await?;
-    Ok(found.map(Holder::from_state))
+    Ok(found.map(Holder::from))
 }
 
 impl fmt::Debug for Lock {

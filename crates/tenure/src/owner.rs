@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::core::ClientHandle;
+use crate::client_handle::ClientHandle;
 use crate::engine::attempt::AcquireRequest;
 use crate::error::Result;
 use crate::guard::Guard;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::Builder;
-use crate::core::ClientHandle;
+use crate::client_handle::ClientHandle;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::layout::Layout;

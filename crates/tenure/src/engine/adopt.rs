@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::belief::{Belief, Grant};
-use crate::core::{ClientHandle, Core};
+use crate::client_handle::ClientHandle;
+use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::guard::{Guard, LostReason};
+use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::lease::{Lease, LeaseId, believed_until};
 use crate::owner::Holds;
 use crate::pending::PendingOne;
+use crate::standing::LostReason;
 use crate::store::{InFlight, LeaseSpec, RenewReply};
 
 /// How long to wait before retrying.

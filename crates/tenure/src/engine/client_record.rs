@@ -10,11 +10,11 @@ use super::detached::DetachedLease;
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::error::Result;
-use crate::guard::Standing;
 use crate::holder::{ClientRecord, LeaseRecord};
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
+use crate::standing::Standing;
 use crate::store::{Failure, RecordChange, RecordWritten};
 
 /// The minimum time between two writes, and the minimum age of a listed lease.

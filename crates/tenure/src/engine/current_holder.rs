@@ -35,7 +35,7 @@ pub(super) struct CurrentHolder {
 impl CurrentHolder {
     pub(super) fn new(busy: Busy, now: Moment) -> Self {
         Self {
-            holder: Holder::from_busy(&busy),
+            holder: Holder::from(&busy),
             busy,
             seen_at: now,
             since: now,

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use super::attempt::{AcquireRequest, Acquisition, AttemptOutcome};
 use super::release::{self, ReleaseRequest};
 use crate::belief::Belief;
-use crate::core::{ClientHandle, Core};
+use crate::client_handle::ClientHandle;
+use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Released};
+use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::owner::Holds;
 use crate::pending::PendingOne;
+use crate::standing::Released;
 use crate::store::{Failure, InFlight, RESPONSE_TIMEOUT};
 
 /// The result of the fast path.

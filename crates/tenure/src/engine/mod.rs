@@ -27,6 +27,7 @@ pub(crate) mod local_queue;
 pub(crate) mod release;
 pub(crate) mod renew_detached;
 pub(crate) mod retry;
+mod shutdown;
 pub(crate) mod try_acquire;
 pub(crate) mod watchdog;
 

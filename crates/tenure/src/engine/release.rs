@@ -1,17 +1,20 @@
 //! Releases leases, and cancels abandoned attempts.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::belief::Belief;
 use crate::core::Core;
 use crate::error::Result;
-use crate::guard::Released;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::pending::PendingOne;
-use crate::store::{InFlight, LeaseSpec, ReleaseReply};
+use crate::seeded::{Bug, bug};
+use crate::standing::Released;
+use crate::store::{InFlight, LeaseSpec, OFFER, ReleaseReply};
 
 /// How long to wait before trying again, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -42,6 +45,63 @@ impl ReleaseRequest {
             ends_before,
             unknown: false,
         }
+    }
+}
+
+impl Core {
+    /// Releases a lease that has no guard, in the background; resolves when it is done.
+    pub(crate) fn release_abandoned(
+        self: &Arc<Self>,
+        lease: LeaseSpec,
+        in_flight: Option<InFlight>,
+    ) -> impl Future<Output = ()> + use<> {
+        let pending = self.pending.begin();
+        let core = Arc::clone(self);
+        // Whatever the store has for this lease is an offer or a grant of this moment.
+        let ends_before = core.clock.now() + lease.ttl.max(OFFER);
+        let (done, cleaned) = oneshot::channel::<()>();
+        let request = ReleaseRequest {
+            in_flight,
+            ..ReleaseRequest::of(lease, ends_before)
+        };
+        tokio::spawn(async move {
+            release_and_cancel(core, request, None, pending).await;
+            drop(done);
+        });
+        async move {
+            let _ = cleaned.await;
+        }
+    }
+
+    /// Releases a grant that got no guard.
+    pub(crate) fn release_unclaimed(self: &Arc<Self>, belief: &Belief) {
+        if !bug(Bug::UnwantedGrantKept) {
+            drop(self.release_abandoned(belief.held.clone(), belief.in_flight));
+        }
+    }
+
+    /// The request to release a lease that had a guard.
+    pub(crate) fn release_request(
+        &self,
+        belief: &Belief,
+        dequeue: Option<LeaseId>,
+    ) -> ReleaseRequest {
+        let ends_before = belief.ends_before(self.clock.now());
+        ReleaseRequest {
+            dequeue,
+            in_flight: belief.in_flight,
+            ..ReleaseRequest::of(belief.held.clone(), ends_before)
+        }
+    }
+
+    pub(crate) fn release_task(
+        self: &Arc<Self>,
+        request: ReleaseRequest,
+        answer: Option<(oneshot::Sender<Result<Released>>, Moment)>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        // Counted before the caller continues, so that a wait for pending work does not miss it.
+        let pending = self.pending.begin();
+        release_and_cancel(Arc::clone(self), request, answer, pending)
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::guard::LostReason;
 use crate::lease::{Lease, believed_until};
 use crate::moment::Moment;
+use crate::standing::LostReason;
 use crate::store::{LeaseSpec, RenewReply};
 
 /// How long to wait before retrying.

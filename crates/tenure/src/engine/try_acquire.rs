@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 
 use super::attempt::{Acquisition, AttemptOutcome};
 use crate::belief::Belief;
-use crate::core::{ClientHandle, Core};
+use crate::client_handle::ClientHandle;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;

@@ -9,11 +9,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::error::{Error, Result};
-use crate::guard::LostReason;
+use crate::holder::Holder;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::pending::Pending;
+use crate::standing::LostReason;
 
 #[cfg(test)]
 mod conformance;
@@ -357,6 +358,30 @@ pub(crate) struct LockState {
     pub(crate) remaining: Option<Duration>,
     pub(crate) fence: Option<Fence>,
     pub(crate) meta: BTreeMap<String, String>,
+}
+
+impl From<LockState> for Holder {
+    fn from(state: LockState) -> Self {
+        Self {
+            lease: state.id,
+            remaining: state.remaining,
+            fence: state.fence,
+            meta: state.meta,
+            client: None,
+        }
+    }
+}
+
+impl From<&Busy> for Holder {
+    fn from(busy: &Busy) -> Self {
+        Self {
+            lease: busy.holder.clone(),
+            remaining: busy.remaining,
+            fence: None,
+            meta: BTreeMap::new(),
+            client: None,
+        }
+    }
 }
 
 /// A client, and the fields of its record.

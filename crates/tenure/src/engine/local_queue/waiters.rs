@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::QueueMessage;
 use super::task::ATTEMPT_MIN;
 use crate::belief::Belief;
-use crate::core::ClientHandle;
+use crate::client_handle::ClientHandle;
 use crate::engine::attempt::{AcquireRequest, Acquisition};
 use crate::error::Result;
 use crate::guard::Guard;

@@ -9,9 +9,9 @@ use tokio::sync::{Notify, oneshot};
 
 use self::batch_limit::BatchLimit;
 use self::schedule::Schedule;
+pub(crate) use self::task::run;
 use self::tracked_lease::{AT_ONCE, TrackedLease};
 use crate::belief::Belief;
-use crate::core::Core;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
@@ -19,6 +19,7 @@ use crate::seeded::{Bug, bug};
 mod batch_limit;
 mod renew_batch;
 mod schedule;
+mod task;
 mod tracked_lease;
 
 /// All leases of a client that a guard holds.
@@ -197,31 +198,6 @@ impl Watchdog {
 
     fn schedule(&self) -> MutexGuard<'_, Schedule> {
         self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Runs what is due, as long as the engine runs.
-pub(crate) async fn run(core: Arc<Core>) {
-    loop {
-        let sooner = core.watchdog.sooner.notified();
-        let (due, next) = {
-            let mut schedule = core.watchdog.schedule();
-            let now = core.clock.now();
-            let due = schedule.due(now);
-            (due, schedule.fall_asleep(now))
-        };
-        renew_batch::run_due(&core, due.tasks);
-        drop(due.answered);
-        let sleep = async {
-            match next {
-                Some(at) => core.clock.sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = sooner => {}
-            () = sleep => {}
-        }
     }
 }
 

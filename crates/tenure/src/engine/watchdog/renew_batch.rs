@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::tracked_lease::{DueTask, WATCH_AFTER};
 use crate::belief::Belief;
 use crate::core::Core;
-use crate::guard::LostReason;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
+use crate::standing::LostReason;
 use crate::store::{Failure, RenewReply, WatchReply};
 
 /// How long to wait after a failed renewal: a tenth of the time left, within these bounds.

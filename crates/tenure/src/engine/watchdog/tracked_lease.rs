@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::belief::Belief;
-use crate::guard::LostReason;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
+use crate::standing::LostReason;
 
 /// A lease of this age is watched: the server reports when its key changes. Most locks are held for
 /// less, and cost nothing extra.
