@@ -21,20 +21,17 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
 use std::ops::Deref;
-use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::Duration;
 
+pub use crate::block_on::block_on;
 use crate::error::{Error, Result};
 use crate::holder::{ClientRecord, Holder, Listing};
+use crate::holds::Holds;
 use crate::lease::{ClientId, Lease, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::owner::Holds;
 use crate::standing::{LostReason, Released};
 use crate::stats::StatsSnapshot;
 
@@ -410,24 +407,4 @@ fn holds_of_this_thread(handle: &Arc<Handle>) -> Arc<Holds> {
     });
     // A thread that is ending has no such memory any more: it is a new owner each time.
     holds.unwrap_or_default()
-}
-
-/// Waits for a future on this thread. Tenure's own futures need nothing more: what they wait for
-/// happens on the client's background thread.
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
 }

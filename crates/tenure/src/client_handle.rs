@@ -7,8 +7,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::belief::Belief;
 use crate::core::Core;
-use crate::engine::release::ReleaseRequest;
-use crate::engine::{Engine, client_record, fast_path, heartbeat, watchdog};
+use crate::engine::release::{self, ReleaseRequest};
+use crate::engine::{Engine, client_record, heartbeat, watchdog};
 use crate::error::{Error, Result};
 use crate::lease::LeaseId;
 use crate::moment::Clock;
@@ -42,7 +42,7 @@ impl ClientHandle {
         let (pending, attention) = (core.pending.clone(), needs_messages(&core));
         core.store.start(core.id, events, pending, attention);
         tokio::spawn(dispatch_events(Arc::clone(&core), happened));
-        tokio::spawn(watchdog::run(Arc::clone(&core)));
+        tokio::spawn(watchdog::task::run(Arc::clone(&core)));
         tokio::spawn(client_record::run(Arc::clone(&core)));
         tokio::spawn(heartbeat::run(Arc::clone(&core)));
         let stopping = Arc::clone(&core);
@@ -95,7 +95,7 @@ impl ClientHandle {
             .as_mut()
             .filter(|it| it.in_flight.is_none())
         {
-            match fast_path::try_release(&self.core, request).await {
+            match release::try_on_caller(&self.core, request).await {
                 Ok(released) => {
                     unfinished.request = None;
                     return released;

@@ -10,9 +10,9 @@ use crate::engine::hand_off::{self, HandOffOutcome};
 use crate::engine::renew_detached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
+use crate::holds::Holds;
 use crate::lease::{Lease, believed_until, check_ttl};
 use crate::moment::Moment;
-use crate::owner::Holds;
 use crate::seeded::{Bug, bug};
 use crate::standing::{LostReason, Released, Standing};
 use crate::store::LeaseSpec;
@@ -47,7 +47,7 @@ impl Hold {
             owner,
         });
         if let Some(owner) = &hold.owner {
-            owner.remember(&hold);
+            owner.add(&hold);
         }
         hold
     }
@@ -218,7 +218,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(owner) = &self.owner {
-            owner.forget(&self.belief.held.name);
+            owner.remove(&self.belief.held.name);
         }
         let first = self.belief.end();
         if !first || bug(Bug::DroppedGuardKept) {
@@ -228,7 +228,7 @@ impl Drop for Hold {
             hand_off::try_hand_off(&self.client, &self.belief)
         {
             if bug(Bug::DropBlocks) {
-                let _ = crate::blocking::block_on(self.client.release(&self.belief, None));
+                let _ = crate::block_on::block_on(self.client.release(&self.belief, None));
             }
             self.client.release_in_background(&self.belief, dequeue);
         }

@@ -3,6 +3,7 @@
 #![doc = include_str!("docs/tour.md")]
 
 mod belief;
+mod block_on;
 pub mod blocking;
 mod builder;
 mod client;
@@ -13,6 +14,7 @@ mod error;
 mod guard;
 mod hold;
 mod holder;
+mod holds;
 mod layout;
 mod lease;
 mod lock;
@@ -30,6 +32,7 @@ mod stats;
 mod store;
 mod timings;
 mod url;
+mod waiting_caller;
 
 pub use tokio_util::sync::CancellationToken;
 

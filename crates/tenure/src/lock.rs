@@ -16,12 +16,13 @@ use crate::engine::{client_record, retry, try_acquire};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::holder::Holder;
+use crate::holds::Holds;
 use crate::lease::check_ttl;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::owner::Holds;
 use crate::standing::{LostReason, Released};
 use crate::store::{Failure, RESPONSE_TIMEOUT};
+use crate::waiting_caller::WaitingCaller;
 
 /// How many metadata entries a lease may carry, and how many bytes they may have together: they
 /// are sent with every acquisition.
@@ -333,18 +334,26 @@ impl Lock {
             } else {
                 (None, false)
             };
-        let (reply, answer) = oneshot::channel();
+        let (caller, answer) = WaitingCaller::new(&self.client, self.owner.as_ref());
+        let shared = self.owner.as_ref().map(|owner| (owner, request.clone()));
+        let client = (core, &self.client.engine);
         let waiter = Waiter {
-            client: Arc::clone(&self.client),
             request,
-            owner: self.owner.clone(),
             joined,
             limit: limit.map(|limit| joined + limit),
-            started: StartedAcquisition::new(&self.client, begun, found_busy),
-            reply,
+            started: StartedAcquisition::new(client, begun, found_busy),
+            caller: Box::new(caller),
         };
-        let entry = core.queues.join(core, number, waiter);
-        let result = answer.await;
+        let entry = core.queues.join(client, number, waiter);
+        let result = match shared {
+            None => answer.await,
+            // It must not wait behind a caller that waits for its owner.
+            Some((owner, request)) => tokio::select! {
+                biased;
+                result = answer => result,
+                guard = owner.wait_to_reenter(&request) => return guard,
+            },
+        };
         entry.answered();
         result.map_err(|_| Error::closed())?
     }

@@ -136,6 +136,11 @@ fn paths(text: &str) -> Vec<Module> {
         if at < end || text[..at].ends_with(|c: char| is_word(c) || c == ':') {
             continue;
         }
+        // The path of a visibility, as in `pub(in crate::engine)`, imports nothing.
+        if text[..at].ends_with("(in ") {
+            end = at + text[at..].find(')').unwrap_or(0);
+            continue;
+        }
         let rest = &text[at..];
         if let Some(tree) = rest.strip_prefix("use ") {
             let tree = &tree[..tree.find(';').unwrap_or(tree.len())];

@@ -9,8 +9,8 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
+use crate::holds::Holds;
 use crate::lease::{Lease, LeaseId, believed_until};
-use crate::owner::Holds;
 use crate::pending::PendingOne;
 use crate::standing::LostReason;
 use crate::store::{InFlight, LeaseSpec, RenewReply};
@@ -44,10 +44,7 @@ pub(crate) async fn adopt(
         }
         Ok(belief) => {
             core.detached.remove(&lease.name, &lease.id);
-            let hold = Hold::new(Arc::clone(&client), owner.clone(), belief);
-            if let Some(owner) = owner {
-                core.queues.share_with_owner(&lease.name, &owner);
-            }
+            let hold = Hold::new(Arc::clone(&client), owner, belief);
             Ok(Guard::new(hold))
         }
         Err(error) => {

@@ -7,16 +7,13 @@
 use std::sync::Arc;
 
 use super::attempt::{AcquireRequest, Acquisition, AttemptOutcome};
-use super::release::{self, ReleaseRequest};
 use crate::belief::Belief;
 use crate::client_handle::ClientHandle;
-use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
-use crate::owner::Holds;
+use crate::holds::Holds;
 use crate::pending::PendingOne;
-use crate::standing::Released;
 use crate::store::{Failure, InFlight, RESPONSE_TIMEOUT};
 
 /// The result of the fast path.
@@ -88,43 +85,12 @@ fn make_guard(
         });
         return Err(Error::closed());
     }
-    let name = belief.held.name.clone();
     let guard = Guard::new(Hold::new(Arc::clone(client), owner.cloned(), belief));
     if client.core.is_closed() {
         // A shutdown that began meanwhile may have missed it. Dropping the guard releases it.
         return Err(Error::closed());
     }
-    if let Some(owner) = owner {
-        client.core.queues.share_with_owner(&name, owner);
-    }
     Ok(guard)
-}
-
-/// Releases, if the store can be used from the caller's task. The outer `Err` means it could not or
-/// did not reply, and tells whether the lease may have been released anyway.
-pub(crate) async fn try_release(
-    core: &Core,
-    request: &ReleaseRequest,
-) -> Result<Result<Released>, bool> {
-    let lease = &request.lease;
-    let response = core
-        .store
-        .release_on_caller(lease, request.dequeue.as_ref());
-    let response = response.filter(|_| core.settings.unreachable_after >= RESPONSE_TIMEOUT);
-    match response.ok_or(false)?.await {
-        Ok(release) => {
-            if request.dequeue.is_some() {
-                core.queues.left_store_queue(&lease.name);
-            }
-            Ok(Ok(release::note_released(core, lease, release)))
-        }
-        Err(Failure {
-            error,
-            transient: false,
-            in_flight: None,
-        }) => Ok(Err(error)),
-        Err(failure) => Err(failure.in_flight.is_some()),
-    }
 }
 
 /// A request in flight. If its future is dropped, the engine cleans up.

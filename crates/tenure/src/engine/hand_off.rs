@@ -11,10 +11,7 @@ use super::release::{self, ReleaseRequest};
 use crate::belief::Belief;
 use crate::client_handle::ClientHandle;
 use crate::core::Core;
-use crate::guard::Guard;
-use crate::hold::Hold;
 use crate::lease::{LeaseId, believed_until};
-use crate::owner::Holds;
 use crate::pending::PendingOne;
 use crate::seeded::{Bug, bug};
 use crate::store::{ReleaseReply, TurnReply};
@@ -40,7 +37,7 @@ pub(crate) fn try_hand_off(client: &Arc<ClientHandle>, belief: &Arc<Belief>) -> 
     match choose_next_holder(core, &queue, belief) {
         NextHolder::Waiter(waiter, next) => {
             core.stats.handed_off();
-            deliver(core, waiter, next, Hold::of_tracked);
+            deliver(core, || waiter.caller.grant_tracked(next));
             HandOffOutcome::HandedOff
         }
         NextHolder::AskTheStore => {
@@ -99,22 +96,11 @@ fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> 
     }
 }
 
-/// Gives a waiter its guard. `hold` makes the hold, for a lease that is or is not tracked yet.
-fn deliver(
-    core: &Core,
-    waiter: Waiter,
-    belief: Arc<Belief>,
-    hold: impl FnOnce(Arc<ClientHandle>, Option<Arc<Holds>>, Arc<Belief>) -> Arc<Hold>,
-) {
+/// Gives a waiter its lease, which the watchdog tracks already or not yet.
+fn deliver(core: &Core, give: impl FnOnce()) {
     core.stats.acquired();
     core.record_changed.notify_one();
-    let name = belief.held.name.clone();
-    let hold = hold(waiter.client, waiter.owner.clone(), belief);
-    // If the caller leaves at this moment, the guard is dropped here and hands off again.
-    let _ = waiter.reply.send(Ok(Guard::new(hold)));
-    if let Some(owner) = waiter.owner {
-        core.queues.share_with_owner(&name, &owner);
-    }
+    give();
 }
 
 /// Lets the store decide whose turn it is. If it is ours again, the first local waiter gets the
@@ -138,7 +124,7 @@ async fn ask_store_for_turn(
             let believable = now < believed_until(sent_at, ttl);
             let usable = believable && !core.is_closed();
             match usable.then(|| queue.take_first_matching(&next)).flatten() {
-                Some(waiter) => deliver(core, waiter, next, Hold::new),
+                Some(waiter) => deliver(core, || waiter.caller.grant(next)),
                 None => release(core, &next, false, pending).await,
             }
         }

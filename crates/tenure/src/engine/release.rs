@@ -14,7 +14,7 @@ use crate::moment::Moment;
 use crate::pending::PendingOne;
 use crate::seeded::{Bug, bug};
 use crate::standing::Released;
-use crate::store::{InFlight, LeaseSpec, OFFER, ReleaseReply};
+use crate::store::{Failure, InFlight, LeaseSpec, OFFER, RESPONSE_TIMEOUT, ReleaseReply};
 
 /// How long to wait before trying again, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -112,6 +112,33 @@ pub(crate) enum ReleaseResult {
     Gone,
     /// The store did not reply in time.
     Unanswered,
+}
+
+/// Releases, if the store can be used from the caller's task. The outer `Err` means it could not or
+/// did not reply, and tells whether the lease may have been released anyway.
+pub(crate) async fn try_on_caller(
+    core: &Core,
+    request: &ReleaseRequest,
+) -> Result<Result<Released>, bool> {
+    let lease = &request.lease;
+    let response = core
+        .store
+        .release_on_caller(lease, request.dequeue.as_ref());
+    let response = response.filter(|_| core.settings.unreachable_after >= RESPONSE_TIMEOUT);
+    match response.ok_or(false)?.await {
+        Ok(release) => {
+            if request.dequeue.is_some() {
+                core.queues.left_store_queue(&lease.name);
+            }
+            Ok(Ok(note_released(core, lease, release)))
+        }
+        Err(Failure {
+            error,
+            transient: false,
+            in_flight: None,
+        }) => Ok(Err(error)),
+        Err(failure) => Err(failure.in_flight.is_some()),
+    }
 }
 
 /// Releases a lease as [`release_until_gone`] does, and returns what a holder needs to know.

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
-use crate::owner::Holds;
+use crate::holds::Holds;
 use crate::pending::PendingOne;
 
 /// How long to wait before retrying.
@@ -26,7 +26,6 @@ pub(crate) async fn run(
     reply: oneshot::Sender<Result<Option<Guard>>>,
     _pending: PendingOne,
 ) {
-    let name = acquisition.request.name.clone();
     let answer = match attempt(&client.core, acquisition, || reply.is_closed()).await {
         Ok(None) => Ok(None),
         Err(error) => Err(error),
@@ -36,16 +35,12 @@ pub(crate) async fn run(
             Err(Error::closed())
         }
         Ok(Some(belief)) => {
-            let hold = Hold::new(Arc::clone(&client), owner.clone(), belief);
+            let hold = Hold::new(Arc::clone(&client), owner, belief);
             Ok(Some(Guard::new(hold)))
         }
     };
-    let granted = matches!(answer, Ok(Some(_)));
     // If the caller leaves at this moment, the guard is dropped here and releases.
     let _ = reply.send(answer);
-    if let (true, Some(owner)) = (granted, owner) {
-        client.core.queues.share_with_owner(&name, &owner);
-    }
 }
 
 /// Tries once, and again only if the server could not reply.

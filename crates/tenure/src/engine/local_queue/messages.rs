@@ -69,11 +69,6 @@ impl QueueTask {
                 };
                 self.wakeups.offered_to_other = Some(pause_until);
             }
-            QueueMessage::ShareWithOwner(owner) => {
-                // The waiter that is being served may be one of them.
-                self.wakeups.retry = true;
-                self.share_with_owner(&owner);
-            }
         }
     }
 

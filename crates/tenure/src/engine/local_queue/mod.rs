@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 
 use self::task::QueueTask;
-pub(crate) use self::waiters::{LocalQueue, StartedAcquisition, Waiter};
+pub(crate) use self::waiters::{Caller, LocalQueue, StartedAcquisition, Waiter};
 use crate::core::Core;
+use crate::engine::Engine;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::owner::Holds;
 use crate::store::QueuedWaiter;
 
 mod messages;
@@ -101,8 +101,6 @@ pub(super) enum QueueMessage {
     ShortOffer(Duration),
     /// Try again: messages may have been lost.
     Retry,
-    /// An owner acquired the lock in another way; its waiters share it.
-    ShareWithOwner(Arc<Holds>),
     Close,
 }
 
@@ -124,30 +122,25 @@ impl LocalQueues {
         Some(FastPathPermit { queues: self, name })
     }
 
-    /// Adds a waiter to the queue for its name. If its owner acquired the lock meanwhile, it gets
-    /// its guard instead: it must not queue behind a caller that waits for that owner.
-    pub(crate) fn join(&self, core: &Arc<Core>, number: u64, waiter: Waiter) -> QueueEntry {
+    /// Adds a waiter to the queue for its name.
+    pub(crate) fn join(
+        &self,
+        client: (&Arc<Core>, &Engine),
+        number: u64,
+        waiter: Waiter,
+    ) -> QueueEntry {
         let mut registry = self.registry();
-        let queue = Arc::clone(Self::queue_for(&mut registry.queues, core, &waiter));
-        let mut waiters = queue.waiters();
-        let owner = waiter.owner.as_ref();
-        if let Some(hold) = owner.and_then(|owner| owner.held(&waiter.request.name)) {
-            drop(waiters);
-            drop(registry);
-            // Only after unlocking: if the hold is refused and ends here, its release comes back to
-            // this queue.
-            let _ = waiter.reply.send(hold.reenter(&waiter.request));
-        } else {
-            let tell = waiters.join(number, waiter);
-            drop(waiters);
-            if tell {
-                queue.send(QueueMessage::Joined);
-            }
-            drop(registry);
-            core.record_changed.notify_one();
+        let name = &waiter.request.name;
+        let queue = Arc::clone(Self::queue_for(&mut registry.queues, client, name));
+        let needs_message = queue.waiters().join(number, waiter);
+        if needs_message {
+            queue.send(QueueMessage::Joined);
         }
+        drop(registry);
+        let core = Arc::clone(client.0);
+        core.record_changed.notify_one();
         QueueEntry {
-            core: Arc::clone(core),
+            core,
             queue,
             number,
             left: false,
@@ -218,11 +211,6 @@ impl LocalQueues {
         self.send(&place.name, QueueMessage::LostStorePlace(place.id));
     }
 
-    /// The other waiters of an owner that just acquired the lock get it too.
-    pub(crate) fn share_with_owner(&self, name: &LockName, owner: &Arc<Holds>) {
-        self.send(name, QueueMessage::ShareWithOwner(Arc::clone(owner)));
-    }
-
     pub(crate) fn retry(&self, name: &LockName) {
         self.send(name, QueueMessage::Retry);
     }
@@ -270,10 +258,9 @@ impl LocalQueues {
 
     fn queue_for<'a>(
         queues: &'a mut HashMap<LockName, Arc<LocalQueue>>,
-        core: &Arc<Core>,
-        waiter: &Waiter,
+        (core, engine): (&Arc<Core>, &Engine),
+        name: &LockName,
     ) -> &'a Arc<LocalQueue> {
-        let name = &waiter.request.name;
         if queues.get(name).is_some_and(|queue| queue.is_dead()) {
             // Its task panicked, which must not block the name for ever.
             queues.remove(name);
@@ -282,7 +269,7 @@ impl LocalQueues {
             let (inbox, messages) = mpsc::unbounded_channel();
             let queue = LocalQueue::new(inbox);
             let line = QueueTask::new(Arc::clone(core), name.clone(), Arc::clone(&queue), messages);
-            waiter.client.engine.spawn(line.run());
+            engine.spawn(line.run());
             queue
         })
     }

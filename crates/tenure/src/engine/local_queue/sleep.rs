@@ -188,7 +188,7 @@ impl QueueTask {
             let Some(waiter) = waiter else { return };
             let error = self.timed_out(waiter.joined, now);
             self.core.record_changed.notify_one();
-            let _ = waiter.reply.send(Err(error));
+            waiter.caller.fail(error);
         }
     }
 }

@@ -20,24 +20,19 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::waiters::ATTEMPT_MIN;
 use super::{LocalQueue, QueueMessage};
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::engine::attempt::{AcquireRequest, Acquisition, AttemptOutcome};
 use crate::engine::current_holder::CurrentHolder;
-use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::hold::Hold;
+use crate::error::Error;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::owner::Holds;
 use crate::seeded::{Bug, bug};
 use crate::store::{Busy, Failure};
 
-/// The minimum time for an attempt, however soon the caller's limit is: `acquire_within` zero means
-/// to try once, and a server without time to reply is not unavailable.
-pub(super) const ATTEMPT_MIN: Duration = Duration::from_millis(100);
 /// How often to retry while the store may not grant yet: the reason may end early.
 const NOT_YET_POLL: Duration = Duration::from_secs(1);
 /// How long to wait before retrying a server that could not reply.
@@ -68,7 +63,6 @@ pub(super) struct QueueTask {
 pub(super) struct First {
     pub(super) number: u64,
     pub(super) request: AcquireRequest,
-    pub(super) owner: Option<Arc<Holds>>,
     pub(super) joined: Moment,
     pub(super) limit: Option<Moment>,
 }
@@ -167,7 +161,6 @@ impl QueueTask {
             let first = First {
                 number,
                 request: waiter.request.clone(),
-                owner: waiter.owner.clone(),
                 joined: waiter.joined,
                 limit: waiter.limit,
             };
@@ -217,8 +210,8 @@ impl QueueTask {
             if first.request != acquisition.request {
                 return None;
             }
-            if let Some(end) = self.answer_without_store(&first) {
-                self.reply(first.number, end);
+            if let Some(error) = self.failure_without_store(&first) {
+                self.fail(first.number, error);
                 continue;
             }
             self.attempted = true;
@@ -266,29 +259,25 @@ impl QueueTask {
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
                 Err(failure) => {
-                    self.reply(first.number, Err(failure.error));
+                    self.fail(first.number, failure.error);
                     return None;
                 }
             }
         }
     }
 
-    /// The reply to the first waiter that needs no request to the store, if there is one.
-    fn answer_without_store(&self, first: &First) -> Option<Result<Guard>> {
-        // Ask the client itself: a task that starts after the shutdown gets no message.
+    /// Why the first waiter is not served any longer, if that is so.
+    fn failure_without_store(&self, first: &First) -> Option<Error> {
+        // Checked on the client itself: a task that starts after the shutdown gets no message.
         if self.closed || self.core.is_closed() {
-            return Some(Err(Error::closed()));
-        }
-        let owner = first.owner.as_ref();
-        if let Some(shared) = owner.and_then(|owner| owner.reenter(&first.request).transpose()) {
-            return Some(shared);
+            return Some(Error::closed());
         }
         let now = self.now();
-        // A waiter behind a head that got no reply need not find that out again.
+        // A waiter behind a head that got no reply need not find that out itself.
         let asked_for = self.unreachable.is_some()
             && now >= first.joined + self.core.settings.unreachable_after;
         let timed_out = (self.attempted || asked_for) && now >= self.gives_up_at(first);
-        timed_out.then(|| Err(self.timed_out(first.joined, now)))
+        timed_out.then(|| self.timed_out(first.joined, now))
     }
 
     /// When the first waiter gives up, as things are.
@@ -399,24 +388,6 @@ impl QueueTask {
             .is_some_and(|(number, _)| number == first.number)
     }
 
-    /// Gives all waiters of an owner that holds the lock a guard on the same lease.
-    pub(super) fn share_with_owner(&mut self, owner: &Arc<Holds>) {
-        let numbers = self.queue.waiters().numbers_of(owner);
-        for number in numbers {
-            let request = self
-                .queue
-                .waiters()
-                .get(number)
-                .map(|it| it.request.clone());
-            // If the owner released it meanwhile, its waiters keep waiting.
-            if let Some(request) = request
-                && let Some(result) = owner.reenter(&request).transpose()
-            {
-                self.reply(number, result);
-            }
-        }
-    }
-
     /// Gives a grant to the first waiter, if it wants exactly this.
     fn deliver(&mut self, belief: Arc<Belief>) {
         let closed = self.core.is_closed();
@@ -426,20 +397,14 @@ impl QueueTask {
             return self.core.release_unclaimed(&belief);
         };
         self.core.record_changed.notify_one();
-        let hold = Hold::new(waiter.client, waiter.owner.clone(), belief);
-        // If the caller leaves at this moment, the guard is dropped here and releases.
-        let _ = waiter.reply.send(Ok(Guard::new(hold)));
-        if let Some(owner) = waiter.owner {
-            self.share_with_owner(&owner);
-        }
+        waiter.caller.grant(belief);
     }
 
-    fn reply(&self, number: u64, result: Result<Guard>) {
+    fn fail(&self, number: u64, error: Error) {
         let waiter = self.queue.waiters().leave(number);
         if let Some(waiter) = waiter {
             self.core.record_changed.notify_one();
-            // The caller may have gone away.
-            let _ = waiter.reply.send(result);
+            waiter.caller.fail(error);
         }
     }
 

@@ -5,40 +5,56 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::QueueMessage;
-use super::task::ATTEMPT_MIN;
 use crate::belief::Belief;
-use crate::client_handle::ClientHandle;
+use crate::core::Core;
+use crate::engine::Engine;
 use crate::engine::attempt::{AcquireRequest, Acquisition};
-use crate::error::Result;
-use crate::guard::Guard;
+use crate::error::Error;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
-use crate::owner::Holds;
 
+/// The minimum time for an attempt, however soon the caller's limit is: `acquire_within` zero means
+/// to try once, and a server without time to reply is not unavailable.
+pub(super) const ATTEMPT_MIN: Duration = Duration::from_millis(100);
 /// How many waiters at the head of the store's queue poll without a message. Several, because some
 /// may be dead.
 const NEAR_HEAD: u64 = 4;
 
 /// A waiting caller.
 pub(crate) struct Waiter {
-    pub(crate) client: Arc<ClientHandle>,
     pub(crate) request: AcquireRequest,
-    pub(crate) owner: Option<Arc<Holds>>,
     pub(crate) joined: Moment,
     /// How long it waits for a holder.
     pub(crate) limit: Option<Moment>,
     /// The acquisition that the caller has started already.
     pub(crate) started: StartedAcquisition,
-    pub(crate) reply: oneshot::Sender<Result<Guard>>,
+    pub(crate) caller: Box<dyn Caller>,
+}
+
+/// Who waits, and gets the reply.
+pub(crate) trait Caller: Send {
+    /// Whether it went away.
+    fn is_gone(&self) -> bool;
+
+    /// Gives it a lease that the watchdog does not track yet. If the caller goes away at this
+    /// moment, the lease is released or handed off.
+    fn grant(self: Box<Self>, belief: Arc<Belief>);
+
+    /// As [`grant`](Self::grant), with a lease that the watchdog tracks already.
+    fn grant_tracked(self: Box<Self>, belief: Arc<Belief>);
+
+    fn fail(self: Box<Self>, error: Error);
 }
 
 /// An acquisition that its caller started. Abandoned when dropped, unless the task continues it.
 pub(crate) struct StartedAcquisition {
-    client: Arc<ClientHandle>,
+    core: Arc<Core>,
+    engine: Engine,
     acquisition: Option<Box<Acquisition>>,
     /// Whether the store reported that the lock is busy.
     pub(in crate::engine) found_busy: bool,
@@ -71,12 +87,13 @@ pub(in crate::engine) struct Waiters {
 
 impl StartedAcquisition {
     pub(crate) fn new(
-        client: &Arc<ClientHandle>,
+        (core, engine): (&Arc<Core>, &Engine),
         acquisition: Option<Acquisition>,
         found_busy: bool,
     ) -> Self {
         Self {
-            client: Arc::clone(client),
+            core: Arc::clone(core),
+            engine: engine.clone(),
             acquisition: acquisition.map(Box::new),
             found_busy,
         }
@@ -88,9 +105,9 @@ impl Drop for StartedAcquisition {
         if let Some(mut acquisition) = self.acquisition.take()
             && acquisition.needs_cleanup()
         {
-            let core = Arc::clone(&self.client.core);
+            let core = Arc::clone(&self.core);
             let pending = core.pending.begin();
-            self.client.engine.spawn(async move {
+            self.engine.spawn(async move {
                 acquisition.abandon(&core).await;
                 drop(pending);
             });
@@ -175,7 +192,7 @@ impl Waiters {
     /// The first waiter and its number. A caller that went away counts as gone even before its
     /// message arrives.
     pub(in crate::engine) fn first(&self) -> Option<(u64, &Waiter)> {
-        let here = |(_, waiter): &(&u64, &Waiter)| !waiter.reply.is_closed();
+        let here = |(_, waiter): &(&u64, &Waiter)| !waiter.caller.is_gone();
         let first = self.by_number.iter().find(here);
         first.map(|(number, waiter)| (*number, waiter))
     }
@@ -198,21 +215,6 @@ impl Waiters {
         let mut limits = self.limits.iter();
         let &(limit, number) = limits.find(|(_, number)| Some(*number) != served)?;
         (now >= limit).then(|| self.leave(number)).flatten()
-    }
-
-    /// The numbers of all waiters of one owner.
-    pub(in crate::engine) fn numbers_of(&self, owner: &Arc<Holds>) -> Vec<u64> {
-        let is_theirs = |waiter: &Waiter| {
-            let theirs = waiter.owner.as_ref();
-            theirs.is_some_and(|theirs| Arc::ptr_eq(theirs, owner))
-        };
-        let all = self.by_number.iter();
-        let theirs = all.filter(|(_, waiter)| is_theirs(waiter));
-        theirs.map(|(number, _)| *number).collect()
-    }
-
-    pub(in crate::engine) fn get(&self, number: u64) -> Option<&Waiter> {
-        self.by_number.get(&number)
     }
 
     /// The acquisition that a waiter has started: the task continues it.

@@ -9,7 +9,6 @@ use tokio::sync::{Notify, oneshot};
 
 use self::batch_limit::BatchLimit;
 use self::schedule::Schedule;
-pub(crate) use self::task::run;
 use self::tracked_lease::{AT_ONCE, TrackedLease};
 use crate::belief::Belief;
 use crate::moment::Moment;
@@ -19,7 +18,7 @@ use crate::seeded::{Bug, bug};
 mod batch_limit;
 mod renew_batch;
 mod schedule;
-mod task;
+pub(crate) mod task;
 mod tracked_lease;
 
 /// All leases of a client that a guard holds.

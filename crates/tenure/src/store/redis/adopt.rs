@@ -2,8 +2,9 @@
 
 use super::connection::Connection;
 use super::failover_pause::GrantPause;
+use super::redis_store::RedisStore;
+use super::reply;
 use super::request::ScriptRequest;
-use super::{RedisStore, reply};
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::store::{Failure, LeaseSpec, RenewReply};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use ::redis::{Cmd, Pipeline};
 
 use super::node::Node;
+use super::redis_store::RedisStore;
 use super::script::Script;
 use super::value::Value;
-use super::{RedisStore, reply, script};
+use super::{reply, script};
 use crate::lease::ClientId;
 use crate::moment::Moment;
 use crate::store::{Failure, Record, RecordChange, RecordWritten};

@@ -15,19 +15,15 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::node::Node;
+use super::redis_store::RedisStore;
 use super::request::ScriptRequest;
+use super::script;
 use super::value::Value;
-use super::{RedisStore, script};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{Failure, NotYet};
-
-/// The primary at one address that is known to have been in charge long enough. This stays true
-/// while a server has this run id and replication id.
-#[derive(Default)]
-pub(super) struct TrustedPrimary(Mutex<Option<Arc<str>>>);
 
 /// Filled in if a request must wait: until when, and why.
 #[derive(Default)]
@@ -39,24 +35,6 @@ const NO_ARGUMENTS: [&str; 0] = [];
 struct PrimaryAge {
     primary: Arc<str>,
     lasted: Duration,
-}
-
-impl TrustedPrimary {
-    pub(super) fn primary(&self) -> Option<Arc<str>> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Another primary replied.
-    pub(super) fn forget(&self) {
-        self.set(None);
-    }
-
-    fn set(&self, primary: Option<Arc<str>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = primary;
-    }
 }
 
 impl GrantPause {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ::redis::Pipeline;
 
-use super::RedisStore;
 use super::node::Node;
+use super::redis_store::RedisStore;
 use super::request::ScriptRequest;
 use super::script::{STAY, Script, WAITERS};
 use super::value::Value;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use ::redis::Pipeline;
 
 use super::node::Node;
+use super::redis_store::RedisStore;
+use super::reply;
 use super::request::ScriptRequest;
 use super::value::Value;
-use super::{RedisStore, reply};
 use crate::error::ErrorKind;
 use crate::lease::LeaseId;
 use crate::moment::Moment;

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use ::redis::Pipeline;
 
-use super::connection::{Connection, micros};
+use super::connection::Connection;
+use super::redis_store::RedisStore;
 use super::server::ServerInfo;
+use super::server_error;
 use super::value::Value;
-use super::{RedisStore, server_error};
 use crate::moment::Moment;
 use crate::store::{Failure, LeaseSpec};
 
@@ -107,7 +108,7 @@ impl RedisStore {
         }
         let longest_ms = longest_ttl.as_int().unwrap_or(0);
         let kept_ms = part(replies, 2).as_int().unwrap_or(0);
-        let now_us = micros(part(replies, 3)).unwrap_or(0);
+        let now_us = part(replies, 3).as_server_time_us().unwrap_or(0);
         Ok(StoredNodeInfo {
             ages: ages(part(replies, 1), now_us / 1_000),
             kept_for: Duration::from_millis(kept_ms.try_into().unwrap_or(0)),

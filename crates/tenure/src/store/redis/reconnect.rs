@@ -10,7 +10,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use super::connection::Connection;
-use super::response_timeout;
 use super::server::{self, Server};
 use super::server_error;
 use super::socket::Socket;
@@ -174,7 +173,7 @@ impl ReconnectorInner {
         let state = match attempt.await {
             Ok(Ok(connection)) => {
                 let connection = Arc::new(connection);
-                response_timeout::watch(&connection, self.engine.as_ref());
+                connection.watch_replies(self.engine.as_ref());
                 ConnectionState::Live(connection)
             }
             Ok(Err(failure)) => self.failed(failure),

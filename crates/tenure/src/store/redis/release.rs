@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster::Route;
-use super::connection::{self, Connection};
+use super::connection::Connection;
+use super::redis_store::RedisStore;
+use super::reply;
 use super::routes::Routes;
-use super::{RedisStore, reply};
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
@@ -130,8 +131,9 @@ impl RedisStore {
         let connection = route.node.commands.connection(limit).await?;
         let asked_at = self.clock.now();
         let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
-        let now_us =
-            connection::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
+        let now_us = time
+            .as_server_time_us()
+            .ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
         connection.set_clock(asked_at, now_us);
         self.try_release(&connection, route.asking, lease, None, limit)
             .await?;

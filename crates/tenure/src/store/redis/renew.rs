@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 
 use super::cluster::Route;
 use super::node::Node;
+use super::redis_store::RedisStore;
+use super::reply;
 use super::request::ScriptRequest;
 use super::value::Value;
-use super::{RedisStore, reply};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::{Failure, LeaseSpec, RenewReply, WatchReply};

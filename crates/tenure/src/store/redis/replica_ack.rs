@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::RedisStore;
 use super::connection::Connection;
+use super::redis_store::RedisStore;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::name::LockName;

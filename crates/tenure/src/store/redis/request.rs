@@ -1,10 +1,10 @@
 //! Runs a script on the node that has the lock.
 
-use super::RedisStore;
 use super::cluster::Route;
 use super::connection::Connection;
 use super::failover_pause::GrantPause;
 use super::node::ScriptConnection;
+use super::redis_store::RedisStore;
 use super::script::Script;
 use super::value::Value;
 use crate::moment::Moment;

@@ -14,10 +14,10 @@ use ::redis::{
 };
 
 use super::endpoint::Endpoint;
-use super::failover_pause::TrustedPrimary;
 use super::script::LockScripts;
 use super::sentinel::Sentinels;
 use super::server_error;
+use super::trusted_primary::TrustedPrimary;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
 use crate::seeded::{Bug, bug};

@@ -202,6 +202,11 @@ fn classify(code: &str, detail: &str) -> (ErrorKind, bool, String) {
     }
 }
 
+/// The error reply of the server.
+pub(super) fn reply_of(failure: &Failure) -> Option<String> {
+    std::error::Error::source(&failure.error).map(ToString::to_string)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

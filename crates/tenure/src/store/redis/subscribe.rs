@@ -1,6 +1,6 @@
 //! Subscribes to the messages of a lock on the node that has it now.
 
-use super::RedisStore;
+use super::redis_store::RedisStore;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::Failure;

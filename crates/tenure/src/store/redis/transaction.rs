@@ -11,92 +11,25 @@
 //! the clock was not later than that. Ten times a second the transaction also reads the clock itself,
 //! to notice that it was set. It never creates a counter, which would have no expiry.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::Pipeline;
 
-use super::connection::{self, Connection};
+use super::connection::Connection;
+use super::transaction_candidates::AHEAD_MAX_US;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::lease::{Fence, LeaseId};
 use crate::moment::Moment;
-use crate::name::LockName;
 use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight};
 
-/// Longer leases use the script: if the reply is lost, the attempt must be cancelled for as long as
-/// its lease could last.
-const TTL_LONGEST: Duration = Duration::from_secs(60);
-/// How far the server's clock may be from the expected value, in microseconds. A fence tells it to
-/// the millisecond.
-const AHEAD_MAX_US: u64 = 2_000;
+/// How far the server's clock may be behind the expected value, in microseconds.
 const BEHIND_MAX_US: u64 = 500_000;
 /// The largest fence that Lua and JSON represent exactly.
 const FENCE_MAX: u64 = (1 << 53) - 2;
-/// How many names are remembered per connection, and for how long. The script extends a counter by
-/// a day; if the counter expired while the lock is in use, fences would depend on the clock alone.
-const CANDIDATES_MAX: usize = 10_000;
-const CANDIDATE_FOR: Duration = Duration::from_secs(12 * 60 * 60);
 /// How many fences there are in a millisecond: one for each microsecond.
 const FENCES_IN_A_MS: u64 = 1_000;
-
-/// The locks that a connection may acquire by transaction.
-#[derive(Default)]
-pub(super) struct TransactionCandidates {
-    /// Locks that were free the last time, and until when their fence counters certainly exist.
-    names: Mutex<HashMap<LockName, Moment>>,
-    /// The server does not permit transactions.
-    refused: AtomicBool,
-}
-
-impl TransactionCandidates {
-    pub(super) fn includes(&self, attempt: &Attempt, now: Moment) -> bool {
-        let plain = attempt.fences == 1 && !attempt.queue && !attempt.held.has_meta;
-        plain
-            && attempt.held.ttl <= TTL_LONGEST
-            && !self.refused.load(Ordering::Relaxed)
-            && self
-                .names()
-                .get(&attempt.held.name)
-                .is_some_and(|until| now < *until)
-    }
-
-    /// Notes what acquire.lua found, sent at this moment when the server's clock showed `clock_us`
-    /// at most.
-    pub(super) fn note(
-        &self,
-        name: &LockName,
-        attempted: &AcquireReply,
-        asked_at: Moment,
-        clock_us: u64,
-    ) {
-        let mut names = self.names();
-        match attempted {
-            AcquireReply::Granted { fence, .. } if fence.get() <= clock_us + AHEAD_MAX_US => {
-                if names.len() >= CANDIDATES_MAX {
-                    names.clear();
-                }
-                names.insert(name.clone(), asked_at + CANDIDATE_FOR);
-            }
-            // A counter ahead of the clock does not tell the time. A busy lock is left to the
-            // script, which then writes nothing.
-            AcquireReply::Granted { .. } | AcquireReply::Busy(_) | AcquireReply::NotYet(_) => {
-                names.remove(name);
-            }
-        }
-    }
-
-    fn forget(&self, name: &LockName) {
-        self.names().remove(name);
-    }
-
-    fn names(&self) -> MutexGuard<'_, HashMap<LockName, Moment>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// An attempt, ready to be sent.
 pub(super) struct Transaction {
@@ -159,7 +92,7 @@ impl Transaction {
             Err(failure) => {
                 candidates.forget(&attempt.held.name);
                 if failure.error.kind() == ErrorKind::Denied {
-                    candidates.refused.store(true, Ordering::Relaxed);
+                    candidates.refuse_all();
                 }
             }
         }
@@ -210,7 +143,7 @@ impl Transaction {
         let expected_us = connection.server_us(connection.clock().now());
         let latest_us = match time.first() {
             Some(time) => {
-                let server_us = connection::micros(time);
+                let server_us = time.as_server_time_us();
                 let server_us = server_us.ok_or_else(|| strange("it tells no time"))?;
                 connection.set_clock(self.sent_at, server_us);
                 server_us

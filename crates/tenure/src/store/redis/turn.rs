@@ -1,8 +1,9 @@
 //! Asks whose turn it is, after one process has had a lock several times in a row.
 
 use super::connection::Connection;
+use super::redis_store::RedisStore;
+use super::reply;
 use super::request::ScriptRequest;
-use super::{RedisStore, reply};
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::store::{Failure, LeaseSpec, TurnReply};

@@ -46,6 +46,17 @@ impl Value {
         }
     }
 
+    /// The reply to `TIME` in microseconds.
+    pub(crate) fn as_server_time_us(&self) -> Option<u64> {
+        let [seconds, micros] = self.as_array()? else {
+            return None;
+        };
+        let part = |value: &Self| u64::try_from(value.as_int()?).ok();
+        part(seconds)?
+            .checked_mul(1_000_000)?
+            .checked_add(part(micros)?)
+    }
+
     /// Whether there is nothing.
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::Nil)

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::node_state::{LONGEST_TTL, VOTE_DELAY_MIN};
+use super::redis_store::RedisStore;
+use super::reply;
 use super::script::{self, RedlockScripts, Script};
 use super::value::Value;
-use super::{RedisStore, reply};
 use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -217,7 +218,8 @@ impl RedisStore {
     ) -> Result<u64, Failure> {
         let limit = self.command_limit(limit);
         let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
-        super::connection::micros(&time).ok_or_else(|| Failure::refused(time.unexpected("TIME")))
+        time.as_server_time_us()
+            .ok_or_else(|| Failure::refused(time.unexpected("TIME")))
     }
 
     /// Offers a lease again to a node that has forgotten it. True if the node has it now.

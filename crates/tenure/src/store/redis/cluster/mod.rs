@@ -325,7 +325,7 @@ impl Cluster {
     fn cluster_down_error(&self, key: &str, failure: &Failure) -> Failure {
         self.request_refresh();
         let slot = Slot::of(key.as_bytes());
-        let said = super::connection::reply_of(failure).unwrap_or_default();
+        let said = super::server_error::reply_of(failure).unwrap_or_default();
         Failure::not_sent(
             Error::new(
                 ErrorKind::Unavailable,
@@ -342,7 +342,7 @@ impl Cluster {
 /// The slot is migrating, and that takes longer than this request may.
 fn migrating_error(key: &str, failure: &Failure) -> Failure {
     let slot = Slot::of(key.as_bytes());
-    let said = super::connection::reply_of(failure).unwrap_or_default();
+    let said = super::server_error::reply_of(failure).unwrap_or_default();
     Failure::not_sent(
         Error::new(
             ErrorKind::Unavailable,

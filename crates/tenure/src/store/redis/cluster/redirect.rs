@@ -2,7 +2,7 @@
 
 use super::slot::Slot;
 use crate::store::Failure;
-use crate::store::redis::connection::reply_of;
+use crate::store::redis::server_error::reply_of;
 use crate::url::{Address, RedisTarget};
 
 /// Why a node did not run a command. In all these cases, nothing was done.

@@ -2,7 +2,7 @@
 
 use ::redis::{Cmd, Pipeline};
 
-use super::{Connection, micros};
+use super::Connection;
 use crate::error::{Error, ErrorKind};
 use crate::moment::{Clock, Moment};
 use crate::store::Failure;
@@ -43,7 +43,7 @@ impl Connection {
         let info = ServerInfo::parse(Value::of(info).as_str().unwrap_or_default());
         self.server.check_fit(&info)?;
         let time = replies.next().map(Value::of);
-        self.note_clock(asked_at, time.as_ref().and_then(micros));
+        self.note_clock(asked_at, time.as_ref().and_then(Value::as_server_time_us));
         if self.server.moves() {
             self.check_role(&info, replies.next().map(Value::of))?;
         }

@@ -10,15 +10,12 @@ use ::redis::RedisError;
 use ::redis::aio::MultiplexedConnection;
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::request::reply_of;
-pub(super) use self::server_clock::micros;
-
 use super::endpoint::Endpoint;
-use super::failover_pause::TrustedPrimary;
-use super::response_timeout::ResponseWatch;
+use super::response_watch::ResponseWatch;
 use super::server::Server;
 use super::server_error;
-use super::transaction::TransactionCandidates;
+use super::transaction_candidates::TransactionCandidates;
+use super::trusted_primary::TrustedPrimary;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
@@ -29,6 +26,7 @@ use crate::url::RedisTarget;
 mod caller_request;
 mod handshake;
 mod request;
+mod response_timeout;
 mod server_clock;
 mod subscribe;
 mod timing;

@@ -160,7 +160,8 @@ impl Connection {
     /// A script that failed midway may have changed something: marks the failure accordingly.
     pub(super) fn mark_partial(&self, mut failure: Failure, latest_us: u64) -> Failure {
         if failure.in_flight.is_none()
-            && reply_of(&failure).is_some_and(|reply| server_error::ran_partly(&reply))
+            && server_error::reply_of(&failure)
+                .is_some_and(|reply| server_error::ran_partly(&reply))
         {
             failure.in_flight = Some(self.in_flight(latest_us));
         }
@@ -186,10 +187,5 @@ pub(super) fn eval<K: AsRef<[u8]>, A: AsRef<[u8]>>(
 }
 
 pub(super) fn is_unknown_script(failure: &Failure) -> bool {
-    reply_of(failure).is_some_and(|reply| reply.starts_with("NOSCRIPT"))
-}
-
-/// The error reply of the server.
-pub(in crate::store::redis) fn reply_of(failure: &Failure) -> Option<String> {
-    std::error::Error::source(&failure.error).map(ToString::to_string)
+    server_error::reply_of(failure).is_some_and(|reply| reply.starts_with("NOSCRIPT"))
 }

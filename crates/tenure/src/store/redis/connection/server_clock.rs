@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::Connection;
 use crate::moment::Moment;
-use crate::store::redis::value::Value;
 
 /// How long a reading of the server's clock is fresh.
 const FRESH_FOR: Duration = Duration::from_millis(100);
@@ -39,15 +38,4 @@ impl Connection {
     pub(crate) fn doubt_clock(&self) {
         self.clock_read_at.store(0, Ordering::Relaxed);
     }
-}
-
-/// The reply to `TIME` as microseconds.
-pub(in crate::store::redis) fn micros(time: &Value) -> Option<u64> {
-    let [seconds, micros] = time.as_array()? else {
-        return None;
-    };
-    let part = |value: &Value| u64::try_from(value.as_int()?).ok();
-    part(seconds)?
-        .checked_mul(1_000_000)?
-        .checked_add(part(micros)?)
 }

@@ -1,0 +1,58 @@
+//! Closes a connection that owes replies to callers without a timer for too long.
+//!
+//! A caller's own task may run on any executor, so it cannot rely on timers there. Instead, one
+//! task on the engine watches each connection, and only while replies are awaited.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::Connection;
+use crate::store::RESPONSE_TIMEOUT;
+
+/// How often to check while replies are awaited, and for a while after.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// How long to keep checking without callers: under load the next one comes soon and need not wake
+/// the engine.
+const LINGER: Duration = Duration::from_secs(1);
+
+impl Connection {
+    /// Closes it when it times out. `engine` is needed if the current runtime is not the engine.
+    pub(in crate::store::redis) fn watch_replies(self: &Arc<Self>, engine: Option<&Handle>) {
+        let request_sent = Arc::clone(&self.response_watch().request_sent);
+        let watching = watch_loop(Arc::downgrade(self), request_sent);
+        match engine {
+            Some(engine) => drop(engine.spawn(watching)),
+            None => drop(tokio::spawn(watching)),
+        }
+    }
+}
+
+async fn watch_loop(connection: Weak<Connection>, request_sent: Arc<Notify>) {
+    loop {
+        request_sent.notified().await;
+        loop {
+            tokio::time::sleep(CHECK_INTERVAL).await;
+            let Some(connection) = connection.upgrade() else {
+                return;
+            };
+            let watch = connection.response_watch();
+            let lasts = watch.silent_for(connection.clock().now());
+            let awaited = watch.awaited.load(Ordering::Acquire) > 0;
+            if awaited && lasts >= RESPONSE_TIMEOUT {
+                return connection.close();
+            }
+            if !awaited && lasts >= LINGER {
+                watch.watching.store(false, Ordering::Release);
+                // A request sent just now may have seen the old value.
+                if watch.awaited.load(Ordering::Acquire) == 0 {
+                    break;
+                }
+                watch.watching.store(true, Ordering::Release);
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The store on one Redis server, or on the nodes of a Redis Cluster.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::channels::Channels;
+use super::cluster::{Cluster, Route};
+use super::node::Node;
+use super::routes::Routes;
+use super::script::LockScripts;
+use super::server::Server;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::lease::{ClientId, LeaseId};
+use crate::moment::{Clock, Moment};
+use crate::name::LockName;
+use crate::pending::Pending;
+use crate::seeded::{Bug, bug};
+use crate::stats::Stats;
+use crate::store::{
+    AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
+    LeaseSpec, LockState, NeedsMessages, QueuePosition, QueuedWaiter, RESPONSE_TIMEOUT, Record,
+    RecordChange, RecordWritten, ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
+};
+use crate::url::{RedisTarget, SentinelTarget};
+
+pub(crate) struct RedisStore {
+    pub(super) routes: Routes,
+    /// The channels of waiters, on all nodes.
+    pub(super) channels: Arc<Channels>,
+    pub(super) layout: Layout,
+    /// Whether messages stay in the shard of their lock.
+    pub(super) sharded: bool,
+    pub(super) clock: Clock,
+    pub(super) stats: Arc<Stats>,
+    pub(super) tracking_warned: AtomicBool,
+    /// How long a new primary grants no new locks.
+    pub(super) after_failover: OnceLock<Duration>,
+}
+
+impl RedisStore {
+    /// Must be called on the engine. With a runtime, callers that run there use its connection.
+    pub(crate) fn new(
+        target: RedisTarget,
+        stats: Arc<Stats>,
+        runtime: Option<Handle>,
+    ) -> Arc<Self> {
+        let server = Server::new(target, Arc::clone(&stats));
+        Self::on_one(server, stats, runtime)
+    }
+
+    /// On the primary that the sentinels name. Must be called on the engine.
+    pub(crate) fn by_sentinels(
+        target: SentinelTarget,
+        stats: Arc<Stats>,
+        runtime: Option<Handle>,
+    ) -> Arc<Self> {
+        let server = Server::by_sentinels(target, Arc::clone(&stats));
+        Self::on_one(server, stats, runtime)
+    }
+
+    /// On the cluster that these nodes belong to. Must be called on the engine.
+    pub(crate) fn in_cluster(
+        nodes: Vec<RedisTarget>,
+        sharded: bool,
+        stats: Arc<Stats>,
+        runtime: Option<Handle>,
+    ) -> Arc<Self> {
+        let layout = nodes.first().map(RedisTarget::layout).unwrap_or_default();
+        let channels = Arc::new(Channels::default());
+        let (for_nodes, heard) = (Arc::clone(&stats), Arc::clone(&channels));
+        let cluster = Cluster::new(nodes, sharded, for_nodes, runtime, heard);
+        Self::on(Routes::Cluster(cluster), channels, layout, sharded, stats)
+    }
+
+    pub(super) fn on_one(
+        server: Arc<Server>,
+        stats: Arc<Stats>,
+        runtime: Option<Handle>,
+    ) -> Arc<Self> {
+        let layout = server.target.layout();
+        let channels = Arc::new(Channels::default());
+        let routes = Routes::One(Node::new(server, runtime, &channels));
+        Self::on(routes, channels, layout, false, stats)
+    }
+
+    pub(super) fn on(
+        routes: Routes,
+        channels: Arc<Channels>,
+        layout: Layout,
+        sharded: bool,
+        stats: Arc<Stats>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            routes,
+            channels,
+            layout,
+            sharded,
+            clock: Clock::Boot,
+            stats,
+            tracking_warned: AtomicBool::new(false),
+            after_failover: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn scripts(&self) -> &'static LockScripts {
+        self.layout.scripts(self.sharded)
+    }
+
+    /// Connects, so that a wrong address or password is reported at once.
+    pub(crate) async fn connect(&self, limit: Moment) -> Result<(), Failure> {
+        self.routes.connect(limit).await
+    }
+
+    /// The route to the node that has this lock, as far as is known.
+    pub(super) fn route(&self, name: &LockName) -> Result<Route, Failure> {
+        if matches!(self.routes, Routes::Cluster(_)) && self.layout.splits(name) {
+            let cause = "it holds a `{` but no hash tag, and Redisson would spread such a lock over \
+                         several slots of the cluster: write `{tag}` or leave the `{` out";
+            return Err(Failure::refused(Error::invalid_name(name.as_str(), cause)));
+        }
+        self.routes.route(name.as_str())
+    }
+
+    /// The route to try after a failure, if there is one.
+    pub(super) async fn next_route(
+        &self,
+        name: &LockName,
+        route: Route,
+        failure: Failure,
+        limit: Moment,
+    ) -> Result<Route, Failure> {
+        self.routes
+            .next_route(name.as_str(), route, failure, limit)
+            .await
+    }
+
+    /// No command waits longer than the response timeout.
+    pub(super) fn command_limit(&self, limit: Moment) -> Moment {
+        limit.min(self.clock.now() + RESPONSE_TIMEOUT)
+    }
+}
+
+impl Store for RedisStore {
+    fn start(
+        &self,
+        _: ClientId,
+        events: mpsc::UnboundedSender<Event>,
+        _: Pending,
+        needs_messages: NeedsMessages,
+    ) {
+        self.channels.set_needs_messages(needs_messages);
+        self.routes.start(events);
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<AcquireReply, Failure>> {
+        Box::pin(self.try_acquire(attempt, limit))
+    }
+
+    fn acquire_on_caller<'a>(&'a self, attempt: &'a Attempt) -> Option<CallerAcquire<'a>> {
+        self.try_acquire_on_caller(attempt)
+    }
+
+    fn renew<'a>(
+        &'a self,
+        lease: &'a LeaseSpec,
+        watched: bool,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
+        Box::pin(self.try_renew(lease, watched, limit))
+    }
+
+    fn renew_all<'a>(
+        &'a self,
+        leases: Vec<&'a LeaseSpec>,
+        watched: bool,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<RenewReply>>, Failure>> {
+        Box::pin(self.try_renew_all(leases, watched, limit))
+    }
+
+    fn node_of(&self, name: &LockName) -> u64 {
+        if bug(Bug::PlacesRenewedTogether) {
+            return 0;
+        }
+        self.route(name)
+            .map_or(0, |route| route.node.listener.number())
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        from: &'a LeaseId,
+        lease: &'a LeaseSpec,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<RenewReply, Failure>> {
+        Box::pin(self.try_adopt(from, lease, limit))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        lease: &'a LeaseSpec,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<WatchReply, Failure>> {
+        Box::pin(self.try_watch(lease, limit))
+    }
+
+    fn release<'a>(
+        &'a self,
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
+        Box::pin(self.release_at_owner(lease, dequeue, limit))
+    }
+
+    fn turn<'a>(
+        &'a self,
+        lease: &'a LeaseSpec,
+        fences: u32,
+        place: Option<&'a LeaseId>,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<TurnReply, Failure>> {
+        Box::pin(self.try_turn(lease, fences, place, limit))
+    }
+
+    fn release_on_caller<'a>(
+        &'a self,
+        lease: &'a LeaseSpec,
+        dequeue: Option<&'a LeaseId>,
+    ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
+        let node = self.route(&lease.name).ok()?.node;
+        let connection = node.caller_connection()?;
+        Some(Box::pin(async move {
+            let released = self.try_release_on_caller(connection, lease, dequeue).await;
+            released.map_err(|failure| self.routes.note_failure(&node, failure))
+        }))
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        lease: &'a LeaseSpec,
+        in_flight: InFlight,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<Duration>, Failure>> {
+        Box::pin(self.try_cancel(lease, in_flight, limit))
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<LockState>, Failure>> {
+        Box::pin(self.try_inspect(name, limit))
+    }
+
+    fn inspect_all<'a>(
+        &'a self,
+        names: &'a [LockName],
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<InspectResult>, Failure>> {
+        Box::pin(self.try_inspect_all(names, limit))
+    }
+
+    fn queue_position<'a>(
+        &'a self,
+        name: &'a LockName,
+        place: &'a LeaseId,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Option<QueuePosition>, Failure>> {
+        Box::pin(self.try_queue_position(name, place, limit))
+    }
+
+    fn heartbeat<'a>(
+        &'a self,
+        places: &'a [QueuedWaiter],
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<bool>>, Failure>> {
+        Box::pin(self.try_heartbeat(places, limit))
+    }
+
+    fn waiters<'a>(
+        &'a self,
+        names: &'a [LockName],
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<Vec<Option<Vec<LeaseId>>>, Failure>> {
+        Box::pin(self.try_waiters(names, limit))
+    }
+
+    fn subscribe<'a>(
+        &'a self,
+        name: &'a LockName,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(self.try_subscribe(name, limit))
+    }
+
+    fn unsubscribe<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()> {
+        Box::pin(self.try_unsubscribe(name, limit))
+    }
+
+    fn write_record<'a>(
+        &'a self,
+        client: ClientId,
+        change: &'a RecordChange,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<RecordWritten, Failure>> {
+        Box::pin(self.try_write_record(client, change, limit))
+    }
+
+    fn records(
+        &self,
+        only: Option<ClientId>,
+        limit: Moment,
+    ) -> BoxFuture<'_, Result<Vec<Record>, Failure>> {
+        Box::pin(self.try_records(only, limit))
+    }
+}
