@@ -12,7 +12,7 @@ type Imports = BTreeMap<Module, BTreeSet<Module>>;
 /// The largest circle of modules that a crate may have.
 const CYCLE_MAX: usize = 5;
 /// Crates that have larger ones. A figure here may only go down; at [`CYCLE_MAX`] its line goes.
-const LARGER: &[(&str, usize)] = &[("tenure", 33), ("tenure-cli", 28)];
+const LARGER: &[(&str, usize)] = &[("tenure-demo", 7), ("tenure-serve", 28)];
 
 #[test]
 fn no_crate_has_a_large_circle_of_imports() {
