@@ -137,7 +137,7 @@ impl BrokenLocks {
         came
     }
 
-    /// Nobody is locked out for ever; but whoever was too slow deletes the lock of the next.
+    /// A lock always ends; but an order that was too slow deletes the lock of the next one.
     async fn v4(&self, trouble: Option<Trouble>) -> Result<Came> {
         let lock = Step::V4.lock();
         if !self.store.set_nx_px(&lock, &me(), LEASE).await? {
@@ -177,7 +177,7 @@ impl BrokenLocks {
     /// If the store does not serve.
     pub async fn left(&self, step: Step) -> Result<i64> {
         let found = self.store.get(&step.stock()).await?;
-        // Whoever changes it by hand has sold it out.
+        // A stock that was changed by hand to something else counts as sold out.
         Ok(found.and_then(|text| text.parse().ok()).unwrap_or(0))
     }
 }

@@ -101,21 +101,21 @@ pub struct Deal {
 pub enum Closed {
     /// The buyer has a unit.
     Sold {
-        /// Which one: they count down, and the last has number 1. Whoever has the same number as
-        /// somebody else has the same unit.
+        /// Which one: they count down, and the last has number 1. Two buyers with the same
+        /// number have the same unit.
         unit: u64,
     },
     /// No unit is left.
     SoldOut,
-    /// Whoever sold had lost the lock, and somebody with a greater fence was at the stock: nothing
-    /// was written.
+    /// The seller had lost the lock, and a holder with a greater fence was at the stock: nothing was
+    /// written.
     Stale {
         /// The greatest fence seen.
         seen: Fence,
     },
 }
 
-/// The item cannot be loaded, sold or removed as it is: it is not on sale, or somebody else uses it.
+/// The item cannot be loaded, sold or removed as it is: it is not on sale, or in use elsewhere.
 #[derive(Debug)]
 pub struct CannotSell(String);
 
@@ -346,8 +346,8 @@ impl Deal {
         }
     }
 
-    /// Ends it as the death of its process would: nothing is written, and the lock is held by nobody
-    /// until its lease ends.
+    /// Ends it as the death of its process would: nothing is written, and the lock stays taken until
+    /// its lease ends.
     ///
     /// # Errors
     ///
@@ -356,7 +356,7 @@ impl Deal {
         if let Bargain::Lock { guard, .. } = self.way {
             let name = guard.name().clone();
             let detached = guard.detach();
-            let _nobody_takes_it_up =
+            let _never_adopted =
                 detached.with_context(|| format!("cannot leave the lock `{name}`"))?;
         }
         Ok(())
@@ -450,7 +450,7 @@ async fn load_gate(gate: &Gate, item: &str, units: u64) -> Result<()> {
 /// Loads the item anew, as closed, whatever is there: also what was loaded by half.
 async fn remove_from_gate(gate: &Gate, item: &str) -> Result<()> {
     let load = load_of(REMOVING, ItemState::Closed, 0);
-    // Refused if it was done before, by somebody who did not come to the end: that one is repeated.
+    // Refused if it was done before, by a caller that did not come to the end: that one is repeated.
     gate.begin_load(item, load.epoch, load.fence, 1).await?;
     gate.finish_load(item, &load).await?;
     while !empty_queue(gate, item).await? {}
@@ -465,7 +465,7 @@ async fn remove_from_gate(gate: &Gate, item: &str) -> Result<()> {
 async fn empty_queue(gate: &Gate, item: &str) -> Result<bool> {
     let mut entries = gate.read(item, "ways", PAGE, Duration::ZERO).await?;
     if entries.is_empty() {
-        // Those that were read by somebody who was interrupted.
+        // Those that an interrupted caller read.
         entries = gate.claim(item, "ways", Duration::ZERO, PAGE).await?;
     }
     let ids: Vec<_> = entries.into_iter().map(|entry| entry.id).collect();
@@ -477,7 +477,7 @@ async fn empty_queue(gate: &Gate, item: &str) -> Result<bool> {
 
 fn load_of(number: u64, state: ItemState, units: u64) -> Load {
     let terms = Terms {
-        // Nobody takes orders out of the queue.
+        // No consumer takes orders out of the queue.
         backlog_max: u64::from(u32::MAX),
         ..Terms::default()
     };

@@ -1,4 +1,4 @@
-//! The service as a whole: what all requests share, the router, what runs beside the requests.
+//! The service as a whole: what all requests share, the router, the background work.
 
 use std::fmt;
 use std::ops::Deref;
@@ -133,7 +133,7 @@ impl App {
     }
 
     /// Everything that the service answers, below [`Settings::base_path`], to be merged into another
-    /// router. [`run_background`](Self::run_background) has to run beside it.
+    /// router. [`run_background`](Self::run_background) has to run as well.
     ///
     /// Without a base path the router has a fallback of its own, and so does not merge with one that
     /// has one too. Limits by address need [`axum::extract::ConnectInfo`] with a
@@ -146,7 +146,7 @@ impl App {
         }
     }
 
-    /// Does what is done beside the requests: looks at the locks and sales for those who watch them,
+    /// Does the work that no request does: looks at the locks and sales for those who watch them,
     /// counts, brings orders into the ledger. Ends soon after [`stop`](Self::stop).
     pub async fn run_background(&self) {
         let state = &self.state;

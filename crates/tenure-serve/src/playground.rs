@@ -112,7 +112,7 @@ async fn begin(
     Ok((StatusCode::CREATED, Json(run.report())))
 }
 
-/// Refuses to make load on a server unless whoever started the service wants it.
+/// Refuses to make load on a server unless the service was started for that.
 fn check_allowed(app: &AppState) -> Result<(), Problem> {
     if app.ground.playground.is_memory() || app.settings.demo || app.settings.access.admin {
         return Ok(());

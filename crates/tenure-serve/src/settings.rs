@@ -1,4 +1,4 @@
-//! What the service is told before it starts.
+//! The settings of the service.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::access::Token;
 use crate::log::Log;
 
-/// What the service is told before it starts.
+/// The settings of the service.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Who may do what.

@@ -359,6 +359,8 @@ fn wait_until_ready(
 /// Kills the first process and those that it started. They share memory with the next server
 /// on the same data, which waits for the last of them to be gone.
 fn kill_all(process: &mut Child) {
+    // Stopped first: it must not start another one that is not on the list.
+    let _ = kill(raw_id(process), Signal::SIGSTOP);
     let children = children_of(raw_id(process));
     spawn::kill_and_wait(process);
     for child in &children {

@@ -96,19 +96,23 @@ async fn check_growth_though_the_server_is_swapped(layout: Layout) {
     for _ in 0..3 {
         fence(&tenure, "n").await;
     }
-    let connections = proxy.counts().connections;
-    for round in 0..3 {
+    // On a crowded machine a server may be silent for so long that the client connects again.
+    let (mut unnoticed, mut round) = (0, 0);
+    while unnoticed < 3 {
+        round += 1;
+        assert!(round < 30, "the client notices every time");
         pair.set_lag(Duration::from_secs(60));
         let mut last = 0;
         for _ in 0..20 {
             last = fence(&tenure, "n").await;
         }
+        let connections = proxy.counts().connections;
         proxy.swap_target(pair.promote().addr());
         let next = fence(&tenure, "n").await;
         assert!(next > last, "round {round}: {next} after {last}");
+        unnoticed += usize::from(proxy.counts().connections == connections);
         tokio::task::block_in_place(|| pair.follow_new());
     }
-    assert_eq!(proxy.counts().connections, connections, "a new connection");
 }
 
 #[tokio::test(flavor = "multi_thread")]

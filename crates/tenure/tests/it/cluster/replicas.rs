@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::{ErrorKind, Released, Tenure};
-use tenure_testkit::{Cluster, FailoverKind};
+use tenure_testkit::{Cluster, FailoverKind, eventually};
 
 use super::{builder, client, fresh_name, migrate};
 use crate::stage::ms;
@@ -12,10 +12,12 @@ use crate::verdict::check_not_yet;
 #[tokio::test]
 async fn replicas_confirm_a_lock_wherever_it_moves() {
     let (tenure, name) = (client().await, fresh_name());
-    let lock = tenure.lock(&name).ttl(ms(1_500)).replicas(1);
+    let lock = tenure.lock(&name).ttl(ms(6_000)).replicas(1);
     let guard = lock.acquire().await.unwrap();
     migrate(&name);
-    tokio::time::sleep(ms(2_500)).await;
+    let renewed = tenure.stats().renewed;
+    let renewed_there = || tenure.stats().renewed > renewed;
+    assert!(eventually(ms(20_000), renewed_there));
     assert!(guard.is_valid(), "it was not renewed at its new place");
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     // There is one replica for each master.
