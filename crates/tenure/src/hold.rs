@@ -22,6 +22,8 @@ pub(crate) struct Hold {
     belief: Arc<Belief>,
     /// The owner that may re-enter it, and forgets it when it ends.
     owner: Option<Arc<Holds>>,
+    /// The number of the waiter that it was granted to, if it was not granted at once.
+    waiter: Option<u64>,
 }
 
 impl Hold {
@@ -32,24 +34,40 @@ impl Hold {
         belief: Arc<Belief>,
     ) -> Arc<Self> {
         client.core.track(&belief);
-        Self::of_tracked(client, owner, belief)
+        Self::build(client, owner, belief, None)
     }
 
-    /// The same for a lease that is tracked already.
-    pub(crate) fn of_tracked(
+    /// The same for the waiter with this number, and a lease that is tracked already.
+    pub(crate) fn for_waiter(
         client: Arc<ClientHandle>,
         owner: Option<Arc<Holds>>,
         belief: Arc<Belief>,
+        number: u64,
+    ) -> Arc<Self> {
+        Self::build(client, owner, belief, Some(number))
+    }
+
+    fn build(
+        client: Arc<ClientHandle>,
+        owner: Option<Arc<Holds>>,
+        belief: Arc<Belief>,
+        waiter: Option<u64>,
     ) -> Arc<Self> {
         let hold = Arc::new(Self {
             client,
             belief,
             owner,
+            waiter,
         });
         if let Some(owner) = &hold.owner {
             owner.add(&hold);
         }
         hold
+    }
+
+    /// Whether it was granted to the waiter with this number.
+    pub(crate) fn is_for_waiter(&self, number: u64) -> bool {
+        self.waiter == Some(number)
     }
 
     pub(crate) fn belief(&self) -> &Belief {

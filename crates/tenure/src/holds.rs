@@ -23,19 +23,25 @@ pub(crate) struct Holds {
 impl Holds {
     /// Another guard, if this owner already holds the lock.
     pub(crate) fn reenter(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
-        let hold = self.by_name().get(&request.name).and_then(Weak::upgrade);
-        let hold = hold.filter(|_| !bug(Bug::ReentryForgotten));
-        hold.map(|hold| hold.reenter(request)).transpose()
+        self.held(&request.name)
+            .map(|hold| hold.reenter(request))
+            .transpose()
     }
 
-    /// Another guard, as soon as another caller of this owner gets the lock.
-    pub(crate) async fn wait_to_reenter(&self, request: &AcquireRequest) -> Result<Guard> {
+    /// Another guard for the waiter with this number, as soon as another caller of this owner gets the
+    /// lock. What is granted to the waiter itself reaches it by its own reply.
+    pub(crate) async fn wait_to_reenter(
+        &self,
+        request: &AcquireRequest,
+        number: u64,
+    ) -> Result<Guard> {
         loop {
             let mut added = pin!(self.added.notified());
             // Before the check, so that a hold added meanwhile is not missed.
             added.as_mut().enable();
-            if let Some(guard) = self.reenter(request)? {
-                return Ok(guard);
+            let hold = self.held(&request.name);
+            if let Some(hold) = hold.filter(|hold| !hold.is_for_waiter(number)) {
+                return hold.reenter(request);
             }
             added.await;
         }
@@ -61,6 +67,11 @@ impl Holds {
 
     pub(crate) fn names(&self) -> Vec<LockName> {
         self.by_name().keys().cloned().collect()
+    }
+
+    fn held(&self, name: &LockName) -> Option<Arc<Hold>> {
+        let hold = self.by_name().get(name).and_then(Weak::upgrade);
+        hold.filter(|_| !bug(Bug::ReentryForgotten))
     }
 
     fn by_name(&self) -> MutexGuard<'_, HashMap<LockName, Weak<Hold>>> {

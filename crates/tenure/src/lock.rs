@@ -334,7 +334,7 @@ impl Lock {
             } else {
                 (None, false)
             };
-        let (caller, answer) = WaitingCaller::new(&self.client, self.owner.as_ref());
+        let (caller, answer) = WaitingCaller::new(&self.client, self.owner.as_ref(), number);
         let shared = self.owner.as_ref().map(|owner| (owner, request.clone()));
         let client = (core, &self.client.engine);
         let waiter = Waiter {
@@ -351,7 +351,7 @@ impl Lock {
             Some((owner, request)) => tokio::select! {
                 biased;
                 result = answer => result,
-                guard = owner.wait_to_reenter(&request) => return guard,
+                guard = owner.wait_to_reenter(&request, number) => return guard,
             },
         };
         entry.answered();

@@ -15,6 +15,7 @@ use crate::holds::Holds;
 pub(crate) struct WaitingCaller {
     client: Arc<ClientHandle>,
     owner: Option<Arc<Holds>>,
+    number: u64,
     reply: oneshot::Sender<Result<Guard>>,
 }
 
@@ -22,11 +23,13 @@ impl WaitingCaller {
     pub(crate) fn new(
         client: &Arc<ClientHandle>,
         owner: Option<&Arc<Holds>>,
+        number: u64,
     ) -> (Self, oneshot::Receiver<Result<Guard>>) {
         let (reply, answer) = oneshot::channel();
         let caller = Self {
             client: Arc::clone(client),
             owner: owner.cloned(),
+            number,
             reply,
         };
         (caller, answer)
@@ -42,12 +45,12 @@ impl Caller for WaitingCaller {
     // hands it off.
 
     fn grant(self: Box<Self>, belief: Arc<Belief>) {
-        let hold = Hold::new(self.client, self.owner, belief);
-        let _ = self.reply.send(Ok(Guard::new(hold)));
+        self.client.core.track(&belief);
+        self.grant_tracked(belief);
     }
 
     fn grant_tracked(self: Box<Self>, belief: Arc<Belief>) {
-        let hold = Hold::of_tracked(self.client, self.owner, belief);
+        let hold = Hold::for_waiter(self.client, self.owner, belief, self.number);
         let _ = self.reply.send(Ok(Guard::new(hold)));
     }
 

@@ -12,6 +12,7 @@ contract! {
     other_options_are_refused_inside_a_chain,
     re_entering_a_lost_lease_is_an_error,
     an_owner_that_asks_twice_at_once_shares_one_lease,
+    a_lease_that_an_owner_waited_for_ends_with_its_guard,
     a_thread_re_enters_its_lock,
     a_lock_that_threads_share_excludes_them,
     a_thread_re_enters_what_it_adopted,
@@ -112,6 +113,27 @@ async fn an_owner_that_asks_twice_at_once_shares_one_lease(stage: Stage) {
     drop(one);
     drop(two);
     assert!(soon(async || b.lock("n").try_acquire().await.unwrap().is_some()).await);
+}
+
+/// Of one owner, several tasks of which each waits for the others: the next one does not find the lease
+/// of the one before.
+async fn a_lease_that_an_owner_waited_for_ends_with_its_guard(stage: Stage) {
+    let client = stage.client().await;
+    let (owner, other) = (client.owner(), client.owner());
+    let turns = async |lock: tenure::Lock| {
+        let mut fences = Vec::new();
+        for _ in 0..40 {
+            let guard = lock.acquire().await.unwrap();
+            fences.push(guard.fence());
+            assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
+        }
+        fences
+    };
+    let (mut fences, more) = tokio::join!(turns(owner.lock("n")), turns(other.lock("n")));
+    fences.extend(more);
+    fences.sort_unstable();
+    fences.dedup();
+    assert_eq!(fences.len(), 80, "a released lease was entered again");
 }
 
 async fn a_thread_re_enters_its_lock(stage: Stage) {
