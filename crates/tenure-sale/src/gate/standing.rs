@@ -15,7 +15,8 @@ pub struct Standing {
     /// another moment.
     pub left: Option<u64>,
     /// Units that one shelf gave and another may not have received. Zero unless they are just on their
-    /// way, or somebody died who moved them: see [`Gate::finish_moves`].
+    /// way, or a process died that moved them: see
+    /// [`Gate::finish_moves`](crate::gate::Gate::finish_moves).
     pub moving: u64,
     /// The number of the last change that the gate applied.
     pub change: u64,
