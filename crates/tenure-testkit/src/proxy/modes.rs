@@ -32,6 +32,11 @@ pub(super) struct Flow {
 }
 
 impl Modes {
+    /// Whether bytes are swallowed in any direction.
+    pub(super) fn is_dropping(&self) -> bool {
+        self.requests.dropped || self.replies.dropped
+    }
+
     /// Ends all faults.
     pub(super) fn heal(&mut self) {
         *self = Self {

@@ -233,11 +233,17 @@ impl Pump {
                 modes.rewrite(chunk);
             }
         }
-        let dropped = modes.flow(self.direction).dropped;
-        if dropped {
+        if modes.flow(self.direction).dropped {
             self.connection.set_lost_bytes();
+            return true;
         }
-        dropped
+        // The fault has ended, and this connection is about to be reset: a request that passed now
+        // would get its reply in the place of the one that was swallowed.
+        if self.connection.lost_bytes() && !modes.is_dropping() {
+            self.connection.reset();
+            return true;
+        }
+        false
     }
 
     fn flow(&self) -> Flow {

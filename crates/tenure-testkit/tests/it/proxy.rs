@@ -1,6 +1,7 @@
 //! Each fault of the proxy, seen from both sides.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -439,4 +440,49 @@ fn translations_stay_when_faults_are_healed() {
     setup.proxy.heal();
     let info = setup.client().command(&["INFO", "server"]);
     assert!(info.text().contains("redis_version:5"));
+}
+
+/// Between the end of a fault and the reset of its connections no request may slip through: its reply
+/// would be taken for that of the request which was swallowed.
+#[test]
+fn nobody_gets_the_reply_to_another_request_when_dropping_ends() {
+    let setup = Setup::new();
+    let addr = setup.proxy.addr();
+    let over = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..24)
+            .map(|client| {
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        let mut connection = RespClient::connect(addr);
+                        connection.set_timeout(Duration::from_millis(20));
+                        // One that gets no answer in time asks on, as one does who shares a connection:
+                        // the next reply is that to the first request.
+                        let mut unanswered = 0;
+                        for number in 0..1_000 {
+                            if connection.send(&["ECHO", &number.to_string()]).is_err() {
+                                break;
+                            }
+                            if let Ok(reply) = connection.receive() {
+                                assert_eq!(reply.text(), unanswered.to_string(), "{client}");
+                                unanswered += 1;
+                            } else if number > unanswered + 2 {
+                                break;
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..40 {
+            setup.proxy.drop_requests();
+            thread::sleep(Duration::from_millis(22));
+            setup.proxy.stop_dropping();
+            thread::sleep(Duration::from_millis(5));
+        }
+        over.store(true, Ordering::Relaxed);
+        for client in clients {
+            client.join().unwrap();
+        }
+    });
 }
