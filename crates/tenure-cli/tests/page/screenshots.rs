@@ -27,7 +27,7 @@ const HELD: [(&str, &str, &str, usize); 8] = [
     ("tenant:42:import", "20s", "file=a.csv", 0),
 ];
 
-/// The pictures of README.md, taken anew when asked for.
+/// The pictures in docs/images, taken again when asked for.
 #[test]
 fn pictures_for_the_documents() {
     if std::env::var_os("TENURE_SCREENSHOTS").is_none() {
