@@ -9,6 +9,9 @@ CATCHERS ?=
 ROUNDS ?=
 ONLY ?=
 
+# What tests need besides the default features: places to fail at, and the configuration.
+FEATURES := tenure-sale/failpoints,tenure/serde
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -29,13 +32,13 @@ demo-two: redis-server postgresql ## Two instances of `tenure serve` on two port
 test: export RUST_TEST_THREADS ?= 6
 test: export TENURE_PAGE = skip
 test: redis-server postgresql ## Install redis-server and PostgreSQL if they are missing, then run all tests but those of the page
-	cargo test --workspace --all-targets --features tenure-sale/failpoints --no-fail-fast
-	cargo test --workspace --doc --features tenure-sale/failpoints
+	cargo test --workspace --all-targets --features $(FEATURES) --no-fail-fast
+	cargo test --workspace --doc --features $(FEATURES)
 
 .PHONY: test-page
 test-page: export TENURE_PAGE = require
 test-page: redis-server chromium ## Install chromium and its driver if they are missing, then test the page in it
-	cargo test --workspace --features tenure-sale/failpoints --test page -- --nocapture
+	cargo test --workspace --features $(FEATURES) --test page -- --nocapture
 
 .PHONY: screenshots
 screenshots: export TENURE_PAGE = require
@@ -46,6 +49,7 @@ screenshots: redis-server chromium ## Take the pictures of the page in docs/imag
 check: ## Format and lints, warnings denied
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	cargo clippy -p tenure --no-default-features -- -D warnings
 
 .PHONY: doc
 doc: ## Documentation, warnings denied
@@ -90,6 +94,10 @@ bench: redis-server postgresql ## Measure beside the floor and the peers, 5 minu
 	@$(if $(filter command% http%,$(BENCH_MEASURES)),cargo build --quiet --locked --release -p tenure-cli)
 	@TENURE_BIN=$${TENURE_BIN:-$(abspath $(or $(CARGO_TARGET_DIR),target))/release/tenure} \
 		cargo run --quiet --locked --release --manifest-path bench/Cargo.toml -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
+
+.PHONY: dist
+dist: ## Build the command for distribution: small and fast, slow to build
+	cargo build --locked --profile dist -p tenure-cli
 
 .PHONY: deny
 deny: ## Licences and sources of dependencies (needs cargo-deny)

@@ -3,13 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
+use tenure_view::timings::Timings;
 use tokio::task::JoinSet;
 
 use crate::contender::Contender;
-
-/// Longer than any wait here; a wait beyond it counts as this.
-const WAIT_MAX_NS: u64 = 120_000_000_000;
 
 /// When turns count. The tasks begin before it, so that all of them stand in line when it opens.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +22,8 @@ pub struct Contest {
     pub turns: Vec<u64>,
     /// How often the next holder was another task than the last.
     pub changes: u64,
-    /// Waits in nanoseconds, from the call to the guard.
-    pub waits: Histogram<u64>,
+    /// Waits from the call to the guard.
+    pub waits: Timings,
     /// How long turns counted.
     pub length: Duration,
     last: Option<usize>,
@@ -42,11 +39,10 @@ impl Window {
 
 impl Contest {
     pub fn empty(tasks: usize, length: Duration) -> Self {
-        let waits = Histogram::new_with_bounds(1, WAIT_MAX_NS, 3);
         Self {
             turns: vec![0; tasks],
             changes: 0,
-            waits: waits.expect("bounds that a histogram takes"),
+            waits: Timings::new(),
             length,
             last: None,
         }
@@ -73,14 +69,13 @@ impl Contest {
 
     /// The wait that this many per cent of the turns did not exceed, in milliseconds.
     pub fn wait_ms(&self, percentile: f64) -> f64 {
-        self.waits.value_at_percentile(percentile) as f64 / 1e6
+        self.waits.percentile(percentile).as_secs_f64() * 1e3
     }
 
     fn turn(&mut self, task: usize, wait: Duration) {
         self.turns[task] += 1;
         self.changes += u64::from(self.last.replace(task) != Some(task));
-        let ns = u64::try_from(wait.as_nanos()).unwrap_or(WAIT_MAX_NS);
-        self.waits.saturating_record(ns);
+        self.waits.note(wait);
     }
 }
 

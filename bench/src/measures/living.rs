@@ -53,8 +53,16 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
     };
     vec![
         row(WHAT, cpu, Unit::Percent),
-        row("– commands, those of the script included", rate, Unit::PerSecond),
-        row("– one release after all of them have died", swept, Unit::Millis),
+        row(
+            "– commands, those of the script included",
+            rate,
+            Unit::PerSecond,
+        ),
+        row(
+            "– one release after all of them have died",
+            swept,
+            Unit::Millis,
+        ),
     ]
 }
 
@@ -118,7 +126,9 @@ impl Crowd {
     fn gather(server: &RedisServer, stay: &str) -> Self {
         let connect = |number| {
             let socket = TcpStream::connect(server.addr()).expect("the server listens");
-            socket.set_nodelay(true).expect("a socket takes its options");
+            socket
+                .set_nodelay(true)
+                .expect("a socket takes its options");
             let words = ["EVALSHA", stay, "2", QUEUE, ALIVE, &place(number)];
             let mut bytes = format!("*{}\r\n", words.len());
             for word in words {

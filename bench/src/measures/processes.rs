@@ -87,7 +87,7 @@ fn run(setting: &Setting, hand_off: HandOff) -> Fleet {
         let contest = receive(child);
         fleet.parts.push(contest.turns() as f64);
         fleet.all.turns.extend(&contest.turns);
-        fleet.all.waits += contest.waits;
+        fleet.all.waits.join(&contest.waits);
     }
     let turns = fleet.all.turns() as f64;
     for part in &mut fleet.parts {
@@ -110,8 +110,8 @@ pub fn child(arguments: &[String]) {
     };
     let contest = runtime.block_on(contest::run(&ours, NAME, TASKS, window));
     child::tell(&child::join(contest.turns));
-    let waits = contest.waits.iter_recorded();
-    let waits = waits.flat_map(|wait| [wait.value_iterated_to(), wait.count_at_value()]);
+    let waits = contest.waits.counts();
+    let waits = waits.flat_map(|(wait, count)| [nanos(wait), count]);
     child::tell(&child::join(waits));
 }
 
@@ -119,7 +119,9 @@ fn receive(child: &ClientProcess) -> Contest {
     let mut contest = Contest::empty(0, LENGTH);
     contest.turns = child::split(&child.expect_line(PATIENCE));
     for wait in child::split(&child.expect_line(PATIENCE)).chunks(2) {
-        contest.waits.saturating_record_n(wait[0], wait[1]);
+        contest
+            .waits
+            .note_many(Duration::from_nanos(wait[0]), wait[1]);
     }
     contest
 }

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     order(&tenure, &shops)
 }
 
-/// The command, which is built beside the examples.
+/// The command, which is built next to the examples.
 fn command() -> PathBuf {
     let example = std::env::current_exe().unwrap_or_default();
     let folder = example.parent().and_then(Path::parent);

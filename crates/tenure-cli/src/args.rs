@@ -1,4 +1,4 @@
-//! The command line as a whole. What a command takes stands beside the command.
+//! The command line as a whole. Each command defines its own arguments.
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -25,11 +25,11 @@ use crate::exit::Exit;
 const EXAMPLES: &str = "\
 Examples:
   tenure run nightly -- /opt/backup.sh     one at a time, on any number of machines
-  tenure run -n deploy -- make deploy      now or not at all: exit code 75
-  tenure ls                                who holds what, and who waits
-  tenure doctor                            is this Redis fit for locks?
-  tenure demo                              oversell, then not, by lock and by script
-  tenure serve                             locks and sales over HTTP, and a page
+  tenure run -n deploy -- make deploy      do not wait: exit code 75 if it is locked
+  tenure ls                                locks, their holders and waiters
+  tenure doctor                            is this Redis server fit for locks?
+  tenure demo                              oversell without a lock, then sell correctly
+  tenure serve                             locks and sales over HTTP, with a web page
 
 Where the locks are:
   --url URL, TENURE_URL, `url` in a configuration file, REDIS_URL, redis://127.0.0.1:6379, in this
@@ -37,26 +37,26 @@ Where the locks are:
   `demo` and `serve` need no server.
 
 Exit codes:
-  0    done; `run`: whatever its command ended with
-  1    looked, and it is not so: not locked, not fit, sold twice
-  64   the command line is wrong
-  69   the server cannot be reached, or cannot serve
-  70   something that should not happen: please report it
+  0    success; `run`: the exit code of its command
+  1    check failed: not locked, not fit, sold twice
+  64   invalid command line
+  69   the server is unreachable or unavailable
+  70   internal error: please report it
   75   not acquired: another holder has the lock
   77   the server refused the user, the password or a command
-  78   a URL or the configuration file is wrong
+  78   invalid URL or configuration file
   79   the lock was lost
-  124  the command ran for longer than it may
+  124  the command exceeded --max-time
   126  the command cannot be started
   127  the command cannot be found
-  128+n  ended by signal n";
+  128+n  terminated by signal n";
 
 const TRY_EXAMPLES: &str = "\
 Examples:
-  tenure try deploy -- make deploy         exit code 75 if somebody else deploys
-  tenure try --skip nightly -- ./backup    for cron: whoever comes second does nothing, and no mail
+  tenure try deploy -- make deploy         exit code 75 if another deploy is running
+  tenure try --skip nightly -- ./backup    for cron: the second one does nothing, no mail
 
-All else is as for `tenure run`.";
+Everything else is as for `tenure run`.";
 
 /// Distributed locks on Redis that never lie about who holds what.
 #[derive(Debug, Parser)]
@@ -70,7 +70,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Run(RunArgs),
-    /// Hold a lock while a command runs, now or not at all: `run -n`
+    /// Hold a lock while a command runs, without waiting for it: `run -n`
     #[command(after_long_help = TRY_EXAMPLES)]
     Try(RunArgs),
     Acquire(AcquireArgs),
@@ -88,7 +88,7 @@ pub enum Command {
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
-    /// What `run` starts beside itself; nothing for people.
+    /// The supervisor process that `run` starts; internal.
     #[command(hide = true)]
     Warden(WardenArgs),
 }
@@ -101,10 +101,10 @@ impl Args {
 }
 
 /// Prints help, the version, or what is wrong with the command line.
-pub fn tell(refused: &clap::Error) -> Exit {
+pub fn report(refused: &clap::Error) -> Exit {
     match refused.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Whoever closed our stdout does not miss the help.
+            // A closed stdout is not an error here.
             let _ = refused.print();
             Exit::Done
         }
@@ -119,7 +119,7 @@ pub fn tell(refused: &clap::Error) -> Exit {
     }
 }
 
-/// The message with its URLs masked: it repeats the argument that was not understood.
+/// The message with masked URLs: it repeats the argument that was not understood.
 fn without_passwords(message: &str) -> String {
     let mask = |word: &str| {
         if word.contains("://") {

@@ -1,4 +1,4 @@
-//! What the command can do.
+//! The subcommands.
 
 pub mod acquire;
 pub mod bench;

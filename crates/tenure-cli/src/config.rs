@@ -1,4 +1,5 @@
-//! The configuration file: what crontabs and units need not repeat, and no `ps` shows.
+//! The configuration file: for settings that crontabs and units need not repeat, and that `ps` does
+//! not show.
 
 use std::env;
 use std::fs;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 
 use crate::exit::Failed;
 
-/// What the file says. Command line and environment go before it.
+/// The contents of the file. Command line and environment take precedence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -19,11 +20,11 @@ pub struct Config {
     url: Urls,
     /// A file with the server's password in its first line.
     pub password_file: Option<PathBuf>,
-    /// What this client is called where holders are listed.
+    /// The name of this client in listings.
     pub client_name: Option<String>,
     /// How long a lease lasts without renewal, as in `30s`.
     pub ttl: Option<String>,
-    /// The longest lease of any client of several servers.
+    /// The longest lease that any client uses on several servers.
     pub longest_ttl: Option<String>,
     /// Where the orders of sales are written.
     pub ledger: Option<String>,
@@ -73,7 +74,7 @@ impl Config {
 
     fn parse(path: &Path, text: &str) -> Result<Self> {
         let parsed = toml::from_str(text).map_err(|error| {
-            // Not the error's own text: it shows the line, and that may hold a password.
+            // Not the error's own text: it shows the line, which may contain a password.
             let before = error.span().and_then(|span| text.get(..span.start));
             let line = before.map_or(1, |before| 1 + before.matches('\n').count());
             Failed::config(format!("line {line}: {}", without_value(error.message())))
@@ -82,14 +83,14 @@ impl Config {
     }
 }
 
-/// What was expected, and not what was found instead: that may be a secret in the wrong place.
+/// What was expected, not what was found: that may be a secret in the wrong place.
 fn without_value(message: &str) -> String {
     let message = message.lines().next().unwrap_or_default();
     let found = message.starts_with("invalid type") || message.starts_with("invalid value");
     match message.split_once(", expected ") {
-        Some((_, expected)) if found => format!("this should be {expected}"),
+        Some((_, expected)) if found => format!("expected {expected}"),
         _ if message.contains("any variant of untagged enum") => {
-            "this should be a string, or a list of strings".to_owned()
+            "expected a string or a list of strings".to_owned()
         }
         _ => message.to_owned(),
     }
@@ -144,11 +145,11 @@ mod tests {
                 "url = \"a\"\n\npasword = \"secret\"\n",
                 "3: unknown field `pasword`",
             ),
-            ("ttl = [\"secret\"]", "1: this should be a string"),
-            ("\nclient_name = 5678", "2: this should be a string"),
+            ("ttl = [\"secret\"]", "1: expected a string"),
+            ("\nclient_name = 5678", "2: expected a string"),
             (
                 "url = { secret = \"secret\" }",
-                "1: this should be a string, or a list",
+                "1: expected a string or a list",
             ),
             ("url = \"secret", "1: "),
             ("password_file = secret", "1: "),

@@ -1,41 +1,41 @@
-//! How the command ends.
+//! Exit codes.
 
 use std::process::ExitCode;
 
 use tenure::ErrorKind;
 use tenure_demo::ways::CannotSell;
 
-/// How the command ends, as a number that scripts can branch on: those of `sysexits.h` where they
-/// say it, those of `timeout` and the shell for a command that was run.
+/// The exit code: from `sysexits.h` where one fits, and those of `timeout` and the shell for a
+/// command that was run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It did what it was asked for.
+    /// Success.
     Done,
-    /// It did, and found that something does not hold.
+    /// The check failed.
     Broken,
     /// The command line is wrong.
     Usage,
-    /// The server cannot be reached, or cannot serve.
+    /// The server is unreachable or unavailable.
     Unavailable,
-    /// Something that should not happen.
+    /// Internal error.
     Internal,
     /// Another holder has the lock.
     NotAcquired,
-    /// The server refused us.
+    /// The server refused access.
     Denied,
     /// A URL or the configuration file is wrong.
     Config,
     /// The lock was lost while it was needed.
     Lost,
-    /// The command ran for longer than it may.
+    /// The command exceeded its time limit.
     TimedOut,
     /// The command was found and cannot be started.
     NotRunnable,
     /// The command was not found.
     NotFound,
-    /// Ended by a signal, as a shell would say it.
+    /// Ended by a signal, in the shell's convention.
     Signal(u8),
-    /// What the command that was run ended with, or what the caller asked for.
+    /// The exit code of the command that was run, or the one that the caller asked for.
     Code(u8),
 }
 
@@ -63,7 +63,7 @@ impl Exit {
         }
     }
 
-    /// The end that an error means: decided by the first error among its causes that says one.
+    /// The exit code for an error: decided by the first of its causes that has one.
     pub fn of(error: &anyhow::Error) -> Self {
         let said = error.chain().find_map(|cause| {
             let failed = cause.downcast_ref::<Failed>().map(|failed| failed.exit);
@@ -76,7 +76,7 @@ impl Exit {
     }
 }
 
-/// An error of the command itself that says how to end.
+/// An error of the command itself, with its exit code.
 #[derive(Debug)]
 pub struct Failed {
     exit: Exit,
@@ -89,7 +89,7 @@ impl Failed {
         Self { exit, message }
     }
 
-    /// The command line is wrong in a way that only shows once it is understood.
+    /// The command line is wrong in a way that the parser cannot detect.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
@@ -125,7 +125,7 @@ fn of_kind(error: &tenure::Error) -> Exit {
     }
 }
 
-/// None where its source says it better.
+/// `None` if its source decides.
 fn of_sale(error: &tenure_sale::Error) -> Option<Exit> {
     use tenure_sale::ErrorKind as Kind;
     Some(match error.kind() {

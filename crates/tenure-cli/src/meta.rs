@@ -1,9 +1,10 @@
-//! What is written about a lease, as people type it.
+//! Metadata of a lease, on the command line.
 
-/// Reads `KEY=VALUE`. Only the first `=` divides.
+/// Parses `KEY=VALUE`. Only the first `=` separates.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
-    let (key, value) = pair.ok_or_else(|| format!("`{text}` is not of the form KEY=VALUE"))?;
+    let (key, value) =
+        pair.ok_or_else(|| format!("invalid metadata `{text}`: expected KEY=VALUE"))?;
     Ok((key.to_owned(), value.to_owned()))
 }
 

@@ -1,11 +1,11 @@
-//! Where the locks are: which servers, found how, with which password.
+//! The servers of the locks: which ones, how they are configured, with which password.
 
 use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tenure::{Builder, Locks, Redlock, Tenure};
 use tokio::runtime::Handle;
 
@@ -18,44 +18,44 @@ const URL_DEFAULT: &str = "redis://127.0.0.1:6379";
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Server")]
 pub struct ServerArgs {
-    /// Redis, Sentinel or Cluster; several times: independent servers [env: `TENURE_URL`, `REDIS_URL`]
+    /// Redis, Sentinel or Cluster; repeat for independent servers [env: `TENURE_URL`, `REDIS_URL`]
     ///
     /// `redis://host:6379/0`, `rediss://…`, `unix:///path`, `redis-sentinel://h1,h2,h3/mymaster`,
-    /// `redis-cluster://h1:7000,h2:7001`. Given several times, or several in the variable with
-    /// spaces between, a lock is held on a majority of these servers. A password does not belong
-    /// on a command line, where everybody sees it.
+    /// `redis-cluster://h1:7000,h2:7001`. With several URLs (repeat the option, or separate them by
+    /// spaces in the variable) a lock is held on a majority of these servers. Passwords are refused
+    /// here because other users can see command lines.
     #[arg(short = 'u', long, value_name = "URL")]
     url: Vec<String>,
 
-    /// A file with the server's password in its first line [env: `TENURE_PASSWORD`, the password]
+    /// File whose first line is the server's password [env: `TENURE_PASSWORD` holds the password]
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 
-    /// What this client is called where holders are listed [env: `TENURE_CLIENT_NAME`]
+    /// Name of this client in lists of holders [env: `TENURE_CLIENT_NAME`]
     #[arg(long, value_name = "NAME")]
     client_name: Option<String>,
 
-    /// The longest lease of any client of several servers [env: `TENURE_LONGEST_TTL`] [default: 30s]
+    /// Longest ttl that any client uses on these independent servers [env: `TENURE_LONGEST_TTL`]
+    /// [default: 30s]
     ///
-    /// Leases on several independent servers last for 30 seconds at most, unless every client says
-    /// more: a server that lost its data gives no locks for this long. A client that says less than
-    /// others use is refused.
+    /// A server that lost its data grants no locks for this long, so all clients of these servers
+    /// must use the same value. A client with a shorter one than others use is refused.
     #[arg(long, value_name = "TIME", value_parser = tenure_view::time::parse)]
     longest_ttl: Option<Duration>,
 
-    /// The configuration file [env: `TENURE_CONFIG`] [default: the user's, then /etc/tenure.toml]
+    /// Configuration file [env: `TENURE_CONFIG`] [default: the user's, then /etc/tenure.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// What options, environment and file together say.
+/// The settings from options, environment and file.
 #[derive(Clone)]
 pub struct Server {
-    /// With passwords: not to be shown.
+    /// With passwords: never shown.
     urls: Vec<String>,
     client_name: Option<String>,
     longest_ttl: Option<Duration>,
-    /// What the client says about itself where holders are listed.
+    /// Fields of this client's record, shown in lists of holders.
     about: Vec<(&'static str, String)>,
     pub config: Config,
 }
@@ -70,8 +70,7 @@ impl ServerArgs {
     pub fn resolve_or(&self, default: &str) -> Result<Server> {
         let instead = "put the URL into TENURE_URL or a configuration file, or use --password-file";
         if !self.url.is_empty() && self.url.iter().all(String::is_empty) {
-            let message = "the URL that was given is empty: is a variable not set? leave out --url \
-                           for the default";
+            let message = "empty URL (is a variable unset?); leave out --url to use the default";
             return Err(Failed::usage(message).into());
         }
         refuse_passwords(&self.url, instead)?;
@@ -156,18 +155,18 @@ impl ServerArgs {
 }
 
 impl Server {
-    /// Connects, with one thing or another said about this client in its record.
+    /// Connects.
     pub async fn connect(&self) -> Result<Locks> {
         self.connect_with(true, None).await
     }
 
     /// Connects for one lock at a time. Nothing is ever handed off, so no fences are reserved for
-    /// that, and whoever looks at the lock sees the very fence of its holder.
+    /// that, and `show` reports the exact fence of the holder.
     pub async fn connect_for_one(&self) -> Result<Locks> {
         self.connect_with(false, None).await
     }
 
-    /// The same for a service, whose own threads then ask the store: none other is woken for that.
+    /// Connects for a service, whose own threads query the store, so that no other thread is woken.
     pub async fn connect_for_service(&self) -> Result<Locks> {
         self.connect_with(false, Some(Handle::current())).await
     }
@@ -177,7 +176,7 @@ impl Server {
             [url] => {
                 let builder = self.named(Tenure::builder(url)).hand_off(hand_off);
                 let builder = driven_by(builder, runtime);
-                builder.connect().await.map(|tenure| Locks::clone(&tenure))
+                builder.connect().await.map(|tenure| tenure.locks().clone())
             }
             urls => {
                 let builder = self.named(Redlock::builder(urls)).hand_off(hand_off);
@@ -188,10 +187,21 @@ impl Server {
                 builder
                     .connect()
                     .await
-                    .map(|redlock| Locks::clone(&redlock))
+                    .map(|redlock| redlock.locks().clone())
             }
         };
-        connected.with_context(|| format!("cannot use `{}`", self.place()))
+        connected.map_err(|error| self.named_in(error))
+    }
+
+    /// The error with the URLs in front, unless it names them.
+    fn named_in(&self, error: tenure::Error) -> anyhow::Error {
+        let place = self.place();
+        let is_named = error.to_string().contains(place.trim_end_matches('/'));
+        let error = anyhow::Error::from(error);
+        if is_named {
+            return error;
+        }
+        error.context(format!("cannot connect to `{place}`"))
     }
 
     /// The URLs as they may be shown.
@@ -204,18 +214,18 @@ impl Server {
         shown.join(" ")
     }
 
-    /// The URLs with their passwords: for whoever connects by other means than locks.
+    /// The URLs with their passwords, for connections without locks.
     pub fn urls(&self) -> &[String] {
         &self.urls
     }
 
-    /// The ledger that was given, or that the environment or the configuration file names.
+    /// The ledger from the option, the environment or the configuration file.
     pub fn ledger_url(&self, given: Option<&str>) -> Result<Option<String>> {
         let given = given.filter(|url| !url.is_empty()).map(ToOwned::to_owned);
-        // A file's name may hold what looks like a password.
+        // A file name may contain what looks like a password.
         let of_server = given.clone().filter(|url| !url.starts_with("sqlite:"));
-        let instead = "put the URL into TENURE_LEDGER or a configuration file, or use PGPASSWORD or \
-                       ~/.pgpass";
+        let instead = "put the URL into TENURE_LEDGER or a configuration file, or use PGPASSWORD \
+                       or ~/.pgpass";
         refuse_passwords(of_server.as_slice(), instead)?;
         let found = given.or_else(|| variable("TENURE_LEDGER"));
         Ok(found.or_else(|| self.config.ledger.clone()))
@@ -226,7 +236,7 @@ impl Server {
         length("TENURE_TTL", "ttl", self.config.ttl.as_deref())
     }
 
-    /// Has clients say this about themselves where holders are listed.
+    /// Adds a field to the client's record.
     pub fn about(mut self, field: &'static str, value: impl Into<String>) -> Self {
         self.about.push((field, value.into()));
         self
@@ -251,7 +261,7 @@ fn driven_by<T>(builder: Builder<T>, runtime: Option<Handle>) -> Builder<T> {
     }
 }
 
-/// A length of time that a variable of the environment names, or a key of the configuration file.
+/// A duration from a variable of the environment or a key of the configuration file.
 fn length(name: &str, key: &str, configured: Option<&str>) -> Result<Option<Duration>> {
     let (text, place) = match variable(name) {
         Some(text) => (Some(text), format!("the variable {name}")),
@@ -264,24 +274,24 @@ fn length(name: &str, key: &str, configured: Option<&str>) -> Result<Option<Dura
     length.map_err(|cause| Failed::config(format!("cannot use {place}: {cause}")).into())
 }
 
-/// A variable of the environment; an empty one is none.
+/// A variable of the environment; an empty one counts as unset.
 pub fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Refuses URLs of a command line that hold a password, and says where it belongs.
+/// Refuses URLs on the command line that contain a password, and says where to put it.
 pub fn refuse_passwords(urls: &[String], instead: &str) -> Result<()> {
     let Some(url) = urls.iter().find(|url| has_password(url)) else {
         return Ok(());
     };
     Err(Failed::usage(format!(
-        "refusing the password in `{}`: everybody on this machine sees a command line; {instead}",
+        "refusing the password in `{}`: other users can see command lines; {instead}",
         tenure::masked_url(url)
     ))
     .into())
 }
 
-/// Whether a URL holds a password: after the user, or as a parameter.
+/// Whether a URL contains a password: after the user, or as a parameter.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let user = rest.rsplit_once('@').map(|(user, _)| user);
@@ -290,7 +300,7 @@ fn has_password(url: &str) -> bool {
     user.is_some_and(|user| user.contains(':')) || query.split('&').any(is_secret)
 }
 
-/// The URL with a password that came another way, unless it has one of its own.
+/// The URL with a password from elsewhere, unless it has its own.
 fn with_password(url: &str, password: Option<&str>) -> String {
     let Some(password) = password.filter(|_| !has_password(url) && !url.starts_with("memory:"))
     else {
@@ -308,7 +318,7 @@ fn with_password(url: &str, password: Option<&str>) -> String {
     }
 }
 
-/// Everything but letters and digits as `%XX`: right in any part of a URL.
+/// Everything but letters and digits as `%XX`: valid in any part of a URL.
 fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),

@@ -1,9 +1,9 @@
-//! Whose process this is.
+//! The user of this process.
 
 use nix::unistd::{Uid, User};
 
-/// The account that runs this, by the name that the system has for it: an environment can say
-/// anything, and cron's says nothing.
+/// The account that runs this process, by its name in the system: the environment may be wrong, and
+/// cron leaves it empty.
 pub fn name() -> String {
     let uid = Uid::current();
     let known = User::from_uid(uid).ok().flatten();

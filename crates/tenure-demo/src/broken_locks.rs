@@ -1,7 +1,7 @@
-//! Home-made locks, each with its flaw: one stock sold under successive versions of them.
+//! Home-made locks, each with a flaw: one stock sold under successive versions of them.
 //!
-//! From [`Step::V0`] without a lock to [`Step::V4`], each version repairs the flaw of the one before and
-//! has another. [`Trouble`] makes the flaw show.
+//! From [`Step::V0`] without a lock to [`Step::V4`], each version fixes the flaw of the previous one and
+//! has another. [`Trouble`] triggers the flaw.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::plain_store::PlainStore;
 
 /// How long an order takes between reading the stock and writing it.
 const THINKING: Duration = Duration::from_millis(1);
-/// The time-out of the locks that have one, and how long an order takes that is too slow for it.
+/// The timeout of the locks that have one, and the duration of an order that exceeds it.
 const LEASE: Duration = Duration::from_secs(1);
 const TOO_SLOW: Duration = Duration::from_millis(1_500);
 
@@ -32,41 +32,41 @@ pub enum Step {
     V0,
     /// `SETNX`, and `DEL` at the end.
     V1,
-    /// And the end comes also after an exception.
+    /// Also deletes the key after an exception.
     V2,
-    /// And a time-out, in a second command.
+    /// Adds a timeout, in a second command.
     V3,
-    /// In one command.
+    /// Sets key and timeout in one command.
     V4,
 }
 
-/// What goes wrong on the way.
+/// A fault injected into an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trouble {
-    /// The order fails after the stock was taken.
+    /// The order fails after the stock was decremented.
     Exception,
-    /// The process dies as soon as it has the lock.
+    /// The process dies right after acquiring the lock.
     Crash,
-    /// The order takes longer than the time-out.
+    /// The order takes longer than the timeout.
     Slow,
 }
 
-/// What came of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Came {
-    /// It was sold, and the order left this much of the stock.
+    /// One unit was sold, and this many are left.
     Sold(i64),
     /// No unit was left.
     SoldOut,
     /// Another order has the lock, or had it and never released it.
     Locked,
-    /// The trouble that was asked for, in words.
+    /// Describes the injected fault.
     Broken(&'static str),
 }
 
 impl BrokenLocks {
-    /// In the store that `url` names, with the whole stock unless another instance has begun on this server before.
+    /// Opens the store at `url`. Fills the stock unless another instance has already done so.
     pub async fn open(url: &str) -> Result<Self> {
         let store = if url.starts_with("memory:") {
             PlainStore::in_memory()
@@ -79,11 +79,11 @@ impl BrokenLocks {
         Ok(Self { store })
     }
 
-    /// Orders one unit, and has `trouble` happen on the way.
+    /// Orders one unit, and injects `trouble`.
     ///
     /// # Errors
     ///
-    /// If the store does not serve.
+    /// If the store is unavailable.
     pub async fn order(&self, step: Step, trouble: Option<Trouble>) -> Result<Came> {
         match step {
             Step::V0 => self.sell(step, trouble).await,
@@ -94,7 +94,7 @@ impl BrokenLocks {
         }
     }
 
-    /// Whatever goes wrong before `DEL`, the lock stays for ever.
+    /// If anything fails before `DEL`, the lock stays forever.
     async fn v1(&self, trouble: Option<Trouble>) -> Result<Came> {
         let lock = Step::V1.lock();
         if !self.store.set_nx(&lock, &me()).await? {
@@ -108,7 +108,7 @@ impl BrokenLocks {
         Ok(came)
     }
 
-    /// An exception does no harm, but a process that dies leaves the lock for ever.
+    /// Survives an exception, but a process that dies leaves the lock forever.
     async fn v2(&self, trouble: Option<Trouble>) -> Result<Came> {
         let lock = Step::V2.lock();
         if !self.store.set_nx(&lock, &me()).await? {
@@ -122,7 +122,7 @@ impl BrokenLocks {
         came
     }
 
-    /// A process that dies between the two commands leaves the lock for ever.
+    /// A process that dies between the two commands leaves the lock forever.
     async fn v3(&self, trouble: Option<Trouble>) -> Result<Came> {
         let lock = Step::V3.lock();
         if !self.store.set_nx(&lock, &me()).await? {
@@ -137,7 +137,7 @@ impl BrokenLocks {
         came
     }
 
-    /// A lock always ends; but an order that was too slow deletes the lock of the next one.
+    /// Every lock expires, but an order that is too slow deletes the next holder's lock.
     async fn v4(&self, trouble: Option<Trouble>) -> Result<Came> {
         let lock = Step::V4.lock();
         if !self.store.set_nx_px(&lock, &me(), LEASE).await? {
@@ -164,20 +164,20 @@ impl BrokenLocks {
         };
         if trouble == Some(Trouble::Exception) {
             return Ok(Came::Broken(
-                "the order failed after the stock was taken, as asked for",
+                "injected fault: the order failed after the stock was decremented",
             ));
         }
         Ok(Came::Sold(left))
     }
 
-    /// What is left of the stock of a step.
+    /// Units left in the stock of a step.
     ///
     /// # Errors
     ///
-    /// If the store does not serve.
+    /// If the store is unavailable.
     pub async fn left(&self, step: Step) -> Result<i64> {
         let found = self.store.get(&step.stock()).await?;
-        // A stock that was changed by hand to something else counts as sold out.
+        // A value that is not a number counts as sold out.
         Ok(found.and_then(|text| text.parse().ok()).unwrap_or(0))
     }
 }
@@ -188,7 +188,7 @@ impl fmt::Debug for BrokenLocks {
     }
 }
 
-const DIED: Came = Came::Broken("the process died as soon as it had the lock, as asked for");
+const DIED: Came = Came::Broken("injected fault: the process died right after acquiring the lock");
 
 impl Step {
     const ALL: [Self; 5] = [Self::V0, Self::V1, Self::V2, Self::V3, Self::V4];
@@ -203,7 +203,7 @@ impl Step {
         }
     }
 
-    /// The step that is called `v0` to `v4`.
+    /// Parses `v0` to `v4`.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|step| step.word() == word)
     }
@@ -217,7 +217,7 @@ impl Step {
     }
 }
 
-/// Who locks: the notes use the id of the thread.
+/// The value of the lock: a random thread id.
 fn me() -> String {
     format!("{:016x}", rand::random::<u64>())
 }

@@ -1,13 +1,13 @@
-//! Connecting a client that holders lists show under a name.
+//! Connects a client with a name that lists of holders show.
 
 use tenure::{Locks, Redlock, Tenure};
 
-/// A client of one store, or of several independent servers, with this name where holders are listed.
+/// Connects to one store or several independent servers. Lists of holders show `name`.
 pub(crate) async fn connect_as(urls: &[String], name: &str) -> Result<Locks, tenure::Error> {
     if let [url] = urls {
         let tenure = Tenure::builder(url).name(name).connect().await?;
-        return Ok(Locks::clone(&tenure));
+        return Ok(tenure.locks().clone());
     }
     let redlock = Redlock::builder(urls).name(name).connect().await?;
-    Ok(Locks::clone(&redlock))
+    Ok(redlock.locks().clone())
 }

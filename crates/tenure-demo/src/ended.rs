@@ -3,9 +3,9 @@
 /// How a demonstration ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Everything that was promised held.
+    /// All guarantees held.
     Held,
-    /// Something did not hold, or a mistake did no damage.
+    /// A guarantee did not hold, or a mistake caused no damage.
     Broken,
     /// The user interrupted it.
     Interrupted,

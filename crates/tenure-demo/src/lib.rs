@@ -1,4 +1,4 @@
-//! Shows how home-made locks break, and how Tenure's hold.
+//! Shows how home-made locks break and how Tenure's locks hold.
 //!
 //! Everything here is for teaching. The command `tenure demo` runs [`three_ways`] and [`pitfalls`]; the
 //! service's page has the [`playground`] and the [`broken_locks`]. Nothing needs a server: on
@@ -10,7 +10,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> anyhow::Result<()> {
 //! let locks = BrokenLocks::open("memory://").await?;
-//! // `SETNX` and `DEL`: if the process dies in between, the lock stays for ever.
+//! // `SETNX` and `DEL`: if the process dies in between, the lock stays forever.
 //! let came = locks.order(Step::V1, Some(Trouble::Crash)).await?;
 //! assert!(matches!(came, Came::Broken(_)));
 //! assert!(matches!(locks.order(Step::V1, None).await?, Came::Locked));

@@ -1,4 +1,4 @@
-//! What everybody writes first: read the stock, think, write back one less.
+//! The usual first version: read the stock, wait, write back one less.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::plain_store::PlainStore;
 
-/// Sells one unit of a stock that was read as `left`, after `thinking`: what it leaves, or `None` if
-/// nothing was left. Two buyers who read the same number sell the same unit.
+/// Sells one unit of a stock that was read as `left`, after `thinking`. Returns the units left, or `None`
+/// if it was sold out. Two buyers that read the same number buy the same unit.
 pub(crate) async fn sell_one(
     store: &PlainStore,
     stock: &str,

@@ -1,4 +1,4 @@
-//! `tenure demo pitfalls`: commits each known mistake for real, and then does the same with Tenure.
+//! `tenure demo pitfalls`: makes each known mistake for real, then does the same with Tenure.
 
 mod expiry;
 mod life;
@@ -37,15 +37,15 @@ use self::scene::Stage;
 use crate::Ended;
 use crate::runtime;
 
-/// How many pitfalls are played at once: most of them wait most of the time.
+/// How many pitfalls run concurrently: most of them wait most of the time.
 const AT_ONCE: usize = 6;
 
 /// Which pitfalls to play, and where.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where they run; inside this process without a URL.
+    /// The store to use; without a URL, an embedded one.
     pub url: Option<String>,
-    /// Only these, by name; all of them if it is empty.
+    /// Only these, by name; empty means all.
     pub only: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl Options {
     }
 }
 
-/// Prints what there is to play.
+/// Prints the list of pitfalls.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ pub fn list() -> io::Result<()> {
     output::say(report::list(Paint::for_stdout()))
 }
 
-/// Commits each mistake and then does the same with Tenure, and prints what came of both.
+/// Makes each mistake, then does the same with Tenure, and prints both outcomes.
 ///
 /// # Errors
 ///
@@ -80,17 +80,17 @@ async fn open_and_play(options: &Options) -> Result<Ended> {
     let played = tokio::select! {
         played = play_all(options, &stage, &mut players) => played,
         () = end.asked_for() => {
-            output::complain("interrupted: the demo tidies up and ends");
+            output::complain("interrupted: cleaning up");
             Ok(Ended::Interrupted)
         }
     };
-    // With the players go the servers that they have started.
+    // Dropping the players also stops the servers they started.
     players.shutdown().await;
     let closed = tokio::select! {
         closed = stage.close() => closed,
-        // Whoever insists need not wait for a server that does not answer.
+        // A second signal does not wait for a server that does not respond.
         () = end.asked_for() => {
-            output::complain("interrupted again: some of the demo's keys may be left");
+            output::complain("interrupted again: some keys may be left");
             Ok(())
         }
     };
@@ -99,7 +99,7 @@ async fn open_and_play(options: &Options) -> Result<Ended> {
     Ok(ended)
 }
 
-/// Plays several at once, and tells them in order.
+/// Plays several concurrently, and reports them in order.
 async fn play_all(
     options: &Options,
     stage: &Arc<Stage>,
@@ -110,14 +110,14 @@ async fn play_all(
     let chosen: Vec<&Row> = ROWS.iter().filter(|row| options.wants(row.name)).collect();
     start_all(&chosen, stage, players);
     let (mut tally, mut done) = (Tally::default(), BTreeMap::new());
-    let mut told = 0;
+    let mut reported = 0;
     while let Some(played) = players.join_next().await {
         let (place, outcome) = played??;
         done.insert(place, outcome);
-        while let Some(outcome) = done.remove(&told) {
+        while let Some(outcome) = done.remove(&reported) {
             tally.add(&outcome);
-            output::say(report::outcome(paint, chosen[told], &outcome))?;
-            told += 1;
+            output::say(report::outcome(paint, chosen[reported], &outcome))?;
+            reported += 1;
         }
     }
     output::say(format_args!("\n{}", tally.line(begun.elapsed())))?;
@@ -148,7 +148,7 @@ fn start_all(rows: &[&Row], stage: &Arc<Stage>, players: &mut JoinSet<Result<(us
     }
 }
 
-/// What plays a row of the table. A test sees to it that there is one for each.
+/// The pitfall for a row of the table. A test checks that every row has one.
 fn pitfall_of(row: &Row) -> Option<Pitfall> {
     let mut found = all().into_iter().filter(|pitfall| pitfall.name == row.name);
     found.next()
@@ -167,7 +167,7 @@ fn all() -> Vec<Pitfall> {
     themes.concat()
 }
 
-/// The ways to end this process that leave it time to tidy up: its servers must not outlive it.
+/// Signals after which this process can still clean up: its servers must not outlive it.
 struct End {
     signals: [Signal; 3],
 }

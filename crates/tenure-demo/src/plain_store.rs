@@ -1,4 +1,4 @@
-//! A store that knows nothing of locks: what people build theirs on.
+//! A plain key-value store, the base of home-made locks.
 
 mod memory;
 mod redis;
@@ -11,7 +11,7 @@ use anyhow::Result;
 use self::memory::MemoryStore;
 use self::redis::RedisStore;
 
-/// How often somebody who waits politely asks again.
+/// Polling interval of a polite waiter.
 const POLL: Duration = Duration::from_millis(5);
 
 /// The few commands of Redis that home-made locks use. Cheap to clone; clones are the same store.
@@ -22,7 +22,7 @@ pub(crate) enum PlainStore {
 }
 
 impl PlainStore {
-    /// A store inside this process, with keys that really end.
+    /// A store inside this process, with keys that expire.
     pub(crate) fn in_memory() -> Self {
         Self::Memory(Arc::default())
     }
@@ -61,7 +61,7 @@ impl PlainStore {
         }
     }
 
-    /// `GETSET`: what was there before.
+    /// `GETSET`: the previous value.
     pub(crate) async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>> {
         match self {
             Self::Memory(store) => store.get_set(key, value).await,
@@ -76,7 +76,7 @@ impl PlainStore {
         }
     }
 
-    /// Deletes many keys at once, wherever they are.
+    /// Deletes many keys, on whichever nodes they are.
     pub(crate) async fn del_all(&self, keys: Vec<String>) -> Result<()> {
         match self {
             Self::Memory(store) => store.del_all(&keys).await,
@@ -84,7 +84,7 @@ impl PlainStore {
         }
     }
 
-    /// `PEXPIRE`: whether the key was there.
+    /// `PEXPIRE`: whether the key exists.
     pub(crate) async fn expire(&self, key: &str, lease: Duration) -> Result<bool> {
         match self {
             Self::Memory(store) => store.expire(key, lease).await,
@@ -92,7 +92,7 @@ impl PlainStore {
         }
     }
 
-    /// `PTTL`: whether something is there, and will never end.
+    /// `PTTL`: whether the key exists and never expires.
     pub(crate) async fn is_endless(&self, key: &str) -> Result<bool> {
         match self {
             Self::Memory(store) => store.is_endless(key).await,
@@ -107,7 +107,8 @@ impl PlainStore {
         }
     }
 
-    /// A lock in one command, asked for until it is free or `limit` has passed: whether it was.
+    /// Takes a lock with one command, retried until it is free or `limit` has passed. Returns whether it
+    /// was taken.
     pub(crate) async fn take_within(
         &self,
         key: &str,

@@ -1,18 +1,19 @@
 //! The playground: one stock sold in three ways, with faults, for people to watch.
 //!
-//! A [`Run`] sells a stock of its own, by several instances at once, while [`Fault`]s strike them. The
-//! [`Playground`] has one run at a time and remembers the last ones.
+//! A [`Run`] sells its own stock with several instances at once, while [`Fault`]s strike them. The
+//! [`Playground`] has one run at a time and remembers the latest ones.
 
 mod book;
+mod conduct;
 mod crowd;
 mod curve;
 mod instance;
+mod pauses;
 mod plan;
 mod refused;
 mod report;
 mod run;
 mod stage;
-mod still;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,24 +33,24 @@ use self::stage::{Place, Stage};
 
 /// How many runs are remembered.
 pub const RUNS_MAX: usize = 20;
-/// How many points a curve has where several are shown.
+/// How many points a curve has when several are shown.
 const POINTS_SHOWN: usize = 200;
 
-/// What the playground remembers.
+/// Starts runs and remembers the latest ones.
 pub struct Playground {
-    /// Where the runs take place, with passwords: not to be shown.
+    /// Where the runs take place. They contain passwords and must not be shown.
     urls: Vec<String>,
     /// One run at a time.
     turn: Arc<Semaphore>,
     /// The newest last.
     runs: Mutex<VecDeque<Arc<Run>>>,
-    /// Hears how runs go on.
+    /// Receives updates of runs.
     listener: Box<run::Listener>,
 }
 
 impl Playground {
-    /// A playground in the store that these URLs name. `listener` hears how each run goes on, several
-    /// times a second.
+    /// A playground in the store at these URLs. `listener` receives updates of each run several times
+    /// a second.
     pub fn new(
         urls: &[String],
         listener: impl Fn(&RunUpdate) + Send + Sync + 'static,
@@ -62,22 +63,21 @@ impl Playground {
         })
     }
 
-    /// Whether runs stay inside this process, and make no load on a server.
+    /// Whether runs stay inside this process and put no load on a server.
     pub fn is_memory(&self) -> bool {
         let mut urls = self.urls.iter();
         urls.all(|url| url.trim().starts_with("memory:"))
     }
 
-    /// Brings a stock on sale and lets the run begin. It ends when all buyers were served or `stop` is
+    /// Puts a stock on sale and starts the run. It ends when all buyers were served or `stop` is
     /// cancelled, and leaves nothing in the store.
     ///
     /// # Errors
     ///
-    /// If the plan is out of its limits, another run goes on, or the store cannot be used.
+    /// If the plan is out of its limits, another run is in progress, or the store is unavailable.
     ///
     /// # Cancel safety
-    ///
-    /// Safe: a run that was begun goes on.
+    /// Safe: a started run continues.
     pub async fn begin(
         self: &Arc<Self>,
         plan: Plan,
@@ -85,23 +85,22 @@ impl Playground {
     ) -> Result<Arc<Run>, Refused> {
         plan.check()?;
         if plan.mode == Mode::Script && self.urls.len() > 1 {
-            let detail = "cannot sell by script here: one step needs one server, and no script \
-                          spans several";
+            let detail = "a script needs one server, because it cannot span several";
             return Err(Refused::Invalid(detail.to_owned()));
         }
         let turn = self.take_turn()?;
         let playground = Arc::clone(self);
-        // A task of its own: the caller may go away, and what was brought on sale must be taken off.
+        // A separate task: even if the caller goes away, the stock must be removed from sale.
         let begun = tokio::spawn(async move { playground.open(plan, stop, turn).await }).await;
         begun.map_err(|_| Refused::Internal)?
     }
 
-    /// Waits until no run goes on.
+    /// Waits until no run is in progress.
     pub async fn settle(&self) {
         drop(self.turn.acquire().await);
     }
 
-    /// The last runs, the newest first.
+    /// Lists the last runs, newest first.
     pub fn list(&self) -> RunList {
         let runs: Vec<Arc<Run>> = self.runs().iter().rev().cloned().collect();
         let report = |run: &Arc<Run>| run.report_with_curve(POINTS_SHOWN);
@@ -110,7 +109,7 @@ impl Playground {
         }
     }
 
-    /// A run by its id, unless it was forgotten.
+    /// Finds a run by its id, unless it was forgotten.
     pub fn find(&self, id: &str) -> Option<Arc<Run>> {
         self.runs().iter().find(|run| run.id == id).cloned()
     }
@@ -127,12 +126,12 @@ impl Playground {
         let stage = opened.map_err(Refused::Store)?;
         let run = Run::new(&id, plan, stop);
         self.remember(&run);
-        let holding = Arc::clone(&run);
+        let conducted = Arc::clone(&run);
         tokio::spawn(async move {
-            run::hold(&holding, &stage, &*self.listener).await;
-            // Who hears that it is over can begin the next one.
+            conduct::conduct(&conducted, &stage, &*self.listener).await;
+            // Released before the last update, so that a listener can start the next run at once.
             drop(turn);
-            run::tell_end(&holding, &*self.listener);
+            conducted.send_update(&*self.listener);
         });
         Ok(run)
     }

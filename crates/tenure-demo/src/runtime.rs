@@ -1,9 +1,9 @@
-//! The runtimes that demonstrations run on.
+//! The runtimes of the demonstrations.
 
 use anyhow::{Context, Result};
 use tokio::runtime::{Builder, Runtime};
 
-/// Runs work to its end on this thread.
+/// Runs a future to completion on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     build(&mut Builder::new_current_thread())?.block_on(work)
 }
@@ -15,5 +15,5 @@ pub(crate) fn multi_thread() -> Result<Runtime> {
 
 fn build(builder: &mut Builder) -> Result<Runtime> {
     let runtime = builder.enable_all().build();
-    runtime.context("cannot start: are threads or file descriptors used up?")
+    runtime.context("cannot start the runtime: out of threads or file descriptors?")
 }

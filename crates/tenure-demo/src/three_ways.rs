@@ -1,5 +1,6 @@
 //! One stock sold in three ways: naively, under a lock, by script.
 
+mod options;
 mod progress;
 mod report;
 mod sale;
@@ -8,6 +9,7 @@ mod shop;
 use anyhow::Result;
 use tenure_view::output::{self, Paint};
 
+pub use self::options::Options;
 use self::report::Report;
 use self::sale::Tally;
 use self::shop::Shop;
@@ -15,20 +17,7 @@ use crate::Ended;
 use crate::runtime;
 use crate::ways::Way;
 
-/// What to sell, to how many, and where.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where it runs: none for inside this process, one store, or several independent servers.
-    pub urls: Vec<String>,
-    /// How many units there are.
-    pub stock: u64,
-    /// How many buyers come, one order each.
-    pub buyers: u64,
-    /// How many instances the shop has, each a client of its own.
-    pub clients: u64,
-}
-
-/// Sells the stock in each way, and prints what came of it.
+/// Sells the stock in each way and prints the results.
 ///
 /// # Errors
 ///
@@ -39,11 +28,11 @@ pub fn run(options: &Options) -> Result<Ended> {
 
 async fn open_and_play(options: &Options) -> Result<Ended> {
     let shop = Shop::open(options).await?;
-    // Ctrl-C drops the play, and with it all buyers; the shop is tidied up in any case.
+    // Ctrl-C drops the play and all its buyers. The shop is cleaned up in any case.
     let played = tokio::select! {
         played = play(options, &shop) => played,
         _ = tokio::signal::ctrl_c() => {
-            output::complain("interrupted: the demo tidies up and ends");
+            output::complain("interrupted: cleaning up");
             Ok(Ended::Interrupted)
         }
     };
@@ -51,7 +40,7 @@ async fn open_and_play(options: &Options) -> Result<Ended> {
         closed = shop.close() => closed,
         // A second Ctrl-C does not wait for a server that does not answer.
         _ = tokio::signal::ctrl_c() => {
-            output::complain("interrupted again: some of the demo's keys may be left");
+            output::complain("interrupted again: some keys may be left");
             Ok(())
         }
     };
@@ -66,7 +55,7 @@ async fn play(options: &Options, shop: &Shop) -> Result<Ended> {
     let mut tallies = Vec::new();
     for way in Way::ALL {
         output::say(report.heading(way))?;
-        if shop.knows(way) {
+        if shop.supports(way) {
             let tally = sale::hold(&shop.counters(way), options.stock, options.buyers).await?;
             output::say(report.outcome(&tally))?;
             tallies.push(tally);

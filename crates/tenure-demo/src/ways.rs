@@ -1,4 +1,4 @@
-//! Three ways to sell the same stock, side by side: to see what each does under a rush.
+//! Three ways to sell the same stock, to compare them under a rush.
 //!
 //! | way | is | under a rush |
 //! |---|---|---|
@@ -22,7 +22,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What a shop uses is [`tenure_sale::Sale`].
+//! Real shops use [`tenure_sale::Sale`].
 
 use std::error::Error;
 use std::fmt;
@@ -34,13 +34,13 @@ use tenure::{Fence, Guard, Lock, Tenure};
 use tenure_sale::gate::{Gate, Load};
 use tenure_sale::{ItemState, Outcome, Request, Stock, Take, Terms};
 
-/// How long a buyer waits for the lock unless told otherwise.
+/// How long a buyer waits for the lock by default.
 const LOCK_WAIT_MAX: Duration = Duration::from_mins(1);
-/// Entries of the queue that are thrown away in one step when the item is removed.
+/// How many entries of the queue one step discards when the item is removed.
 const PAGE: usize = 1000;
 /// The epoch, and the fence, under which the gate sells an item.
 const SELLING: u64 = 1;
-/// Those under which it sells no more: above, so that the gate lets them replace the others.
+/// The epoch and fence of a removed item: greater, so that the gate accepts the replacement.
 const REMOVING: u64 = 2;
 
 /// A way to sell.
@@ -55,10 +55,10 @@ pub enum Way {
 }
 
 impl Way {
-    /// All of them, from the worst on.
+    /// All of them, the worst first.
     pub const ALL: [Self; 3] = [Self::Naive, Self::Lock, Self::Script];
 
-    /// Its word.
+    /// Its name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Naive => "naive",
@@ -76,8 +76,8 @@ impl fmt::Display for Way {
 
 /// Sells one item in one way. Cheap to clone.
 ///
-/// Several counters may sell one item, each with clients of its own, as the processes of a shop do.
-/// One of them loads it, and one removes it.
+/// Several counters may sell one item, each with its own clients, like the processes of a shop. One
+/// of them loads the item, and one removes it.
 #[derive(Clone)]
 pub struct Counter {
     till: Till,
@@ -85,37 +85,36 @@ pub struct Counter {
     waiting_max: Duration,
 }
 
-/// An order between its beginning and its end: by then the stock was read, and nothing is written.
-/// Under a lock it holds that.
+/// An order in progress: the stock has been read, and nothing is written yet. In the lock way it
+/// holds the lock.
 ///
-/// Dropping it gives up: nothing is written, and the lock is let go of in the background.
+/// Dropping it abandons the order: nothing is written, and the lock is released in the background.
 #[derive(Debug)]
 #[must_use = "nothing is sold until it is closed"]
 pub struct Deal {
     way: Bargain,
 }
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "only `Sold` is a sale"]
 pub enum Closed {
-    /// The buyer has a unit.
+    /// The buyer got a unit.
     Sold {
-        /// Which one: they count down, and the last has number 1. Two buyers with the same
-        /// number have the same unit.
+        /// The unit's number. Numbers count down to 1. Two buyers with the same number got the same
+        /// unit.
         unit: u64,
     },
     /// No unit is left.
     SoldOut,
-    /// The seller had lost the lock, and a holder with a greater fence was at the stock: nothing was
-    /// written.
+    /// The seller had lost the lock, and the stock has seen a greater fence: nothing was written.
     Stale {
         /// The greatest fence seen.
         seen: Fence,
     },
 }
 
-/// The item cannot be loaded, sold or removed as it is: it is not on sale, or in use elsewhere.
+/// The item cannot be loaded, sold or removed: it is not on sale, or used by another program.
 #[derive(Debug)]
 pub struct CannotSell(String);
 
@@ -134,7 +133,7 @@ enum Till {
 }
 
 impl Counter {
-    /// Sells the units of `stock` without any care.
+    /// Sells the units of `stock` without any protection.
     pub fn naive(stock: Stock) -> Self {
         Self::with(Till::Naive(stock))
     }
@@ -144,12 +143,12 @@ impl Counter {
         Self::with(Till::Lock(stock, lock))
     }
 
-    /// Sells `item` at `gate`, without a ledger behind it: orders stay in the queue.
+    /// Sells `item` at `gate`, without a ledger: orders stay in the queue.
     pub fn by_script(gate: Gate, item: impl AsRef<str>) -> Self {
         Self::with(Till::Script(gate, item.as_ref().into()))
     }
 
-    /// Sells `item` with clients of its own in the store that `url` names: `memory://`, or a Redis.
+    /// Sells `item` with new clients in the store at `url`: `memory://` or a Redis server.
     ///
     /// # Errors
     ///
@@ -161,7 +160,7 @@ impl Counter {
             Way::Lock => {
                 let stock = Stock::open(url, item).await?;
                 let connected = Tenure::connect(url).await;
-                let locks = connected.context("cannot reach the locks")?;
+                let locks = connected.context("cannot connect to the locks")?;
                 let lock = locks.lock(format!("ways:{{{item}}}"));
                 Ok(Self::under_lock(stock, lock))
             }
@@ -169,23 +168,23 @@ impl Counter {
         }
     }
 
-    /// How long an order takes between reading the stock and writing it: a price, a payment. Nothing
-    /// unless this is called. By script there is no such time: what is to be done for an order is done
-    /// after it, from the queue.
+    /// How long an order takes between reading the stock and writing it: a price, a payment. Zero by
+    /// default. It does not apply to the script: there the work for an order is done later, from the
+    /// queue.
     #[must_use]
     pub fn thinking(mut self, time: Duration) -> Self {
         self.thinking = time;
         self
     }
 
-    /// How long a buyer waits for the lock: a minute unless this is called.
+    /// How long a buyer waits for the lock; a minute by default.
     #[must_use]
     pub fn waiting_max(mut self, time: Duration) -> Self {
         self.waiting_max = time;
         self
     }
 
-    /// Which way it sells.
+    /// The way it sells.
     pub fn way(&self) -> Way {
         match &self.till {
             Till::Naive(_) => Way::Naive,
@@ -194,7 +193,7 @@ impl Counter {
         }
     }
 
-    /// Brings the item on sale with so many units.
+    /// Puts the item on sale with this many units.
     ///
     /// # Errors
     ///
@@ -210,8 +209,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// If the item is not on sale or the store cannot be reached. When an answer was lost, a unit may
-    /// have been sold.
+    /// If the item is not on sale or the store cannot be reached. If a reply was lost, a unit may have
+    /// been sold.
     pub async fn sell(&self, buyer: &str) -> Result<bool> {
         let Some(deal) = self.begin().await? else {
             return Ok(false);
@@ -223,8 +222,8 @@ impl Counter {
         Ok(matches!(closed, Closed::Sold { .. }))
     }
 
-    /// Begins an order, for those who do the thinking themselves: takes the lock where there is one,
-    /// and reads the stock. `None` if no unit is left. By script nothing is done yet.
+    /// Begins an order, for callers that do the work themselves: takes the lock if there is one and reads
+    /// the stock. Returns `None` if no unit is left. The script way does nothing yet.
     ///
     /// ```
     /// use tenure_demo::ways::{Closed, Counter, Way};
@@ -242,7 +241,7 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// If the item is not on sale, the lock is not to be had in time, or the store cannot be reached.
+    /// If the item is not on sale, the lock is not free in time, or the store cannot be reached.
     ///
     /// # Cancel safety
     ///
@@ -254,7 +253,7 @@ impl Counter {
                 stock: stock.clone(),
             },
             Till::Lock(stock, lock) => {
-                let taken = lock.acquire_within(self.waiting_max).await;
+                let taken = lock.clone().wait(self.waiting_max).acquire().await;
                 Bargain::Lock {
                     guard: taken.with_context(|| format!("cannot lock `{}`", lock.name()))?,
                     stock: stock.clone(),
@@ -268,7 +267,7 @@ impl Counter {
         Deal { way }.unless_sold_out().await
     }
 
-    /// The units that the store says are left.
+    /// Units left according to the store.
     ///
     /// # Errors
     ///
@@ -284,7 +283,7 @@ impl Counter {
         }
     }
 
-    /// Takes the item off sale, and its orders out of the queue. If it is not on sale, this does nothing.
+    /// Removes the item from sale and its orders from the queue. Does nothing if it is not on sale.
     ///
     /// # Errors
     ///
@@ -306,7 +305,7 @@ impl Counter {
 
     async fn think(&self) {
         if self.thinking.is_zero() {
-            // A store in memory answers at once, and a server does not: others get their turn here.
+            // The embedded store never waits, unlike a server: yield to other tasks here.
             tokio::task::yield_now().await;
         } else {
             tokio::time::sleep(self.thinking).await;
@@ -315,7 +314,7 @@ impl Counter {
 }
 
 impl Deal {
-    /// The lock that it holds, if it sells under one.
+    /// The lock it holds, if any.
     pub fn guard(&self) -> Option<&Guard> {
         match &self.way {
             Bargain::Lock { guard, .. } => Some(guard),
@@ -323,22 +322,22 @@ impl Deal {
         }
     }
 
-    /// Writes it: the buyer has a unit, or learns why not. The lock is let go of.
+    /// Writes the order and releases the lock. The buyer gets a unit, or the reason for the refusal.
     ///
     /// # Errors
     ///
-    /// If the item is not on sale or the store cannot be reached. When an answer was lost, a unit may
-    /// have been sold.
+    /// If the item is not on sale or the store cannot be reached. If a reply was lost, a unit may have
+    /// been sold.
     pub async fn close(self, buyer: &str) -> Result<Closed> {
         match self.way {
-            // What everybody writes first. Two buyers who read the same number sell the same unit.
+            // The usual first version. Two buyers that read the same number buy the same unit.
             Bargain::Naive { stock, left } => {
                 stock.set(left - 1).await?;
                 Ok(Closed::Sold { unit: left })
             }
             Bargain::Lock { stock, guard } => {
                 let taken = stock.take_one(guard.fence()).await;
-                // What was taken is taken, whatever becomes of the lock: that ends by itself.
+                // The unit is sold whether or not the release succeeds: the lease expires anyway.
                 let _ = guard.release().await;
                 of_take(&stock, taken?)
             }
@@ -346,8 +345,8 @@ impl Deal {
         }
     }
 
-    /// Ends it as the death of its process would: nothing is written, and the lock stays taken until
-    /// its lease ends.
+    /// Ends it as the death of its process would: nothing is written, and the lock stays held until its
+    /// lease expires.
     ///
     /// # Errors
     ///
@@ -366,7 +365,7 @@ impl Deal {
         let left = match &self.way {
             Bargain::Naive { left, .. } => *left,
             Bargain::Lock { stock, .. } => stock.left().await?,
-            // Only the gate knows, when it is asked.
+            // Only the gate knows, once it is asked.
             Bargain::Script { .. } => return Ok(Some(self)),
         };
         if left > 0 {
@@ -396,9 +395,7 @@ impl fmt::Debug for Counter {
 
 impl CannotSell {
     fn not_loaded(item: &str) -> Self {
-        Self(format!(
-            "item `{item}` was never loaded: load its units first"
-        ))
+        Self(format!("item `{item}` is not loaded: load its units first"))
     }
 }
 
@@ -420,7 +417,7 @@ fn of_take(stock: &Stock, take: Take) -> Result<Closed> {
 }
 
 async fn sell_by_script(gate: &Gate, item: &str, buyer: &str) -> Result<Closed> {
-    // Other counters give ids too, and the same one again would be the same order again.
+    // Random, because other counters generate ids too and a repeated id is a repeated order.
     let id = format!("{:032x}", rand::random::<u128>());
     let request = Request::new(item, buyer, id)?;
     let answer = gate.ask(&request).await?;
@@ -431,7 +428,7 @@ async fn sell_by_script(gate: &Gate, item: &str, buyer: &str) -> Result<Closed> 
         Outcome::SoldOut => Ok(Closed::SoldOut),
         Outcome::NoItem => Err(CannotSell::not_loaded(item).into()),
         refusal => {
-            let message = format!("cannot sell `{item}`: the gate says `{refusal:?}`");
+            let message = format!("cannot sell `{item}`: the gate returned `{refusal:?}`");
             Err(CannotSell(message).into())
         }
     }
@@ -447,25 +444,25 @@ async fn load_gate(gate: &Gate, item: &str, units: u64) -> Result<()> {
     Ok(())
 }
 
-/// Loads the item anew, as closed, whatever is there: also what was loaded by half.
+/// Reloads the item as closed, whatever its state, even if it was only partly loaded.
 async fn remove_from_gate(gate: &Gate, item: &str) -> Result<()> {
     let load = load_of(REMOVING, ItemState::Closed, 0);
-    // Refused if it was done before, by a caller that did not come to the end: that one is repeated.
+    // Refused if an interrupted caller already did this: then finish what that caller began.
     gate.begin_load(item, load.epoch, load.fence, 1).await?;
     gate.finish_load(item, &load).await?;
     while !empty_queue(gate, item).await? {}
     if gate.forget(item).await? {
         return Ok(());
     }
-    let message = format!("cannot remove `{item}`: somebody else uses it");
+    let message = format!("cannot remove `{item}`: another program uses it");
     Err(CannotSell(message).into())
 }
 
-/// Throws one page of orders away; `true` if there are none.
+/// Discards one page of orders; `true` if there are none.
 async fn empty_queue(gate: &Gate, item: &str) -> Result<bool> {
     let mut entries = gate.read(item, "ways", PAGE, Duration::ZERO).await?;
     if entries.is_empty() {
-        // Those that an interrupted caller read.
+        // Entries that an interrupted caller has read.
         entries = gate.claim(item, "ways", Duration::ZERO, PAGE).await?;
     }
     let ids: Vec<_> = entries.into_iter().map(|entry| entry.id).collect();

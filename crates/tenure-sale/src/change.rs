@@ -1,20 +1,20 @@
-//! Changes: what the ledger tells the gate and everyone who watches.
+//! Changes: what the ledger sends to the gate and to watchers.
 //!
-//! Each transaction of the ledger that touches an item gives its changes the item's next numbers,
-//! under the lock of the item's row, so that their order is the order of the commits. The gate keeps
-//! the number up to which it has applied them and moves it by compare-and-set: every change takes
-//! effect at the gate once, also if two relays send it, and also if a relay dies in between. A rebuild
-//! starts the gate at the newest number and thereby covers all changes that were not sent.
+//! Each ledger transaction that touches an item numbers its changes consecutively, under the lock
+//! of the item's row, so that their order is the commit order. The gate stores the number of the
+//! last change it applied and advances it by compare-and-set: every change takes effect exactly
+//! once, even if two relays send it or a relay dies halfway. A rebuild starts the gate at the
+//! newest number and so covers all changes that were not sent.
 
 use std::time::SystemTime;
 
 use crate::item::{ItemState, Terms};
 use crate::order::{OrderId, OrderState};
 
-/// One change of an item, numbered without gaps.
+/// One change of an item. Numbers have no gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its number among the changes of the item, from one on.
+    /// Its number among the changes of the item, starting at one.
     pub number: u64,
     /// When it was written, by the ledger's clock.
     pub at: SystemTime,
@@ -25,28 +25,28 @@ pub struct Change {
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A batch of orders came into the ledger, all from the queue to one state.
-    /// The gate has nothing to do.
+    /// A batch of orders was committed to the ledger, all from the queue to one state. Nothing to
+    /// do at the gate.
     Committed {
-        /// All of them, of one epoch.
+        /// The orders, all of one epoch.
         orders: Vec<OrderId>,
         /// Reserved, rejected because nothing is left, lost or dead.
         state: OrderState,
     },
-    /// An order changed its state and keeps, or never had, its units. Nothing to do at the gate.
+    /// An order changed its state and keeps its units, or never had any. Nothing to do at the gate.
     Moved {
-        /// Which.
+        /// The order.
         order: OrderId,
-        /// What it is now.
+        /// Its new state.
         state: OrderState,
     },
-    /// An order let go of its units: the gate adds them and lowers what the buyer has.
+    /// An order released its units: the gate adds them and lowers the buyer's count.
     Released {
-        /// Which.
+        /// The order.
         order: OrderId,
-        /// What it is now.
+        /// Its new state.
         state: OrderState,
-        /// Whose it was.
+        /// Its buyer.
         buyer: String,
         /// How many units.
         units: u64,
@@ -55,27 +55,27 @@ pub enum What {
     Added {
         /// How many.
         units: u64,
-        /// Why, in somebody's words.
+        /// The reason, as entered.
         reason: String,
     },
-    /// Units that the gate had already set aside were taken out of the stock. Nothing to do.
+    /// Units that the gate had already reserved were withdrawn from the stock. Nothing to do.
     Withdrawn {
         /// How many.
         units: u64,
-        /// Why, in somebody's words.
+        /// The reason, as entered.
         reason: String,
     },
-    /// Units that the gate had set aside in vain: for a withdrawal that the ledger refused, or as the part
-    /// of an order that there would have been. The gate adds them.
+    /// Units that the gate had reserved in vain: for a withdrawal that the ledger refused, or as
+    /// the part of an order that was available. The gate adds them.
     Returned {
         /// How many.
         units: u64,
-        /// Why, in somebody's words.
+        /// The reason, as entered.
         reason: String,
     },
     /// The item was opened, paused or closed.
     State(ItemState),
-    /// The item is sold on other terms. The buyers' units must be known if a limit is new: the one
-    /// who relays rebuilds in that case.
+    /// The item has new terms. If a limit is new, the gate must know what buyers have: the relay
+    /// then rebuilds it.
     Terms(Box<Terms>),
 }

@@ -1,4 +1,4 @@
-//! The consumer: brings orders from the queues into the ledger, and looks after the gates.
+//! The consumer: commits orders from the queues to the ledger, and maintains the gates.
 
 mod backoff;
 pub(crate) mod commits;
@@ -22,30 +22,30 @@ use crate::sale::Sale;
 
 /// Consumes the queues of all items of a sale, until it is stopped or dropped.
 ///
-/// It also tells gates what changed, lets orders expire, rebuilds gates whose server was replaced, and
-/// forgets what is no longer needed. Any number of consumers may run at once, in one or many processes;
-/// what one leaves behind when it dies, another takes over.
+/// It also sends changes to the gates, expires orders, rebuilds gates whose server was replaced,
+/// and deletes data that is no longer needed. Any number of consumers may run at once, in one or
+/// many processes; if one dies, another takes over its entries.
 ///
-/// Dropping it aborts it at any point, which does no harm: what it did not finish is done by another
-/// consumer, after [`ConsumerOptions::idle`]. Better [`stop`](Consumer::stop) it.
-#[must_use = "a consumer ends when it is dropped"]
+/// Dropping it aborts it at any point, which is safe: another consumer does the rest, after
+/// [`ConsumerOptions::idle`]. Prefer to [`stop`](Consumer::stop) it.
+#[must_use = "a consumer stops when it is dropped"]
 pub struct Consumer {
     name: String,
     stop: CancellationToken,
     running: AbortOnDropHandle<()>,
-    /// Keeps what the sale runs in the background alive. Not for the one that the sale itself owns.
+    /// Keeps the sale's background tasks alive. Not set for the consumer that the sale itself owns.
     _sale: Option<Sale>,
 }
 
 impl Sale {
-    /// Begins to consume, with [`ConsumerOptions::default`] or others. Some process of a sale must do
-    /// so, else orders stay in the queue until the gate answers *busy*.
+    /// Starts to consume, with [`ConsumerOptions::default`] or other options. At least one process
+    /// of a sale must do so, otherwise orders stay in the queue until the gate answers *busy*.
     ///
-    /// With a gate in memory it is not needed: the sale consumes its own queue.
+    /// Not needed with a gate in memory: the sale then consumes its own queue.
     ///
     /// # Errors
     ///
-    /// If an option is out of bounds.
+    /// If an option is out of range.
     pub fn consume(&self, options: ConsumerOptions) -> Result<Consumer> {
         options.check()?;
         let core = Arc::clone(self.core());
@@ -55,7 +55,7 @@ impl Sale {
 
 impl Consumer {
     pub(crate) fn start(core: Arc<Core>, options: ConsumerOptions, sale: Option<Sale>) -> Self {
-        // Several consumers of one sale are not one.
+        // Two consumers of one sale need different names.
         let name = format!("{}-{:04x}", core.name, rand::random::<u16>());
         let stop = CancellationToken::new();
         let keeper = Keeper::new(core, name.clone(), options, stop.clone());
@@ -67,16 +67,17 @@ impl Consumer {
         }
     }
 
-    /// Its name at the gates, unlike any other's.
+    /// Its unique name at the gates.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Ends it cleanly: takes nothing new, commits and acknowledges what it has. If the ledger is away
-    /// for longer than [`ConsumerOptions::stop_within`], the rest is left for another consumer.
+    /// Stops cleanly: reads nothing new, commits and acknowledges what it has. If the ledger is
+    /// unavailable for longer than [`ConsumerOptions::stop_within`], the rest is left for another
+    /// consumer.
     pub async fn stop(self) {
         self.stop.cancel();
-        // It cannot be aborted by anybody else; if it panicked, there is nothing left to stop.
+        // Nothing else can abort it; if it panicked, there is nothing left to stop.
         let _ = self.running.await;
     }
 }

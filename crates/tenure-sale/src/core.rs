@@ -1,4 +1,4 @@
-//! What the parts of one sale share.
+//! State shared by the parts of one sale.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::stats::Counters;
 
 #[derive(Debug)]
 pub(crate) struct Core {
-    /// Of this sale in this process, unlike any other.
+    /// Unique for this sale in this process.
     pub(crate) name: String,
     pub(crate) gate: Gate,
     pub(crate) ledger: Ledger,
@@ -31,18 +31,18 @@ pub(crate) struct Core {
     pub(crate) relays: Relays,
     pub(crate) commits: Commits,
     pub(crate) followers: Followers,
-    /// Wakes consumers of this process when an item was opened.
+    /// Wakes consumers of this process when an item is opened.
     pub(crate) opened: Notify,
-    /// Cancelled when the last clone of the sale is dropped: ends what runs in the background.
+    /// Cancelled when the last clone of the sale is dropped: ends the background tasks.
     pub(crate) gone: CancellationToken,
 }
 
-/// How long things may take.
+/// Time limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// For a call that needs the ledger's word on something in the queue.
+    /// For a call that waits for the ledger to commit an entry of the queue.
     pub(crate) confirm: Duration,
-    /// For a buyer who meets a gate that must be rebuilt.
+    /// For a buyer at a gate that must be rebuilt.
     pub(crate) rebuild: Duration,
 }
 
@@ -70,7 +70,7 @@ impl Core {
         }
     }
 
-    /// An item that must be there.
+    /// An item that must exist.
     pub(crate) async fn item(&self, name: &str) -> Result<Item> {
         let item = self.ledger.item(name).await?;
         item.ok_or_else(|| no_item(name))
@@ -78,11 +78,11 @@ impl Core {
 }
 
 pub(crate) fn no_item(name: &str) -> Error {
-    let message = format!("there is no item `{name}` in the ledger: create it first");
+    let message = format!("item `{name}` is not in the ledger: create it first");
     Error::new(ErrorKind::NoItem, message)
 }
 
-/// Two consumers of one name would take each other's entries.
+/// Two consumers with one name would take each other's entries.
 fn own_name() -> String {
     let unique: u64 = rand::random();
     format!("{}-{unique:016x}", std::process::id())

@@ -1,4 +1,4 @@
-//! Entries: what stands in the queue between gate and ledger.
+//! Entries of the queue between gate and ledger.
 
 use std::time::SystemTime;
 
@@ -7,18 +7,18 @@ use crate::order::OrderId;
 /// One entry of an item's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place in the queue, and the id of the order if it is one: the gate numbers entries by
-    /// `epoch-number`, so that both are the same.
+    /// Its place in the queue, and the id of the order if it is one: the gate numbers entries as
+    /// `epoch-number`, so both are the same.
     pub id: OrderId,
-    /// What it asks the ledger for; an entry that cannot be read is kept as the reason why.
+    /// What it asks the ledger for; for an entry that cannot be read, the reason.
     pub what: Result<Wanted, String>,
     /// When the gate accepted it.
     pub accepted_at: SystemTime,
-    /// How often it was handed to a consumer, this time included.
+    /// How often it was delivered to a consumer, including this time.
     pub deliveries: u64,
 }
 
-/// What an entry asks the ledger for. The gate has set the units aside.
+/// What an entry asks the ledger for. The gate has already reserved the units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A new order.
@@ -30,18 +30,18 @@ pub enum Wanted {
         /// How many units.
         units: u64,
     },
-    /// The stock is to become smaller.
+    /// A withdrawal from the stock.
     Withdrawal {
-        /// The operator's id of this withdrawal; the ledger does it once.
+        /// The operator's id of this withdrawal; the ledger does it only once.
         reference: String,
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
         /// How many units.
         units: u64,
-        /// Only if the stock's total is still this.
+        /// Only if the stock's total still has this value.
         expected: Option<u64>,
     },
-    /// An order that expired or was cancelled has been paid for after all, and gets units again.
+    /// A late payment for an expired or cancelled order, which gets units again.
     Again {
         /// The order.
         order: OrderId,
@@ -53,7 +53,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// How many units the gate has set aside for it.
+    /// How many units the gate has reserved for it.
     pub fn units(&self) -> u64 {
         match self {
             Self::Order { units, .. }

@@ -1,4 +1,4 @@
-//! What can go wrong with a sale.
+//! Errors of a sale.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. Branch on [`kind`](Error::kind); the text is for people.
+/// Why a call failed. Match on [`kind`](Error::kind); the message is for people.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -16,48 +16,48 @@ struct Inner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// What happened, for a program to branch on.
+/// What happened, for a program to match on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The item's name cannot be part of a key.
     InvalidItem,
-    /// The name of a buyer is empty, too long, or holds control characters.
+    /// The buyer's name is empty, too long, or contains control characters.
     InvalidBuyer,
-    /// The id of a request is empty, too long, or holds control characters.
+    /// The request id is empty, too long, or contains control characters.
     InvalidRequest,
-    /// What claims to be the id of an order is none.
+    /// The order id is invalid.
     InvalidOrder,
-    /// A setting of an item or of the sale contradicts another, or is out of bounds.
+    /// A setting of an item or of the sale contradicts another, or is out of range.
     InvalidSetting,
-    /// A number of units is beyond [`UNITS_MAX`](crate::UNITS_MAX).
+    /// A number of units is greater than [`UNITS_MAX`](crate::UNITS_MAX).
     InvalidUnits,
-    /// The URL cannot be understood.
+    /// The URL is invalid.
     InvalidUrl,
-    /// The item was never loaded. That is not the same as sold out.
+    /// The item was never loaded. This is not the same as sold out.
     NotLoaded,
-    /// The item was loaded before, and its stock is not overwritten.
+    /// The item was already loaded, and its stock is not overwritten.
     AlreadyLoaded,
-    /// There is no such item in the ledger.
+    /// The item is not in the ledger.
     NoItem,
-    /// There is no such order.
+    /// The order does not exist.
     NoOrder,
-    /// There is an item of that name already.
+    /// An item with that name already exists.
     ItemExists,
-    /// What the caller expected is no longer so: compare-and-set failed, or the state of an item or
-    /// order does not allow the change. Look again and decide anew.
+    /// The caller's expectation no longer holds: a compare-and-set failed, or the state of an item
+    /// or order does not allow the change. Read it again and decide again.
     Conflict,
-    /// The gate does not know the item as the ledger does, and was not rebuilt in time.
+    /// The gate does not match the ledger, and was not rebuilt in time.
     Stale,
-    /// The ledger is of a newer version than this program, or is used by another process.
+    /// The ledger has a newer version than this program, or is used by another process.
     LedgerInUse,
-    /// The ledger failed or is gone. Orders stay in the stream.
+    /// The ledger failed or is unavailable. Orders stay in the queue.
     Ledger,
-    /// The ledger refuses this user, this password, or what it was asked for.
+    /// The ledger refuses this user, this password, or the operation.
     LedgerDenied,
     /// The store failed; the [source](std::error::Error::source) is a [`tenure::Error`].
     Store,
-    /// The store holds or answers something that is no stock.
+    /// The store contains or returned something that is not a stock.
     Protocol,
 }
 
@@ -75,7 +75,7 @@ impl Error {
         }))
     }
 
-    /// The store's error, with what was wanted of it.
+    /// The store's error, with the operation that failed.
     pub(crate) fn store(wanted: impl Into<String>, source: tenure::Error) -> Self {
         let kind = match source.kind() {
             tenure::ErrorKind::InvalidUrl => ErrorKind::InvalidUrl,
@@ -86,13 +86,13 @@ impl Error {
         error
     }
 
-    /// With the error that it comes from.
+    /// Adds the underlying error.
     pub(crate) fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));
         self
     }
 
-    /// The same failure, for somebody else whom it hit too.
+    /// The same failure, for another caller that it affects.
     pub(crate) fn shared(&self) -> Self {
         Self(Box::new(Inner {
             kind: self.0.kind,
@@ -101,7 +101,7 @@ impl Error {
         }))
     }
 
-    /// The same failure under another sentence.
+    /// The same failure with another message.
     pub(crate) fn saying(mut self, message: impl Into<String>) -> Self {
         self.0.message = message.into();
         self
@@ -113,7 +113,7 @@ impl Error {
     }
 
     pub(crate) fn already_loaded(item: &str) -> Self {
-        let message = format!("item `{item}` is loaded already: change its units with `set`");
+        let message = format!("item `{item}` is already loaded: change its units with `set`");
         Self::new(ErrorKind::AlreadyLoaded, message)
     }
 }

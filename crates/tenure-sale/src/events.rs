@@ -18,24 +18,24 @@ use crate::ledger::{Change, What};
 use crate::order::{OrderId, OrderState};
 use crate::sale::Sale;
 
-/// Changes fetched at once by who resumes.
+/// Changes fetched at once when resuming.
 const PAGE: usize = 100;
-/// Between questions to a ledger that is away.
+/// Between reads while the ledger is unavailable.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What happened to an item.
+/// An event of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Orders are in this state now.
+    /// Orders have a new state.
     Orders {
         /// Its number, to resume after.
         number: u64,
         /// When the ledger wrote it.
         at: SystemTime,
-        /// Which orders.
+        /// The orders.
         orders: Vec<OrderId>,
-        /// What became of them.
+        /// Their state.
         state: OrderState,
     },
     /// The stock was raised or lowered.
@@ -44,9 +44,9 @@ pub enum Event {
         number: u64,
         /// When the ledger wrote it.
         at: SystemTime,
-        /// By so many units.
+        /// By this many units.
         delta: i64,
-        /// Why, as whoever did it said.
+        /// The reason, as entered.
         reason: String,
     },
     /// The item was opened, paused or closed.
@@ -55,25 +55,25 @@ pub enum Event {
         number: u64,
         /// When the ledger wrote it.
         at: SystemTime,
-        /// What it is now.
+        /// Its new state.
         state: ItemState,
     },
-    /// The item is sold on other terms.
+    /// The item has new terms.
     Terms {
         /// Its number, to resume after.
         number: u64,
         /// When the ledger wrote it.
         at: SystemTime,
-        /// On which.
+        /// The terms.
         terms: Box<Terms>,
     },
-    /// So many units are left at the gate, `None` if it is unlimited. Told at most ten times a second.
+    /// The units left at the gate, `None` if unlimited. Sent at most ten times a second.
     Left {
-        /// So many.
+        /// The units.
         units: Option<u64>,
     },
-    /// What came before this number is forgotten: whoever keeps a picture of the item should draw it
-    /// anew.
+    /// Events up to this number are no longer available: a client that shows the item should reload
+    /// it.
     Missed {
         /// The last number that was missed.
         number: u64,
@@ -81,7 +81,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The number to resume after; `None` for what has none.
+    /// The number to resume after; `None` for events without one.
     pub fn number(&self) -> Option<u64> {
         match self {
             Self::Orders { number, .. }
@@ -93,7 +93,7 @@ impl Event {
         }
     }
 
-    /// `None` for changes that mean nothing to anybody but the gate.
+    /// `None` for changes that only concern the gate.
     fn of(change: &Change) -> Option<Self> {
         let (number, at) = (change.number, change.at);
         let orders = |orders, state| Self::Orders {
@@ -130,16 +130,16 @@ impl Event {
     }
 }
 
-/// The events of one item, in the order in which they happened. All who watch an item in one process
-/// share one look at ledger and gate; who is slow is not waited for and fetches what it missed from the
-/// ledger, so that memory is bounded.
+/// The events of one item, in order. All watchers of an item in one process share one reader of
+/// ledger and gate. A slow watcher does not hold up the others: it fetches the events it missed
+/// from the ledger, so memory is bounded.
 pub struct Events {
     sale: Sale,
     item: String,
-    /// The last number that was told or passed over.
+    /// The last number that was delivered or skipped.
     cursor: u64,
     live: broadcast::Receiver<Live>,
-    /// Whether the ledger must be asked before `live` goes on where `cursor` is.
+    /// Whether the ledger must be read before `live` continues at `cursor`.
     behind: bool,
     ready: VecDeque<Event>,
 }
@@ -183,7 +183,7 @@ impl Sale {
 }
 
 impl Events {
-    /// Waits for the next event. While the ledger is away there is none.
+    /// Waits for the next event. There are none while the ledger is unavailable.
     ///
     /// # Cancel safety
     ///
@@ -231,7 +231,7 @@ impl Events {
         self.ready.extend(Event::of(change));
     }
 
-    /// Whoever looked for us is gone: only after a panic.
+    /// The follower is gone: only after a panic.
     async fn watch_again(&mut self) {
         sleep(PAUSE).await;
         (self.live, _) = Followers::watch(self.sale.core(), &self.item);

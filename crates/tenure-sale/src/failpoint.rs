@@ -1,10 +1,11 @@
-//! Steps at which a test kills the process, to show that nothing is lost there. They exist only with
-//! the feature `failpoints`, which is for fault runs and never for users; without it they are empty.
+//! Steps at which a test kills the process, to show that nothing is lost there. They exist only
+//! with the feature `failpoints`, which is for fault runs and never for users; without it they are
+//! no-ops.
 //!
-//! `TENURE_SALE_FAILPOINT=consumer.after_commit@3` ends the process when it passes that step for the
-//! third time, without any last word; without `@3`, at the first time.
+//! `TENURE_SALE_FAILPOINT=consumer.after_commit@3` kills the process when it passes that step for
+//! the third time; without `@3`, the first time.
 //!
-//! `TENURE_SALE_BUG=ack-before-commit` plants a bug, to show that fault runs find it.
+//! `TENURE_SALE_BUG=ack-before-commit` enables a seeded bug, to show that fault runs find it.
 
 /// Passes a step.
 #[cfg(feature = "failpoints")]
@@ -12,17 +13,17 @@ pub(crate) fn failpoint(step: &str) {
     planted::pass(step);
 }
 
-/// Passes a step: nothing, in what users get.
+/// Passes a step: a no-op in user builds.
 #[cfg(not(feature = "failpoints"))]
 pub(crate) const fn failpoint(_: &str) {}
 
-/// Whether this bug is planted.
+/// Whether this bug is enabled.
 #[cfg(feature = "failpoints")]
 pub(crate) fn bug(name: &str) -> bool {
     std::env::var("TENURE_SALE_BUG").is_ok_and(|planted| planted == name)
 }
 
-/// Whether this bug is planted: never, in what users get.
+/// Whether this bug is enabled: never in user builds.
 #[cfg(not(feature = "failpoints"))]
 pub(crate) const fn bug(_: &str) -> bool {
     false
@@ -35,7 +36,7 @@ mod planted {
 
     struct Planted {
         step: String,
-        /// How often it may still be passed, the last time included.
+        /// How often it may still be passed, including the last time.
         left: AtomicU64,
     }
 
@@ -43,7 +44,7 @@ mod planted {
         let text = std::env::var("TENURE_SALE_FAILPOINT").ok()?;
         let (step, times) = text.split_once('@').unwrap_or((&text, "1"));
         let Ok(times @ 1..) = times.parse() else {
-            // A test that plants nothing would pass for the wrong reason.
+            // A test whose failpoint does not exist would pass for the wrong reason.
             std::process::abort();
         };
         Some(Planted {

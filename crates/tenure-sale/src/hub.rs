@@ -1,6 +1,6 @@
-//! The hub: tells those who wait in this process what became of their orders.
+//! The hub: notifies callers in this process of changes to their orders.
 //!
-//! It is a wake-up and no truth: whoever waits also asks the ledger now and then.
+//! It only wakes callers and is not authoritative: they also poll the ledger.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,14 @@ use tokio::sync::oneshot;
 
 use crate::order::{OrderId, OrderState};
 
-/// So many orders are remembered for those who come a moment too late. A caller is late by the time
-/// between the gate's answer and its next step, in which no more than a few batches are committed.
+/// This many orders are remembered for callers that subscribe a moment too late. A caller is late
+/// by the time between the gate's answer and its next step, in which only a few batches are
+/// committed.
 const RECENT_MAX: usize = 8192;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
-    // A std mutex, not an async one: nobody waits while it is held.
+    // A std mutex, not an async one: it is never held across an await.
     state: Mutex<State>,
     /// Whether recent orders are remembered.
     remembers: bool,
@@ -24,14 +25,14 @@ pub(crate) struct Hub {
 #[derive(Debug, Default)]
 struct State {
     waiting: HashMap<OrderId, Vec<oneshot::Sender<OrderState>>>,
-    /// How many orders of an item are waited for. Asked often, and not counted anew each time.
+    /// The number of subscribers per item. Read often, so it is not recounted each time.
     waiting_of: HashMap<String, usize>,
     recent: HashMap<OrderId, OrderState>,
-    /// Their order, for forgetting the oldest.
+    /// In order, to drop the oldest.
     recent_in_order: VecDeque<OrderId>,
 }
 
-/// Waits for one piece of news of one order.
+/// Waits for one notification about one order.
 pub(crate) struct Hearing<'a> {
     hub: &'a Hub,
     order: &'a OrderId,
@@ -39,7 +40,7 @@ pub(crate) struct Hearing<'a> {
 }
 
 impl Hub {
-    /// A hub that tells latecomers what it told before.
+    /// A hub that also delivers recent notifications to late subscribers.
     pub(crate) fn that_remembers() -> Self {
         Self {
             remembers: true,
@@ -47,12 +48,12 @@ impl Hub {
         }
     }
 
-    /// Begins to listen for news of `order`, also for what was told a moment ago.
+    /// Subscribes to notifications about `order`, including recent ones.
     pub(crate) fn hear<'a>(&'a self, order: &'a OrderId) -> Hearing<'a> {
         let (sender, news) = oneshot::channel();
         let mut state = self.state();
         if let Some(recent) = state.recent.get(order) {
-            // The receiver is in our hands.
+            // The receiver exists here, so sending cannot fail.
             let _ = sender.send(*recent);
         } else {
             state.await_news(order, sender);
@@ -65,7 +66,7 @@ impl Hub {
         }
     }
 
-    /// Begins to listen for what will be told of `order` from now on.
+    /// Subscribes to future notifications about `order`.
     pub(crate) fn hear_next<'a>(&'a self, order: &'a OrderId) -> Hearing<'a> {
         let (sender, news) = oneshot::channel();
         self.state().await_news(order, sender);
@@ -76,15 +77,15 @@ impl Hub {
         }
     }
 
-    /// Tells what became of orders.
+    /// Notifies subscribers of the state of orders.
     pub(crate) fn tell<'a>(&self, news: impl IntoIterator<Item = (&'a OrderId, OrderState)>) {
         let mut state = self.state();
         if !self.remembers && state.waiting.is_empty() {
             return;
         }
         for (order, became) in news {
-            for waiter in state.nobody_waits(order) {
-                // Who no longer waits need not be told.
+            for waiter in state.take_waiters(order) {
+                // A receiver that is gone needs no notification.
                 let _ = waiter.send(became);
             }
             if self.remembers {
@@ -93,7 +94,7 @@ impl Hub {
         }
     }
 
-    /// Whether somebody waits for news of an order of `item`.
+    /// Whether an order of `item` has a subscriber.
     pub(crate) fn awaits(&self, item: &str) -> bool {
         self.state().waiting_of.contains_key(item)
     }
@@ -112,8 +113,8 @@ impl State {
         }
     }
 
-    /// Those who waited for `order`.
-    fn nobody_waits(&mut self, order: &OrderId) -> Vec<oneshot::Sender<OrderState>> {
+    /// The subscribers of `order`.
+    fn take_waiters(&mut self, order: &OrderId) -> Vec<oneshot::Sender<OrderState>> {
         let Some(waiters) = self.waiting.remove(order) else {
             return Vec::new();
         };
@@ -140,7 +141,7 @@ impl State {
 }
 
 impl Hearing<'_> {
-    /// The next news, once. Never resolves after that.
+    /// The next notification, once. Never resolves after that.
     pub(crate) async fn news(&mut self) -> OrderState {
         match (&mut self.news).await {
             Ok(state) => state,
@@ -156,7 +157,7 @@ impl Drop for Hearing<'_> {
         if let Some(waiters) = state.waiting.get_mut(self.order) {
             waiters.retain(|waiter| !waiter.is_closed());
             if waiters.is_empty() {
-                state.nobody_waits(self.order);
+                state.take_waiters(self.order);
             }
         }
     }

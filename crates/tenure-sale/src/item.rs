@@ -1,4 +1,4 @@
-//! Items on sale: what is sold, how much of it, when and to whom.
+//! Items on sale: what is sold, how many units, when and to whom.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use crate::error::Result;
 use crate::names::item_name;
 
-/// The most shelves of one item.
+/// The maximum number of shelves of one item.
 pub const SPREAD_MAX: u64 = 64;
 
-/// An item to be put into the ledger.
+/// A new item for the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewItem {
     pub(crate) name: String,
@@ -19,23 +19,23 @@ pub struct NewItem {
     pub(crate) terms: Terms,
 }
 
-/// On which terms an item is sold.
+/// The terms of sale of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Nobody may order before, by the gate's clock.
+    /// No orders before this time, by the gate's clock.
     pub starts_at: Option<SystemTime>,
-    /// Nobody may order from then on, by the gate's clock.
+    /// No orders from this time on, by the gate's clock.
     pub ends_at: Option<SystemTime>,
-    /// The most units that one buyer may have, over all orders that hold units.
+    /// The maximum number of units that one buyer may have, over all orders that hold units.
     pub limit_per_buyer: Option<u64>,
-    /// The most units of one order.
+    /// The maximum number of units of one order.
     pub units_per_order: u64,
     /// An order not paid for within this time expires. Counted from its commit in the ledger.
     pub pay_within: Option<Duration>,
-    /// With so many orders waiting for the ledger the gate answers busy. Of an item that is spread, so
-    /// many of each shelf.
+    /// With this many orders queued for the ledger the gate answers busy. For a spread item, per
+    /// shelf.
     pub backlog_max: u64,
-    /// For how long after the end of a sale the gate still knows the answers it gave.
+    /// How long after the end of a sale the gate still remembers its answers.
     pub answers_kept: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Default for Terms {
 }
 
 impl NewItem {
-    /// An item with so many units, on the default [`Terms`].
+    /// An item with this many units, on the default [`Terms`].
     ///
     /// # Errors
     ///
@@ -80,23 +80,23 @@ impl NewItem {
         Ok(item)
     }
 
-    /// On other terms.
+    /// Sets other terms.
     #[must_use]
     pub fn terms(mut self, terms: Terms) -> Self {
         self.terms = terms;
         self
     }
 
-    /// Spreads the stock over so many shelves, 1 to [`SPREAD_MAX`]; 1 by default. The shelves of an
-    /// item lie on different nodes of a Redis Cluster, if it has as many, so that one item is sold
-    /// by all of them. Nothing else changes for buyers; but an answer does not say how many units
-    /// are left, unless it is *sold out*.
+    /// Spreads the stock over this many shelves, 1 to [`SPREAD_MAX`]; 1 by default. The shelves of
+    /// an item are on different nodes of a Redis Cluster, if it has enough, so that all of them
+    /// sell the item. Nothing else changes for buyers, except that an answer has the number of
+    /// units left only if it is *sold out*.
     ///
-    /// Each shelf costs every change of the stock a call, and the last units are moved between
-    /// them. Worth it only for an item that one node cannot serve.
+    /// Each shelf adds a call to every change of the stock, and the last units are moved between
+    /// shelves. Use it only for an item that one node cannot serve.
     ///
-    /// Stop all processes of versions that know of no spread before: they would take one shelf for
-    /// the whole item.
+    /// First stop all processes with versions that do not support spreading: they would take one
+    /// shelf for the whole item.
     #[must_use]
     pub fn spread(mut self, shelves: u64) -> Self {
         self.spread = shelves;
@@ -104,16 +104,16 @@ impl NewItem {
     }
 }
 
-/// Whether an item is on sale.
+/// The state of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ItemState {
     /// In the ledger, not at the gate.
     Draft,
-    /// On sale, within its window.
+    /// On sale, between its start and end.
     Open,
-    /// Known at the gate, which refuses with *paused*.
+    /// At the gate, which refuses orders with *paused*.
     Paused,
-    /// Over. It may be opened again.
+    /// Ended. It may be opened again.
     Closed,
 }
 
@@ -121,7 +121,7 @@ impl ItemState {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Draft, Self::Open, Self::Paused, Self::Closed];
 
-    /// Its word, as it stands in the ledger and at the gate.
+    /// Its name, as stored in the ledger and at the gate.
     pub fn word(self) -> &'static str {
         match self {
             Self::Draft => "draft",
@@ -142,24 +142,24 @@ impl fmt::Display for ItemState {
     }
 }
 
-/// An item as the ledger knows it.
+/// An item in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Its name.
     pub name: String,
-    /// Whether it is on sale.
+    /// Its state.
     pub state: ItemState,
-    /// All units there ever were, less those that were withdrawn. Meaningless if it is unlimited.
+    /// All units ever added, minus those withdrawn. Meaningless if it is unlimited.
     pub total: u64,
     /// Whether it never sells out.
     pub unlimited: bool,
-    /// Over how many shelves its stock is spread, see [`NewItem::spread`].
+    /// The number of shelves of its stock, see [`NewItem::spread`].
     pub spread: u64,
-    /// Units of orders that hold units and are in the ledger.
+    /// Units of orders in the ledger that hold units.
     pub sold: u64,
-    /// On which terms it is sold.
+    /// Its terms of sale.
     pub terms: Terms,
-    /// How often the gate was loaded from the ledger. Zero: never.
+    /// How often the gate was loaded from the ledger; zero if never.
     pub epoch: u64,
     /// The number of its newest change, see [`Change`](crate::change::Change).
     pub(crate) change: u64,

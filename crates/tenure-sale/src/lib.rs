@@ -1,20 +1,20 @@
-//! Flash sales that sell no unit twice and lose no order, beside Tenure's locks.
+//! Flash sales that sell no unit twice and lose no order, built on Tenure's locks.
 //!
-//! A [`Sale`] is a *gate* where buyers are let in or turned away in one atomic step, a *queue* of the
-//! orders that were accepted, and a *ledger* that is the truth. It runs inside one process with nothing
-//! installed, or in many processes on Redis and PostgreSQL; the code is the same.
+//! A [`Sale`] has a *gate*, which accepts or refuses buyers in one atomic step, a *queue* of
+//! accepted orders, and a *ledger*, which is the source of truth. It runs within one process with
+//! nothing installed, or in many processes on Redis and PostgreSQL; the code is the same.
 //!
 //! ```
 //! use tenure_sale::{NewItem, OrderState, Outcome, Request, Sale};
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), tenure_sale::Error> {
-//! // `redis://…` and `postgres://…` when it grows up.
+//! // `redis://…` and `postgres://…` in production.
 //! let sale = Sale::open("memory://", "sqlite::memory:").await?;
 //! sale.create(&NewItem::new("sku-7", 5_000)?).await?;
 //! sale.open_item("sku-7").await?;
 //!
-//! // The id of the request is the buyer's own: asking again gives the same order again.
+//! // The buyer chooses the request id: a repeated request returns the same order.
 //! let request = Request::new("sku-7", "anna", "7f3a")?;
 //! let answer = sale.submit(&request).await?;
 //! let Outcome::Accepted(order) = answer.outcome else {
@@ -25,8 +25,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Stock`] keeps the units of one item, in memory or on Redis. It is the resource behind a lock:
-//! it refuses a holder that was paused for so long that somebody else took its place.
+//! [`Stock`] stores the units of one item, in memory or on Redis. It is the resource behind a lock:
+//! it refuses a holder that was paused until its lease expired and another holder took over.
 //!
 //! ```
 //! use tenure::Tenure;

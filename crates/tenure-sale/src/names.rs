@@ -1,19 +1,19 @@
-//! Names that people give: of items, of buyers, of requests.
+//! Names of items, buyers and requests.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The longest name of an item, in bytes. It stands in every key of the item.
+/// The longest item name, in bytes. It is part of every key of the item.
 pub const ITEM_BYTES_MAX: usize = 256;
-/// The longest name of a buyer, in bytes.
+/// The longest buyer name, in bytes.
 pub const BUYER_BYTES_MAX: usize = 128;
-/// The longest id of a request, in bytes.
+/// The longest request id, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 128;
 
-/// Checks the name of an item and keeps it.
+/// Validates an item name.
 pub(crate) fn item_name(item: &str) -> Result<String> {
     if item.contains(['{', '}']) {
-        // The name is the keys' hash tag: a brace inside would put them into different slots.
-        let cause = "it holds a brace, which Redis reads as the mark of a slot";
+        // The name is the hash tag of the keys: a brace inside would put them into different slots.
+        let cause = "it contains a brace, which Redis uses for hash tags";
         return Err(refused(
             ErrorKind::InvalidItem,
             "the name of an item",
@@ -25,13 +25,13 @@ pub(crate) fn item_name(item: &str) -> Result<String> {
     checked(item, ITEM_BYTES_MAX, wrong)
 }
 
-/// Checks the name of a buyer and keeps it.
+/// Validates a buyer name.
 pub(crate) fn buyer_name(buyer: &str) -> Result<String> {
     let wrong = |cause: &str| refused(ErrorKind::InvalidBuyer, "the name of a buyer", buyer, cause);
     checked(buyer, BUYER_BYTES_MAX, wrong)
 }
 
-/// Checks the id of a request and keeps it.
+/// Validates a request id.
 pub(crate) fn request_id(request: &str) -> Result<String> {
     let wrong = |cause: &str| {
         refused(
@@ -50,8 +50,8 @@ fn checked(name: &str, bytes_max: usize, wrong: impl Fn(&str) -> Error) -> Resul
     } else if name.len() > bytes_max {
         Err(wrong(&format!("it is longer than {bytes_max} bytes")))
     } else if name.contains(char::is_control) {
-        // A line feed parts the buyer from the request where answers are remembered.
-        Err(wrong("it holds a control character"))
+        // A line feed separates buyer and request in the keys of remembered answers.
+        Err(wrong("it contains a control character"))
     } else {
         Ok(name.to_owned())
     }

@@ -1,4 +1,4 @@
-//! Orders: what a buyer asks for, what the gate answers, and what becomes of it.
+//! Orders: what a buyer asks for, what the gate answers, and the states of an order.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,8 @@ use crate::names::{buyer_name, item_name, request_id};
 
 /// What a buyer asks for.
 ///
-/// The id of a request is the buyer's own, for one item: whoever asks again with the same id gets
-/// the same order again, however often, and never a second one.
+/// The buyer chooses the id of a request, unique per item: a request repeated with the same id
+/// returns the same order, and never creates a second one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     item: String,
@@ -24,7 +24,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// If a name is empty, too long or holds control characters.
+    /// If a name is empty, too long or contains control characters.
     pub fn new(item: impl AsRef<str>, buyer: impl AsRef<str>, id: impl AsRef<str>) -> Result<Self> {
         Ok(Self {
             item: item_name(item.as_ref())?,
@@ -34,11 +34,11 @@ impl Request {
         })
     }
 
-    /// So many units instead of one.
+    /// Sets the number of units, instead of one.
     ///
     /// # Errors
     ///
-    /// If it is zero or beyond [`ORDER_UNITS_MAX`].
+    /// If it is zero or more than [`ORDER_UNITS_MAX`].
     pub fn units(mut self, units: u64) -> Result<Self> {
         if units == 0 || units > ORDER_UNITS_MAX {
             let message = format!(
@@ -72,50 +72,51 @@ impl Request {
     }
 }
 
-/// The most units of one order. An item may allow fewer.
+/// The maximum number of units of one order. An item may allow fewer.
 pub const ORDER_UNITS_MAX: u64 = 1_000_000;
 
-/// What the gate says to a [`Request`].
+/// The gate's answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "only an accepted or replayed answer is an order"]
 pub struct Answer {
-    /// What was decided.
+    /// The decision.
     pub outcome: Outcome,
-    /// The units left at the gate at that moment; `None` for an unlimited or unknown item. Of an item
-    /// that is spread over several shelves it is said only with *sold out*: nobody else asked them all.
+    /// The units left at the gate at that moment; `None` for an unlimited or unknown item. For an
+    /// item spread over several shelves it is only set with *sold out*, because no other request
+    /// asks all shelves.
     pub left: Option<u64>,
 }
 
-/// What the gate decided. Nothing but these.
+/// The gate's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The order stands in the queue and its units are set aside.
+    /// The order is queued and its units are reserved.
     Accepted(OrderId),
     /// The same request was accepted before: this is its order. Nothing was done again.
     Replayed(OrderId),
-    /// The same request id stands for another number of units. Nothing was done.
+    /// The same request id was used for another number of units. Nothing was done.
     Conflict(OrderId),
-    /// The gate does not know the item: it was never loaded. That is not the same as sold out.
+    /// The gate does not know the item: it was never loaded. This is not the same as sold out.
     NoItem,
     /// The sale has not begun.
     NotStarted,
     /// The sale is over: its window ended, or it was closed.
     Ended,
-    /// The sale pauses.
+    /// The sale is paused.
     Paused,
-    /// The buyer would have more than one buyer, or one order, may have.
+    /// The order exceeds the limit per buyer or per order.
     LimitReached,
-    /// Fewer units are left than were asked for.
+    /// Fewer units are left than requested.
     SoldOut,
-    /// Too many orders wait for the ledger. Ask again in a moment.
+    /// Too many orders are queued for the ledger. Try again in a moment.
     Busy,
-    /// The server is not the one that the item was loaded on, or it was restarted: what it knows may
-    /// be old. The gate refuses until it is rebuilt from the ledger, which takes a moment.
+    /// The server is not the one that the item was loaded on, or it was restarted: its data may be
+    /// outdated. The gate refuses orders until it is rebuilt from the ledger, which takes a moment.
     StaleEpoch,
 }
 
 impl Outcome {
-    /// The order, if there is one for this very request.
+    /// The order, if this request has one.
     pub fn order(&self) -> Option<&OrderId> {
         match self {
             Self::Accepted(order) | Self::Replayed(order) => Some(order),
@@ -126,7 +127,7 @@ impl Outcome {
 
 /// The id of an order: the item, the epoch of the gate that accepted it, and its number there.
 ///
-/// Its text is `item.epoch.number`; an item's name may hold dots, the two numbers cannot.
+/// Its text is `item.epoch.number`; an item's name may contain dots, the two numbers cannot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OrderId {
     item: String,
@@ -148,7 +149,7 @@ impl OrderId {
         &self.item
     }
 
-    /// Under which epoch of the gate it was accepted.
+    /// The epoch of the gate that accepted it.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -172,7 +173,7 @@ impl FromStr for OrderId {
         let wrong = || {
             let shown: String = text.chars().take(64).collect();
             let message = format!(
-                "`{}` is no order id: it should read item.epoch.number, like `sku-7.1.42`",
+                "invalid order id `{}`: expected item.epoch.number, such as `sku-7.1.42`",
                 shown.escape_debug()
             );
             Error::new(ErrorKind::InvalidOrder, message)
@@ -185,32 +186,34 @@ impl FromStr for OrderId {
     }
 }
 
-/// A number as we write it: no sign, no leading zero. One order has one text.
+/// A number in canonical form: no sign, no leading zero. So each order has exactly one text.
 fn plain_number(text: &str) -> Option<u64> {
     let number: u64 = text.parse().ok()?;
     (number.to_string() == text && i64::try_from(number).is_ok()).then_some(number)
 }
 
-/// What became of an order.
+/// The state of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OrderState {
     /// Accepted at the gate, not yet in the ledger.
     Queued,
-    /// Committed in the ledger, its units are set aside for the buyer. This is *confirmed*.
+    /// Committed in the ledger, with units reserved for the buyer. This is *confirmed*.
     Reserved,
     /// Paid for.
     Paid,
-    /// Cancelled by somebody; its units went back.
+    /// Cancelled; its units were returned.
     Cancelled,
-    /// Not paid for in time; its units went back.
+    /// Not paid for in time; its units were returned.
     Expired,
-    /// Refused by the ledger: the gate had accepted more than there is, or more than the buyer may have.
+    /// Refused by the ledger: the gate had accepted more than there is, or more than the buyer may
+    /// have.
     Rejected,
-    /// Accepted at a gate whose server then lost it, before the ledger heard of it.
+    /// Accepted at a gate whose server lost it before it reached the ledger.
     Lost,
-    /// The ledger could not take it, again and again. Its units stay set aside until somebody decides.
+    /// The ledger failed to accept it repeatedly. Its units stay reserved until an operator
+    /// decides.
     Dead,
-    /// Paid for after it had expired, when nothing was left: to be refunded.
+    /// Paid for after it had expired, with no units left: refund it.
     PaidUnfulfilled,
 }
 
@@ -228,7 +231,7 @@ impl OrderState {
         Self::PaidUnfulfilled,
     ];
 
-    /// Its word, as it stands in the ledger.
+    /// Its name, as stored in the ledger.
     pub fn word(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -243,7 +246,7 @@ impl OrderState {
         }
     }
 
-    /// Whether units of the stock are set aside or gone for an order in this state.
+    /// Whether an order in this state holds units of the stock.
     pub fn holds_units(self) -> bool {
         matches!(
             self,
@@ -262,7 +265,7 @@ impl fmt::Display for OrderState {
     }
 }
 
-/// An order as the ledger knows it.
+/// An order in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Its id.
@@ -273,10 +276,10 @@ pub struct Order {
     pub request: String,
     /// How many units.
     pub units: u64,
-    /// What became of it.
+    /// Its state.
     pub state: OrderState,
     /// When the gate accepted it, by the gate's clock.
     pub accepted_at: SystemTime,
-    /// Until when it has to be paid for.
+    /// When it must be paid for.
     pub pay_by: Option<SystemTime>,
 }

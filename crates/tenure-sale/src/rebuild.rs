@@ -2,10 +2,10 @@
 //!
 //! | step | why |
 //! |---|---|
-//! | take the lock | its fence tells an older rebuild that was paused from this one, at the gate and in the ledger |
-//! | begin a load | the gate accepts nothing from here on, so that draining ends |
-//! | drain the queue | what was accepted is brought into the ledger, not lost |
-//! | next epoch in the ledger | whoever still carries older entries is refused |
+//! | acquire the lock | its fence distinguishes this rebuild from an older, paused one, at the gate and in the ledger |
+//! | begin a load | the gate accepts nothing from now on, so draining ends |
+//! | drain the queue | accepted orders are committed to the ledger, not lost |
+//! | next epoch in the ledger | entries of older epochs are refused from now on |
 //! | load buyers and answers, finish | the gate sells again, under the new epoch |
 
 pub(crate) mod background;
@@ -26,34 +26,35 @@ use crate::gate::Load;
 use crate::item::ItemState;
 use crate::ledger::What;
 
-/// How long a rebuild that died keeps the next one waiting. The lock is renewed while it lives.
+/// How long a rebuild that died blocks the next one. The lock is renewed while the process lives.
 const LOCK_TTL: Duration = Duration::from_secs(5);
-/// How long to wait for somebody else's rebuild: longer than the lock of one that died.
+/// How long to wait for a rebuild by another process: longer than the lock of one that died.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(20);
-/// How often a load that was overtaken is begun again.
+/// How often an overtaken load is retried.
 const TRIES_MAX: u32 = 8;
-/// So many of them wait for a moment in which no buyer lets go of units. If there is none, the gate
-/// believes for some buyers that they have less than they have; the ledger knows better.
+/// This many of those tries wait for a moment in which no buyer releases units. Without such a
+/// moment, the gate counts fewer units for some buyers than they have; the ledger has the correct
+/// number.
 const STRICT_TRIES: u32 = 3;
-/// Whoever comes first after a server was restarted finds so many connections dead: the gate's, the one
-/// that reads, and the lock's.
+/// After a server restart, the first caller finds this many dead connections: the gate's, the
+/// reader's, and the lock's.
 const CONNECTIONS: u32 = 3;
-/// Buyers and answers in one step of a load: the server does nothing else meanwhile.
+/// Buyers and answers per step of a load: the server is blocked during a step.
 const PAGE: usize = 500;
 
-/// What for the gate is to be rebuilt; if it is so already, nothing is done.
+/// What the rebuild must achieve; nothing is done if that is already the case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Need {
     /// The gate sells what the ledger has.
     Current,
-    /// The gate is at this change, at least.
+    /// The gate is at this change or a later one.
     Change(u64),
-    /// In any case.
+    /// Rebuild in any case.
     Always,
 }
 
-/// Rebuilds, and goes on when the caller is dropped: a load that is given up half-way leaves a gate
-/// that refuses.
+/// Rebuilds, and continues if the caller is dropped: an abandoned load would leave a gate that
+/// refuses orders.
 pub(crate) async fn in_background(core: &Arc<Core>, item: &str, need: Need) -> Result<()> {
     let (on_core, name) = (Arc::clone(core), item.to_owned());
     let running = tokio::spawn(async move {
@@ -88,7 +89,7 @@ async fn tries(core: &Core, item: &str, need: Need) -> Result<()> {
         if is_met(core, item, need).await? {
             return Ok(());
         }
-        // Taken anew for each try: no two epochs begin under one fence.
+        // Acquired again for each try: no two epochs begin under one fence.
         let guard = lock(core, item).await?;
         let done = under_lock(core, item, need, &guard, nth < STRICT_TRIES).await;
         if let Err(error) = guard.release().await {
@@ -98,22 +99,25 @@ async fn tries(core: &Core, item: &str, need: Need) -> Result<()> {
             return Ok(());
         }
     }
-    Err(stale(item, "each load was overtaken by something"))
+    Err(stale(item, "each load was overtaken"))
 }
 
 async fn lock(core: &Core, item: &str) -> Result<Guard> {
     let lock = core.locks.lock(format!("sale:{{{item}}}:rebuild"));
-    let acquiring = lock.ttl(LOCK_TTL).acquire_within(LOCK_WAIT_MAX).await;
+    let acquiring = lock.ttl(LOCK_TTL).wait(LOCK_WAIT_MAX).acquire().await;
     acquiring.map_err(|error| {
         if error.kind() == tenure::ErrorKind::Busy {
-            return stale(item, "another process rebuilds it and does not get done");
+            return stale(
+                item,
+                "another process is rebuilding it and has not finished",
+            );
         }
-        let wanted = format!("cannot take the lock to rebuild the gate of `{item}`");
+        let wanted = format!("cannot acquire the lock to rebuild the gate of `{item}`");
         Error::store(wanted, error)
     })
 }
 
-/// `false` if something came between.
+/// `false` if it was overtaken.
 async fn under_lock(
     core: &Core,
     item: &str,
@@ -121,7 +125,7 @@ async fn under_lock(
     guard: &Guard,
     strictly: bool,
 ) -> Result<bool> {
-    // Who had the lock before us may have done it.
+    // The previous holder of the lock may have done it.
     if is_met(core, item, need).await? {
         return Ok(true);
     }
@@ -133,7 +137,7 @@ async fn under_lock(
     Ok(true)
 }
 
-/// `None` if something came between.
+/// `None` if it was overtaken.
 async fn load_once(core: &Core, item: &str, guard: &Guard, strictly: bool) -> Result<Option<Load>> {
     let (gate, ledger, fence) = (&core.gate, &core.ledger, guard.fence());
     let known = core.item(item).await?;
@@ -141,7 +145,7 @@ async fn load_once(core: &Core, item: &str, guard: &Guard, strictly: bool) -> Re
         let message = format!("cannot load the gate with `{item}`: it is a draft, open it first");
         return Err(Error::new(ErrorKind::Conflict, message));
     }
-    // Under the epoch that will be the next one, if nobody comes between.
+    // Under the next epoch, unless another rebuild gets in first.
     if !gate
         .begin_load(item, known.epoch + 1, fence, known.spread)
         .await?
@@ -212,8 +216,8 @@ async fn load_answers(core: &Core, item: &str, load: &Load) -> Result<bool> {
     }
 }
 
-/// Whether a buyer let go of units while pages were read. The relay will tell the gate of that too,
-/// and would lower what the buyer has a second time.
+/// Whether a buyer released units while pages were read. The relay will send that change to the
+/// gate as well, which would lower the buyer's count a second time.
 async fn buyers_changed(core: &Core, item: &str, load: &Load) -> Result<bool> {
     if load.terms.limit_per_buyer.is_none() {
         return Ok(false);
@@ -250,20 +254,20 @@ async fn overtaken(core: &Core, item: &str) -> Error {
     let standing = core.gate.standing(item).await;
     let known = core.item(item).await;
     let (Ok(Some(standing)), Ok(known)) = (standing, known) else {
-        return stale(item, "gate or ledger does not answer");
+        return stale(item, "the gate or the ledger is not responding");
     };
     if standing.epoch <= known.epoch {
         return stale(item, "a later rebuild came first");
     }
     let message = format!(
-        "the gate has `{item}` under epoch {}, and this ledger has it under {}: it was loaded from \
-         another ledger, or this one was put back to an older state",
+        "the gate has `{item}` under epoch {}, but this ledger has it under {}: the gate was \
+             loaded from another ledger, or this ledger was restored from an older backup",
         standing.epoch, known.epoch
     );
     Error::new(ErrorKind::Conflict, message)
 }
 
 fn stale(item: &str, cause: &str) -> Error {
-    let message = format!("the gate of `{item}` was not rebuilt: {cause}; ask again in a moment");
+    let message = format!("the gate of `{item}` was not rebuilt: {cause}; try again in a moment");
     Error::new(ErrorKind::Stale, message)
 }

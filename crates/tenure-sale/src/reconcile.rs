@@ -1,4 +1,4 @@
-//! Reconciling: whether gate, queue and ledger tell the same story of an item.
+//! Reconciliation: whether gate, queue and ledger agree on an item.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::rebuild::{self, Need};
 use crate::relay;
 use crate::sale::Sale;
 
-/// How often to look for a moment in which nothing moves.
+/// How often to retry for a moment in which nothing moves.
 const LOOKS_MAX: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What to do about what is found.
+/// What to do about differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing.
@@ -26,52 +26,54 @@ pub enum Mode {
     Repair,
 }
 
-/// What gate, queue and ledger know of an item.
+/// What gate, queue and ledger contain for an item.
 ///
-/// At a quiet moment `total = left + queued + sold`, and nothing is moving between shelves. If orders
-/// move while the parts are asked, they are of different moments: [`settled`](Report::settled) says
-/// whether the drift means anything.
+/// At a quiet moment `total = left + queued + sold`, and nothing moves between shelves. If orders
+/// move while the parts are read, the parts are from different moments:
+/// [`settled`](Report::settled) says whether the drift is meaningful.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The item, as the ledger knows it.
+    /// The item in the ledger.
     pub item: Item,
     /// Whether the gate sells what this ledger has.
     pub current: bool,
-    /// Units left at the gate; `None` if it does not know the item, or if that is unlimited.
+    /// Units left at the gate; `None` if it does not know the item, or if it is unlimited.
     pub left: Option<u64>,
-    /// Units on their way from one shelf to another. Not zero only if somebody moves them just now.
+    /// Units in transit from one shelf to another. Nonzero only during a move.
     pub moving: u64,
     /// Entries in the queue.
     pub queued: u64,
-    /// Units that they have set aside, if that could be said.
+    /// Units that those entries have reserved, if known.
     pub queued_units: Option<u64>,
-    /// Entries handed to consumers and not acknowledged.
+    /// Entries delivered to consumers and not acknowledged.
     pub pending: u64,
-    /// Entries buried as dead.
+    /// Dead letters.
     pub dead: u64,
     /// Orders and units by state.
     pub by_state: Vec<Count>,
-    /// Units of orders that hold units, added up one by one. Must be what the item says is sold.
+    /// Units of orders that hold units, summed order by order. Must equal the item's sold units.
     pub held: u64,
     /// The shelves, if the item is spread over several.
     pub shelves: Vec<ShelfStanding>,
     /// The epoch of the gate.
     pub gate_epoch: u64,
-    /// The last change that the gate was told.
+    /// The last change that the gate applied.
     pub gate_change: u64,
     /// The last change in the ledger.
     pub ledger_change: u64,
-    /// Whether nothing moved while the parts were asked, so that [`drift`](Report::drift) is true.
+    /// Whether nothing moved while the parts were read, so that [`drift`](Report::drift) is
+    /// accurate.
     pub settled: bool,
     /// Whether the gate was rebuilt; the rest of the report is from after that.
     pub repaired: bool,
 }
 
 impl Report {
-    /// Units that are nowhere (above zero) or in two places (below): `total − left − moving − queued −
-    /// sold`.
-    /// `None` where that says nothing: unlimited stock, a draft, an item that the gate does not know.
+    /// Units that are missing (positive) or in two places (negative):
+    /// `total − left − moving − queued − sold`.
+    /// `None` if that is meaningless: unlimited stock, a draft, an item that the
+    /// gate does not know.
     pub fn drift(&self) -> Option<i128> {
         if self.item.unlimited {
             return None;
@@ -89,7 +91,7 @@ impl Report {
     /// Whether the gate sells what the ledger has.
     pub(crate) fn gate_agrees(&self) -> bool {
         match self.item.state {
-            // Not at the gate, or perhaps forgotten by it.
+            // Not at the gate, or already removed from it.
             ItemState::Draft => true,
             ItemState::Closed if self.gate_epoch == 0 => true,
             _ => {
@@ -99,14 +101,14 @@ impl Report {
         }
     }
 
-    /// The shelves whose own books do not agree.
+    /// The shelves whose own books do not balance.
     pub fn drifting(&self) -> impl Iterator<Item = &ShelfStanding> {
         self.shelves.iter().filter(|shelf| shelf.drift != 0)
     }
 }
 
 impl Sale {
-    /// Looks whether gate, queue and ledger agree on an item, and repairs the gate if it is told to.
+    /// Checks whether gate, queue and ledger agree on an item, and optionally repairs the gate.
     ///
     /// # Errors
     ///
@@ -121,7 +123,8 @@ impl Sale {
         Ok(report)
     }
 
-    /// A report of a moment in which nothing moved, if there is one soon; else of the last moment.
+    /// A report of a moment in which nothing moved, if there is one soon; otherwise of the last
+    /// moment.
     async fn quiet_report(&self, item: &str) -> Result<Report> {
         let mut looks = 0;
         loop {
@@ -178,7 +181,7 @@ impl Report {
         let sells = |gate: &Standing| gate.current && gate.state.is_some();
         let gate_change = number(|gate| gate.change);
         let pending = number(|gate| gate.pending);
-        // Entries that a consumer has may be in the ledger already.
+        // Entries held by a consumer may already be in the ledger.
         let moving = number(|gate| gate.moving);
         let still = still && pending == 0 && moving == 0;
         let settled = still && (gate.is_none() || gate_change == item.change);
@@ -273,8 +276,8 @@ impl Report {
 
     fn verdict(&self) -> &'static str {
         match (self.is_clean(), self.settled) {
-            (_, false) if self.pending > 0 => "consumers have entries in their hands: look again",
-            (_, false) => "orders are moving: look again at a quiet moment",
+            (_, false) if self.pending > 0 => "consumers are processing entries: check again",
+            (_, false) => "orders are moving: check again at a quiet moment",
             (true, true) if self.repaired => "the gate was rebuilt, all agree",
             (true, true) => "all agree",
             (false, true) if self.held != self.item.sold => {

@@ -1,7 +1,7 @@
-//! The relay: tells the gate what changed in the ledger, each change once.
+//! The relay: sends the ledger's changes to the gate, each exactly once.
 //!
-//! The gate keeps the number up to which it was told and moves it by compare-and-set. So any number of
-//! relays may run at once and die at any moment.
+//! The gate stores the number of the last change it applied and advances it by compare-and-set. So
+//! any number of relays may run at once and die at any moment.
 
 pub(crate) mod turns;
 
@@ -18,19 +18,19 @@ use crate::rebuild::{self, Need};
 
 use self::turns::Place;
 
-/// Changes told in one step.
+/// Changes sent in one step.
 const PAGE: usize = 200;
 
-/// Whether the gate was told.
+/// The result of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relayed {
-    /// It knows all that there was when the relay began.
+    /// The gate has all changes that existed when the relay began.
     Done,
-    /// It must be rebuilt, which will cover it.
+    /// The gate must be rebuilt, which will cover the changes.
     Stale,
 }
 
-/// Tells the gate of `item` all that it was not told.
+/// Sends all pending changes to the gate of `item`.
 pub(crate) async fn relay(core: &Arc<Core>, item: &str) -> Result<Relayed> {
     let turn = core.relays.turn(item);
     let ticket = turn.asked.fetch_add(1, Ordering::SeqCst) + 1;
@@ -46,15 +46,15 @@ pub(crate) async fn relay(core: &Arc<Core>, item: &str) -> Result<Relayed> {
     Ok(relayed)
 }
 
-/// As [`relay`], where nothing depends on it: consumers will do it if this fails.
+/// As [`relay`], for callers that do not depend on it: consumers will retry if this fails.
 pub(crate) async fn relay_if_possible(core: &Arc<Core>, item: &str) {
     if let Err(error) = relay(core, item).await {
-        debug!(item, %error, "the gate could not be told of changes yet");
+        debug!(item, %error, "changes could not be sent to the gate yet");
     }
 }
 
 async fn run(core: &Arc<Core>, item: &str, known: &mut Option<Place>) -> Result<Relayed> {
-    // Where the gate was told to be in a former run may be long ago.
+    // The position of the gate in an earlier run may be outdated.
     let mut may_be_old = known.is_some();
     loop {
         let Some(place) = place(core, item, known).await? else {
@@ -65,7 +65,7 @@ async fn run(core: &Arc<Core>, item: &str, known: &mut Option<Place>) -> Result<
             return Ok(Relayed::Done);
         };
         if changes[0].number > place.change + 1 {
-            // What the gate was not told is forgotten.
+            // Changes that were not sent have been deleted.
             *known = None;
             rebuild::in_background(core, item, Need::Change(last)).await?;
             continue;
@@ -86,7 +86,7 @@ async fn run(core: &Arc<Core>, item: &str, known: &mut Option<Place>) -> Result<
                 may_be_old = false;
             }
             Applied::Stale => {
-                // A limit per buyer has come, and the gate does not know what buyers have.
+                // A limit per buyer was introduced, and the gate does not know what buyers have.
                 *known = None;
                 rebuild::in_background(core, item, Need::Change(last)).await?;
             }
@@ -94,7 +94,7 @@ async fn run(core: &Arc<Core>, item: &str, known: &mut Option<Place>) -> Result<
     }
 }
 
-/// Where the gate is; `None` if it must be rebuilt before it can be told anything.
+/// The gate's position; `None` if it must be rebuilt first.
 async fn place(core: &Core, item: &str, known: &mut Option<Place>) -> Result<Option<Place>> {
     if known.is_none() {
         let standing = core.gate.standing(item).await?;

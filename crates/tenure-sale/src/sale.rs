@@ -1,4 +1,4 @@
-//! The sale: gate, queue and ledger as one thing.
+//! The sale: gate, queue and ledger together.
 
 mod builder;
 mod dead;
@@ -20,18 +20,18 @@ use crate::gate::Gate;
 use crate::ledger::Ledger;
 use crate::stats::SaleStats;
 
-/// A sale of any number of items: buyers ask its gate, accepted orders go through a queue into its
-/// ledger, and units that are let go come back to the gate exactly once. Cheap to clone.
+/// A sale of any number of items: buyers submit requests to its gate, accepted orders go through a
+/// queue into its ledger, and released units return to the gate exactly once. Cheap to clone.
 ///
-/// | gate | ledger | is |
+/// | gate | ledger | deployment |
 /// |---|---|---|
 /// | `memory://` | `sqlite:shop.db`, `sqlite::memory:` | the whole sale in this process; a second process on the same ledger is refused. Accepted means committed |
 /// | any Redis, as for [`Tenure::connect`](tenure::Tenure::connect) | `postgres://…`, `sqlite:…` | any number of processes; some of them [`consume`](Sale::consume). Accepted means queued, and committed a moment later |
 ///
-/// Nobody needs to look after the gate: when its server was restarted or replaced it refuses, and
-/// whoever notices first rebuilds it from the ledger.
+/// The gate needs no maintenance: after its server was restarted or replaced it refuses orders, and
+/// the first process that notices rebuilds it from the ledger.
 ///
-/// All of it runs on the caller's tokio runtime, with time and I/O enabled: call it from there.
+/// Everything runs on the caller's tokio runtime, which must have time and I/O enabled.
 ///
 /// ```
 /// use std::time::Duration;
@@ -65,37 +65,37 @@ pub struct Sale {
 
 struct Shared {
     core: Arc<Core>,
-    /// A gate in memory has no consumers but this one.
+    /// A gate in memory has only this consumer.
     _own: Option<Consumer>,
 }
 
 impl Sale {
-    /// Opens a sale at the gate and on the ledger that the URLs name.
+    /// Opens a sale with the gate and the ledger at these URLs.
     ///
     /// # Errors
     ///
-    /// If a URL is wrong, the gate or the ledger cannot be reached, or with a gate in memory if the
-    /// ledger is used by somebody else.
+    /// If a URL is invalid, the gate or the ledger cannot be reached, or, with a gate in memory,
+    /// the ledger is in use by another process.
     pub async fn open(gate_url: impl AsRef<str>, ledger_url: impl AsRef<str>) -> Result<Self> {
         Self::builder(gate_url, ledger_url).open().await
     }
 
-    /// Begins to open a sale with other settings than the default ones.
+    /// Starts a sale with custom settings.
     pub fn builder(gate_url: impl AsRef<str>, ledger_url: impl AsRef<str>) -> SaleBuilder {
         SaleBuilder::new(gate_url.as_ref(), ledger_url.as_ref())
     }
 
-    /// What this sale counted in this process. Costs nothing.
+    /// The counters of this sale in this process. Costs nothing.
     pub fn stats(&self) -> SaleStats {
         self.core().counters.snapshot()
     }
 
-    /// The gate, for those who look behind it.
+    /// Direct access to the gate.
     pub fn gate(&self) -> &Gate {
         &self.core().gate
     }
 
-    /// The ledger, for those who look into it.
+    /// Direct access to the ledger.
     pub fn ledger(&self) -> &Ledger {
         &self.core().ledger
     }

@@ -1,4 +1,4 @@
-//! What a sale counts.
+//! Counters of a sale.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use crate::order::{Answer, Outcome};
 
 macro_rules! counters {
     ($($(#[doc = $what:literal])+ $name:ident,)*) => {
-        /// What one [`Sale`](crate::Sale) of this process has counted since it was opened.
+        /// The counters of one [`Sale`](crate::Sale) in this process since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct SaleStats {
@@ -51,34 +51,34 @@ counters! {
     failed,
     /// Batches committed by consumers of this process.
     batches,
-    /// Batches that the ledger did not take, each try counted.
+    /// Batches that the ledger did not accept, counting each try.
     batches_failed,
-    /// Entries that came into the ledger.
+    /// Entries committed to the ledger.
     committed,
-    /// Entries that were in the ledger before.
+    /// Entries that were already in the ledger.
     redelivered,
-    /// Entries taken over from consumers that did not acknowledge them.
+    /// Entries claimed from consumers that did not acknowledge them.
     claimed,
     /// Entries of an older epoch, which the ledger refused.
     stale_entries,
-    /// Orders that the ledger rejected because there were not enough units. Always zero unless
-    /// a server lost what it had acknowledged.
+    /// Orders that the ledger rejected because there were not enough units. Always zero unless a
+    /// server lost acknowledged data.
     rejected,
-    /// Entries buried as dead.
+    /// Entries moved to the dead letters.
     buried,
     /// Orders that expired.
     expired,
-    /// Changes told to the gate.
+    /// Changes sent to the gate.
     relayed,
     /// Rebuilds of a gate.
     rebuilds,
     /// Rebuilds that failed, or were overtaken.
     rebuilds_failed,
-    /// Orders found lost by this process.
+    /// Lost orders found by this process.
     lost,
 }
 
-/// One number that only grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 

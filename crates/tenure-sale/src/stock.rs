@@ -13,13 +13,13 @@ use self::redis::RedisShelf;
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::item_name;
 
-/// The most units of an item: the greatest integer that Lua's numbers keep exact.
+/// The maximum number of units of an item: the greatest integer that Lua represents exactly.
 pub const UNITS_MAX: u64 = (1 << 53) - 1;
 
 /// The units of one item. Cheap to clone; clones are the same stock.
 ///
-/// `memory://` is a stock of its own, `memory://name` is shared by all stocks of this process
-/// that name it, for as long as one of them lives. Every other URL is a Redis server, as for
+/// `memory://` is a private stock; `memory://name` is shared by all stocks of this process with
+/// that name, while at least one of them lives. Every other URL is a Redis server, as for
 /// [`Tenure::connect`](tenure::Tenure::connect); the keys there are `tenure:sale:{item}:left` and
 /// `tenure:sale:{item}:fence`, in one slot.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub struct Stock {
     shelf: Shelf,
 }
 
-/// What became of the wish to take a unit.
+/// The result of trying to take a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "only `Taken` is a sale"]
 pub enum Take {
@@ -39,7 +39,7 @@ pub enum Take {
     },
     /// No unit is left.
     SoldOut,
-    /// A holder with a greater fence was here before: whoever asked no longer holds the lock.
+    /// A holder with a greater fence was here before: the caller no longer holds the lock.
     Stale {
         /// The greatest fence seen.
         seen: Fence,
@@ -48,7 +48,7 @@ pub enum Take {
     NotLoaded,
 }
 
-/// Where the units lie.
+/// Where the units are stored.
 #[derive(Clone)]
 enum Shelf {
     Memory(MemoryShelf),
@@ -60,7 +60,7 @@ impl Stock {
     ///
     /// # Errors
     ///
-    /// If the URL or the item's name is wrong, or the server cannot be reached.
+    /// If the URL or the item's name is invalid, or the server cannot be reached.
     pub async fn open(url: impl AsRef<str>, item: impl AsRef<str>) -> Result<Self> {
         let item = item_name(item.as_ref())?;
         let shelf = match url.as_ref().trim().strip_prefix("memory://") {
@@ -73,11 +73,11 @@ impl Stock {
         })
     }
 
-    /// The stock of `item` over a connection that others use too.
+    /// The stock of `item` over a shared connection.
     ///
     /// # Errors
     ///
-    /// If the item's name is wrong. Nothing is asked of the server.
+    /// If the item's name is invalid. Sends nothing to the server.
     pub fn on(redis: tenure::redis::Client, item: impl AsRef<str>) -> Result<Self> {
         let item = item_name(item.as_ref())?;
         Ok(Self {
@@ -91,12 +91,12 @@ impl Stock {
         &self.item
     }
 
-    /// Brings an item on sale with so many units.
+    /// Puts an item on sale with this many units.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::AlreadyLoaded`] if it is on sale already: loading twice must not bring back
-    /// units that are sold.
+    /// [`ErrorKind::AlreadyLoaded`] if it is already on sale: loading twice must not bring back
+    /// sold units.
     pub async fn load(&self, units: u64) -> Result<()> {
         check_units(units)?;
         match &self.shelf {
@@ -109,7 +109,7 @@ impl Stock {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotLoaded`] if the item was never loaded: that is not zero.
+    /// [`ErrorKind::NotLoaded`] if the item was never loaded, which is not the same as zero.
     pub async fn left(&self) -> Result<u64> {
         match &self.shelf {
             Shelf::Memory(shelf) => shelf.left(),
@@ -117,9 +117,8 @@ impl Stock {
         }
     }
 
-    /// Writes a number of units, whatever was there: the second half of read, subtract, write
-    /// back. Two callers who do that at once sell the same unit twice; use
-    /// [`take_one`](Stock::take_one) to sell.
+    /// Overwrites the number of units: the second half of read, subtract, write back. Two callers
+    /// that do this at once sell the same unit twice; use [`take_one`](Stock::take_one) to sell.
     ///
     /// # Errors
     ///
@@ -151,8 +150,7 @@ impl Stock {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Store`] if the store failed. When its answer was lost, a unit may have been
-    /// taken.
+    /// [`ErrorKind::Store`] if the store failed. If its reply was lost, a unit may have been taken.
     pub async fn take_one(&self, fence: Fence) -> Result<Take> {
         match &self.shelf {
             Shelf::Memory(shelf) => Ok(shelf.take_one(fence)),
@@ -160,7 +158,7 @@ impl Stock {
         }
     }
 
-    /// Takes the item off sale: forgets its units and its fence.
+    /// Takes the item off sale: deletes its units and its fence.
     pub async fn remove(&self) -> Result<()> {
         match &self.shelf {
             Shelf::Memory(shelf) => shelf.remove(),

@@ -1,4 +1,4 @@
-//! The sweeper: lets orders expire that were not paid for in time.
+//! The sweeper: expires orders that were not paid for in time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::error::Result;
 use crate::order::{OrderId, OrderState};
 use crate::relay;
 
-/// Orders in one transaction of the ledger.
+/// Orders in one ledger transaction.
 const PAGE: usize = 500;
 
-/// Sweeps every so often until it is stopped. Several sweepers at once share the work: the ledger lets
-/// each order expire once.
+/// Sweeps periodically until it is stopped. Several sweepers share the work: the ledger expires
+/// each order once.
 pub(crate) async fn run(core: Arc<Core>, every: Duration, stop: CancellationToken) {
     while !stop.is_cancelled() {
         if let Err(error) = sweep(&core).await {
-            warn!(%error, "orders that are over could not be looked for");
+            warn!(%error, "cannot check for overdue orders");
         }
         let _ = stop.run_until_cancelled(tokio::time::sleep(every)).await;
     }
 }
 
-/// Lets all orders expire whose time is over, and brings their units back to the gates.
+/// Expires all overdue orders, and returns their units to the gates.
 pub(crate) async fn sweep(core: &Arc<Core>) -> Result<usize> {
     let mut count = 0;
     loop {

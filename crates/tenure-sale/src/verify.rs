@@ -1,4 +1,4 @@
-//! Verifying: whether what a sale promises holds for an item, looked at without changing anything.
+//! Verification: checks that an item's invariants hold, without changing anything.
 
 use crate::core::no_item;
 use crate::error::Result;
@@ -7,26 +7,26 @@ use crate::order::OrderId;
 use crate::reconcile::{Mode, Report};
 use crate::sale::Sale;
 
-/// What was found out about an item, see [`Sale::verify`].
+/// The findings about an item, see [`Sale::verify`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// Whether gate, queue and ledger tell the same story.
+    /// Whether gate, queue and ledger agree.
     pub report: Report,
-    /// Whether the ledger agrees with itself.
+    /// Whether the ledger is consistent.
     pub audit: Audit,
-    /// Orders that the gate accepted, and that neither the ledger nor the gate has any more.
+    /// Orders that the gate accepted, and that are now neither in the ledger nor at the gate.
     pub unaccounted: Vec<OrderId>,
 }
 
 impl Verdict {
-    /// Whether everything holds. While orders move, the parts are of different moments and a
+    /// Whether everything holds. While orders move, the parts are from different moments and a
     /// difference between gate and ledger means nothing: see [`Report::settled`].
     pub fn holds(&self) -> bool {
         self.broken().is_empty()
     }
 
-    /// What does not hold, a sentence for each.
+    /// What does not hold, one sentence each.
     pub fn broken(&self) -> Vec<String> {
         let mut broken = self.broken_in_the_ledger();
         let report = &self.report;
@@ -51,7 +51,7 @@ impl Verdict {
         }
         for order in &self.unaccounted {
             broken.push(format!(
-                "order `{order}` was accepted, and neither ledger nor gate has it"
+                "order `{order}` was accepted, but neither ledger nor gate has it"
             ));
         }
         broken
@@ -68,7 +68,7 @@ impl Verdict {
         }
         for order in &audit.uneven {
             broken.push(format!(
-                "units of order `{order}` were set aside or let go twice, or never"
+                "units of order `{order}` were reserved or released twice, or never"
             ));
         }
         broken
@@ -76,9 +76,9 @@ impl Verdict {
 }
 
 impl Sale {
-    /// Looks whether everything holds that a sale promises for an item: no unit is in two places or
-    /// nowhere, none was sold or returned twice, and each order that was accepted is somewhere.
-    /// Changes nothing but that the gate is told what it is owed. Reads all orders of the item.
+    /// Checks that all invariants of an item hold: no unit is in two places or nowhere, none was
+    /// sold or returned twice, and every accepted order exists. Changes nothing, except that
+    /// pending changes are sent to the gate. Reads all orders of the item.
     ///
     /// # Errors
     ///
@@ -95,8 +95,8 @@ impl Sale {
         })
     }
 
-    /// Those that the gate does not have either. Asked in the order of their way, so that none slips
-    /// through.
+    /// The orders that the gate does not have either. Checked in the direction in which orders
+    /// move, so that none slips through.
     async fn unaccounted(&self, item: &str, missing: &[OrderId]) -> Result<Vec<OrderId>> {
         let mut gone = Vec::new();
         for order in missing {
@@ -105,8 +105,8 @@ impl Sale {
             }
         }
         if !gone.is_empty() {
-            // They may have come into the ledger since its books were read; or the gate was rebuilt
-            // since then, and nobody knows what its predecessor had.
+            // They may have reached the ledger since its books were read; or the gate was rebuilt
+            // since then, and it is unknown what its predecessor had.
             let now = self.ledger().audit(item).await?.unwrap_or_default();
             gone.retain(|order| now.missing.contains(order));
         }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::routing::get;
-use tenure::{Locks, Tenure};
+use tenure::Tenure;
 use tenure_serve::{App, Parts, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         base_path: "/tenure".to_owned(),
         ..Settings::default()
     };
-    let app = App::new(settings, Parts::new(Locks::clone(&tenure), [URL]));
+    let app = App::new(settings, Parts::new(tenure.locks().clone(), [URL]));
 
     let router = Router::new()
         .route("/", get(|| async { "a shop of its own\n" }))

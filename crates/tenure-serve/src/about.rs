@@ -1,31 +1,20 @@
-//! `GET /about`: what runs here, and on what.
+//! `GET /about`: this service and its server.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use tenure::redis::{Client, Command};
 use tenure_view::time::{millis, moment};
-use tokio::sync::OnceCell;
 use utoipa::ToSchema;
 
-use crate::app::AppState;
+use crate::state::AppState;
+use crate::store_server::Store;
 
-/// How long the server may take to tell about itself.
-const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// How long the server may take to answer `INFO`.
+const INFO_WITHIN: Duration = Duration::from_secs(1);
 
-/// The server behind the locks, to be asked about itself.
-#[derive(Clone, Default)]
-pub(crate) struct StoreServer {
-    /// With its password: not to be shown. None for locks in this process.
-    url: Option<String>,
-    client: Arc<OnceCell<Client>>,
-}
-
-/// What runs here.
+/// This service.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own, for programs to read"
@@ -34,11 +23,11 @@ pub(crate) struct StoreServer {
 pub(crate) struct About {
     version: &'static str,
     instance: Instance,
-    /// Where the locks are.
+    /// URLs of the locks.
     locks: String,
-    /// Where the orders are, if there are sales.
+    /// URL of the ledger, if there are sales.
     ledger: Option<String>,
-    /// Whether leases of others can be ended here.
+    /// Whether locks of others can be released here.
     admin: bool,
     read_only: bool,
     demo: bool,
@@ -46,7 +35,7 @@ pub(crate) struct About {
     token: bool,
     sales: bool,
     limits: Limits,
-    /// What the server says of itself; null if it does not, or the locks are in this process.
+    /// The Redis server; null if it does not respond, or the locks are in this process.
     store: Option<Store>,
 }
 
@@ -65,27 +54,18 @@ struct Limits {
     max_waits: usize,
     max_streams: usize,
     rate: Option<u32>,
-    /// How long one request waits for a lock, and how long its place is kept then.
+    /// How long one request may wait for a lock, and how long its ticket is valid.
     max_wait_ms: u64,
     keep_place_ms: u64,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct Store {
-    version: String,
-    role: String,
-    /// In bytes.
-    used_memory: Option<u64>,
-    clients: Option<u64>,
-}
-
-/// What runs here, and on what.
+/// Version, settings, limits and the Redis server of this service.
 #[utoipa::path(get, path = "/about", tag = "operations",
-    responses((status = 200, description = "What runs here", body = About)))]
+    responses((status = 200, description = "This service", body = About)))]
 pub(crate) async fn show(State(app): State<AppState>) -> Json<About> {
     let settings = &app.settings;
     let (access, limits) = (&settings.access, &settings.limits);
-    let store = tokio::time::timeout(TOLD_WITHIN, app.store.ask()).await;
+    let store = tokio::time::timeout(INFO_WITHIN, app.store.ask()).await;
     Json(About {
         version: env!("CARGO_PKG_VERSION"),
         instance: Instance {
@@ -115,41 +95,4 @@ pub(crate) async fn show(State(app): State<AppState>) -> Json<About> {
         },
         store: store.ok().flatten(),
     })
-}
-
-impl StoreServer {
-    /// The first of several servers.
-    pub(crate) fn new(urls: &[String]) -> Self {
-        let url = urls.first().filter(|url| !url.starts_with("memory:"));
-        Self {
-            url: url.cloned(),
-            client: Arc::default(),
-        }
-    }
-
-    async fn ask(&self) -> Option<Store> {
-        let url = self.url.as_ref()?;
-        let client = self.client.get_or_try_init(|| Client::connect(url)).await;
-        let told = client.ok()?.run(Command::new("INFO")).await.ok()?;
-        let told = told.as_str()?;
-        let said = |field: &str| {
-            let mut lines = told.lines().filter_map(|line| line.split_once(':'));
-            lines
-                .find(|(name, _)| *name == field)
-                .map(|(_, value)| value)
-        };
-        let number = |field: &str| said(field)?.parse().ok();
-        Some(Store {
-            version: said("redis_version").unwrap_or_default().to_owned(),
-            role: said("role").unwrap_or_default().to_owned(),
-            used_memory: number("used_memory"),
-            clients: number("connected_clients"),
-        })
-    }
-}
-
-impl fmt::Debug for StoreServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoreServer(***)")
-    }
 }

@@ -1,49 +1,17 @@
-//! Who may ask: the token, the name the service was called by, and pages of other sites.
+//! Access checks: the token, the host name, and requests from pages of other sites.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
-use subtle::ConstantTimeEq;
 
-use crate::app::AppState;
 use crate::connections::Peer;
+use crate::limits::Limits;
 use crate::problem::{Kind, Problem};
 use crate::settings::Access;
 
-/// The secret that requests bring.
-#[derive(Clone)]
-pub struct Token(String);
-
-impl Token {
-    /// The secret, as it is.
-    pub fn new(secret: impl Into<String>) -> Self {
-        Self(secret.into())
-    }
-
-    /// The header `authorization` that requests bring, marked as never to be shown.
-    pub fn header(&self) -> HeaderValue {
-        let header = HeaderValue::try_from(format!("Bearer {}", self.0));
-        let mut header = header.unwrap_or_else(|_| HeaderValue::from_static("Bearer"));
-        header.set_sensitive(true);
-        header
-    }
-
-    /// Whether it is the same, in a time that does not tell how much of it is.
-    fn is(&self, given: &str) -> bool {
-        self.0.as_bytes().ct_eq(given.as_bytes()).into()
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(***)")
-    }
-}
-
 impl Access {
-    /// Refuses administration where it was not allowed.
+    /// Refuses administration unless it is allowed.
     pub(crate) fn check_admin(&self) -> Result<(), Problem> {
         if self.admin {
             return Ok(());
@@ -53,31 +21,30 @@ impl Access {
     }
 }
 
-/// Whether a request may come in.
-pub(crate) fn admit(app: &AppState, request: &Request) -> Result<(), Problem> {
-    let (access, path) = (&app.settings.access, request.uri().path());
-    // Supervisors must not take it for dead because others ask too much.
+/// Whether a request is accepted.
+pub(crate) fn admit(access: &Access, limits: &Limits, request: &Request) -> Result<(), Problem> {
+    let path = request.uri().path();
+    // A supervisor must not restart the service because of too many other requests.
     let is_supervising = ["/livez", "/readyz"].contains(&path);
     if let Some(from) = Peer::of(request.extensions())
         && !is_supervising
     {
-        app.limits.admit(from.ip())?;
+        limits.admit(from.ip())?;
     }
     if access.token.is_none() {
         check_host(access, request.headers())?;
     }
-    // The page and its files are the same for everybody and hold nothing secret; that the process
-    // is alive is for supervisors.
+    // The page and its files hold no secrets, and supervisors need the health checks.
     if !is_guarded(path) {
         return Ok(());
     }
-    // The notes order by GET.
+    // The load-test endpoint orders by GET.
     let is_order = path.starts_with("/order/");
     check_origin(request.headers(), is_order)?;
     check_token(access, request.headers())?;
     let is_change = !request.method().is_safe() || is_order;
     if access.read_only && is_change {
-        let detail = "this service only shows: it was started with --read-only";
+        let detail = "read-only: the service was started with --read-only";
         return Err(Problem::new(Kind::FORBIDDEN, detail));
     }
     Ok(())
@@ -103,19 +70,16 @@ fn check_token(access: &Access, headers: &HeaderMap) -> Result<(), Problem> {
     });
     match given {
         Some(given) if token.is(given) => Ok(()),
-        Some(_) => Err(Problem::new(
-            Kind::UNAUTHORIZED,
-            "the token is not the one that this service was started with",
-        )),
+        Some(_) => Err(Problem::new(Kind::UNAUTHORIZED, "invalid token")),
         None => Err(Problem::new(
             Kind::UNAUTHORIZED,
-            "a token is needed: send it as `Authorization: Bearer TOKEN`",
+            "missing token: send it as `Authorization: Bearer TOKEN`",
         )),
     }
 }
 
-/// Refuses what a page of another site makes a browser send. With a GET, browsers that know nothing of
-/// `Sec-Fetch-Site` send no `Origin` either: where a GET changes something, `Referer` is heard too.
+/// Refuses cross-site requests of browsers. With a GET, browsers without `Sec-Fetch-Site` send no
+/// `Origin` either: where a GET changes something, `Referer` is checked too.
 fn check_origin(headers: &HeaderMap, with_referer: bool) -> Result<(), Problem> {
     let of = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let is_referred = with_referer && headers.contains_key(header::REFERER);
@@ -136,12 +100,12 @@ fn check_origin(headers: &HeaderMap, with_referer: bool) -> Result<(), Problem> 
         return Ok(());
     }
     let detail =
-        "refused, because a page of another site asks for it: open this service's own page";
+        "refused: the request comes from a page of another site; open the service's own page";
     Err(Problem::new(Kind::FOREIGN_ORIGIN, detail))
 }
 
-/// Refuses to be called by a foreign name: otherwise a page of another site could have its own name
-/// point here, and would be of the same origin.
+/// Refuses unknown host names: otherwise a page of another site could point its own name to this
+/// address and share its origin (DNS rebinding).
 fn check_host(access: &Access, headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers
         .get(header::HOST)
@@ -163,12 +127,12 @@ fn check_host(access: &Access, headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!(
-        "refused to be called `{name}`: start `tenure serve` with --host-name {name}, or with a token"
+        "unknown host name `{name}`: start `tenure serve` with --host-name {name}, or with a token"
     );
     Err(Problem::new(Kind::FOREIGN_ORIGIN, detail))
 }
 
-/// What browsers may do with an answer: next to nothing.
+/// What browsers may do with a response: next to nothing.
 const PROTECTION: [(HeaderName, HeaderValue); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -196,9 +160,9 @@ const PROTECTION: [(HeaderName, HeaderValue); 6] = [
     ),
 ];
 
-/// Has an answer say what browsers may do with it.
+/// Adds the headers that restrict what browsers may do with a response.
 pub(crate) fn protect(headers: &mut HeaderMap) {
-    // With `cache-control`, and room for what the connection adds.
+    // With `cache-control`, and capacity for the headers that the connection adds.
     headers.reserve(PROTECTION.len() + 3);
     for (name, value) in PROTECTION {
         headers.insert(name, value);

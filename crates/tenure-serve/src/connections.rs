@@ -23,13 +23,13 @@ use tower_service::Service as _;
 
 /// How long a client may take to send the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// How long a client may leave what was sent to it, in milliseconds.
+/// How long a client may leave sent data unacknowledged, in milliseconds.
 const STALLED_MS: u32 = 30_000;
-/// How long requests that are under way may take once the service stops.
+/// How long requests in progress may take once the service stops.
 const STOP_WITHIN: Duration = Duration::from_millis(1_500);
-/// Files that are none of the clients': servers behind, the ledger, the playground's threads.
+/// File descriptors reserved for other uses: backends, the ledger, the playground's threads.
 const OWN_FILES: usize = 200;
-/// How long to wait when no connection can be accepted, mostly for lack of file descriptors.
+/// How long to wait when no connection can be accepted, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a request comes from.
@@ -37,8 +37,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Peer(SocketAddr);
 
 impl Peer {
-    /// Where a request comes from: over our own connections, or over those of another axum server that
-    /// says it.
+    /// The peer address of a request: of our own connections, or as reported by another axum
+    /// server.
     pub(crate) fn of(extensions: &Extensions) -> Option<SocketAddr> {
         let ours = extensions.get().map(|Peer(from)| *from);
         let given = || extensions.get().map(|ConnectInfo(from)| *from);
@@ -46,7 +46,7 @@ impl Peer {
     }
 }
 
-/// Serves until it is told to stop, and then lets what is under way end.
+/// Serves until it is stopped, and then finishes requests in progress.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -70,7 +70,7 @@ pub(crate) async fn serve(
     let _ = tokio::time::timeout(STOP_WITHIN, graceful.shutdown()).await;
 }
 
-/// A connection with its place among all of them.
+/// A connection with its permit.
 struct Accepted {
     socket: TcpStream,
     from: SocketAddr,
@@ -81,7 +81,7 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<A
     let place = Arc::clone(places).acquire_owned().await.ok();
     let (socket, from) = listener.accept().await?;
     socket.set_nodelay(true)?;
-    // The kernel ends a connection whose other end takes nothing: what waits for it is memory.
+    // The kernel closes a connection whose peer reads nothing: unsent data takes memory.
     set_tcp_user_timeout(&socket, STALLED_MS)?;
     Ok(Accepted {
         socket,
@@ -106,13 +106,13 @@ fn attend(accepted: Accepted, router: Router, graceful: &GracefulShutdown) {
     let connection = timed.serve_connection(TokioIo::new(socket), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        // A client that breaks off, or speaks no HTTP, has nobody to be told.
+        // Nothing to report for a client that disconnects or speaks no HTTP.
         let _ = connection.await;
         drop(place);
     });
 }
 
-/// How many connections there are file descriptors for, after asking for all that may be had.
+/// How many connections the file descriptors allow, after raising their limit.
 fn files_for_connections() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -6,35 +6,35 @@ use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::AppState;
-use crate::event_stream::{self, Source};
+use crate::event_stream;
 use crate::extract::Query;
+use crate::feed::Source;
 use crate::problem::{Kind, Problem};
 use crate::responses;
-use crate::{playground, sales};
+use crate::state::AppState;
 
 /// What to follow.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wanted {
-    /// `locks`, `stats`, `playground`, `sales`; several with commas between. Locks unless it is said.
+    /// Comma-separated: `locks`, `stats`, `playground`, `sales`. Default: `locks`.
     topics: Option<String>,
-    /// What the names of locks begin with.
+    /// Prefix of lock names.
     #[serde(default)]
     prefix: String,
 }
 
-/// Follows locks and more: how they are, then what changes, as server-sent events.
+/// Streams the current state and then changes, as server-sent events.
 ///
 /// `locks.snapshot`, `lock.changed`, `lock.gone`, `lock.event`, `store.away`, `store.back`; each second
-/// `stats`; `sale.snapshot`, `sale.item`; `playground.snapshot`, `playground.run`. `resync` means that the reader fell behind, or what it has is outdated: everything follows
-/// anew.
+/// `stats`; `sale.snapshot`, `sale.item`; `playground.snapshot`, `playground.run`. `resync` means
+/// that the reader fell behind: a full snapshot follows.
 #[utoipa::path(
     get, path = "/events", tag = "locks", params(Wanted),
     responses(
         (status = 200, description = "A stream of events", body = String, content_type = "text/event-stream"),
-        (status = 422, description = "There is no such topic", body = Problem),
+        (status = 422, description = "Unknown topic", body = Problem),
         responses::TooManyStreams,
     )
 )]
@@ -50,7 +50,7 @@ pub(crate) async fn follow(
     let sources = topics.into_iter().map(|topic| {
         source(&app, topic, &wanted.prefix).ok_or_else(|| {
             let topics = "`locks`, `stats`, `playground` and `sales`";
-            let detail = format!("there is no topic `{topic}` to follow: there are {topics}");
+            let detail = format!("unknown topic `{topic}`: expected {topics}");
             Problem::new(Kind::INVALID, detail)
         })
     });
@@ -59,13 +59,13 @@ pub(crate) async fn follow(
     event_stream::respond_after(&app, sources, last)
 }
 
-/// What each topic is made of.
+/// The feeds of each topic.
 fn source(app: &AppState, topic: &str, prefix: &str) -> Option<Source> {
     match topic {
         "locks" => Some(app.board.source(prefix)),
         "stats" => Some(app.stats.source()),
-        "sales" => Some(sales::source(app)),
-        "playground" => Some(playground::source(app)),
+        "sales" => Some(app.shop.source()),
+        "playground" => Some(app.ground.source()),
         _ => None,
     }
 }

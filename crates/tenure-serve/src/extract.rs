@@ -1,4 +1,4 @@
-//! What a request brings, or a problem that says what is wrong with it.
+//! The parts of a request, or a problem that says what is wrong with them.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use tokio::time::timeout;
 
-use crate::app::AppState;
 use crate::problem::{Kind, Problem};
+use crate::state::AppState;
 
 /// How long a client may take to send a body.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Body<T>(pub(crate) T);
 
-/// The body as it is, for those who speak another language.
+/// The body as bytes, for formats other than our JSON.
 #[derive(Debug)]
 pub(crate) struct Raw(pub(crate) Bytes);
 
@@ -46,28 +46,29 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Body<T> {
             return parse(b"{}").map(Self);
         }
         if kind != Some(true) {
-            let detail = "the body is not JSON: send it with `content-type: application/json`";
+            let detail = "the request body is not JSON: send it with `content-type: \
+                          application/json`";
             return Err(Problem::new(Kind::MEDIA_TYPE, detail));
         }
         parse(&body).map(Self)
     }
 }
 
-/// Reads an object. A list would be taken for one too, its values for fields in their order.
+/// Reads an object. serde would accept a list too, as the fields in order.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let read = match serde_json::from_slice(body) {
         Ok(read) => read,
         Err(_) => parse_in_detail(body)?,
     };
     if body.trim_ascii_start().first() == Some(&b'[') {
-        let detail = "the body is a list, and not an object with fields";
+        let detail = "the request body is a list, expected an object";
         return Err(Problem::new(Kind::INVALID, detail));
     }
     Ok(read)
 }
 
-/// Reads it once more, and says in which field it fails. To keep account of that costs more than the
-/// reading itself.
+/// Parses it again to find the field that failed. Tracking the path costs more than the parsing
+/// itself, so only errors pay for it.
 fn parse_in_detail<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(&mut reader);
@@ -76,14 +77,19 @@ fn parse_in_detail<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
             Category::Data => Kind::INVALID,
             Category::Io | Category::Syntax | Category::Eof => Kind::MALFORMED,
         };
-        Problem::new(kind, format!("cannot read the body: {error}"))
+        Problem::new(kind, format!("cannot read the request body: {error}"))
     })?;
-    let refuse = |error| Problem::new(Kind::MALFORMED, format!("cannot read the body: {error}"));
+    let refuse = |error| {
+        Problem::new(
+            Kind::MALFORMED,
+            format!("cannot read the request body: {error}"),
+        )
+    };
     reader.end().map_err(refuse)?;
     Ok(read)
 }
 
-/// Whether it is `application/json`, or JSON of a kind of its own.
+/// Whether it is `application/json` or `application/…+json`.
 fn is_json(kind: &HeaderValue) -> bool {
     let kind = kind.to_str().unwrap_or_default().split(';').next();
     let kind = kind.unwrap_or_default().trim().to_ascii_lowercase();
@@ -96,7 +102,7 @@ impl FromRequest<AppState> for Raw {
     async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
         let body = Limited::new(request.into_body(), app.settings.limits.max_body);
         let Ok(read) = timeout(BODY_WITHIN, body.collect()).await else {
-            let detail = format!("the body did not come within {BODY_WITHIN:?}");
+            let detail = format!("the request body did not arrive within {BODY_WITHIN:?}");
             return Err(Problem::new(Kind::TOO_SLOW, detail));
         };
         let read = read.map_err(|error| {
@@ -105,13 +111,13 @@ impl FromRequest<AppState> for Raw {
             } else {
                 Kind::MALFORMED
             };
-            Problem::new(kind, format!("cannot read the body: {error}"))
+            Problem::new(kind, format!("cannot read the request body: {error}"))
         })?;
         Ok(Self(read.to_bytes()))
     }
 }
 
-/// That a part of the request cannot be read, and the first cause of that.
+/// The problem for an unreadable part of the request, with its root cause.
 fn unread(part: &str, refused: &dyn Error) -> Problem {
     let mut cause = refused;
     while let Some(deeper) = cause.source() {

@@ -7,15 +7,15 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::app::AppState;
 use crate::problem::{Kind, Problem};
+use crate::state::AppState;
 
 /// How long the store may take to answer and still count as ready.
 const READY_WITHIN: Duration = Duration::from_millis(500);
-/// A lock that is only looked at.
+/// A lock that is only read.
 const PROBE: &str = "ready-probe";
 
-/// That it is so.
+/// The response of a passed check.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
     #[schema(example = "ok")]
@@ -24,27 +24,27 @@ pub(crate) struct Health {
 
 const OK: Json<Health> = Json(Health { status: "ok" });
 
-/// Whether the process is alive; asks nobody else.
+/// Liveness: whether the process runs.
 #[utoipa::path(get, path = "/livez", tag = "operations",
-    responses((status = 200, description = "It is", body = Health)))]
+    responses((status = 200, description = "Alive", body = Health)))]
 pub(crate) async fn alive() -> Json<Health> {
     OK
 }
 
-/// Whether locks can be served: the store answers within half a second.
+/// Readiness: whether Redis responds within half a second.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
-    responses((status = 200, description = "They can", body = Health),
-        (status = 503, description = "They cannot", body = Problem)))]
+    responses((status = 200, description = "Ready", body = Health),
+        (status = 503, description = "Not ready", body = Problem)))]
 pub(crate) async fn ready(State(app): State<AppState>) -> Result<Json<Health>, Problem> {
     if app.stop.is_cancelled() {
-        return Err(Problem::new(Kind::STOPPING, "this service is stopping"));
+        return Err(Problem::new(Kind::STOPPING, "the service is shutting down"));
     }
     let probe = app.locks.lock(PROBE);
     match tokio::time::timeout(READY_WITHIN, probe.is_locked()).await {
         Ok(Ok(_)) => Ok(OK),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => {
-            let detail = "the store of the locks did not answer within 500 ms";
+            let detail = "Redis did not respond within 500 ms";
             Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::from_secs(1)))
         }
     }

@@ -1,6 +1,6 @@
 //! Tenure's service: locks and flash sales over HTTP, and a page that shows them.
 //!
-//! `tenure serve` is this crate behind a command line. Another program can have the same service: as
+//! `tenure serve` is this crate behind a command line. Another program can use the same service: as
 //! an [`axum::Router`] below a path of its own, or on a listener.
 //!
 //! ```
@@ -18,7 +18,7 @@
 //!     base_path: "/tenure".to_owned(),
 //!     ..Settings::default()
 //! };
-//! let app = App::new(settings, Parts::new(Locks::clone(&tenure), [url]));
+//! let app = App::new(settings, Parts::new(tenure.locks().clone(), [url]));
 //!
 //! // The page is at `/tenure/`, the API at `/tenure/api/v1`, its description at
 //! // `/tenure/openapi.json`.
@@ -41,9 +41,9 @@
 //!
 //! # Who may do what
 //!
-//! [`Access`] decides: a token, the host names that the service answers to without one, and whether
-//! administration or any change is allowed. The default is the careful one: no administration, and
-//! without a token only requests to this machine's own names.
+//! [`Access`] decides: a token, the host names that the service accepts without one, and whether
+//! administration or any change is allowed. The default is strict: no administration, and without a
+//! token only requests to this machine's own names.
 
 mod about;
 mod access;
@@ -52,7 +52,9 @@ mod connections;
 mod event_stream;
 mod events;
 mod extract;
+mod feed;
 mod health;
+mod http_metrics;
 mod limits;
 mod listen;
 mod lock_board;
@@ -62,18 +64,23 @@ mod metrics;
 mod middleware;
 mod openapi;
 mod page;
+mod parts;
 mod playground;
 mod problem;
 mod process_metrics;
 mod responses;
 mod sales;
 mod settings;
+mod state;
 mod stats;
+mod store_server;
+mod token;
 
 pub use tenure_demo::broken_locks::BrokenLocks;
 
-pub use self::access::Token;
-pub use self::app::{App, Parts};
+pub use self::app::App;
 pub use self::listen::bind;
 pub use self::log::Log;
+pub use self::parts::Parts;
 pub use self::settings::{Access, LimitSettings, Settings};
+pub use self::token::Token;

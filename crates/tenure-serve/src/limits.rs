@@ -1,4 +1,4 @@
-//! How much of each kind may be under way at once.
+//! Limits of concurrent work.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,10 +10,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::problem::{Kind, Problem};
 use crate::settings::LimitSettings;
 
-/// How many requests that read very much, such as all locks or all orders of an item, are answered at
-/// once.
+/// How many expensive requests, such as for all locks or all orders of an item, run at once.
 const HEAVY_MAX: usize = 4;
-/// How long such a request waits for its place.
+/// How long such a request waits for its turn.
 const HEAVY_WITHIN: Duration = Duration::from_secs(3);
 
 /// What is left of the limits.
@@ -25,7 +24,7 @@ pub(crate) struct Limits {
     rate: Option<Rate>,
 }
 
-/// As long as it lives, one wait or one stream is counted.
+/// Counts one waiting request or one stream while it exists.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Permit {
@@ -43,29 +42,29 @@ impl Limits {
         }
     }
 
-    /// A place for a request that waits.
+    /// A permit for a waiting request.
     pub(crate) fn wait(&self) -> Result<Permit, Problem> {
         take(
             &self.waits,
-            "too many requests wait already: raise --max-waits, or come back later",
+            "too many waiting requests: raise --max-waits, or retry later",
         )
     }
 
-    /// A place for a stream.
+    /// A permit for a stream.
     pub(crate) fn stream(&self) -> Result<Permit, Problem> {
         take(
             &self.streams,
-            "too many streams are open already: raise --max-streams, or come back later",
+            "too many open streams: raise --max-streams, or retry later",
         )
     }
 
-    /// A place for a request that reads very much, once there is one.
+    /// A permit for an expensive request, once one is free.
     pub(crate) async fn heavy(&self) -> Result<Permit, Problem> {
         let waiting = Arc::clone(&self.heavy).acquire_owned();
         if let Ok(Ok(permit)) = tokio::time::timeout(HEAVY_WITHIN, waiting).await {
             return Ok(Permit { _permit: permit });
         }
-        let detail = "too many requests that read very much are under way: come back later";
+        let detail = "too many large reads at once: retry later";
         Err(Problem::new(Kind::TOO_MANY, detail).retry_after(HEAVY_WITHIN))
     }
 
@@ -85,7 +84,7 @@ fn take(places: &Arc<Semaphore>, refusal: &str) -> Result<Permit, Problem> {
     permit.map_err(refuse)
 }
 
-/// A bucket of tokens for each address.
+/// A token bucket for each address.
 #[derive(Debug)]
 struct Rate {
     per_second: f64,
@@ -98,7 +97,7 @@ struct Bucket {
     filled_at: Instant,
 }
 
-/// When addresses are forgotten whose buckets are full again.
+/// With more addresses than this, those whose buckets are full again are dropped.
 const ADDRESSES_MAX: usize = 10_000;
 
 impl Rate {
@@ -128,7 +127,7 @@ impl Rate {
         }
         let pause = Duration::from_secs_f64((1.0 - bucket.tokens) / self.per_second);
         let detail = format!(
-            "more than {} requests a second come from `{from}`: slow down, or raise --rate",
+            "more than {} requests per second from `{from}`: slow down, or raise --rate",
             self.per_second
         );
         Err(Problem::new(Kind::TOO_MANY, detail).retry_after(pause))

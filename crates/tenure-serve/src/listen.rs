@@ -5,23 +5,23 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that the kernel makes before the service takes them, if it allows so many. A sale begins
-/// for all buyers at once, and a buyer who finds no room here gets no answer and tries again a second
+/// Connections that the kernel accepts in advance, if it allows so many. A sale starts for all
+/// buyers at once, and a buyer whose connection does not fit gets no answer and retries a second
 /// later.
 const BACKLOG: u32 = 4_096;
 
-/// Listens with room for many connections that come at once.
+/// Listens with room for many simultaneous connections.
 ///
 /// # Errors
 ///
-/// If the address is in use, or not one of this machine's.
+/// If the address is in use or does not belong to this machine.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
         TcpSocket::new_v6()
     }?;
-    // Connections of an instance that has just ended do not keep the next from listening.
+    // Old connections of an instance that has just stopped must not block the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)

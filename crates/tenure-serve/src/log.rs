@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tenure_view::output;
 
-/// Where the service reports what operators should know: the store is away or back, an administrator
-/// ended a lease. A line each; stderr unless a function is given. Cheap to clone.
+/// Where the service reports what operators should know: the store is unavailable or back, an
+/// administrator ended a lease. One line each, on stderr unless a function is given. Cheap to
+/// clone.
 #[derive(Clone)]
 pub struct Log(Arc<dyn Fn(&str) + Send + Sync>);
 

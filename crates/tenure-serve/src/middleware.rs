@@ -1,6 +1,6 @@
-//! What every request passes: who may come in, what is counted of it, and what its answer says to
-//! browsers. One layer for all of that, whose future is no box: each further one would cost a request
-//! about as much as reading its body does.
+//! The middleware of every request: access checks, metrics and the headers of the response. It is
+//! one layer whose future is not boxed: each further layer would cost a request about as much as
+//! reading its body.
 
 use std::convert::Infallible;
 use std::future::{self, Ready};
@@ -16,36 +16,36 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::access;
-use crate::app::AppState;
-use crate::metrics::RouteMeter;
+use crate::http_metrics::RouteMeter;
 use crate::problem::{Kind, Problem};
+use crate::state::AppState;
 
-/// By which callers know an answer again: given back as it came.
+/// The caller's id of a request, returned unchanged with the response.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The layer.
 #[derive(Clone)]
 pub(crate) struct RequestLayer(pub(crate) AppState);
 
-/// What is behind it.
+/// The inner service inside the layer.
 #[derive(Clone)]
 pub(crate) struct RequestService<S> {
     app: AppState,
     inner: S,
 }
 
-/// A request that came in.
+/// A request in progress.
 pub(crate) struct RequestFuture<F> {
     answer: Answer<F>,
     meter: Arc<RouteMeter>,
     begun: Instant,
-    /// What the caller calls it.
+    /// The caller's id of it.
     id: Option<HeaderValue>,
 }
 
 enum Answer<F> {
     Comes(F),
-    /// It was not let in.
+    /// The request was refused.
     Refused(Ready<Result<Response, Infallible>>),
 }
 
@@ -73,12 +73,13 @@ where
 
     fn call(&mut self, request: Request) -> Self::Future {
         let begun = Instant::now();
-        // Under the route that it matched, never under its path.
+        // Counted by its route, never by its path.
         let route = request.extensions().get::<MatchedPath>();
         let route = route.map_or("none", MatchedPath::as_str);
-        let meter = self.app.metrics.of_route(route, request.method());
+        let app = &self.app;
+        let meter = app.metrics.of_route(route, request.method());
         let id = request.headers().get(REQUEST_ID).cloned();
-        let answer = match access::admit(&self.app, &request) {
+        let answer = match access::admit(&app.settings.access, &app.limits, &request) {
             Ok(()) => Answer::Comes(self.inner.call(request)),
             Err(problem) => Answer::Refused(future::ready(Ok(problem.into_response()))),
         };
@@ -113,16 +114,16 @@ where
     }
 }
 
-/// Gives those refusals a body that come from the router itself.
+/// Adds a body to refusals of the router itself.
 fn as_problem(response: Response) -> Response {
     if response.status() != StatusCode::METHOD_NOT_ALLOWED {
         return response;
     }
-    let detail = "this path has no such method: see /openapi.json";
-    let mut told = Problem::new(Kind::METHOD_NOT_ALLOWED, detail).into_response();
+    let detail = "method not allowed: see /openapi.json";
+    let mut problem = Problem::new(Kind::METHOD_NOT_ALLOWED, detail).into_response();
     if let Some(allowed) = response.headers().get(header::ALLOW) {
         let allowed = allowed.clone();
-        told.headers_mut().insert(header::ALLOW, allowed);
+        problem.headers_mut().insert(header::ALLOW, allowed);
     }
-    told
+    problem
 }

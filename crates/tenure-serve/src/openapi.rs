@@ -1,4 +1,4 @@
-//! What describes the service to programs: `/openapi.json`.
+//! The API description: `/openapi.json`.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{OpenApi as Document, Server};
 
-/// What stands at the top of it.
+/// Title and description.
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Tenure",
     description = "Distributed locks and flash sales over HTTP. Every error is \
-                   `application/problem+json`. Any request may be answered 400 (not understood), \
-                   401 (no token), 403 (not allowed), 405, 408 (the body came too slowly), 413 (too large), 415 (not JSON), 422 (a \
-                   value that is not allowed), 429 (too many at once) or 503 (a server behind is away, with `Retry-After`) beside \
-                   what stands here. Where the service has a token, send it as `Authorization: \
-                   Bearer TOKEN`.",
+                   `application/problem+json`. Any request may also fail with 400 (malformed), \
+                   401 (no token), 403 (not allowed), 405, 408 (body too slow), 413 (body too \
+                   large), 415 (not JSON), 422 (invalid value), 429 (too many requests) or 503 \
+                   (backend unavailable, with `Retry-After`). If the service has a token, send \
+                   it as `Authorization: Bearer TOKEN`.",
     license(name = "MIT OR Apache-2.0")
 ))]
 pub(crate) struct Description;
@@ -33,7 +33,7 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>(
     let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("token", bearer);
-    // A service without a token asks for none.
+    // A service without a token requires none.
     let none = SecurityRequirement::default();
     let token = SecurityRequirement::new("token", Vec::<String>::new());
     document.security = Some(vec![token, none]);
@@ -48,8 +48,8 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>(
     Router::new().route("/openapi.json", get(show))
 }
 
-/// Names each operation after its method and path, as in `put_locks_name_lease`: handlers of several
-/// areas have the same names, and programs that are generated from the document need different ones.
+/// Names each operation after its method and path, as in `put_locks_name_lease`: handlers of
+/// different areas have the same names, and generated clients need unique ones.
 fn name_operations(document: &mut Document) {
     for (path, item) in &mut document.paths.paths {
         let words = path

@@ -1,4 +1,4 @@
-//! The page: files that are part of the program, and nothing that is made at run time.
+//! The page: files that are embedded in the program; nothing is generated at run time.
 
 mod file;
 
@@ -10,13 +10,13 @@ use axum::routing::{any, get};
 use tower_service::Service as _;
 
 use self::file::{CSS, File, HTML, JS, SVG};
-use crate::app::AppState;
 use crate::extract::Path;
 use crate::problem::{Kind, Problem};
+use crate::state::AppState;
 
 static INDEX: File = File::new("index.html", HTML, include_bytes!("page/index.html"));
 
-/// What the page loads, relative to itself.
+/// The files that the page loads, relative to itself.
 static ASSETS: [File; 22] = [
     File::new("style.css", CSS, include_bytes!("page/style.css")),
     File::new("icon.svg", SVG, include_bytes!("page/icon.svg")),
@@ -42,7 +42,7 @@ static ASSETS: [File; 22] = [
     File::new("top.js", JS, include_bytes!("page/top.js")),
 ];
 
-/// uPlot 1.6.32 as its authors publish it; its licence stands beside it.
+/// uPlot 1.6.32 as published, with its licence.
 static UPLOT: [File; 2] = [
     File::new(
         "uplot.js",
@@ -59,7 +59,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/assets/{file}", get(asset))
 }
 
-/// Everything below a path. With its slash the path is the page, too.
+/// All routes below a path. The path itself, with a slash, is the page.
 pub(crate) fn below(base: &str, everything: Router) -> Router {
     let page = everything.clone();
     let with_slash = move |mut request: Request| {
@@ -72,7 +72,7 @@ pub(crate) fn below(base: &str, everything: Router) -> Router {
         .nest(base, everything)
 }
 
-/// The page, at an address that ends with a slash: what it loads is named relative to that.
+/// The page, at an address that ends with a slash: its links are relative to that.
 async fn index(OriginalUri(uri): OriginalUri, headers: HeaderMap) -> Response {
     let path = uri.path();
     if path.ends_with('/') {
@@ -86,6 +86,6 @@ async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     if let Some(file) = files.find(|file| file.name == name) {
         return file.answer(&headers);
     }
-    let detail = format!("the page has no file `{name}`");
+    let detail = format!("file `{name}` not found");
     Problem::new(Kind::NOT_FOUND, detail).into_response()
 }

@@ -1,74 +1,34 @@
 //! The playground over HTTP: one stock sold in three ways, with faults, for people to watch.
 
-use std::sync::Arc;
+pub(crate) mod ground;
+
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
-use tenure_demo::playground::{
-    Fault, POINTS_MAX, Plan, Playground, RUNS_MAX, Refused, Run, RunList, RunReport, RunUpdate,
-};
+use tenure_demo::playground::{Fault, POINTS_MAX, Plan, RunList, RunReport};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::AppState;
-use crate::event_stream::{Feed, Message, Source};
 use crate::extract::{Body, Path};
 use crate::problem::{Kind, Problem};
 use crate::responses;
+use crate::state::AppState;
 
-const RUNNING: Kind = Kind::new(StatusCode::CONFLICT, "running", "a run goes on already");
+/// How long a run may take to end when the service stops.
+const END_WITHIN: Duration = Duration::from_millis(1_500);
 
-/// What is to be done to a running sale.
+/// The fault to inject.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FaultBody {
     fault: Fault,
 }
 
-/// The playground, and the feed that tells how its runs go on.
-#[derive(Debug)]
-pub(crate) struct Ground {
-    pub(crate) playground: Arc<Playground>,
-    feed: Arc<Feed>,
-}
-
-impl Ground {
-    pub(crate) fn new(urls: &[String]) -> Self {
-        let feed = Feed::new();
-        let told = Arc::clone(&feed);
-        let tell = move |update: &RunUpdate| told.tell("playground.run", &update.run.id, update);
-        let playground = Playground::new(urls, tell);
-        Self { playground, feed }
-    }
-
-    fn find(&self, id: &str) -> Result<Arc<Run>, Problem> {
-        self.playground.find(id).ok_or_else(|| {
-            let detail = format!("there is no run `{id}`: the last {RUNS_MAX} are remembered");
-            Problem::new(Kind::NOT_FOUND, detail)
-        })
-    }
-}
-
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
-        let detail = refused.to_string();
-        match refused {
-            Refused::Invalid(_) => Self::new(Kind::INVALID, detail),
-            Refused::Running(id) => Self::new(RUNNING, detail).with("id", id),
-            Refused::Conflict(_) => Self::new(Kind::CONFLICT, detail),
-            Refused::Store(error) => match error.downcast::<tenure_sale::Error>() {
-                Ok(error) => error.into(),
-                Err(_) => Self::new(Kind::CONFLICT, detail),
-            },
-            Refused::Internal => Self::new(Kind::INTERNAL, detail),
-        }
-    }
-}
-
-/// What of the playground is asked for under `/api/v1`.
+/// The playground routes under `/api/v1`.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list, begin))
@@ -77,30 +37,22 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(stop))
 }
 
-/// The runs for an event stream: `playground.snapshot`, then `playground.run`.
-pub(crate) fn source(app: &AppState) -> Source {
-    let playground = Arc::clone(&app.ground.playground);
-    let snapshot = move || {
-        let runs = playground.list();
-        vec![Message::now("playground.snapshot", "", &runs)]
-    };
-    Source {
-        snapshot: Box::new(snapshot),
-        wanted: Box::new(|_| true),
-        feed: Arc::clone(&app.ground.feed),
-    }
+/// Stops a run in progress when the service stops, and deletes its keys.
+pub(crate) async fn end_with_service(app: &AppState) {
+    app.stop.cancelled().await;
+    let settling = app.ground.playground.settle();
+    let _ = tokio::time::timeout(END_WITHIN, settling).await;
 }
 
-/// Sell one stock: naively, under a lock, or by script.
-///
-/// Several instances sell at once, each a thread with clients of its own, in the service's own store
-/// under names that nobody else uses. Afterwards nothing of it is left there.
+/// Starts a run: sells one stock naively, with a lock, or with a script.
+/// Several instances sell at once, each with its own thread and clients, on the service's Redis
+/// under unique names. All keys are deleted afterwards.
 #[utoipa::path(post, path = "/playground/runs", tag = "playground", request_body = Plan,
-    responses((status = 201, description = "It runs", body = RunReport),
-        (status = 403, description = "The store is a server, on which this makes load: start with \
-            --demo or --allow-admin", body = Problem),
-        (status = 409, description = "`running`: another run goes on", body = Problem),
-        (status = 422, description = "A number is out of its limits", body = Problem),
+    responses((status = 201, description = "Started", body = RunReport),
+        (status = 403, description = "Off for a Redis server: start with --demo or --allow-admin",
+            body = Problem),
+        (status = 409, description = "`running`: another run is in progress", body = Problem),
+        (status = 422, description = "A number is out of range", body = Problem),
         responses::StoreAway))]
 async fn begin(
     State(app): State<AppState>,
@@ -112,28 +64,28 @@ async fn begin(
     Ok((StatusCode::CREATED, Json(run.report())))
 }
 
-/// Refuses to make load on a server unless the service was started for that.
+/// Refuses to load a server unless the service was started for that.
 fn check_allowed(app: &AppState) -> Result<(), Problem> {
     if app.ground.playground.is_memory() || app.settings.demo || app.settings.access.admin {
         return Ok(());
     }
-    let detail = "the playground makes load on the Redis that the locks are on, where others may \
-                  work: start `tenure serve` with --demo or --allow-admin, or without --url";
+    let detail = "the playground is off, because it would load the Redis server of the locks: \
+                  start `tenure serve` with --demo or --allow-admin, or without --url";
     Err(Problem::new(Kind::FORBIDDEN, detail))
 }
 
-/// The last runs, the newest first.
+/// Lists the last runs, newest first.
 #[utoipa::path(get, path = "/playground/runs", tag = "playground",
-    responses((status = 200, description = "At most 20, with a few points of each curve", body = RunList)))]
+    responses((status = 200, description = "At most 20, with few points of each curve", body = RunList)))]
 async fn list(State(app): State<AppState>) -> Json<RunList> {
     Json(app.ground.playground.list())
 }
 
-/// One run, with its curve.
+/// Shows one run with its curve.
 #[utoipa::path(get, path = "/playground/runs/{id}", tag = "playground",
-    params(("id" = String, Path, description = "Which run")),
+    params(("id" = String, Path, description = "Id of the run")),
     responses((status = 200, description = "The run", body = RunReport),
-        (status = 404, description = "There is none, or it was forgotten", body = Problem)))]
+        (status = 404, description = "Run not found", body = Problem)))]
 async fn show(
     State(app): State<AppState>,
     Path(id): Path<String>,
@@ -142,11 +94,11 @@ async fn show(
     Ok(Json(run.report_with_curve(POINTS_MAX)))
 }
 
-/// Do something to whoever holds the lock next.
+/// Injects a fault into the next holder.
 #[utoipa::path(post, path = "/playground/runs/{id}/faults", tag = "playground",
-    params(("id" = String, Path, description = "Which run")), request_body = FaultBody,
-    responses((status = 202, description = "It strikes the next holder", body = RunReport),
-        (status = 404, description = "There is no such run", body = Problem),
+    params(("id" = String, Path, description = "Id of the run")), request_body = FaultBody,
+    responses((status = 202, description = "Scheduled for the next holder", body = RunReport),
+        (status = 404, description = "Run not found", body = Problem),
         (status = 409, description = "The run is over", body = Problem)))]
 async fn strike(
     State(app): State<AppState>,
@@ -158,11 +110,11 @@ async fn strike(
     Ok((StatusCode::ACCEPTED, Json(run.report())))
 }
 
-/// End a run before its time. Ending one that is over changes nothing.
+/// Stops a run. Stopping a finished run has no effect.
 #[utoipa::path(post, path = "/playground/runs/{id}/stop", tag = "playground",
-    params(("id" = String, Path, description = "Which run")),
-    responses((status = 200, description = "It is over", body = RunReport),
-        (status = 404, description = "There is no such run", body = Problem)))]
+    params(("id" = String, Path, description = "Id of the run")),
+    responses((status = 200, description = "Stopped", body = RunReport),
+        (status = 404, description = "Run not found", body = Problem)))]
 async fn stop(
     State(app): State<AppState>,
     Path(id): Path<String>,

@@ -1,4 +1,4 @@
-//! What is told when a request fails: `application/problem+json`, RFC 9457.
+//! Error responses: `application/problem+json`, RFC 9457.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) struct Problem {
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     kind: Box<str>,
-    /// The word to branch on.
+    /// The code for programs.
     #[schema(example = "busy")]
     code: &'static str,
     /// The code in a few words.
@@ -25,7 +25,7 @@ pub(crate) struct Problem {
     status: u16,
     /// What failed, and what to do about it.
     detail: String,
-    /// What else is known, such as `holder`, `ticket` or `waited_ms`.
+    /// Further fields, such as `holder`, `ticket` or `waited_ms`.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     more: Map<String, Value>,
@@ -33,7 +33,7 @@ pub(crate) struct Problem {
     retry_after: Option<Duration>,
 }
 
-/// The kinds of problems: a status, a word, a title.
+/// A kind of problem: status, code and title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     status: StatusCode,
@@ -51,30 +51,29 @@ macro_rules! kinds {
 }
 
 kinds! {
-    MALFORMED = BAD_REQUEST, "malformed", "the request cannot be understood";
-    INVALID = UNPROCESSABLE_ENTITY, "invalid", "a value is not allowed";
-    UNAUTHORIZED = UNAUTHORIZED, "unauthorized", "the token is missing or wrong";
-    FORBIDDEN = FORBIDDEN, "forbidden", "this service does not do that";
-    FOREIGN_ORIGIN = FORBIDDEN, "foreign_origin", "the request comes from a page of another site";
-    NOT_FOUND = NOT_FOUND, "not_found", "there is no such thing";
-    METHOD_NOT_ALLOWED = METHOD_NOT_ALLOWED, "method_not_allowed", "this path has no such method";
-    TOO_SLOW = REQUEST_TIMEOUT, "too_slow", "the body did not come in time";
-    TOO_LARGE = PAYLOAD_TOO_LARGE, "too_large", "the body is too large";
-    MEDIA_TYPE = UNSUPPORTED_MEDIA_TYPE, "media_type", "the body is not JSON";
-    TOO_MANY = TOO_MANY_REQUESTS, "too_many", "too many at once";
-    BUSY = LOCKED, "busy", "another holder has the lock";
+    MALFORMED = BAD_REQUEST, "malformed", "malformed request";
+    INVALID = UNPROCESSABLE_ENTITY, "invalid", "invalid value";
+    UNAUTHORIZED = UNAUTHORIZED, "unauthorized", "missing or invalid token";
+    FORBIDDEN = FORBIDDEN, "forbidden", "not allowed";
+    FOREIGN_ORIGIN = FORBIDDEN, "foreign_origin", "cross-origin request refused";
+    NOT_FOUND = NOT_FOUND, "not_found", "not found";
+    METHOD_NOT_ALLOWED = METHOD_NOT_ALLOWED, "method_not_allowed", "method not allowed";
+    TOO_SLOW = REQUEST_TIMEOUT, "too_slow", "the request body was too slow";
+    TOO_LARGE = PAYLOAD_TOO_LARGE, "too_large", "the request body is too large";
+    MEDIA_TYPE = UNSUPPORTED_MEDIA_TYPE, "media_type", "the request body is not JSON";
+    TOO_MANY = TOO_MANY_REQUESTS, "too_many", "too many requests";
+    BUSY = LOCKED, "busy", "the lock is held";
     LEASE_GONE = GONE, "lease_gone", "the lease has ended";
     LEASE_CHANGED = CONFLICT, "lease_changed", "the lock has another lease";
-    NOT_A_LOCK = CONFLICT, "not_a_lock", "the key is no lock";
-    CONFLICT = CONFLICT, "conflict", "it is no longer as expected";
-    NOT_IMPLEMENTED = NOT_IMPLEMENTED, "not_implemented", "that is not there yet";
-    UNAVAILABLE = SERVICE_UNAVAILABLE, "unavailable", "a server behind this one does not serve now";
-    STOPPING = SERVICE_UNAVAILABLE, "stopping", "this service is stopping";
-    INTERNAL = INTERNAL_SERVER_ERROR, "internal", "something that should not happen";
+    NOT_A_LOCK = CONFLICT, "not_a_lock", "the key is not a lock";
+    CONFLICT = CONFLICT, "conflict", "conflict";
+    UNAVAILABLE = SERVICE_UNAVAILABLE, "unavailable", "a backend is unavailable";
+    STOPPING = SERVICE_UNAVAILABLE, "stopping", "the service is shutting down";
+    INTERNAL = INTERNAL_SERVER_ERROR, "internal", "internal error";
 }
 
 impl Kind {
-    /// A kind of one area only.
+    /// A kind that only one area uses.
     pub(crate) const fn new(status: StatusCode, code: &'static str, title: &'static str) -> Self {
         Self {
             status,
@@ -101,7 +100,7 @@ impl Problem {
         }
     }
 
-    /// With something else that is known.
+    /// Adds a field.
     pub(crate) fn with(mut self, field: &str, value: impl Serialize) -> Self {
         if let Ok(value) = serde_json::to_value(value) {
             self.more.insert(field.to_owned(), value);
@@ -109,13 +108,13 @@ impl Problem {
         self
     }
 
-    /// With what comes of it, in front.
+    /// Puts a consequence in front of the detail.
     pub(crate) fn causing(mut self, what: &str) -> Self {
         self.detail = format!("{what}: {}", self.detail);
         self
     }
 
-    /// When trying again makes sense. The header has whole seconds.
+    /// When to retry. The header has whole seconds.
     pub(crate) fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after = Some(pause);
         self
@@ -150,7 +149,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// How long to leave a server alone that does not serve now.
+/// When to retry a backend that is unavailable.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl From<tenure::Error> for Problem {

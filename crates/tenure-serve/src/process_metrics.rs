@@ -1,5 +1,5 @@
-//! What the process needs, for Prometheus, under the names that every exporter has. Where the system
-//! does not say it in Linux's words, nothing is told.
+//! Resources of the process, for Prometheus, under the usual names. A system without Linux's
+//! `/proc` has fewer of them.
 
 use std::fmt;
 use std::fs;
@@ -11,7 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// What the kernel counts processor time in when it tells it: this is part of its interface.
+/// Clock ticks per second in `/proc/self/stat`: fixed by the kernel's interface.
 const TICKS_A_SECOND: f64 = 100.0;
 const KIB: i64 = 1_024;
 
@@ -32,30 +32,30 @@ impl Process {
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut tell = |name: &str, help: &str, metric: &dyn EncodeMetric| {
-            let told = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
-            metric.encode(told)
+        let mut encode = |name: &str, help: &str, metric: &dyn EncodeMetric| {
+            let encoder = encoder.encode_descriptor(name, help, None, metric.metric_type())?;
+            metric.encode(encoder)
         };
-        tell(
+        encode(
             "process_start_time_seconds",
-            "When the process began, since 1970",
+            "Start time of the process in seconds since 1970",
             &ConstGauge::new(self.started_at),
         )?;
         if let Some(seconds) = processor_seconds() {
-            let (name, help) = ("process_cpu_seconds", "Processor time, user and system");
-            tell(name, help, &ConstCounter::new(seconds))?;
+            let (name, help) = ("process_cpu_seconds", "User and system CPU time");
+            encode(name, help, &ConstCounter::new(seconds))?;
         }
         if let Some(kib) = of_status("VmRSS") {
-            let (name, help) = ("process_resident_memory_bytes", "Memory in use");
-            tell(name, help, &ConstGauge::new(kib * KIB))?;
+            let (name, help) = ("process_resident_memory_bytes", "Resident memory");
+            encode(name, help, &ConstGauge::new(kib * KIB))?;
         }
         if let Some(count) = open_files() {
-            let (name, help) = ("process_open_fds", "Open files and connections");
-            tell(name, help, &ConstGauge::new(count))?;
+            let (name, help) = ("process_open_fds", "Open file descriptors");
+            encode(name, help, &ConstGauge::new(count))?;
         }
         if let Some(count) = files_max() {
-            let (name, help) = ("process_max_fds", "How many it may open");
-            tell(name, help, &ConstGauge::new(count))?;
+            let (name, help) = ("process_max_fds", "Maximum open file descriptors");
+            encode(name, help, &ConstGauge::new(count))?;
         }
         Ok(())
     }
@@ -63,7 +63,7 @@ impl Collector for Process {
 
 fn processor_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name before it may hold anything.
+    // The name before it may contain anything.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11).map(f64::from_str);
     let (user, system) = (fields.next()?.ok()?, fields.next()?.ok()?);
@@ -78,7 +78,7 @@ fn of_status(field: &str) -> Option<i64> {
 
 fn open_files() -> Option<i64> {
     let count = fs::read_dir("/proc/self/fd").ok()?.count();
-    // But for the one that was opened to count them.
+    // Without the descriptor that was opened to count them.
     i64::try_from(count).ok()?.checked_sub(1)
 }
 

@@ -1,5 +1,5 @@
-//! Answers that many requests have in common, for the document `/openapi.json`: a handler names them among
-//! its own.
+//! Responses that many requests share, for `/openapi.json`: handlers list them together with their
+//! own.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use utoipa::{IntoResponses, ToSchema};
 
 use crate::problem::Problem;
 
-/// One line for each: its status, and when it is given. The body is a problem.
+/// One line each: status and description. The body is a problem.
 macro_rules! responses {
     ($($name:ident = $status:literal, $when:literal;)*) => {
         $(pub(crate) struct $name;
@@ -23,15 +23,15 @@ macro_rules! responses {
 
 responses! {
     NoAdmin = 403, "Administration is off";
-    NotFound = 404, "There is none";
-    NoItem = 404, "There is no such item";
+    NotFound = 404, "Not found";
+    NoItem = 404, "Item not found";
     SoldOut = 409, "`sold_out`, with `left` and `port`";
-    Invalid = 422, "A value is not allowed";
-    TooManyStreams = 429, "Too many streams are open";
-    NoLedger = 501, "There is no ledger";
-    StoreAway = 503, "The store does not serve now";
-    LedgerAway = 503, "The ledger is away";
-    SaleAway = 503, "Gate or ledger is away";
+    Invalid = 422, "Invalid value";
+    TooManyStreams = 429, "Too many open streams";
+    NoLedger = 501, "No ledger is configured";
+    StoreAway = 503, "Redis is unavailable";
+    LedgerAway = 503, "The ledger is unavailable";
+    SaleAway = 503, "Gate or ledger is unavailable";
 }
 
 fn problem(status: u16, when: &str) -> BTreeMap<String, RefOr<Response>> {

@@ -1,5 +1,6 @@
 //! Sales over HTTP.
 
+pub(crate) mod background;
 mod broken_locks;
 mod dead_letters;
 mod extract;
@@ -7,6 +8,7 @@ mod item_body;
 mod item_events;
 mod item_snapshot;
 mod items;
+mod live_items;
 mod load_test_order;
 mod maintenance;
 mod metrics;
@@ -14,17 +16,16 @@ mod order_events;
 mod orders;
 mod paging;
 mod refusal;
-mod shop;
+pub(crate) mod shop;
 mod stock;
 mod submit;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(crate) use self::shop::{Shop, source, start};
-use crate::app::AppState;
+use crate::state::AppState;
 
-/// What of sales is asked for under `/api/v1`.
+/// The sale routes under `/api/v1`.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(items::list, items::create))
@@ -53,7 +54,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(orders::of_request))
 }
 
-/// What the notes' load tests ask for, under `/order/v1`.
+/// The classic load-test endpoints, under `/order/v1`.
 pub(crate) fn load_test_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(load_test_order::get, load_test_order::post))

@@ -3,25 +3,25 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::access::Token;
 use crate::log::Log;
+use crate::token::Token;
 
 /// The settings of the service.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Who may do what.
     pub access: Access,
-    /// How much may be under way at once.
+    /// Limits of concurrent work.
     pub limits: LimitSettings,
-    /// Whether home-made locks can be tried, and the playground on a server.
+    /// Whether home-made locks and, on a server, the playground are served.
     pub demo: bool,
-    /// Whether this instance brings orders into the ledger.
+    /// Whether this instance writes orders to the ledger.
     pub consumer: bool,
-    /// Where the service listens, as its answers say it.
+    /// The address that responses name.
     pub address: SocketAddr,
-    /// In front of every path, as in `/tenure`; empty for none.
+    /// Prefix of every path, as in `/tenure`; empty for none.
     pub base_path: String,
-    /// Where the orders are written, without secrets, as it is shown.
+    /// The ledger as it is shown, without secrets.
     pub ledger: Option<String>,
     /// Where to report what operators should know.
     pub log: Log,
@@ -30,32 +30,32 @@ pub struct Settings {
 /// Who may do what.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// The secret that requests must bring, if any.
+    /// The secret that requests must send, if any.
     pub token: Option<Token>,
-    /// Names other than its own addresses that the service answers to where it has no token.
+    /// Host names, besides its own addresses, that the service accepts without a token.
     pub host_names: Vec<String>,
-    /// Whether requests may end leases of others and change items and stock.
+    /// Whether requests may end leases of other clients and change items and stock.
     pub admin: bool,
     /// Whether to refuse every change.
     pub read_only: bool,
 }
 
-/// How much may be under way at once.
+/// Limits of concurrent work.
 #[derive(Clone, Debug)]
 pub struct LimitSettings {
-    /// The largest body of a request, in bytes.
+    /// Maximum size of a request body, in bytes.
     pub max_body: usize,
-    /// How many connections are served at once; the next ones wait.
+    /// Maximum concurrent connections; more wait.
     pub max_connections: usize,
-    /// How many requests may wait for a lock or an order at once.
+    /// Maximum requests waiting for a lock or an order.
     pub max_waits: usize,
-    /// How long one request waits for a lock. To wait longer, a client comes back with a ticket.
+    /// How long one request waits for a lock. To wait longer, a client retries with a ticket.
     pub max_wait: Duration,
-    /// How long the place in the queue is kept for a client that comes back.
+    /// How long the place in the queue is kept between two requests.
     pub keep_place: Duration,
-    /// How many event streams may be open at once.
+    /// Maximum open event streams.
     pub max_streams: usize,
-    /// Requests a second for each address, with bursts of twice that; no limit without a number.
+    /// Requests per second and address, with bursts of twice that; `None` for no limit.
     pub rate: Option<u32>,
 }
 

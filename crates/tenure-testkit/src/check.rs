@@ -1,16 +1,15 @@
-//! Whether what happened was allowed to happen.
+//! Checks a history against the guarantees.
 //!
-//! | checker | holds |
+//! | checker | checks that |
 //! |---|---|
 //! | [`exclusion`], [`permits`] | two clients never believed at once to hold one lock |
 //! | [`fences`] | fences are unique and grow in real time |
 //! | [`resource`] | a fenced resource lost no update, accepted no stale holder and refused no newest one |
-//! | [`liveness`], [`immortal_keys`], [`orphans`] | after healing every lock can be had again, nothing is left over |
-//! | [`waits`] | nobody waited for a lock that was free |
-//! | [`loss`] | who lost a lock noticed before the next one got it |
+//! | [`liveness`], [`immortal_keys`], [`orphans`] | after healing every lock can be acquired again and no key is left over |
+//! | [`waits`] | no client waited for a free lock |
+//! | [`loss`] | a client that lost a lock noticed before the next client got it |
 //!
-//! Each returns the violations it found, none if all was well; [`assert_none`] turns them into a
-//! failed test.
+//! Each returns the violations it found; [`assert_none`] fails the test if there are any.
 
 mod exclusion;
 mod fences;
@@ -31,7 +30,7 @@ pub use resource::resource;
 pub use violation::{Violation, assert_none};
 pub use waits::{Patience, waits};
 
-/// Histories made by hand, for the checkers' own tests.
+/// Hand-made histories for the tests of the checkers.
 #[cfg(test)]
 mod testing {
     use crate::history::{Event, Fault, Mode, Op, Outcome};

@@ -1,9 +1,9 @@
-/* Clocks of a process, turned by the test that started it.
+/* Clocks of a process, changed by the test that started it.
  *
- * Preloaded into a process, this library answers for the wall clock: clock_gettime (REALTIME and
+ * Preloaded into a process, this library overrides the wall clock: clock_gettime (REALTIME and
  * REALTIME_COARSE), gettimeofday and time. A step of the wall clock moves no other clock, as on a
- * real machine. CLOCK_BOOTTIME can be set forward by itself: that is what a suspend does to it.
- * CLOCK_MONOTONIC stays true. A program that makes the system call itself is not reached.
+ * real machine. CLOCK_BOOTTIME can be set forward separately, as a suspend does.
+ * CLOCK_MONOTONIC stays correct. A program that makes the system calls directly is not affected.
  *
  * The file named by TENURE_CLOCK_SHIM holds five 64-bit words, see clock_shim.rs:
  *   version    odd while the other words are being changed
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #define NS_PER_S 1000000000LL
-/* A writer that was killed half-way must not hang its readers. */
+/* A writer that was killed during a write must not hang its readers. */
 #define TRIES_MAX 1000
 
 struct shift {
@@ -75,7 +75,7 @@ static int is_turned(clockid_t clock) {
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
-    /* Another library's constructor may ask before ours has run. */
+    /* Another library's constructor may call this before ours has run. */
     if (!real_clock_gettime) real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
     int result = real_clock_gettime(clock, time);
     if (result == 0 && is_turned(clock)) {

@@ -1,4 +1,4 @@
-//! Clocks that the test turns while a process lives by them.
+//! Clocks of a process that the test changes while the process runs.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -17,19 +17,19 @@ const NS_PER_S: i64 = 1_000_000_000;
 
 /// The wall clock of the processes it is applied to: `CLOCK_REALTIME`, `gettimeofday`, `time`.
 ///
-/// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` stay true, as they do on a machine whose administrator
-/// sets the clock; [`sleep_through`](Self::sleep_through) sets `CLOCK_BOOTTIME` forward by itself.
-/// Only programs that ask the C library are reached, not those that make system calls themselves.
+/// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` stay correct, as on a machine whose administrator sets the
+/// clock; [`sleep_through`](Self::sleep_through) sets only `CLOCK_BOOTTIME` forward. It affects only
+/// programs that use the C library, not those that make system calls directly.
 ///
-/// Clones are the same clock; each [`compile`](Self::compile) gives another one.
+/// Clones share one clock; each [`compile`](Self::compile) returns a new one.
 #[derive(Debug, Clone)]
 pub struct ClockShim {
     clock: Arc<Clock>,
 }
 
 impl ClockShim {
-    /// A clock that is right so far, or `None`, with a message on standard error, where there is
-    /// no C compiler (`$CC`, else `cc`) to build the preloaded library with.
+    /// A clock that shows the real time at first. Returns `None`, with a message on standard error, if
+    /// there is no C compiler (`$CC`, else `cc`) to build the preloaded library.
     pub fn compile() -> Option<Self> {
         let library = Library::get()?;
         let path = library.dir.path().join(format!("clock-{}", unique()));
@@ -46,7 +46,7 @@ impl ClockShim {
         })
     }
 
-    /// Lets a process to be started live by this clock.
+    /// Makes the process that `command` starts use this clock.
     pub fn apply(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", self.clock.library.object())
@@ -63,14 +63,14 @@ impl ClockShim {
         self.step_ns(-whole_ns(by));
     }
 
-    /// Sets `CLOCK_BOOTTIME` forward at once: what the process finds when its machine was suspended
-    /// for so long. No other clock is set, so that one can tell which of them the process goes by.
+    /// Sets `CLOCK_BOOTTIME` forward at once, as if the machine had been suspended for `time`. No other
+    /// clock changes, so that a test can tell which of them the process uses.
     pub fn sleep_through(&self, time: Duration) {
         self.clock.change(|shift| shift.asleep_ns += whole_ns(time));
     }
 
-    /// Lets the clock run at `rate` seconds per second from now on: `1.02` is two percent fast.
-    /// It does not jump.
+    /// Makes the clock run at `rate` seconds per second from now on: `1.02` is two percent fast. It does
+    /// not jump.
     pub fn set_rate(&self, rate: f64) {
         assert!(
             (0.0..=1000.0).contains(&rate),
@@ -89,7 +89,7 @@ impl ClockShim {
         });
     }
 
-    /// Makes all clocks right again.
+    /// Resets all clocks to the real time.
     pub fn reset(&self) {
         self.clock.change(|shift| {
             *shift = Shift {
@@ -129,7 +129,7 @@ impl Clock {
         *lock(&self.shift)
     }
 
-    /// Odd version, the other words, even version: readers try again in between.
+    /// Writes an odd version, the other words, then an even version: readers retry while it is odd.
     fn write(&self, shift: Shift) {
         self.put(0, &[shift.version - 1]);
         let Shift {
@@ -147,7 +147,7 @@ impl Clock {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.file
             .write_all_at(&bytes, at)
-            .expect("failed to turn the clock");
+            .expect("failed to change the clock");
     }
 }
 
@@ -171,7 +171,7 @@ impl Shift {
     fn ahead_ns(self, now_ns: i64) -> i64 {
         let gained = i128::from(now_ns - self.base_ns) * i128::from(self.rate_ppb);
         let gained_ns = gained / i128::from(NS_PER_S);
-        self.offset_ns + i64::try_from(gained_ns).expect("a clock is less than centuries ahead")
+        self.offset_ns + i64::try_from(gained_ns).expect("offsets stay below centuries")
     }
 }
 
@@ -198,7 +198,7 @@ impl Library {
         let dir = tempfile::Builder::new()
             .prefix("tenure-clock-")
             .tempdir()
-            .expect("failed to make a directory for the clock");
+            .expect("failed to create a directory for the clock");
         let library = Self { dir };
         let source = library.dir.path().join("clock_shim.c");
         std::fs::write(&source, SOURCE).expect("failed to write the clock's source");
@@ -216,7 +216,7 @@ impl Library {
                 String::from_utf8_lossy(&output.stderr)
             ),
             Err(error) => {
-                eprintln!("no clock to turn: `{compiler}` cannot be run: {error}");
+                eprintln!("no adjustable clock: cannot run `{compiler}`: {error}");
                 None
             }
         }
@@ -230,7 +230,7 @@ impl Library {
 fn open_new(path: &Path) -> File {
     let mut options = OpenOptions::new();
     let file = options.write(true).create_new(true).open(path);
-    file.expect("failed to make the clock's file")
+    file.expect("failed to create the clock's file")
 }
 
 fn unique() -> usize {
@@ -245,5 +245,5 @@ fn real_ns() -> i64 {
 }
 
 fn whole_ns(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).expect("steps are less than centuries")
+    i64::try_from(duration.as_nanos()).expect("steps stay below centuries")
 }

@@ -22,7 +22,7 @@ use crate::tls::Certificates;
 use crate::wait::until_ok;
 use crate::{RedisServer, TlsFiles};
 
-/// How long anything that is not bound to fail may take on a crowded machine.
+/// Time limit for steps that must succeed, even on a busy machine.
 const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Three masters with a replica each, by default: real processes on `127.0.0.1`, killed when
@@ -30,25 +30,26 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 ///
 /// The nodes are counted from zero in [`servers`](Self::servers): the first masters in the order of
 /// their slots, then the first master's replica, the second's and so on. They keep their numbers
-/// whoever is master. Each can be [paused](RedisServer::pause), [killed](RedisServer::kill) and
-/// [restarted](RedisServer::restart) by itself, and remembers the cluster; what it remembers of its
-/// keys is in the [append-only file](ClusterBuilder::aof) if there is one. After
-/// [`restart_empty`](RedisServer::restart_empty) it has forgotten who it was and is a stranger.
+/// whichever node is master. Each can be [paused](RedisServer::pause), [killed](RedisServer::kill) and
+/// [restarted](RedisServer::restart) separately, and remembers the cluster. It keeps its keys only
+/// with an [append-only file](ClusterBuilder::aof). After
+/// [`restart_empty`](RedisServer::restart_empty) it has forgotten its identity, and the cluster does
+/// not know it.
 #[derive(Debug)]
 pub struct Cluster {
     servers: Vec<RedisServer>,
     masters: usize,
-    /// Whether the last of the servers joins later.
+    /// Whether the last server joins later.
     has_latecomer: bool,
-    /// One slot at a time gets its new master. Whoever gets one raises its own epoch: if that were the
-    /// source of another, it would claim that one back before it is told, and its new master would
-    /// drop the keys.
+    /// One slot at a time gets its new master. The node that gets a slot raises its own epoch. If it were
+    /// also the source of another slot, it would claim that slot back before it learns of the move, and
+    /// the new master would drop the keys.
     ending_migration: Mutex<()>,
-    /// One `MIGRATE` at a time. It blocks its server until the target has answered, so two of them
-    /// in opposite directions would wait for each other, and both nodes would look dead. Nobody but
-    /// the kit sends one, and a cluster belongs to the process that started it.
+    /// One `MIGRATE` at a time. It blocks its server until the target has replied, so two of them in
+    /// opposite directions would deadlock, and both nodes would look dead. Only the kit sends `MIGRATE`,
+    /// and a cluster belongs to the process that started it.
     migrating: Mutex<()>,
-    /// Those of all nodes, if they speak TLS.
+    /// Shared by all nodes, with TLS.
     certificates: Option<Certificates>,
 }
 
@@ -58,19 +59,19 @@ impl Cluster {
         Self::builder().start()
     }
 
-    /// A cluster with settings of one's own.
+    /// Builds a cluster with custom settings.
     pub fn builder() -> ClusterBuilder {
         ClusterBuilder::default()
     }
 
-    /// The slot of a key: of what stands between its first `{` and the next `}`, if that is
-    /// anything, else of all of it.
+    /// The slot of a key: the hash of the text between its first `{` and the next `}` if that is not
+    /// empty, else of the whole key.
     pub fn slot_of(key: impl AsRef<[u8]>) -> u16 {
         slot::slot_of(key.as_ref())
     }
 
-    /// `redis-cluster://127.0.0.1:PORT,127.0.0.1:PORT,..` with all nodes, and before them the
-    /// password if there is one. With TLS `rediss-cluster://`, the ports for that, and `?ca=PATH`.
+    /// `redis-cluster://127.0.0.1:PORT,127.0.0.1:PORT,..` with all nodes, preceded by the password if
+    /// there is one. With TLS: `rediss-cluster://`, the TLS ports, and `?ca=PATH`.
     pub fn url(&self) -> String {
         let credentials = self.servers[0].credentials();
         let addrs = self.founders().iter();
@@ -95,14 +96,14 @@ impl Cluster {
         &self.servers
     }
 
-    /// The node that serves a slot, in the eyes of the node that knows the latest of it; dead or
-    /// alive. Panics if nobody does.
+    /// The node that serves a slot according to the node with the latest information, dead or alive.
+    /// Panics if there is none.
     #[track_caller]
     pub fn master_of_slot(&self, slot: u16) -> &RedisServer {
         let views = self.awake().filter_map(|server| View::of(server).ok());
         let owners = views.filter_map(|view| view.owner_of(slot).cloned());
         let owner = owners.max_by_key(|owner| owner.epoch);
-        let owner = owner.unwrap_or_else(|| panic!("nobody serves slot `{slot}`"));
+        let owner = owner.unwrap_or_else(|| panic!("no node serves slot `{slot}`"));
         self.server_at(owner.port)
     }
 
@@ -112,8 +113,7 @@ impl Cluster {
         self.master_of_slot(Self::slot_of(key))
     }
 
-    /// The nodes that were started to replicate each other, master or not: `server` and the others
-    /// of its shard.
+    /// All nodes in the shard of `server`, masters and replicas.
     #[track_caller]
     pub fn shard_of(&self, server: &RedisServer) -> Vec<&RedisServer> {
         let shard = self.index_of(server) % self.masters;
@@ -128,38 +128,38 @@ impl Cluster {
         found.unwrap_or_else(|| panic!("`{}` is not one of these nodes", server.addr()))
     }
 
-    /// Waits until all nodes that run see each other, agree on who is master and on every slot, say
-    /// `cluster_state:ok`, and the replicas among them are in sync. `false` if they do not within
+    /// Waits until all running nodes see each other, agree on the masters and on every slot, report
+    /// `cluster_state:ok`, and the replicas are in sync. Returns `false` if that takes longer than
     /// `limit`.
     pub fn wait_until_ok(&self, limit: Duration) -> bool {
         until_ok(limit, || self.is_ok()).is_ok()
     }
 
-    /// Takes a slot from its master, so that nobody serves it, and returns when all nodes know.
+    /// Removes a slot from its master, so that no node serves it, and returns when all nodes know.
     ///
-    /// The whole cluster refuses to work then, unless it was built for [partial
+    /// The whole cluster then stops serving, unless it was built with [partial
     /// coverage](ClusterBuilder::partial_coverage).
     #[track_caller]
     pub fn uncover_slot(&self, slot: u16) {
         let word = slot.to_string();
-        // A node that hears of the old master in between believes it again.
+        // Gossip about the old master may restore the slot in between.
         self.expect(|cluster| {
             for server in cluster.awake() {
-                // Refused where the slot is uncovered already.
+                // Refused if the slot is already uncovered.
                 let _ = server.try_run(&["CLUSTER", "DELSLOTS", &word]);
             }
             cluster.all_see(slot, None)
         });
     }
 
-    /// The end of [`uncover_slot`](Self::uncover_slot): gives the slot to a master.
+    /// Undoes [`uncover_slot`](Self::uncover_slot): assigns the slot to a master.
     #[track_caller]
     pub fn cover_slot(&self, slot: u16, by: &RedisServer) {
         by.run(&["CLUSTER", "ADDSLOTS", &slot.to_string()]);
         self.expect(|cluster| cluster.all_see(slot, Some(by)));
     }
 
-    /// Whether all nodes that run see this master, or nobody, serve a slot.
+    /// Whether all running nodes agree that `owner`, or no node, serves a slot.
     fn all_see(&self, slot: u16, owner: Option<&RedisServer>) -> Result<(), String> {
         for server in self.awake() {
             let view = View::of(server)?;
@@ -172,8 +172,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until `condition` is fulfilled; panics with what is in its way and the logs if that
-    /// takes too long.
+    /// Waits until `condition` holds; panics with its last error and the logs if that takes too long.
     #[track_caller]
     fn expect(&self, condition: impl Fn(&Self) -> Result<(), String>) {
         if let Err(obstacle) = until_ok(SETTLE_LIMIT, || condition(self)) {
@@ -187,8 +186,8 @@ impl Cluster {
 
     #[track_caller]
     fn server_at(&self, port: u16) -> &RedisServer {
-        // A node tells the kit, which asks without TLS, the plain ports; a replica says where it
-        // finds its master itself.
+        // Nodes report plain ports to the kit, which connects without TLS. A replica reports the port
+        // on which it reaches its master.
         let is_there = |one: &&RedisServer| one.port() == port || one.peer_port() == port;
         let found = self.servers.iter().find(is_there);
         found.unwrap_or_else(|| panic!("no node of this cluster listens on port `{port}`"))

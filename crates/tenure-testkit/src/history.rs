@@ -1,9 +1,9 @@
-//! What clients did, as they saw it themselves, on one clock.
+//! The operations of clients, as each client saw them, on one clock.
 //!
-//! Each client process writes its events to a file of its own with a [`Recorder`]; the test writes
-//! what it broke with a [`Nemesis`]; [`History::load`] reads all of it back. All times are
-//! nanoseconds of the host's `CLOCK_MONOTONIC` ([`now_ns`]), which is the same for all processes
-//! and which neither `SIGSTOP` nor a [`ClockShim`](crate::ClockShim) changes.
+//! Each client process writes its events to its own file with a [`Recorder`]; the test records its
+//! faults with a [`Nemesis`]; [`History::load`] reads everything back. All times are nanoseconds of the
+//! host's `CLOCK_MONOTONIC` ([`now_ns`]), which is the same for all processes and which neither
+//! `SIGSTOP` nor a [`ClockShim`](crate::ClockShim) changes.
 
 pub(crate) mod line;
 pub(crate) mod nemesis;
@@ -17,61 +17,61 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 pub(crate) use line::Millis;
-pub use nemesis::{Fault, FaultUnderWay, Nemesis};
+pub use nemesis::{ActiveFault, Fault, Nemesis};
 pub use recorder::{Pending, Recorder};
 
-/// Everything that happened in one run.
+/// All events and faults of one run.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    /// What the clients did, ordered by the time of the call.
+    /// The operations of the clients, ordered by the time of the call.
     pub events: Vec<Event>,
-    /// What was broken meanwhile, ordered by its start.
+    /// The injected faults, ordered by their start.
     pub faults: Vec<Fault>,
 }
 
-/// One thing that a client did, from the call to the return.
+/// One operation of a client, from the call to the return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The process. A process that replaces a killed one needs a number of its own.
+    /// The process. A process that replaces a killed one needs a new number.
     pub client: u64,
     /// The task or thread in that process.
     pub task: u64,
-    /// What was asked for.
+    /// The operation.
     pub op: Op,
-    /// In which way the lock is held.
+    /// How the lock is held.
     pub mode: Mode,
     /// The lock's name.
     pub lock: String,
-    /// One guard's life, from its grant to its end; together with `client` it is unique. Zero if
-    /// the event belongs to none. It is not the store's lease, which may pass from guard to guard.
+    /// Identifies the lifetime of one guard, from its grant to its end; unique together with `client`.
+    /// Zero if the event has no guard. It is not the store's lease, which may pass from guard to guard.
     pub hold: u64,
     /// Just before the call.
     pub call_ns: u64,
     /// Just after the return.
     pub return_ns: u64,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// The guard's fence.
     pub fence: Option<u64>,
-    /// Until when the holder believed, at that time, to hold the lock.
+    /// Until when the holder believed, at that time, that it held the lock.
     pub believed_until_ns: Option<u64>,
 }
 
 line::words! {
-    /// What a client asked for.
+    /// An operation on a lock.
     pub enum Op {
-        /// A new hold.
+        /// Requests a new hold.
         Acquire = "acquire",
-        /// The same hold once more, by its owner.
+        /// Re-enters a hold, by its owner.
         Reenter = "reenter",
-        /// The end of a [`Op::Reenter`]; the hold goes on.
+        /// Ends a [`Op::Reenter`]; the hold continues.
         Leave = "leave",
-        /// A longer life of the hold.
+        /// Extends the hold.
         Renew = "renew",
-        /// The hold's end is about to be asked for. Written before the request leaves, so that a
-        /// client killed in the middle is not thought to hold on.
+        /// A release is about to be sent. Written before the request, so that a client killed during
+        /// the release does not count as a holder.
         Releasing = "releasing",
-        /// The hold's end.
+        /// Ends the hold.
         Release = "release",
         /// The client has noticed that it no longer holds the lock.
         Lost = "lost",
@@ -79,34 +79,34 @@ line::words! {
 }
 
 line::words! {
-    /// What came of it.
+    /// The outcome of an operation.
     #[derive(Hash)]
     pub enum Outcome {
-        /// It was given: the lock, the renewal.
+        /// The lock or the renewal was granted.
         Granted = "granted",
-        /// Somebody else holds the lock.
+        /// Another client holds the lock.
         Busy = "busy",
-        /// It was certainly not done.
+        /// It certainly had no effect.
         Failed = "failed",
-        /// Nobody knows whether it was done.
+        /// It is unknown whether it had an effect.
         Unknown = "unknown",
-        /// The caller did not wait for the end.
+        /// The caller did not wait for the result.
         Cancelled = "cancelled",
         /// The lock was held and is free now.
         Released = "released",
-        /// The lock was not held any more.
+        /// The lock was no longer held.
         Lost = "lost",
-        /// There is nothing more to say.
+        /// Done, without further information.
         Done = "done",
     }
 }
 
 line::words! {
-    /// In which way a lock is held.
+    /// How a lock is held.
     pub enum Mode {
-        /// By nobody else.
+        /// By one client only.
         Exclusive = "exclusive",
-        /// Together with others that share.
+        /// Together with other shared holders.
         Shared = "shared",
         /// As one of several permits.
         Permit = "permit",
@@ -114,14 +114,14 @@ line::words! {
 }
 
 impl History {
-    /// Reads all files that recorders and a nemesis have written into `dir`. An unfinished last
-    /// line, left by a killed writer, is ignored.
+    /// Reads all files that recorders and a nemesis wrote into `dir`. Ignores an unfinished last line,
+    /// left by a killed writer.
     pub fn load(dir: &Path) -> Self {
         let mut history = Self::default();
         let files = fs::read_dir(dir)
             .unwrap_or_else(|error| panic!("failed to read `{}`: {error}", dir.display()));
         for file in files {
-            let path = file.expect("a directory can be read to its end").path();
+            let path = file.expect("failed to read a directory entry").path();
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some(recorder::EXTENSION) => history.events.extend(line::load(&path)),
                 Some(nemesis::EXTENSION) => history.faults.extend(line::load(&path)),
@@ -132,7 +132,7 @@ impl History {
         history
     }
 
-    /// A history made by hand.
+    /// A hand-made history.
     pub fn new(events: Vec<Event>, faults: Vec<Fault>) -> Self {
         let mut history = Self { events, faults };
         history.sort();
@@ -158,22 +158,22 @@ impl History {
     }
 }
 
-/// Now, on the clock of all histories.
+/// The current time on the clock of all histories.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every system has a monotonic clock");
     whole_ns(now.into())
 }
 
-/// The moment that `remaining` ends, for [`Pending::believed_until`].
+/// The moment when `remaining` ends, for [`Pending::believed_until`].
 ///
-/// The clock is read first: should the process be stopped in between, the moment comes out too
-/// early, which can hide nothing but the pause itself, and never too late.
+/// The clock is read first: if the process is stopped in between, the result is too early, never too
+/// late. That can hide nothing but the pause itself.
 pub fn until_ns(remaining: impl FnOnce() -> Duration) -> u64 {
     let now_ns = now_ns();
     now_ns.saturating_add(whole_ns(remaining()))
 }
 
-/// The duration in nanoseconds; centuries are for ever.
+/// The duration in nanoseconds, saturating after centuries.
 pub(crate) fn whole_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

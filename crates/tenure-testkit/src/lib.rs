@@ -1,13 +1,13 @@
 //! The test kit of Tenure: starts and breaks real Redis servers, connections, clocks and client
 //! processes, records what clients did meanwhile, and checks it.
 //!
-//! The kit knows processes and sockets. It knows neither `tenure` nor the Redis client that
-//! `tenure` is built on, so it cannot bless their mistakes.
+//! The kit works with processes and sockets. It uses neither `tenure` nor the Redis client that
+//! `tenure` is built on, so it cannot share their mistakes.
 //!
 //! ```
 //! use tenure_testkit::{Fsync, Proxy, RedisServer, RespClient};
 //!
-//! // A server of one's own, with a proxy before it that the clients go through.
+//! // A private server, and a proxy for its clients.
 //! let server = RedisServer::builder().aof(Fsync::Always).start();
 //! let proxy = Proxy::start(server.addr());
 //! let mut client = RespClient::connect(proxy.addr());
@@ -17,37 +17,37 @@
 //! assert!(client.try_command(&["SET", "key", "value"]).is_err());
 //! assert_eq!(server.client().command(&["GET", "key"]).text(), "value");
 //!
-//! // The server is killed and comes back with what it had.
+//! // The server is killed and restarts with its data.
 //! server.kill();
 //! server.restart();
 //! assert_eq!(server.client().command(&["GET", "key"]).text(), "value");
 //! ```
 //!
-//! # What there is
+//! # Contents
 //!
-//! To break things:
+//! Servers, connections and processes to break:
 //!
 //! - [`RedisServer`]: a `redis-server` on a free port, plain, with TLS, on a Unix socket, as a
 //!   replica; paused, killed, restarted with or without its data, out of memory, busy.
-//! - [`PostgresServer`]: a PostgreSQL of one's own; paused, killed, restarted.
-//! - [`Pair`]: a server and a copy that lags behind it; they change places as often as wanted.
+//! - [`PostgresServer`]: a private PostgreSQL server; paused, killed, restarted.
+//! - [`Pair`]: a server and a lagging copy that swap roles as often as needed.
 //! - [`Sentinels`]: a master, its replicas and three sentinels; masters killed and replaced,
 //!   replication cut or delayed, the lagging replica promoted, sentinels killed.
 //! - [`Cluster`]: masters that share the slots, and their replicas; slots moved key by key or left
 //!   uncovered, replicas promoted in every way.
-//! - [`RedlockNodes`]: independent servers, each with a proxy and a clock of its own if wanted.
+//! - [`RedlockNodes`]: independent servers, each with an optional proxy and clock.
 //! - [`Proxy`]: between client and server; holds, drops, delays, dribbles, cuts, resets, refuses,
-//!   and puts another server under open connections.
+//!   and moves open connections to another server.
 //! - [`ClockShim`]: the wall clock of a process, set forward or back or made to run fast or slow.
 //! - [`ClientProcess`]: a client program that is paused and killed.
 //!
-//! To look at them: [`RespClient`], a small blocking client of the kit's own, and [`eventually`].
-//! To live beside them: [`Redisson`], which does to locks what a Java process would.
+//! To inspect them: [`RespClient`], a small blocking client, and [`eventually`]. As another library:
+//! [`Redisson`], which uses locks like a Java process with Redisson.
 //!
-//! To judge a run with many clients and faults: each client process writes its [`history`] with a
-//! [`Recorder`], the test writes what it broke with a [`Nemesis`], and [`check`] finds what must
-//! not have happened; [`FencedRegister`] is a resource to be damaged if fences do not work.
-//! A [`sale`] has its own recorder, and ten invariants instead. [`Seed`] makes such a run replayable:
+//! To check a run with many clients and faults: each client process records its [`history`] with a
+//! [`Recorder`], the test records its faults with a [`Nemesis`], and [`check`] finds the violations.
+//! [`FencedRegister`] is a resource that gets damaged if fences do not work. A [`sale`] has its own
+//! recorder and ten invariants instead. [`Seed`] makes such a run replayable:
 //!
 //! ```
 //! use std::time::Duration;
@@ -74,15 +74,14 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! # Ways of the kit
+//! # Conventions
 //!
-//! Everything is blocking and made of threads; an async test may call it, for all but the waiting
-//! is quick. What cannot be done panics and shows the end of the server's log or the process's
-//! standard error. Servers and processes die when they are dropped, and with the test process
-//! however that ends.
+//! Everything is blocking and uses threads; an async test may call it, because all calls except waits
+//! are quick. Failures panic with the end of the server's log or the process's standard error. Servers
+//! and processes are killed when they are dropped or the test process ends, however it ends.
 #![expect(
     clippy::expect_used,
-    reason = "a kit that cannot do its work must fail the test with a clear message"
+    reason = "a kit that fails must fail the test with a clear message"
 )]
 
 pub mod check;
@@ -91,6 +90,7 @@ mod cluster;
 pub mod history;
 mod mutex;
 mod pair;
+mod port;
 mod postgres;
 mod process;
 mod proxy;

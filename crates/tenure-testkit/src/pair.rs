@@ -1,4 +1,4 @@
-//! A server and a copy of it that lags behind, which change places.
+//! A server and a lagging copy that swap roles.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use crate::wait::eventually;
 use crate::{Proxy, RedisServer, ServerBuilder};
 
-/// How long a copy may take to find its primary, however crowded the machine is.
+/// Time limit for a copy to connect to its primary, even on a busy machine.
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
 
-/// Two servers, one of which replicates the other. Nobody watches them: the test says when the copy
-/// takes the primary's place, and what leads clients there, such as [`Proxy::swap_target`].
+/// Two servers, one of which replicates the other. They are not monitored: the test decides when the
+/// copy replaces the primary, and redirects clients, for example with [`Proxy::swap_target`].
 #[derive(Debug)]
 pub struct Pair {
     servers: [RedisServer; 2],
-    /// The way to each server for the other one.
+    /// The proxies through which the servers replicate from each other.
     links: [Proxy; 2],
     primary: AtomicUsize,
 }
 
 impl Pair {
-    /// Starts both with these settings, and returns when the copy has found its primary.
+    /// Starts both with these settings, and returns when the copy is connected to its primary.
     pub fn start(setup: &ServerBuilder) -> Self {
         let servers = [setup.clone().start(), setup.clone().start()];
         let links = [0, 1].map(|index: usize| Proxy::start(servers[index].addr()));
@@ -33,7 +33,7 @@ impl Pair {
         pair
     }
 
-    /// The server that clients are to use.
+    /// The server for clients.
     pub fn primary(&self) -> &RedisServer {
         &self.servers[self.index()]
     }
@@ -48,12 +48,12 @@ impl Pair {
         &self.servers
     }
 
-    /// Lets what is written reach the copy so much later; zero ends it.
+    /// Delays replication to the copy by `lag`; zero ends the delay.
     pub fn set_lag(&self, lag: Duration) {
         self.links[self.index()].delay_replies(lag);
     }
 
-    /// Makes the copy a primary as it is: what has not reached it is lost. The old primary works on
+    /// Promotes the copy as it is: writes that have not reached it are lost. The old primary keeps serving
     /// until [`follow_new`](Self::follow_new).
     pub fn promote(&self) -> &RedisServer {
         let old = self.index();
@@ -63,7 +63,7 @@ impl Pair {
         self.primary()
     }
 
-    /// Makes the old primary a copy of the new one, and returns when it has forgotten what it knew.
+    /// Makes the old primary a copy of the new one, and returns when its data is replaced.
     pub fn follow_new(&self) {
         let new = self.index();
         self.follow(1 - new, new);
@@ -75,7 +75,7 @@ impl Pair {
         let is_up = eventually(SYNC_LIMIT, || {
             self.servers[copy].master_link().as_deref() == Some("up")
         });
-        assert!(is_up, "the copy does not find its primary");
+        assert!(is_up, "the copy does not connect to its primary");
     }
 
     fn index(&self) -> usize {

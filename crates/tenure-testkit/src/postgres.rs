@@ -1,8 +1,7 @@
-//! A real PostgreSQL server of one's own, to use and to break.
+//! A real, private PostgreSQL server, to use and to break.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -17,43 +16,44 @@ use nix::unistd::{Gid, Pid, Uid, User, chown};
 use tempfile::TempDir;
 
 use crate::mutex::lock;
+use crate::port::ReservedPort;
 use crate::spawn;
 
-/// How long a server may take to serve, recovery after a kill included.
+/// How long a server may take to start, including recovery after a kill.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How long a killed server's own processes may take to be gone.
+/// How long the child processes of a killed server may take to exit.
 const CHILDREN_LIMIT: Duration = Duration::from_secs(10);
-/// How often another port is tried when somebody else took the chosen one first.
+/// How many ports to try if another process takes the chosen one.
 const PORT_TRIES: u32 = 8;
 /// Lines of the server's log that a panic shows.
 const LOG_TAIL_LINES: usize = 20;
-/// Who owns everything in the server.
+/// The superuser of the server.
 const USER: &str = "tenure";
 
-/// A PostgreSQL server in a directory and on a free port of `127.0.0.1` of its own, killed when dropped.
+/// A PostgreSQL server with its own directory, on a free port of `127.0.0.1`, killed when dropped.
 ///
-/// It is made by `initdb` and has nothing to do with the cluster that Debian's package may run. As root, it
-/// runs as the package's user `postgres`, because PostgreSQL refuses to run as root. What was committed is on
-/// disk: `fsync` is on.
+/// It is created by `initdb` and independent of a cluster that Debian's package may run. If the test
+/// runs as root, the server runs as the package's user `postgres`, because PostgreSQL refuses to run as
+/// root. Commits are durable: `fsync` is on.
 #[derive(Debug)]
 pub struct PostgresServer {
-    port: u16,
-    /// `None` while it is killed.
+    /// `None` after a kill.
     process: Mutex<Option<Child>>,
     databases: AtomicU32,
-    /// After `process`, so that the directory outlives the server.
+    /// Declared after `process`, so that port and directory outlive the server.
+    port: ReservedPort,
     files: Files,
 }
 
 impl PostgresServer {
-    /// Makes a server and starts it. Panics if PostgreSQL is not installed.
+    /// Creates and starts a server. Panics if PostgreSQL is not installed.
     #[track_caller]
     pub fn start() -> Self {
         let files = Files::new();
         files.init();
         for _ in 0..PORT_TRIES {
-            let port = free_port();
-            match launch(&files, port) {
+            let port = ReservedPort::new();
+            match launch(&files, port.get()) {
                 Ok(process) => {
                     return Self {
                         port,
@@ -69,8 +69,8 @@ impl PostgresServer {
         panic!("found no free port in `{PORT_TRIES}` tries");
     }
 
-    /// One server for all tests of this process; it ends with it, and its directory too. Not to be broken:
-    /// others use it.
+    /// One server for all tests of this process; it ends with the process, and its directory is removed.
+    /// Tests must not break it, because others use it.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<PostgresServer> = OnceLock::new();
         SHARED.get_or_init(Self::start)
@@ -83,10 +83,10 @@ impl PostgresServer {
 
     /// The URL of another database.
     pub fn url_of(&self, database: &str) -> String {
-        format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
+        format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port.get())
     }
 
-    /// Makes an empty database and returns its URL: a test has one of its own.
+    /// Creates an empty database and returns its URL: each test uses its own.
     #[track_caller]
     pub fn create_database(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
@@ -113,17 +113,17 @@ impl PostgresServer {
             Ok(output) if output.status.success() => {
                 String::from_utf8_lossy(&output.stdout).trim().to_owned()
             }
-            Ok(output) => panic!("`{sql}` failed: {}", said(&output)),
+            Ok(output) => panic!("`{sql}` failed: {}", error_of(&output)),
             Err(error) => panic!("failed to start psql: {error}"),
         }
     }
 
-    /// Where it listens.
+    /// The port it listens on.
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.get()
     }
 
-    /// The process id of the server's first process. Panics if it was killed.
+    /// The id of the server's main process. Panics if it was killed.
     #[track_caller]
     pub fn pid(&self) -> u32 {
         lock(&self.process)
@@ -132,32 +132,34 @@ impl PostgresServer {
             .id()
     }
 
-    /// Kills the server and all of its processes (`SIGKILL`): nobody gets an answer any more.
+    /// Kills the server and all its processes (`SIGKILL`).
     pub fn kill(&self) {
         if let Some(mut process) = lock(&self.process).take() {
             kill_all(&mut process);
         }
     }
 
-    /// Starts a killed server again on what it had on disk, or kills and starts a running one.
+    /// Restarts the server on its data directory; kills it first if it is running.
     #[track_caller]
     pub fn restart(&self) {
         self.kill();
-        match launch(&self.files, self.port) {
+        match launch(&self.files, self.port.get()) {
             Ok(process) => *lock(&self.process) = Some(process),
-            Err(StartFailure::PortTaken) => panic!("somebody took port `{}`", self.port),
+            Err(StartFailure::PortTaken) => {
+                panic!("another process took port `{}`", self.port.get())
+            }
             Err(StartFailure::Other(error)) => panic!("{error}\n{}", self.files.log_tail()),
         }
     }
 
-    /// Stops all processes of the server (`SIGSTOP`): connections stay open, and nobody answers.
+    /// Stops all processes of the server (`SIGSTOP`): connections stay open without replies.
     ///
-    /// Returns once the kernel has stopped the first of them, the one that takes connections.
+    /// Returns once the kernel has stopped the main process, which accepts connections.
     pub fn pause(&self) {
         self.signal_all(Signal::SIGSTOP, spawn::stop);
     }
 
-    /// Lets a paused server go on (`SIGCONT`).
+    /// Resumes a paused server (`SIGCONT`).
     pub fn resume(&self) {
         self.signal_all(Signal::SIGCONT, spawn::cont);
     }
@@ -172,7 +174,7 @@ impl PostgresServer {
         let Some(process) = process.as_ref() else {
             return;
         };
-        // The first process before the others: it would start new ones for those it takes for dead.
+        // The main process first: it would replace children that look dead.
         signal_first(process);
         for child in children_of(raw_id(process)) {
             let _ = kill(child, signal);
@@ -190,7 +192,7 @@ impl Drop for PostgresServer {
 #[derive(Debug)]
 struct Files {
     dir: TempDir,
-    /// As whom the server runs, if not as ourselves.
+    /// The user that the server runs as, if not the current one.
     owner: Option<(Uid, Gid)>,
 }
 
@@ -200,16 +202,16 @@ impl Files {
             .prefix("tenure-postgres-")
             .permissions(Permissions::from_mode(0o755))
             .tempdir()
-            .expect("failed to make a directory for PostgreSQL");
+            .expect("failed to create a directory for PostgreSQL");
         let files = Self {
             dir,
             owner: owner(),
         };
-        remove_in_the_end(files.dir.path());
-        fs::create_dir(files.data()).expect("failed to make a data directory");
+        remove_on_exit(files.dir.path());
+        fs::create_dir(files.data()).expect("failed to create a data directory");
         drop(files.open_log());
         for path in [files.data(), files.log_path(), files.dir.path().into()] {
-            files.give(&path);
+            files.set_owner(&path);
         }
         files
     }
@@ -240,20 +242,20 @@ impl Files {
         file.expect("failed to open PostgreSQL's log")
     }
 
-    fn give(&self, path: &Path) {
+    fn set_owner(&self, path: &Path) {
         if let Some((user, group)) = self.owner {
-            chown(path, Some(user), Some(group)).expect("root may give files away");
+            chown(path, Some(user), Some(group)).expect("failed to change the owner of a file");
         }
     }
 
-    /// A program of PostgreSQL's, run as the owner of the files, that does not outlive us.
+    /// A PostgreSQL program, run as the owner of the files, that does not outlive this process.
     fn command(&self, name: &str) -> Command {
         let mut command;
         if spawn::setpriv_exists() {
             command = Command::new("setpriv");
             command.args(["--pdeathsig", "KILL"]);
             if let Some((user, group)) = self.owner {
-                // Not by `Command::uid`: a change of user would clear the wish to die with us.
+                // Not `Command::uid`: a change of user would clear the parent-death signal.
                 let (user, group) = (user.to_string(), group.to_string());
                 command.args(["--reuid", &user, "--regid", &group, "--clear-groups"]);
             }
@@ -264,7 +266,7 @@ impl Files {
                 command.uid(user.as_raw()).gid(group.as_raw());
             }
         }
-        // The caller's own directory may be closed to the owner.
+        // The owner may not have access to the current directory.
         command.current_dir(self.dir.path());
         command
     }
@@ -279,7 +281,7 @@ impl Files {
             .arg(self.data());
         match command.output() {
             Ok(output) if output.status.success() => {}
-            Ok(output) => panic!("initdb failed: {}", said(&output)),
+            Ok(output) => panic!("initdb failed: {}", error_of(&output)),
             Err(error) => {
                 panic!("failed to start initdb: {error}; `make test` installs PostgreSQL")
             }
@@ -287,9 +289,9 @@ impl Files {
     }
 }
 
-/// Removes the directory when this process has ended, however it ends: nothing drops a static, nor what a
-/// killed process had.
-fn remove_in_the_end(dir: &Path) {
+/// Removes the directory when this process ends, however it ends: statics are never dropped, and
+/// neither are the values of a killed process.
+fn remove_on_exit(dir: &Path) {
     let script = "cat >/dev/null; sleep 1; rm -rf -- \"$0\"";
     let mut command = Command::new("sh");
     command.args(["-c", script]).arg(dir);
@@ -298,7 +300,7 @@ fn remove_in_the_end(dir: &Path) {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     if let Ok(child) = command.spawn() {
-        // Its input ends when we do.
+        // Its input ends when this process does.
         std::mem::forget(child);
     }
 }
@@ -308,7 +310,7 @@ enum StartFailure {
     Other(String),
 }
 
-/// Starts the process on the files as they are and waits until it serves.
+/// Starts the process on the existing files and waits until it is ready.
 fn launch(files: &Files, port: u16) -> Result<Child, StartFailure> {
     let log_start = files.log().len();
     let mut command = files.command("postgres");
@@ -347,7 +349,7 @@ fn wait_until_ready(
             return Err(if log.contains("could not bind") {
                 StartFailure::PortTaken
             } else {
-                StartFailure::Other(format!("PostgreSQL ended at once with `{status}`"))
+                StartFailure::Other(format!("PostgreSQL exited immediately with `{status}`"))
             });
         }
         thread::sleep(Duration::from_millis(5));
@@ -356,10 +358,10 @@ fn wait_until_ready(
     Err(StartFailure::Other(text))
 }
 
-/// Kills the first process and those that it started. They share memory with the next server
-/// on the same data, which waits for the last of them to be gone.
+/// Kills the main process and its children. They share memory with the next server on the same data,
+/// which waits until all of them are gone.
 fn kill_all(process: &mut Child) {
-    // Stopped first: it must not start another one that is not on the list.
+    // Stopped first, so that it starts no further child that is not on the list.
     let _ = kill(raw_id(process), Signal::SIGSTOP);
     let children = children_of(raw_id(process));
     spawn::kill_and_wait(process);
@@ -373,7 +375,7 @@ fn kill_all(process: &mut Child) {
     }
 }
 
-/// The processes that a process has started and that still live.
+/// The running child processes of a process.
 fn children_of(parent: Pid) -> Vec<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -391,7 +393,7 @@ fn is_zombie(process: Pid) -> bool {
 /// State letter and parent.
 fn stat(process: Pid) -> Option<(char, i32)> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is the program's name in parentheses and may itself contain anything.
+    // The second field is the program's name in parentheses, which may contain any character.
     let mut fields = stat.rsplit(") ").next()?.split(' ');
     let state = fields.next()?.chars().next()?;
     Some((state, fields.next()?.parse().ok()?))
@@ -401,17 +403,17 @@ fn raw_id(process: &Child) -> Pid {
     Pid::from_raw(i32::try_from(process.id()).expect("process ids fit an i32"))
 }
 
-/// The package's user, if we are root.
+/// The package's user, if the current user is root.
 fn owner() -> Option<(Uid, Gid)> {
     if !Uid::effective().is_root() {
         return None;
     }
     let user = User::from_name("postgres").ok().flatten();
-    let user = user.expect("there is no user `postgres`: `make test` installs PostgreSQL");
+    let user = user.expect("user `postgres` not found: `make test` installs PostgreSQL");
     Some((user.uid, user.gid))
 }
 
-/// A program of the newest version that Debian has installed, else of the path.
+/// A program of the newest version that Debian has installed, else from `PATH`.
 fn program(name: &str) -> OsString {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let version = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
@@ -421,13 +423,7 @@ fn program(name: &str) -> OsString {
     path.map_or_else(|| name.into(), OsString::from)
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("failed to bind a free port");
-    let addr = listener.local_addr().expect("a listener has an address");
-    addr.port()
-}
-
-fn said(output: &Output) -> String {
+fn error_of(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     format!("{}: {}", output.status, stderr.trim())
 }
@@ -437,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_committed_survives_a_kill_and_databases_are_apart() {
+    fn commits_survive_a_kill_and_databases_are_separate() {
         let server = PostgresServer::start();
         let first = server.create_database();
         let second = server.create_database();
@@ -449,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_server_answers_when_it_goes_on() {
+    fn a_paused_server_answers_after_it_resumes() {
         let server = PostgresServer::start();
         server.pause();
         assert!(spawn::is_stopped(

@@ -1,4 +1,4 @@
-//! Client programs in processes of their own, to be paused and killed.
+//! Client programs in separate processes, to pause and kill.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -11,9 +11,9 @@ use crate::mutex::lock;
 use crate::spawn;
 use crate::wait::eventually;
 
-/// A child program that talks by lines, killed when dropped.
+/// A child process with line-based input and output, killed when dropped.
 ///
-/// Every method takes `&self`, so that a nemesis thread can break what other threads use.
+/// Every method takes `&self`, so that a nemesis thread can break a process that other threads use.
 #[derive(Debug)]
 pub struct ClientProcess {
     name: String,
@@ -24,8 +24,8 @@ pub struct ClientProcess {
 }
 
 impl ClientProcess {
-    /// Starts the program, arguments, environment and directory of `command`; standard input,
-    /// output and error are the kit's. Panics if it cannot be started.
+    /// Starts the program with the arguments, environment and directory of `command`. The kit connects
+    /// its standard input, output and error. Panics if it cannot be started.
     #[track_caller]
     pub fn spawn(command: &Command) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
@@ -49,17 +49,17 @@ impl ClientProcess {
         lock(&self.child).id()
     }
 
-    /// Stops the process (`SIGSTOP`); returns once it stands.
+    /// Stops the process (`SIGSTOP`); returns once it is stopped.
     pub fn pause(&self) {
         spawn::stop(&lock(&self.child));
     }
 
-    /// Lets a paused process go on (`SIGCONT`).
+    /// Resumes a paused process (`SIGCONT`).
     pub fn resume(&self) {
         spawn::cont(&lock(&self.child));
     }
 
-    /// Kills the process (`SIGKILL`), paused or not, and waits for its end.
+    /// Kills the process (`SIGKILL`), paused or not, and waits until it exits.
     pub fn kill(&self) {
         spawn::kill_and_wait(&mut lock(&self.child));
     }
@@ -69,19 +69,18 @@ impl ClientProcess {
         matches!(lock(&self.child).try_wait(), Ok(None))
     }
 
-    /// Waits for the process's own end; `None` if it has not ended within `limit`.
+    /// Waits until the process exits; `None` if it does not within `limit`.
     pub fn wait(&self, limit: Duration) -> Option<ExitStatus> {
         let mut status = None;
         eventually(limit, || {
             let ended = lock(&self.child).try_wait();
-            status = ended.expect("a child of ours can be waited for");
+            status = ended.expect("failed to wait for a child");
             status.is_some()
         });
         status
     }
 
-    /// Waits for the process's own end; panics with its standard error if that is not a success
-    /// within `limit`.
+    /// Waits until the process exits; panics with its standard error unless it succeeds within `limit`.
     #[track_caller]
     pub fn wait_for_success(&self, limit: Duration) {
         match self.wait(limit) {
@@ -91,7 +90,7 @@ impl ClientProcess {
         }
     }
 
-    /// Writes a line to its standard input; panics if it no longer reads.
+    /// Writes a line to its standard input; panics if that is closed.
     #[track_caller]
     pub fn send_line(&self, line: &str) {
         let mut stdin = lock(&self.stdin);
@@ -101,12 +100,12 @@ impl ClientProcess {
         }
     }
 
-    /// Ends its standard input.
+    /// Closes its standard input.
     pub fn close_stdin(&self) {
         *lock(&self.stdin) = None;
     }
 
-    /// The next line of its standard output; `None` if none comes within `limit` or ever.
+    /// The next line of its standard output; `None` if none comes within `limit` or the output ends.
     pub fn read_line(&self, limit: Duration) -> Option<String> {
         lock(&self.lines).recv_timeout(limit).ok()
     }
@@ -117,16 +116,16 @@ impl ClientProcess {
     pub fn expect_line(&self, limit: Duration) -> String {
         match self.read_line(limit) {
             Some(line) => line,
-            None => self.fail(&format!("said nothing within `{limit:?}`")),
+            None => self.fail(&format!("wrote no line within `{limit:?}`")),
         }
     }
 
-    /// The lines of its standard output from here on; waits for each until the output ends.
+    /// The remaining lines of its standard output; waits until the output ends.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         std::iter::from_fn(|| lock(&self.lines).recv().ok())
     }
 
-    /// What it has written to its standard error so far.
+    /// Its standard error so far.
     pub fn stderr(&self) -> String {
         lock(&self.stderr).clone()
     }
@@ -165,7 +164,7 @@ fn mortal_copy(command: &Command) -> Command {
     copy
 }
 
-/// Reads all the time, so that the child never waits for us.
+/// Reads continuously, so that the child never blocks on a full pipe.
 fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {

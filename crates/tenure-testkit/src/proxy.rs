@@ -1,4 +1,4 @@
-//! A TCP proxy that breaks connections in exactly chosen ways.
+//! A TCP proxy that breaks connections in precise ways.
 
 mod connection;
 mod frames;
@@ -19,23 +19,23 @@ use modes::{Flow, Modes};
 use crate::mutex::lock;
 use crate::wait::eventually;
 
-/// How long ended connections may take to be gone: milliseconds, where their threads get to run.
+/// How long ended connections may take to close: milliseconds, unless the machine is busy.
 const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 /// How long a server may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// How long a server may take to answer what it was asked before its connections are moved.
+/// How long a server may take to answer pending requests before its connections are moved.
 const MOVE_LIMIT: Duration = Duration::from_millis(500);
 
-/// Stands between clients and a server and passes everything on, until it is told otherwise.
+/// A proxy between clients and a server. It forwards everything by default.
 ///
-/// Each fault may be switched on and off at any time and acts on open connections too. *Requests*
-/// go from client to server, *replies* from server to client. A *chunk* is what one read of a
-/// socket gave: with a client that waits for each reply, a command; with a pipelining one, perhaps
-/// several.
+/// Each fault can be switched on and off at any time and also affects open connections. *Requests*
+/// go from client to server, *replies* from server to client. A *chunk* is the result of one read of
+/// a socket: one command from a client that waits for each reply, maybe several from one that
+/// pipelines.
 ///
-/// TCP never loses bytes from the middle of a stream. So a connection of which bytes were swallowed
+/// TCP never loses bytes from the middle of a stream. So when a fault that drops bytes ends
 /// ([`drop_requests`](Self::drop_requests), [`drop_replies`](Self::drop_replies),
-/// [`black_hole`](Self::black_hole)) is reset when that fault ends; a client never gets the reply
+/// [`black_hole`](Self::black_hole)), the affected connections are reset; a client never gets the reply
 /// to another request.
 #[derive(Debug)]
 pub struct Proxy {
@@ -44,32 +44,32 @@ pub struct Proxy {
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// What has gone through a [`Proxy`] so far; bytes count when they reach the proxy, also those
-/// that it keeps or swallows.
+/// The traffic of a [`Proxy`] so far. Bytes count when they reach the proxy, even if it holds or
+/// drops them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Connections accepted, refused ones not counted.
+    /// Accepted connections, without refused ones.
     pub connections: u64,
-    /// Connections open now.
+    /// Currently open connections.
     pub open_connections: u64,
-    /// Bytes that came from clients.
+    /// Bytes from clients.
     pub request_bytes: u64,
-    /// Chunks that came from clients.
+    /// Chunks from clients.
     pub request_chunks: u64,
-    /// Bytes that came from the server.
+    /// Bytes from the server.
     pub reply_bytes: u64,
-    /// Chunks that came from the server.
+    /// Chunks from the server.
     pub reply_chunks: u64,
 }
 
 impl Proxy {
-    /// Listens on a free port of `127.0.0.1` and passes on to `target`, which need not be up.
+    /// Listens on a free port of `127.0.0.1` and forwards to `target`, which need not be up.
     pub fn start(target: SocketAddr) -> Self {
         Self::start_with(target, false)
     }
 
-    /// As [`start`](Self::start), and with [`swap_target`](Self::swap_target). Such a proxy reads
-    /// what it passes on.
+    /// Like [`start`](Self::start), with support for [`swap_target`](Self::swap_target). Such a proxy
+    /// parses the traffic.
     pub fn start_swappable(target: SocketAddr) -> Self {
         Self::start_with(target, true)
     }
@@ -89,7 +89,7 @@ impl Proxy {
         }
     }
 
-    /// Where clients connect to.
+    /// The address for clients.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -99,20 +99,20 @@ impl Proxy {
         format!("redis://{}/", self.addr)
     }
 
-    /// Where new connections are passed on to from now on.
+    /// Changes the target of new connections.
     pub fn set_target(&self, target: SocketAddr) {
         *lock(&self.shared.target) = target;
     }
 
-    /// Passes everything on to another server from now on, open connections included, whose clients
-    /// notice nothing: as a proxy does that speaks Redis, or an address that moves to another machine
-    /// with all its connections. Returns when all have been moved, and tells how many.
+    /// Forwards everything to another server from now on. Open connections are moved without their
+    /// clients noticing, as a Redis-aware proxy does, or an address that moves to another machine with all
+    /// its connections. Returns the number of moved connections when all have been moved.
     ///
     /// No request gets the reply to another: a connection is moved when all its commands have been
-    /// answered. The new server is told who the client is and which protocol it speaks (`AUTH`,
-    /// `HELLO`, `SELECT`, `CLIENT SETNAME`), and nothing else. A connection that is subscribed or
-    /// tracks is reset, and one whose server does not answer in time. Only for a proxy that was
-    /// [started for it](Self::start_swappable); another resets all connections.
+    /// answered. The new server gets the client's identity and protocol (`AUTH`, `HELLO`, `SELECT`,
+    /// `CLIENT SETNAME`), and nothing else. A connection with a subscription or tracking is reset, and so
+    /// is one whose server does not answer in time. Only for a [swappable](Self::start_swappable) proxy;
+    /// others reset all connections.
     pub fn swap_target(&self, target: SocketAddr) -> usize {
         self.set_target(target);
         let connect = || upstream(target);
@@ -127,46 +127,46 @@ impl Proxy {
         })
     }
 
-    /// Keeps requests until [`release_requests`](Self::release_requests).
+    /// Holds requests until [`release_requests`](Self::release_requests).
     pub fn hold_requests(&self) {
         self.modes().requests.held = true;
     }
 
-    /// Delivers the kept requests, in order, also those whose client has gone meanwhile.
+    /// Delivers the held requests in order, even if their client has disconnected.
     pub fn release_requests(&self) {
         self.modes().requests.held = false;
     }
 
-    /// Keeps replies until [`release_replies`](Self::release_replies).
+    /// Holds replies until [`release_replies`](Self::release_replies).
     pub fn hold_replies(&self) {
         self.modes().replies.held = true;
     }
 
-    /// Delivers the kept replies, in order.
+    /// Delivers the held replies in order.
     pub fn release_replies(&self) {
         self.modes().replies.held = false;
     }
 
-    /// Swallows requests; the server does not even learn that a client has gone.
+    /// Drops requests; the server does not even learn that a client has disconnected.
     pub fn drop_requests(&self) {
         self.modes().requests.dropped = true;
     }
 
-    /// Swallows replies: the server executes, nobody hears of it.
+    /// Drops replies: the server executes, but no client gets the reply.
     pub fn drop_replies(&self) {
         self.modes().replies.dropped = true;
     }
 
-    /// Swallows everything in both directions and keeps the connections open, as a network does
-    /// whose other side has vanished. New connections are accepted and just as dead.
+    /// Drops everything in both directions and keeps the connections open, like a network whose other
+    /// side has vanished. New connections are accepted and equally dead.
     pub fn black_hole(&self) {
         let mut modes = self.modes();
         modes.requests.dropped = true;
         modes.replies.dropped = true;
     }
 
-    /// The end of [`drop_requests`](Self::drop_requests), [`drop_replies`](Self::drop_replies) and
-    /// [`black_hole`](Self::black_hole): resets the connections of which bytes were swallowed.
+    /// Ends [`drop_requests`](Self::drop_requests), [`drop_replies`](Self::drop_replies) and
+    /// [`black_hole`](Self::black_hole): resets the connections that lost bytes.
     pub fn stop_dropping(&self) {
         {
             let mut modes = self.modes();
@@ -176,46 +176,45 @@ impl Proxy {
         self.reset_if(Connection::lost_bytes);
     }
 
-    /// Delivers each request this much later; zero ends it. The order stays, pipelining too.
+    /// Delays each request; zero ends the delay. It preserves order and pipelining.
     pub fn delay_requests(&self, by: Duration) {
         let mut modes = self.modes();
         modes.requests.delay = by;
         modes.requests.delay_spares_first = false;
     }
 
-    /// As [`delay_requests`](Self::delay_requests), but what comes first on each connection goes on at
-    /// once: a client that connects in two steps gets through the first.
+    /// Like [`delay_requests`](Self::delay_requests), but the first chunk of each connection is not
+    /// delayed: a client that connects in two steps completes the first.
     pub fn delay_later_requests(&self, by: Duration) {
         let mut modes = self.modes();
         modes.requests.delay = by;
         modes.requests.delay_spares_first = true;
     }
 
-    /// Delivers each reply this much later; zero ends it. The order stays, pipelining too.
+    /// Delays each reply; zero ends the delay. It preserves order and pipelining.
     pub fn delay_replies(&self, by: Duration) {
         self.modes().replies.delay = by;
     }
 
-    /// Delivers requests byte by byte with a pause after each; zero ends it.
+    /// Delivers requests byte by byte with a pause after each byte; zero ends this.
     pub fn dribble_requests(&self, pause: Duration) {
         self.modes().requests.dribble = pause;
     }
 
-    /// Delivers replies byte by byte with a pause after each; zero ends it.
+    /// Delivers replies byte by byte with a pause after each byte; zero ends this.
     pub fn dribble_replies(&self, pause: Duration) {
         self.modes().replies.dribble = pause;
     }
 
-    /// Resets every open connection (RST, not an orderly end) on both sides, and returns when they
-    /// are gone. What they had kept is lost.
+    /// Resets every open connection on both sides (RST, not FIN), and returns when they are closed. Held
+    /// data is lost.
     pub fn reset_all(&self) {
         self.reset_if(|_| true);
     }
 
-    /// Ends the clients' side of every open connection but keeps what they have sent, until
-    /// [`land`](Self::land): the client knows its connection dead while its last request is still
-    /// under way. New connections are not concerned. Call it while requests are
-    /// [held](Self::hold_requests).
+    /// Closes the client side of every open connection but holds the sent requests until
+    /// [`land`](Self::land): the client sees a dead connection while its last request is still in flight.
+    /// New connections are not affected. Call it while requests are [held](Self::hold_requests).
     pub fn strand(&self) {
         self.shared.open().iter().for_each(|open| open.strand());
     }
@@ -225,37 +224,36 @@ impl Proxy {
         self.shared.open().iter().for_each(|open| open.land());
     }
 
-    /// Lets the next request reach the server and waits until the server has begun to answer, so
-    /// that it certainly was executed; then resets the connection instead of passing the reply.
-    /// Once.
+    /// Forwards the next request and waits until the server begins to reply, so that it was certainly
+    /// executed; then resets the connection instead of forwarding the reply. Happens once.
     pub fn reset_after_request(&self) {
         self.reset_after_request_with(b"");
     }
 
-    /// As [`reset_after_request`](Self::reset_after_request), for the next chunk of requests that
+    /// Like [`reset_after_request`](Self::reset_after_request), for the next chunk of requests that
     /// contains `pattern`, such as a key or a command's name.
     pub fn reset_after_request_with(&self, pattern: &[u8]) {
         self.modes().reset_after = Some(pattern.to_vec());
     }
 
-    /// Lets only the first `bytes` bytes of what a client sends next reach the server, then resets
-    /// that connection: a command cut in the middle. Once.
+    /// Forwards only the first `bytes` bytes that a client sends next, then resets the connection: a
+    /// command cut in the middle. Happens once.
     pub fn cut_request_after(&self, bytes: usize) {
         self.modes().cut_after = Some(bytes);
     }
 
-    /// Resets new connections as soon as they are made. Open ones stay.
+    /// Resets new connections immediately. Open ones stay.
     pub fn refuse(&self) {
         self.modes().refusing = true;
     }
 
-    /// The end of [`refuse`](Self::refuse).
+    /// Ends [`refuse`](Self::refuse).
     pub fn accept(&self) {
         self.modes().refusing = false;
     }
 
-    /// Replaces `from` by `to`, of equal length, wherever it appears in a chunk of replies; for
-    /// example to let a server seem to be of another version.
+    /// Replaces `from` with `to`, of equal length, everywhere in a chunk of replies; for example to fake
+    /// another server version.
     #[track_caller]
     pub fn rewrite_replies(&self, from: &[u8], to: &[u8]) {
         assert_eq!(
@@ -267,9 +265,9 @@ impl Proxy {
         self.modes().rewrites.push((from.to_vec(), to.to_vec()));
     }
 
-    /// As [`rewrite_replies`](Self::rewrite_replies), but no fault: it stays when faults are
-    /// [healed](Self::heal). For servers that name each other, so that their clients find each of
-    /// them behind a proxy.
+    /// Like [`rewrite_replies`](Self::rewrite_replies), but not a fault: it stays when faults are
+    /// [healed](Self::heal). For servers that announce each other's addresses, so that clients reach each
+    /// of them through a proxy.
     #[track_caller]
     pub fn translate_replies(&self, from: &[u8], to: &[u8]) {
         assert_eq!(from.len(), to.len(), "a translation must keep its length");
@@ -277,15 +275,15 @@ impl Proxy {
         self.modes().translations.push((from.to_vec(), to.to_vec()));
     }
 
-    /// Ends all faults: delivers what was kept, resets connections of which bytes were swallowed,
-    /// accepts again, forgets what was armed.
+    /// Ends all faults: delivers held data, resets connections that lost bytes, accepts connections
+    /// again and clears armed faults.
     pub fn heal(&self) {
         self.modes().heal();
         self.land();
         self.reset_if(Connection::lost_bytes);
     }
 
-    /// What has gone through so far.
+    /// The traffic so far.
     pub fn counts(&self) -> Counts {
         let counters = &self.shared.counters;
         let (requests, replies) = (&counters.requests, &counters.replies);
@@ -321,14 +319,14 @@ impl Proxy {
         let gone = eventually(CLOSE_LIMIT, || {
             resetting.iter().all(|weak| weak.strong_count() == 0)
         });
-        assert!(gone, "connections through the proxy did not end");
+        assert!(gone, "connections through the proxy did not close");
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::SeqCst);
-        // The acceptor sleeps in `accept`; a connection wakes it.
+        // The acceptor blocks in `accept`; a connection wakes it.
         let _ = TcpStream::connect(self.addr);
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -337,7 +335,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What the threads of a proxy share.
+/// State shared by the threads of a proxy.
 #[derive(Debug)]
 struct Shared {
     target: Mutex<SocketAddr>,
@@ -362,7 +360,7 @@ struct FlowCounters {
     chunks: AtomicU64,
 }
 
-/// Which way bytes go.
+/// The direction of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Requests,
@@ -422,7 +420,7 @@ fn accept_loop(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Passes one connection on, the requests in this thread and the replies in another.
+/// Forwards one connection: the requests in this thread, the replies in another.
 fn serve(client: TcpStream, shared: &Arc<Shared>) {
     let target = *lock(&shared.target);
     let connection = match connect(&client, target) {
@@ -430,7 +428,7 @@ fn serve(client: TcpStream, shared: &Arc<Shared>) {
         Err(_) => return connection::reset_when_closed(&client),
     };
     shared.add(&connection);
-    // Those that are there when the target is swapped are moved. This one may have come too late.
+    // A swap of the target moves the connections registered by then. This one may have been too late.
     let is_stale = shared.movable && *lock(&shared.target) != target;
     if is_stale || shared.closing.load(Ordering::SeqCst) {
         return connection.reset();

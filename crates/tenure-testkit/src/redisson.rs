@@ -1,15 +1,16 @@
-//! What a Java process with Redisson does to a lock, written from a description of its bytes. The
-//! scripts are the kit's own: only data, channels, messages and meaning are Redisson's.
+//! A client that uses locks like a Java process with Redisson, written from a description of the wire
+//! format. The scripts are the kit's own: only data, channels, messages and semantics are Redisson's.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::{Reply, RespClient};
 
-/// What a waiter does not sleep beyond, so that a test cannot hang.
+/// The longest sleep of a waiter, so that a test cannot hang.
 const NAP_MAX: Duration = Duration::from_secs(60);
 
-/// Busy: how long the holder's lease lasts, or -1. Otherwise nil, and the token if there is a counter.
+/// If busy, returns the remaining lease of the holder, or -1. Otherwise nil, and the token if there is a
+/// counter.
 const LOCK: &str = "\
 local lock, counter, owner, lease = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 if redis.call('EXISTS', lock) == 1 and redis.call('HEXISTS', lock, owner) == 0 then
@@ -20,7 +21,7 @@ redis.call('HINCRBY', lock, owner, 1)
 redis.call('PEXPIRE', lock, lease)
 return {false, token}";
 
-/// Nil if somebody else holds it, 0 if it was left but is still held, 1 if it is free.
+/// Nil if another client holds it, 0 if this thread still holds it, 1 if it is free.
 const UNLOCK: &str = "\
 local lock, channel, owner, lease = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 if not redis.call('HGET', lock, owner) then
@@ -57,10 +58,10 @@ pub struct Redisson {
 }
 
 impl Redisson {
-    /// Connects, with a random UUID as every Redisson client has and leases of 30 s.
+    /// Connects with a random UUID, like every Redisson client, and leases of 30 s.
     pub fn connect(addr: SocketAddr) -> Self {
         let random: u128 = rand::random();
-        // Version 4, as `java.util.UUID.randomUUID()` makes them.
+        // Version 4, like those of `java.util.UUID.randomUUID()`.
         let uuid = random & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
         let hex = format!("{uuid:032x}");
         let groups = [
@@ -78,7 +79,7 @@ impl Redisson {
         }
     }
 
-    /// With leases of another length.
+    /// Sets the length of leases.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -90,20 +91,20 @@ impl Redisson {
         &self.owner
     }
 
-    /// `tryLock()`: whether it holds the lock now, once more.
+    /// `tryLock()`: acquires or re-enters the lock; `false` if it is busy.
     pub fn try_lock(&mut self, name: &str) -> bool {
         self.attempt(&[name]).is_ok()
     }
 
-    /// `tryLock(wait)`: subscribes before it asks for the second time, then sleeps until a message or
-    /// the end of the holder's lease.
+    /// `tryLock(wait)`: subscribes before the second attempt, then sleeps until a message or the end of
+    /// the holder's lease.
     pub fn lock_within(&mut self, name: &str, wait: Duration) -> bool {
         let end = Instant::now() + wait;
         if self.try_lock(name) {
             return true;
         }
-        let mut ear = RespClient::connect(self.addr);
-        ear.subscribe(&[&channel_of(name)]);
+        let mut listener = RespClient::connect(self.addr);
+        listener.subscribe(&[&channel_of(name)]);
         loop {
             let Err(holder_ends) = self.attempt(&[name]) else {
                 return true;
@@ -112,10 +113,10 @@ impl Redisson {
             if left.is_zero() {
                 return false;
             }
-            let message = ear.next_message(holder_ends.unwrap_or(NAP_MAX).min(left));
+            let message = listener.next_message(holder_ends.unwrap_or(NAP_MAX).min(left));
             if let Some(message) = message {
                 let number = message.payload.parse::<i64>();
-                number.expect("Redisson's listener fails when a message is not a number");
+                number.expect("Redisson's listener requires a number");
             }
         }
     }
@@ -126,8 +127,8 @@ impl Redisson {
         self.attempt(&[name, &counter]).ok()
     }
 
-    /// `unlock()`: whether the lock is free now; `None` if this thread did not hold it, for which Java
-    /// throws.
+    /// `unlock()`: whether the lock is free now; `None` if this thread did not hold it, where Java throws
+    /// an exception.
     pub fn unlock(&mut self, name: &str) -> Option<bool> {
         let reply = self.eval(UNLOCK, &[name, &channel_of(name)]);
         (!reply.is_nil()).then(|| reply.int() == 1)
@@ -138,7 +139,7 @@ impl Redisson {
         self.eval(FORCE_UNLOCK, &[name, &channel_of(name)]).int() == 1
     }
 
-    /// What the watchdog does every third of a lease: whether it is still held.
+    /// The watchdog's renewal, every third of a lease: whether the lock is still held.
     pub fn renew(&mut self, name: &str) -> bool {
         self.eval(RENEW, &[name]).int() == 1
     }
@@ -154,11 +155,11 @@ impl Redisson {
         self.redis.command(&["EXISTS", name]).int() == 1
     }
 
-    /// The token if it holds the lock now, otherwise when the holder's lease ends, if it does.
+    /// The token on success, otherwise the remaining lease of the holder, if it ends.
     fn attempt(&mut self, keys: &[&str]) -> Result<u64, Option<Duration>> {
         let reply = self.eval(LOCK, keys);
         let [holder_ends, token] = reply.array() else {
-            panic!("not what the script says: {reply:?}");
+            panic!("unexpected reply of the script: {reply:?}");
         };
         if holder_ends.is_nil() {
             return Ok(token.int().unsigned_abs());

@@ -1,21 +1,21 @@
-//! Independent servers, as Redlock votes on them.
+//! Independent servers, the nodes of a Redlock.
 
 use crate::server::start_all;
 use crate::{ClockShim, Fsync, Proxy, RedisServer, ServerBuilder};
 
-/// Servers that know nothing of each other, killed when dropped.
+/// Independent servers, killed when dropped.
 ///
-/// By default three, each with an append-only file that is synced before each reply: a node that
-/// forgets its votes in a crash is a fault to be asked for, by
-/// [`restart_empty`](RedisServer::restart_empty) or [`without_aof`](RedlockNodesBuilder::without_aof).
+/// Three by default, each with an append-only file that is synced before each reply. To make a node
+/// forget its votes in a crash, use [`restart_empty`](RedisServer::restart_empty) or
+/// [`without_aof`](RedlockNodesBuilder::without_aof).
 #[derive(Debug)]
 pub struct RedlockNodes {
-    /// Before the servers, so that nobody is passed on to a server that has gone.
+    /// Declared before the servers, so that no connection is forwarded to a killed server.
     proxies: Vec<Proxy>,
     servers: Vec<RedisServer>,
 }
 
-/// Settings of nodes to be started; see [`RedlockNodes::builder`].
+/// Builds and starts nodes; see [`RedlockNodes::builder`].
 #[derive(Debug, Clone)]
 pub struct RedlockNodesBuilder {
     nodes: usize,
@@ -33,7 +33,7 @@ impl RedlockNodes {
         Self::builder().start()
     }
 
-    /// Nodes with settings of one's own.
+    /// Builds nodes with custom settings.
     pub fn builder() -> RedlockNodesBuilder {
         RedlockNodesBuilder {
             nodes: 3,
@@ -46,7 +46,7 @@ impl RedlockNodes {
         }
     }
 
-    /// The URL of each node, with its password if it has one and by way of its proxy if it has one.
+    /// The URL of each node, with its password and through its proxy, if it has them.
     pub fn urls(&self) -> Vec<String> {
         let servers = self.servers.iter().enumerate();
         let url = |(index, server): (usize, &RedisServer)| match self.proxies.get(index) {
@@ -67,7 +67,7 @@ impl RedlockNodes {
         &self.servers[index]
     }
 
-    /// The proxy before a node. Panics if the nodes were built without.
+    /// The proxy of a node. Panics if the nodes were built without proxies.
     #[track_caller]
     pub fn proxy(&self, index: usize) -> &Proxy {
         let proxy = self.proxies.get(index);
@@ -76,7 +76,7 @@ impl RedlockNodes {
 }
 
 impl RedlockNodesBuilder {
-    /// How many nodes.
+    /// The number of nodes.
     #[must_use]
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
@@ -90,21 +90,21 @@ impl RedlockNodesBuilder {
         self
     }
 
-    /// No persistence: a node that is restarted has forgotten its votes.
+    /// No persistence: a restarted node has forgotten its votes.
     #[must_use]
     pub fn without_aof(mut self) -> Self {
         self.fsync = None;
         self
     }
 
-    /// No persistence at one node, whatever the others have.
+    /// No persistence at one node.
     #[must_use]
     pub fn without_aof_at(mut self, index: usize) -> Self {
         self.forgetful.push(index);
         self
     }
 
-    /// Puts a [`Proxy`] before each node, and its address into the URL.
+    /// Puts a [`Proxy`] in front of each node, and its address into the URL.
     #[must_use]
     pub fn proxied(mut self) -> Self {
         self.proxied = true;
@@ -118,21 +118,21 @@ impl RedlockNodesBuilder {
         self
     }
 
-    /// Lets one node live by a clock that the test turns (keep a clone of it).
+    /// Makes one node use a clock that the test changes (keep a clone of it).
     #[must_use]
     pub fn clock(mut self, index: usize, clock: ClockShim) -> Self {
         self.clocks.push((index, clock));
         self
     }
 
-    /// Demands a password at one node.
+    /// Sets a password at one node.
     #[must_use]
     pub fn password(mut self, index: usize, password: impl Into<String>) -> Self {
         self.passwords.push((index, password.into()));
         self
     }
 
-    /// Starts the nodes and returns when all of them answer.
+    /// Starts the nodes and returns when all answer.
     pub fn start(self) -> RedlockNodes {
         let servers = start_all((0..self.nodes).map(|index| self.node(index)).collect());
         let proxies = if self.proxied {

@@ -1,4 +1,4 @@
-//! A resource that checks fences, shared by many processes.
+//! A shared resource that checks fences.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,10 +11,10 @@ use crate::history::{Millis, now_ns};
 
 /// A number in a file that many processes read, change and write back, guarded only by fences.
 ///
-/// It knows nothing of the locks under test. Each access takes an operating-system lock on the
-/// file for its own duration, so an access is atomic; a read and the write that follows it are
-/// not, which is what fences are for. Every access goes into a journal beside the number, also one
-/// that was refused, and [`check::resource`](crate::check::resource) judges that.
+/// It is independent of the locks under test. Each access holds an operating-system lock on the file,
+/// so an access is atomic. A read and a later write together are not; that is what fences are for.
+/// Every access, even a refused one, goes into a journal that
+/// [`check::resource`](crate::check::resource) checks.
 #[derive(Debug)]
 pub struct FencedRegister {
     path: PathBuf,
@@ -26,11 +26,11 @@ pub struct FencedRegister {
 pub struct Access {
     /// The client process.
     pub client: u64,
-    /// The fence it showed.
+    /// The fence it used.
     pub fence: u64,
     /// What it did.
     pub kind: AccessKind,
-    /// The newest fence that the register had seen before.
+    /// The newest fence that the register had seen before this access.
     pub newest: u64,
     /// When the register decided, on the clock of all histories.
     pub at_ns: u64,
@@ -43,11 +43,11 @@ pub enum AccessKind {
     Read(u64),
     /// Stored this value.
     Write(u64),
-    /// Nothing: its fence was too old. The value stayed at this.
+    /// Refused, because its fence was too old. The value stayed at this.
     Refused(u64),
 }
 
-/// The fence was older than one seen before.
+/// The fence is older than one seen before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stale {
     /// The newest fence that the resource has seen.
@@ -55,7 +55,7 @@ pub struct Stale {
 }
 
 impl FencedRegister {
-    /// The register in `dir`, created with the value 0 if it does not exist.
+    /// Opens the register in `dir`; creates it with the value 0 if it does not exist.
     pub fn open(dir: &Path) -> Self {
         Self {
             path: dir.join("register.journal"),
@@ -63,7 +63,7 @@ impl FencedRegister {
         }
     }
 
-    /// The same without checking fences: what a lock alone protects.
+    /// Like `open`, but without checking fences: protected only by the lock.
     pub fn open_unfenced(dir: &Path) -> Self {
         Self {
             fenced: false,
@@ -71,7 +71,7 @@ impl FencedRegister {
         }
     }
 
-    /// The value; from now on older fences are stale.
+    /// Reads the value; from now on older fences are stale.
     pub fn read(&self, client: u64, fence: u64) -> Result<u64, Stale> {
         self.access(client, fence, AccessKind::Read)
     }
@@ -82,8 +82,8 @@ impl FencedRegister {
         Ok(())
     }
 
-    /// Reads, lets `work` happen, and writes one more. What happens in `work` may take the lock
-    /// away; the write is then stale.
+    /// Reads, runs `work`, and writes the value plus one. If the lock is lost during `work`, the write is
+    /// stale.
     pub fn increment(&self, client: u64, fence: u64, work: impl FnOnce()) -> Result<u64, Stale> {
         let value = self.read(client, fence)?;
         work();
@@ -132,7 +132,7 @@ impl FencedRegister {
         Ok(kind.value())
     }
 
-    /// Opened anew for each access, for the lock belongs to the opened file and not to the process.
+    /// Reopened for each access, because the lock belongs to the open file, not to the process.
     fn lock(&self) -> Flock<File> {
         let mut options = OpenOptions::new();
         let file = options
@@ -165,7 +165,7 @@ impl AccessKind {
     }
 }
 
-/// What the last line of the journal says.
+/// The state in the last line of the journal.
 #[derive(Debug, Default)]
 struct State {
     value: u64,
@@ -173,7 +173,7 @@ struct State {
 }
 
 impl State {
-    /// A line is at most so long: a word and five fields of at most 20 digits.
+    /// The maximum length of a line: a word and five fields of at most 20 digits.
     const LINE_BYTES_MAX: u64 = 128;
 
     fn read(file: &mut File) -> Self {
@@ -197,7 +197,7 @@ impl State {
 }
 
 impl Access {
-    /// Whether the register let it happen.
+    /// Whether the register accepted it.
     pub fn was_accepted(&self) -> bool {
         !matches!(self.kind, AccessKind::Refused(_))
     }

@@ -1,4 +1,4 @@
-//! A small blocking Redis client of our own, so that the kit does not share the library's mistakes.
+//! A small independent blocking Redis client, so that the kit does not share the library's mistakes.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long a command waits for its reply unless [`RespClient::set_timeout`] says otherwise.
+/// How long a command waits for its reply by default; see [`RespClient::set_timeout`].
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One blocking connection that speaks RESP2.
@@ -15,11 +15,11 @@ pub struct RespClient {
     addr: SocketAddr,
     reader: BufReader<TcpStream>,
     timeout: Duration,
-    /// Messages that arrived while something else was awaited.
+    /// Messages that arrived while waiting for a reply.
     messages: VecDeque<Message>,
 }
 
-/// What a server answers.
+/// A reply of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// No value: a null bulk string or a null array.
@@ -32,7 +32,7 @@ pub enum Reply {
     Bytes(Vec<u8>),
     /// An array.
     Array(Vec<Reply>),
-    /// An error inside an array, or the answer to a pipelined command.
+    /// An error inside an array, or the reply to a pipelined command.
     Error(String),
 }
 
@@ -46,13 +46,13 @@ pub struct Message {
 }
 
 impl RespClient {
-    /// Connects; panics if nobody listens at `addr`.
+    /// Connects; panics if nothing listens at `addr`.
     pub fn connect(addr: SocketAddr) -> Self {
         Self::try_connect(addr)
             .unwrap_or_else(|error| panic!("failed to connect to `{addr}`: {error}"))
     }
 
-    /// Connects, or tells why it could not.
+    /// Connects, or returns the error.
     pub fn try_connect(addr: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&addr, DEFAULT_TIMEOUT)?;
         stream.set_nodelay(true)?;
@@ -65,28 +65,28 @@ impl RespClient {
         })
     }
 
-    /// How long later commands wait for their replies.
+    /// Sets how long later commands wait for their replies.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// The address of this end, as the server names it in `CLIENT LIST`.
+    /// The local address, as in `CLIENT LIST`.
     pub fn local_addr(&self) -> SocketAddr {
         let addr = self.reader.get_ref().local_addr();
         addr.expect("a connected socket has an address")
     }
 
-    /// Runs a command; panics if the connection fails or the server answers with an error.
+    /// Runs a command; panics if the connection fails or the server replies with an error.
     #[track_caller]
     pub fn command(&mut self, words: &[impl AsRef<[u8]>]) -> Reply {
         match self.try_command(words) {
             Ok(reply) => reply,
-            Err(error) => panic!("`{}` at `{}`: {error}", spoken(words), self.addr),
+            Err(error) => panic!("`{}` at `{}`: {error}", typed(words), self.addr),
         }
     }
 
-    /// Runs a command. `Err` is the server's error as it was sent (`OOM command not allowed ..`),
-    /// or, beginning with `connection:`, why there was no answer.
+    /// Runs a command. `Err` is the server's error as it was sent (`OOM command not allowed ..`), or,
+    /// beginning with `connection:`, why there was no reply.
     pub fn try_command(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Reply, String> {
         self.send(words)?;
         match self.receive()? {
@@ -95,7 +95,7 @@ impl RespClient {
         }
     }
 
-    /// Sends a command and does not wait for its reply, which [`receive`](Self::receive) gets.
+    /// Sends a command without waiting for its reply; [`receive`](Self::receive) returns it.
     pub fn send(&mut self, words: &[impl AsRef<[u8]>]) -> Result<(), String> {
         let stream = self.reader.get_mut();
         stream
@@ -103,7 +103,7 @@ impl RespClient {
             .map_err(|error| transport(&error))
     }
 
-    /// Waits for the next reply, errors included.
+    /// Waits for the next reply, including errors.
     pub fn receive(&mut self) -> Result<Reply, String> {
         let end = Instant::now() + self.timeout;
         read_reply(&mut self.reader, end).map_err(|error| transport(&error))
@@ -115,7 +115,7 @@ impl RespClient {
         self.subscribe_by("SUBSCRIBE", channels);
     }
 
-    /// The same for channels of a shard, at the node that has their slot.
+    /// The same for sharded channels, at the node that has their slot.
     #[track_caller]
     pub fn subscribe_sharded(&mut self, channels: &[&str]) {
         self.subscribe_by("SSUBSCRIBE", channels);
@@ -150,7 +150,7 @@ impl RespClient {
             match read_reply(&mut self.reader, end) {
                 Ok(reply) => self.messages.extend(message_of(&reply)),
                 Err(error) if is_timeout(&error) => return None,
-                Err(error) => panic!("waiting for a message: {error}"),
+                Err(error) => panic!("failed to wait for a message: {error}"),
             }
         }
         self.messages.pop_front()
@@ -248,8 +248,8 @@ fn read_line(reader: &mut BufReader<TcpStream>, end: Instant) -> io::Result<Stri
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
         wait_no_longer_than(reader, end)?;
-        // Not `read_until`: it would drop what it has read when a dribbling peer lets it time out,
-        // and it would take the timeout anew for each byte.
+        // Not `read_until`: it would drop the bytes read so far when it times out, and a dribbling
+        // peer would restart its timeout with each byte.
         let buffer = reader.fill_buf()?;
         if buffer.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -268,7 +268,7 @@ fn wait_no_longer_than(reader: &BufReader<TcpStream>, end: Instant) -> io::Resul
         return Ok(());
     }
     let left = end.saturating_duration_since(Instant::now());
-    // A timeout of zero would mean none at all.
+    // Zero would mean no timeout.
     let left = left.max(Duration::from_millis(1));
     reader.get_ref().set_read_timeout(Some(left))
 }
@@ -313,8 +313,8 @@ fn transport(error: &io::Error) -> String {
     }
 }
 
-/// The command as one would type it, for messages.
-fn spoken(words: &[impl AsRef<[u8]>]) -> String {
+/// The command as typed, for messages.
+fn typed(words: &[impl AsRef<[u8]>]) -> String {
     let mut line = String::new();
     for word in words {
         let _ = write!(line, "{} ", String::from_utf8_lossy(word.as_ref()));

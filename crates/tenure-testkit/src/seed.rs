@@ -1,11 +1,11 @@
-//! Randomness that can be had again.
+//! Replayable randomness.
 
 use std::fmt;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// The beginning of all randomness of a run, printed so that a failure can be replayed.
+/// The seed of all randomness of a run, printed so that a failure can be replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seed(u64);
 
@@ -15,7 +15,7 @@ impl Seed {
         Self(seed)
     }
 
-    /// The number in the environment variable `name`, or a random one; prints how to use it again.
+    /// The number in the environment variable `name`, or a random one; prints how to replay it.
     #[track_caller]
     #[expect(
         clippy::print_stderr,
@@ -37,11 +37,11 @@ impl Seed {
         StdRng::seed_from_u64(self.0)
     }
 
-    /// Another seed, the same for the same `part`: one for each client, so that they differ from
-    /// each other and not from run to run.
+    /// Derives another seed, deterministic for `part`: one for each client, so that clients differ from
+    /// each other but not from run to run.
     #[must_use]
     pub fn part(self, part: u64) -> Self {
-        // The golden ratio scatters neighbouring parts; the generator's own mixing does the rest.
+        // The golden ratio spreads neighbouring parts; the generator mixes the rest.
         Self(
             self.0
                 .wrapping_add(part.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_random_where_none_is_given() {
+    fn a_seed_is_random_if_none_is_given() {
         let name = "TENURE_TESTKIT_NO_SUCH_SEED";
         assert_ne!(
             Seed::from_env_or_random(name),

@@ -1,4 +1,4 @@
-//! A master, its replicas, and the sentinels that choose the next master.
+//! A master, its replicas, and the sentinels that elect the next master.
 
 mod builder;
 mod failover;
@@ -13,35 +13,35 @@ use crate::tls::Certificates;
 use crate::wait::until_ok;
 use crate::{Proxy, RedisServer, TlsFiles};
 
-/// What the sentinels call the master they watch.
+/// The name of the monitored master.
 const MASTER_NAME: &str = "mymaster";
-/// How long anything that is not bound to fail may take on a crowded machine.
+/// Time limit for steps that must succeed, even on a busy machine.
 const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 
-/// One master with replicas (two by default), watched by three sentinels of whom two must agree.
-/// All are real processes on `127.0.0.1`, killed when dropped.
+/// One master with replicas (two by default), monitored by three sentinels with a quorum of two. All
+/// are real processes on `127.0.0.1`, killed when dropped.
 ///
-/// The sentinels look at the servers and talk to each other every few hundred milliseconds instead
-/// of every few seconds, so that a failover takes about a second after a master was found to be
-/// down; see [`hello_period`](SentinelsBuilder::hello_period). Everything else is as in production.
+/// The sentinels poll the servers and talk to each other every few hundred milliseconds instead of
+/// every few seconds, so that a failover takes about a second once a master is considered down; see
+/// [`hello_period`](SentinelsBuilder::hello_period). Everything else is as in production.
 ///
-/// The servers are counted from zero in [`servers`](Self::servers), and keep their numbers whoever
+/// The servers are counted from zero in [`servers`](Self::servers), and keep their numbers whichever
 /// is master. Each can be [paused](RedisServer::pause), [killed](RedisServer::kill) and
-/// [restarted](RedisServer::restart) by itself. A master that was replaced meanwhile comes back as
-/// a master, until Sentinel tells it after about two seconds; one that comes back so quickly that
-/// nobody noticed stays the master, and without an [append-only file](SentinelsBuilder::aof) makes
-/// its replicas as empty as itself. What Sentinel has told a server is still true after a restart,
-/// for Sentinel lets it rewrite its configuration.
+/// [restarted](RedisServer::restart) separately. A master that was replaced meanwhile restarts as a
+/// master, until Sentinel makes it a replica after about two seconds. A master that restarts before
+/// Sentinel notices stays the master, and without an [append-only file](SentinelsBuilder::aof) it
+/// empties its replicas. A role set by Sentinel survives a restart, because Sentinel makes the server
+/// rewrite its configuration.
 #[derive(Debug)]
 pub struct Sentinels {
-    /// Before the servers, so that no failover is begun while those are taken down.
+    /// Declared before the servers, so that no failover begins while those are killed.
     watchers: Vec<RedisServer>,
     servers: Vec<RedisServer>,
-    /// For each server the link to its first master, where that was asked for.
+    /// For each server the link to its first master, if requested.
     links: Vec<Option<Proxy>>,
     sentinel_password: Option<String>,
     failover_timeout: Duration,
-    /// Those of all servers and sentinels, if they speak TLS.
+    /// Shared by all servers and sentinels, with TLS.
     certificates: Option<Certificates>,
 }
 
@@ -51,14 +51,14 @@ impl Sentinels {
         Self::builder().start()
     }
 
-    /// A deployment with settings of one's own.
+    /// Builds a deployment with custom settings.
     pub fn builder() -> SentinelsBuilder {
         SentinelsBuilder::default()
     }
 
-    /// `redis-sentinel://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT/mymaster`, with the password
-    /// of the data servers before the addresses and `?sentinel_password=` behind the name, if they
-    /// were set. With TLS `rediss-sentinel://`, the ports for that, and `?ca=PATH`.
+    /// `redis-sentinel://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT/mymaster`, with the password of the
+    /// data servers before the addresses and `?sentinel_password=` after the name, if they were set.
+    /// With TLS: `rediss-sentinel://`, the TLS ports, and `?ca=PATH`.
     pub fn url(&self) -> String {
         let credentials = self.servers[0].credentials();
         let addrs = self.watchers.iter().map(|one| one.peer_addr().to_string());
@@ -83,24 +83,24 @@ impl Sentinels {
         &certificates.expect("the deployment has no tls").files
     }
 
-    /// What the sentinels call the master: `mymaster`.
+    /// The name of the monitored master: `mymaster`.
     pub fn name(&self) -> &'static str {
         MASTER_NAME
     }
 
-    /// The server that all sentinels call the master now, dead or alive. Waits while they disagree.
+    /// The current master according to all sentinels, dead or alive. Waits while they disagree.
     #[track_caller]
     pub fn master(&self) -> &RedisServer {
         let agreed = until_ok(SETTLE_LIMIT, || self.agreed_master());
         agreed.unwrap_or_else(|error| self.fail(&error))
     }
 
-    /// All servers that keep data, the first master first.
+    /// All data servers, the first master first.
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// All servers but the [`master`](Self::master), dead ones included.
+    /// All servers except the [`master`](Self::master), including dead ones.
     #[track_caller]
     pub fn replicas(&self) -> Vec<&RedisServer> {
         let master = self.master();
@@ -108,8 +108,8 @@ impl Sentinels {
         others.filter(|server| !server.is(master)).collect()
     }
 
-    /// The sentinels. They can be paused, killed and restarted as any server; a restart finds again
-    /// what the sentinel knew.
+    /// The sentinels. They can be paused, killed and restarted like any server; a sentinel keeps its
+    /// state across a restart.
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.watchers
     }
@@ -121,18 +121,18 @@ impl Sentinels {
         found.unwrap_or_else(|| panic!("`{}` is not one of these servers", server.addr()))
     }
 
-    /// Waits until all that run agree: the sentinels on the master and on who is there, and every
-    /// other server follows that master. `false` if they do not within `limit`.
+    /// Waits until all running sentinels agree on the master and the other servers, and every other
+    /// server follows that master. `false` if that takes longer than `limit`.
     pub fn wait_until_settled(&self, limit: Duration) -> bool {
         until_ok(limit, || self.settled()).is_ok()
     }
 
-    /// Waits until every replica that runs has what the master has now; `false` if they do not
-    /// within `limit`, for example because a link is cut.
+    /// Waits until every running replica has the master's current data; `false` if that takes longer
+    /// than `limit`, for example because a link is cut.
     #[track_caller]
     pub fn wait_for_sync(&self, limit: Duration) -> bool {
         let master = self.master();
-        // Taken once: the sentinels' own messages move it all the time.
+        // Read once: the sentinels' own messages increase it continuously.
         let offset = master.stat("master_repl_offset");
         let replicas = self.servers.iter().filter(|one| one.is_awake());
         let replicas: Vec<_> = replicas.filter(|one| !one.is(master)).collect();
@@ -148,13 +148,12 @@ impl Sentinels {
         synced.is_ok()
     }
 
-    /// The proxy that a server replicates through, to delay or hold what goes through it: *requests*
-    /// come from the replica, *replies* from its master.
+    /// The proxy that a server replicates through, to delay or hold its traffic: *requests* come from the
+    /// replica, *replies* from its master.
     ///
     /// Panics if the deployment was built without [proxied
-    /// links](SentinelsBuilder::proxied_replication), for the first master, which replicated
-    /// nobody, and when the server no longer uses it, because Sentinel has told it to replicate
-    /// another master. Sentinel names masters directly.
+    /// links](SentinelsBuilder::proxied_replication), for the first master, and when the server no longer
+    /// uses the proxy because Sentinel has redirected it. Sentinel uses the real addresses of masters.
     #[track_caller]
     pub fn replication_link(&self, index: usize) -> &Proxy {
         let link = self.links[index].as_ref();
@@ -166,21 +165,21 @@ impl Sentinels {
         link
     }
 
-    /// Swallows everything between a replica and its master, both of which go on as if nothing had
-    /// happened: what is written from now on is not on this replica.
+    /// Drops everything between a replica and its master, and neither notices: the replica gets no later
+    /// writes.
     #[track_caller]
     pub fn cut_replication(&self, index: usize) {
         self.replication_link(index).black_hole();
     }
 
-    /// The end of [`cut_replication`](Self::cut_replication): the replica connects anew.
+    /// Undoes [`cut_replication`](Self::cut_replication): the replica reconnects.
     #[track_caller]
     pub fn heal_replication(&self, index: usize) {
         let link = self.links[index].as_ref();
         link.expect("the server has a proxied link").heal();
     }
 
-    /// Whether `port` is where this server finds that master.
+    /// Whether this replica reaches that master on `port`.
     fn leads_to(&self, port: u16, replica: &RedisServer, master: &RedisServer) -> bool {
         let link = self.links[self.index_of(replica)].as_ref();
         let by_link = link.is_some_and(|link| link.addr().port() == port);

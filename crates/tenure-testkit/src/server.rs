@@ -1,4 +1,4 @@
-//! A real `redis-server` of one's own, to use and to break.
+//! A real, private `redis-server`, to use and to break.
 
 mod builder;
 mod faults;
@@ -7,7 +7,7 @@ mod stats;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard};
@@ -22,33 +22,32 @@ pub use faults::{BusyScript, ClientKind};
 pub(crate) use stats::field_of;
 
 use crate::mutex::lock;
+use crate::port::ReservedPort;
 use crate::resp::RespClient;
 use crate::{TlsFiles, spawn};
 
 /// How long a server may take to answer its first `PING`.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How often another port is tried when somebody else took the chosen one first.
+/// How many ports to try if another process takes the chosen one.
 const PORT_TRIES: u32 = 8;
-/// The cluster bus listens 10000 above the port, which must fit as well.
-const PORT_MAX: u16 = 55_535;
 /// Lines of the server's log that a panic shows.
 const LOG_TAIL_LINES: usize = 20;
-/// The kit's own user: its faults work whatever passwords and users a test sets up.
+/// The kit's own user, so that its faults work whatever passwords and users a test sets up.
 pub(crate) const ADMIN_USER: &str = "testkit";
 pub(crate) const ADMIN_PASSWORD: &str = "testkit-secret";
 
 /// A `redis-server` on a free port of `127.0.0.1`, killed when dropped.
 ///
-/// Every method takes `&self`, so a server can be broken from one thread while others use it.
-/// Methods that ask the server open a connection of their own for that, as the user `testkit`;
-/// they panic, with the end of the server's log, when it does not answer.
+/// Every method takes `&self`, so one thread can break a server while others use it. Methods that
+/// query the server open a new connection as the user `testkit`. They panic with the end of the
+/// server's log if it does not answer.
 #[derive(Debug)]
 pub struct RedisServer {
     setup: ServerBuilder,
-    port: u16,
-    tls_port: Option<u16>,
     process: Mutex<Child>,
-    /// After `process`, so that the directory outlives the server.
+    /// Declared after `process`, so that port and directory outlive the server.
+    port: ReservedPort,
+    tls_port: Option<ReservedPort>,
     files: Files,
 }
 
@@ -58,7 +57,7 @@ impl RedisServer {
         Self::builder().start()
     }
 
-    /// A server with settings of one's own.
+    /// Builds a server with custom settings.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
@@ -68,14 +67,13 @@ impl RedisServer {
         self.url_by_way_of(self.addr())
     }
 
-    /// As [`url`](Self::url), for those who reach the server at `addr`, where a
-    /// [`Proxy`](crate::Proxy) stands.
+    /// Like [`url`](Self::url), but with the address of a [`Proxy`](crate::Proxy).
     pub fn url_by_way_of(&self, addr: SocketAddr) -> String {
         format!("redis://{}{addr}/", self.credentials())
     }
 
-    /// `rediss://` with the TLS port and `?ca=PATH`; with client authentication also
-    /// `&cert=PATH&key=PATH`. Panics if the server was built without TLS.
+    /// `rediss://` with the TLS port and `?ca=PATH`, plus `&cert=PATH&key=PATH` with client
+    /// authentication. Panics if the server was built without TLS.
     #[track_caller]
     pub fn tls_url(&self) -> String {
         let (credentials, addr) = (self.credentials(), self.tls_addr());
@@ -94,20 +92,20 @@ impl RedisServer {
         }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn addr(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (Ipv4Addr::LOCALHOST, self.port.get()).into()
     }
 
     /// The plain port.
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.get()
     }
 
-    /// Where it listens for TLS. Panics if the server was built without TLS.
+    /// The address it listens on for TLS. Panics if the server was built without TLS.
     #[track_caller]
     pub fn tls_addr(&self) -> SocketAddr {
-        let port = self.tls_port.expect("the server has no tls");
+        let port = self.tls_port.as_ref().expect("the server has no tls").get();
         (Ipv4Addr::LOCALHOST, port).into()
     }
 
@@ -118,7 +116,7 @@ impl RedisServer {
         tls.clone()
     }
 
-    /// A connection that may do everything.
+    /// A connection with all permissions.
     #[track_caller]
     pub fn client(&self) -> RespClient {
         match self.try_client() {
@@ -137,20 +135,20 @@ impl RedisServer {
         self.files.log()
     }
 
-    /// The port at which the other servers of its deployment know it.
+    /// The port that the other servers of its deployment use.
     pub(crate) fn peer_port(&self) -> u16 {
         self.peer_addr().port()
     }
 
-    /// Where the other servers of its deployment find it: at its port for TLS, if they speak that.
+    /// The address that the other servers of its deployment use, with the TLS port if they use TLS.
     pub(crate) fn peer_addr(&self) -> SocketAddr {
-        if self.setup.tls_with == TlsWith::Everybody {
+        if self.setup.tls_with == TlsWith::All {
             return self.tls_addr();
         }
         self.addr()
     }
 
-    /// What a URL says of certificates: `ca=PATH`, and those of a client if it must show one.
+    /// The certificate parameters of a URL: `ca=PATH`, and the client's certificate if required.
     pub(crate) fn tls_parameters(&self) -> String {
         let tls = self.tls_files();
         let mut parameters = format!("ca={}", tls.ca.display());
@@ -161,13 +159,13 @@ impl RedisServer {
         parameters
     }
 
-    /// Whether both are the same one.
+    /// Whether both are the same server.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        self.port == other.port
+        self.port.get() == other.port.get()
     }
 
     pub(crate) fn try_client(&self) -> Result<RespClient, String> {
-        connect_as_admin(self.port)
+        connect_as_admin(self.port.get())
     }
 
     /// `:PASSWORD@`, or nothing.
@@ -192,8 +190,8 @@ impl Drop for RedisServer {
     }
 }
 
-/// The server's directory: configuration, log and socket, and its data in a folder of their own so
-/// that they can be thrown away alone.
+/// The server's directory: configuration, log and socket, and a separate folder for the data, so that
+/// only the data can be deleted.
 #[derive(Debug)]
 struct Files {
     dir: TempDir,
@@ -204,8 +202,8 @@ impl Files {
         let dir = tempfile::Builder::new()
             .prefix("tenure-redis-")
             .tempdir()
-            .expect("failed to make a directory for redis-server");
-        fs::create_dir(dir.path().join("data")).expect("failed to make a data directory");
+            .expect("failed to create a directory for redis-server");
+        fs::create_dir(dir.path().join("data")).expect("failed to create a data directory");
         Self { dir }
     }
 
@@ -248,16 +246,16 @@ impl Files {
     }
 }
 
-/// Starts a server anew on ports that are free now, and again on others if they were taken.
+/// Starts a new server on free ports, and retries with others if they get taken.
 fn start(mut setup: ServerBuilder) -> RedisServer {
     let files = Files::new();
     setup.prepare(files.path());
     for _ in 0..PORT_TRIES {
-        let port = free_port();
-        let tls_port = setup.tls.is_some().then(free_port);
-        fs::write(files.conf(), setup.conf(&files, port, tls_port))
-            .expect("failed to write redis.conf");
-        match launch(&setup, &files, port) {
+        let port = ReservedPort::new();
+        let tls_port = setup.tls.is_some().then(ReservedPort::new);
+        let conf = setup.conf(&files, port.get(), tls_port.as_ref().map(ReservedPort::get));
+        fs::write(files.conf(), conf).expect("failed to write redis.conf");
+        match launch(&setup, &files, port.get()) {
             Ok(process) => {
                 return RedisServer {
                     setup,
@@ -274,7 +272,7 @@ fn start(mut setup: ServerBuilder) -> RedisServer {
     panic!("found no free port in `{PORT_TRIES}` tries");
 }
 
-/// Starts several servers at once.
+/// Starts several servers concurrently.
 pub(crate) fn start_all(setups: Vec<ServerBuilder>) -> Vec<RedisServer> {
     thread::scope(|scope| {
         let starting: Vec<_> = setups
@@ -289,7 +287,7 @@ pub(crate) fn start_all(setups: Vec<ServerBuilder>) -> Vec<RedisServer> {
     })
 }
 
-/// The ends of the logs of several servers, for the message of a panic.
+/// The ends of the logs of several servers, for panic messages.
 pub(crate) fn log_tails<'a>(servers: impl IntoIterator<Item = &'a RedisServer>) -> String {
     let mut tails = String::new();
     for server in servers {
@@ -304,7 +302,7 @@ enum StartFailure {
     Other(String),
 }
 
-/// Starts the process on the files as they are and waits until it serves.
+/// Starts the process on the existing files and waits until it is ready.
 fn launch(setup: &ServerBuilder, files: &Files, port: u16) -> Result<Child, StartFailure> {
     let log_start = files.log().len();
     let mut command = spawn::mortal(program().as_ref());
@@ -321,15 +319,18 @@ fn launch(setup: &ServerBuilder, files: &Files, port: u16) -> Result<Child, Star
     }
     let mut process = spawn::spawn(command)
         .map_err(|error| StartFailure::Other(format!("failed to start redis-server: {error}")))?;
-    let ready = wait_until_ready(setup, &mut process, files, log_start, port)
-        .and_then(|()| setup.greet(port).map_err(StartFailure::Other));
+    let ready = wait_until_ready(setup, &mut process, files, log_start, port).and_then(|()| {
+        setup
+            .run_startup_commands(port)
+            .map_err(StartFailure::Other)
+    });
     if ready.is_err() {
         spawn::kill_and_wait(&mut process);
     }
     ready.map(|()| process)
 }
 
-/// The server program: `$REDIS_SERVER`, else the `redis-server` of the path.
+/// The server program: `$REDIS_SERVER`, else `redis-server` from `PATH`.
 fn program() -> OsString {
     std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
@@ -344,7 +345,7 @@ fn wait_until_ready(
     let end = Instant::now() + START_LIMIT;
     while Instant::now() < end {
         let log = files.log().split_off(log_start);
-        // An answer alone could come from a stranger on the same port; the log is our server's.
+        // A reply alone could come from another server on the same port, so check the log too.
         if log.contains(setup.ready_words()) && answers_ping(port) {
             return Ok(());
         }
@@ -353,7 +354,7 @@ fn wait_until_ready(
             return Err(if log.contains("Address already in use") {
                 StartFailure::PortTaken
             } else {
-                StartFailure::Other(format!("redis-server ended at once with `{status}`"))
+                StartFailure::Other(format!("redis-server exited immediately with `{status}`"))
             });
         }
         thread::sleep(Duration::from_millis(2));
@@ -376,16 +377,5 @@ fn answers_ping(port: u16) -> bool {
     match client.try_command(&["PING"]) {
         Ok(_) => true,
         Err(error) => error.starts_with("NOAUTH"),
-    }
-}
-
-fn free_port() -> u16 {
-    loop {
-        let listener =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("failed to bind a free port");
-        let addr = listener.local_addr().expect("a listener has an address");
-        if addr.port() <= PORT_MAX {
-            return addr.port();
-        }
     }
 }

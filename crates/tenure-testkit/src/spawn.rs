@@ -1,8 +1,8 @@
-//! Children that do not outlive the test process, however it ends.
+//! Child processes that do not outlive the test process, however it ends.
 //!
-//! `Drop` kills a child when a test ends in the usual ways. When the test process itself is
-//! killed, the kernel must do it: `PR_SET_PDEATHSIG`, which `setpriv --pdeathsig` sets without
-//! `unsafe` code here. Where `setpriv` does not exist, children are started plainly.
+//! `Drop` kills a child when a test ends normally. When the test process itself is killed, the kernel
+//! must do it: `PR_SET_PDEATHSIG`, which `setpriv --pdeathsig` sets without `unsafe` code here. Without
+//! `setpriv`, children are started directly.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,13 +17,13 @@ use nix::unistd::Pid;
 
 use crate::wait::eventually;
 
-/// How long a process may take to follow a signal. None of them reaches one that waits for a disk
-/// (state `D`), and an append-only file may wait for seconds where others write, too.
+/// How long a signal may take. It does not reach a process that waits for a disk (state `D`), and
+/// writing an append-only file to a busy disk may take seconds.
 const SIGNAL_LIMIT: Duration = Duration::from_secs(60);
 
-/// A command that runs `program` so that it dies with this process, if the system can do that.
+/// A command that runs `program` so that it dies with this process, if the system supports that.
 ///
-/// `setpriv` replaces itself by the program, so the child's id is the program's id.
+/// `setpriv` replaces itself with the program, so the child's id is the program's id.
 pub(crate) fn mortal(program: &OsStr) -> Command {
     if setpriv_exists() {
         let mut command = Command::new("setpriv");
@@ -36,8 +36,8 @@ pub(crate) fn mortal(program: &OsStr) -> Command {
 
 /// Starts `command` from a thread that lives as long as this process.
 ///
-/// The death signal is sent when the *thread* that started the child ends, not the process, and a
-/// test's thread may well end before a server which another test goes on using.
+/// The death signal is sent when the *thread* that started the child ends, not the process. A test's
+/// thread may end while another test still uses the server.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Sender<Order>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
@@ -46,7 +46,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
             .name("testkit-starter".into())
             .spawn(move || {
                 for mut order in inbox {
-                    // The one who ordered may have panicked meanwhile; nobody else wants it.
+                    // The caller may have panicked meanwhile; no other thread needs the child.
                     let _ = order.answer.send(order.command.spawn());
                 }
             })
@@ -62,7 +62,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
         .expect("the thread that starts children has ended")
 }
 
-/// Stops the child and returns once the kernel has stopped it, or it has ended by itself meanwhile.
+/// Stops the child and returns once the kernel has stopped it or it has exited.
 pub(crate) fn stop(child: &Child) {
     signal(child, Signal::SIGSTOP);
     let stopped = eventually(SIGNAL_LIMIT, || is_stopped(child) || has_ended(child));
@@ -76,17 +76,17 @@ pub(crate) fn cont(child: &Child) {
     assert!(running, "{} did not continue", describe(child));
 }
 
-/// Whether nothing is left of the child but its exit code.
+/// Whether the child has exited (it may be a zombie).
 fn has_ended(child: &Child) -> bool {
     matches!(state(child), None | Some('Z' | 'X'))
 }
 
-/// Whether the child stands.
+/// Whether the child is stopped.
 pub(crate) fn is_stopped(child: &Child) -> bool {
     state(child) == Some('T')
 }
 
-/// Kills the child, stopped or not, and waits for its end. Does nothing if it has ended already.
+/// Kills the child, stopped or not, and waits until it exits. Does nothing if it has exited already.
 pub(crate) fn kill_and_wait(child: &mut Child) {
     let _ = child.kill();
     let ended = eventually(SIGNAL_LIMIT, || !matches!(child.try_wait(), Ok(None)));
@@ -105,7 +105,7 @@ fn signal(child: &Child, signal: Signal) {
     }
 }
 
-/// Which process it is, and what it does instead of what it was told.
+/// The process and its current state.
 fn describe(child: &Child) -> String {
     let state = state(child).unwrap_or('?');
     format!("process `{}`, in state `{state}`,", child.id())
@@ -114,7 +114,7 @@ fn describe(child: &Child) -> String {
 /// The process's state letter from `/proc`, `T` when stopped.
 fn state(child: &Child) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
-    // The second field is the program's name in parentheses and may itself contain anything.
+    // The second field is the program's name in parentheses, which may contain any character.
     stat.rsplit(") ").next()?.chars().next()
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use tempfile::TempDir;
 
-/// The files that a server and its clients need to speak TLS with each other.
+/// The files that a server and its clients need for TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The certificate authority that signed both sides.
@@ -22,7 +22,7 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Makes a new authority and writes its files, all PEM, into `dir`.
+    /// Creates a new authority and writes its files, all PEM, into `dir`.
     pub fn generate(dir: &Path) -> Self {
         let authority = Authority::new();
         let files = Self {
@@ -40,7 +40,7 @@ impl TlsFiles {
     }
 }
 
-/// The certificates of a whole deployment, whose files last as long as this does.
+/// The certificates of a whole deployment; dropping this deletes the files.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     pub(crate) files: TlsFiles,
@@ -50,7 +50,7 @@ pub(crate) struct Certificates {
 impl Certificates {
     pub(crate) fn generate() -> Self {
         let dir = tempfile::Builder::new().prefix("tenure-tls-").tempdir();
-        let dir = dir.expect("failed to make a directory for certificates");
+        let dir = dir.expect("failed to create a directory for certificates");
         Self {
             files: TlsFiles::generate(dir.path()),
             _dir: dir,

@@ -1,14 +1,14 @@
-//! Waiting for a condition instead of sleeping and hoping.
+//! Waits for a condition instead of a fixed time.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A question to many processes costs them something.
-const PAUSE_BETWEEN_QUESTIONS: Duration = Duration::from_millis(20);
+/// Polling many processes puts load on them.
+const POLL_PAUSE: Duration = Duration::from_millis(20);
 
-/// Asks `condition` until it holds; `false` if it did not within `limit`.
+/// Polls `condition` until it holds; `false` if it does not within `limit`.
 ///
-/// It is asked at least once, also with a limit of zero.
+/// It is checked at least once, even with a limit of zero.
 pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     loop {
@@ -22,7 +22,7 @@ pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool 
     }
 }
 
-/// Asks many processes until the answer is `Ok`; the last `Err` if none was within `limit`.
+/// Polls many processes until the answer is `Ok`; returns the last `Err` after `limit`.
 pub(crate) fn until_ok<T>(
     limit: Duration,
     mut ask: impl FnMut() -> Result<T, String>,
@@ -33,7 +33,7 @@ pub(crate) fn until_ok<T>(
         if answer.is_ok() || Instant::now() >= end {
             return answer;
         }
-        thread::sleep(PAUSE_BETWEEN_QUESTIONS);
+        thread::sleep(POLL_PAUSE);
     }
 }
 

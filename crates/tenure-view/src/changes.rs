@@ -1,4 +1,4 @@
-//! What has changed between two looks at the locks.
+//! What changed between two polls of the locks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -16,22 +16,22 @@ use crate::time::{self, moment};
 const LOOKED_AT_AGAIN_MAX: usize = 100;
 const AT_ONCE: usize = 10;
 
-/// The locks as they were when they were looked at last.
+/// The locks as of the last poll.
 #[derive(Debug, Default)]
 pub struct Known {
     locks: BTreeMap<String, LockReport>,
-    /// Whether they were looked at before.
+    /// Whether they were polled before.
     begun: bool,
 }
 
-/// What a look found that was not so before.
+/// What changed since the last poll.
 #[derive(Debug, Default)]
 pub struct News {
     /// The events.
     pub changes: Vec<Change>,
-    /// The names of locks that are not as they were.
+    /// The names of locks that changed.
     pub changed: Vec<String>,
-    /// The names of locks that nobody holds or waits for any more.
+    /// The names of locks without holder and waiters.
     pub gone: Vec<String>,
 }
 
@@ -42,22 +42,22 @@ pub struct News {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// It was held already when watching began.
+    /// It was held when watching started.
     Held,
     Taken,
-    /// It has another lease or another fence than before.
+    /// Its lease or fence changed.
     HandedOn,
-    /// Another number of callers waits.
+    /// The number of waiters changed.
     Waiting,
-    /// The lease ends later than it would have.
+    /// The lease was renewed.
     Renewed,
-    /// An administrator ended the lease.
+    /// An administrator released it.
     Forced,
-    /// Released, lost or run out: nobody holds it.
+    /// Released, lost or expired: it is free.
     Ended,
 }
 
-/// One event, as it is told.
+/// One event.
 #[expect(
     missing_docs,
     reason = "a comment would become a description in the OpenAPI document; the names say it"
@@ -69,25 +69,25 @@ pub struct Change {
     pub name: String,
     pub lease_id: Option<String>,
     pub fence: Option<u64>,
-    /// Who holds the lock, or held it.
+    /// The holder, or the last one.
     pub who: String,
     pub holder: Option<ClientReport>,
     pub waiting: u64,
     pub held_ms: Option<u64>,
     #[serde(skip)]
     pub since: Option<String>,
-    /// When the lease ends, or was to end.
+    /// When the lease expires, or would have expired.
     #[serde(skip)]
     pub ends: Option<SystemTime>,
 }
 
 impl Known {
-    /// The locks, as they were found last.
+    /// The locks as of the last poll.
     pub fn locks(&self) -> &BTreeMap<String, LockReport> {
         &self.locks
     }
 
-    /// The locks that were held and are not among these.
+    /// The held locks that are missing here.
     pub fn missing(&self, now: &[LockReport]) -> Vec<String> {
         let listed: BTreeSet<&str> = now.iter().map(|lock| lock.name.as_str()).collect();
         let held = self.locks.values().filter(|lock| lock.held);
@@ -95,7 +95,7 @@ impl Known {
         missing.map(|lock| lock.name.clone()).collect()
     }
 
-    /// Takes note of how the locks are now, and tells what is new about that.
+    /// Updates the locks and returns what changed.
     pub fn update(&mut self, now: Vec<LockReport>) -> News {
         let steadied = now.into_iter().map(|lock| self.steadied(lock));
         let now: BTreeMap<String, LockReport> =
@@ -113,9 +113,9 @@ impl Known {
                 news.changes.push(Change::of(Event::Ended, before));
             }
             if before.waiting > 0 {
-                let mut nobody = before.clone();
-                nobody.waiting = 0;
-                news.changes.push(Change::of(Event::Waiting, &nobody));
+                let mut idle = before.clone();
+                idle.waiting = 0;
+                news.changes.push(Change::of(Event::Waiting, &idle));
             }
         }
         self.locks = now;
@@ -176,18 +176,17 @@ impl Known {
 const STEADY_WITHIN: Duration = Duration::from_millis(100);
 const STEADY_PART: u32 = 50;
 
-/// Whether nobody else has got the lock. A lease that is handed off inside a process keeps its id,
+/// Whether the holder is the same. A lease that is handed off inside a process keeps its id,
 /// but not its fence; of that, only what the holder's client says is exact.
 fn is_same_hold(before: &LockReport, now: &LockReport) -> bool {
     let is_exact = before.held_ms.is_some() && now.held_ms.is_some();
     before.lease_id == now.lease_id && (!is_exact || before.fence == now.fence)
 }
 
-/// Looks at locks that no client speaks of any more. Some are held all the same: whoever got one less
-/// than half a second ago does not speak of it yet. Of very many that ended at once, not all are.
-///
-/// Who the holders are is taken from what the `listed` locks show of clients: their records may name
-/// thousands of leases, so only that of a client which is not among them is read.
+/// Checks locks that no client's record lists any more. Some are still held: records are up to half
+/// a second old. If very many ended at once, only some are checked.
+/// Holders are taken from the `listed` locks where possible: records may list thousands of leases,
+/// so only those of other clients are read.
 pub async fn look_again(
     locks: &Locks,
     names: Vec<String>,
@@ -201,7 +200,7 @@ pub async fn look_again(
     let looks = names.into_iter().take(LOOKED_AT_AGAIN_MAX).map(|name| {
         let (lock, clients) = (locks.lock(&name), &clients);
         async move {
-            let found = lock.glance().await.ok().flatten()?;
+            let found = lock.holder_brief().await.ok().flatten()?;
             let client = found.lease.client().map(|client| client.to_string());
             if let Some(client) = client.and_then(|client| clients.get(client.as_str())) {
                 let report = LockReport::of_holder(&name, Some(&found), &[]);

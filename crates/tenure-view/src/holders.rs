@@ -9,11 +9,11 @@ use utoipa::ToSchema;
 
 use crate::time::{self, millis, moment};
 
-/// The entry of a lease's metadata that says who holds it, where a client speaks for many.
+/// The metadata entry that names the holder, for clients that hold locks for others.
 pub const OWNER: &str = "owner";
 const NOBODY: &str = "nobody";
 
-/// A lock as programs read it. Lengths are milliseconds, moments RFC 3339.
+/// A lock. Durations are in milliseconds, timestamps in RFC 3339.
 #[expect(
     missing_docs,
     reason = "a comment would become a description in the OpenAPI document; the names say it"
@@ -22,31 +22,31 @@ const NOBODY: &str = "nobody";
 pub struct LockReport {
     pub name: String,
     pub held: bool,
-    /// Who holds it, in a few words.
+    /// The holder, in short.
     pub who: String,
-    /// What renewing and releasing need. The service tells it where administration is allowed.
+    /// Needed to renew and release. The service shows it only where administration is allowed.
     pub lease_id: Option<String>,
     pub fence: Option<u64>,
     pub held_ms: Option<u64>,
     pub since: Option<String>,
     pub ttl_ms: Option<u64>,
-    /// Null of a held lock: it has no end, and is perhaps not a lock at all.
+    /// Null for a held lock without expiry, which may not be a lock.
     pub left_ms: Option<u64>,
     pub expires_at: Option<String>,
     #[serde(skip)]
     pub ends: Option<SystemTime>,
     #[serde(skip)]
     looked_at: Option<SystemTime>,
-    /// The client, where it says something of itself.
+    /// The client, if its record is known.
     pub holder: Option<ClientReport>,
-    /// Whether another library took it.
+    /// Whether another library holds it.
     pub foreign: bool,
     pub meta: BTreeMap<String, String>,
     pub waiting: u64,
     pub waiters: Vec<WaiterReport>,
 }
 
-/// A client as programs read it.
+/// A client.
 #[expect(
     missing_docs,
     reason = "a comment would become a description in the OpenAPI document; the names say it"
@@ -61,7 +61,7 @@ pub struct ClientReport {
     pub version: String,
 }
 
-/// A client in which callers wait.
+/// A client with waiters.
 #[expect(
     missing_docs,
     reason = "a comment would become a description in the OpenAPI document; the names say it"
@@ -71,14 +71,14 @@ pub struct WaiterReport {
     #[serde(flatten)]
     pub client: ClientReport,
     pub waiting: u64,
-    /// Who they are, in the order they came: what callers of the service that is asked say of
-    /// themselves, the first hundred of them. Left out where nobody says anything.
+    /// Their owners in order of arrival, as given to this service; at most a hundred. Left out if
+    /// unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<String>,
 }
 
 impl LockReport {
-    /// A lock of a listing.
+    /// A listed lock.
     pub fn of_listed(listed: &Listed) -> Self {
         let mut report = Self::free(listed.name.as_str());
         report.waited_for(listed.waiters.iter().map(AsRef::as_ref));
@@ -92,7 +92,7 @@ impl LockReport {
         report
     }
 
-    /// A lock that was asked for by name, and what all clients say.
+    /// A lock by name, with all client records.
     pub fn of_holder(name: &str, holder: Option<&Holder>, clients: &[ClientRecord]) -> Self {
         let mut report = Self::free(name);
         report.waited_for(clients.iter());
@@ -181,7 +181,7 @@ impl LockReport {
         self.holder.iter().chain(waiters)
     }
 
-    /// Adds what clients said of the lock in an earlier look.
+    /// Adds what an earlier poll found in client records.
     pub fn complete_by(&mut self, seen: &Self) {
         self.waiting = seen.waiting;
         self.waiters.clone_from(&seen.waiters);
@@ -198,7 +198,7 @@ impl LockReport {
         self.who = self.who();
     }
 
-    /// The same a little later: what is counted from a moment goes on.
+    /// The same at a later time: durations advance.
     #[must_use]
     pub fn at(mut self, now: SystemTime) -> Self {
         let left = |ends: SystemTime| millis(ends.duration_since(now).unwrap_or_default());
@@ -232,14 +232,14 @@ impl LockReport {
             && self.waiters == other.waiters
     }
 
-    /// Who holds it, in a few words.
+    /// The holder, in short.
     fn who(&self) -> String {
         let of_meta = |field: &str| self.meta.get(field).map(String::as_str);
         match (of_meta("host"), of_meta("pid"), &self.holder) {
             _ if !self.held => NOBODY.to_owned(),
-            // What whoever asked for it over HTTP calls itself.
+            // The owner given over HTTP.
             _ if of_meta(OWNER).is_some() => printable(of_meta(OWNER).unwrap_or_default()),
-            // What `acquire` writes about whoever asked for it.
+            // Written by `tenure acquire` about its caller.
             (Some(host), Some(pid), _) => {
                 let user = of_meta("user").map(|user| format!(" ({user})"));
                 printable(&format!("{host}:{pid}{}", user.unwrap_or_default()))
@@ -247,7 +247,7 @@ impl LockReport {
             (_, _, Some(client)) => client.who(),
             (Some(host), None, None) => printable(host),
             _ if self.foreign => "another library".to_owned(),
-            _ => "a client that says nothing of itself".to_owned(),
+            _ => "unknown client".to_owned(),
         }
     }
 
@@ -260,7 +260,7 @@ impl LockReport {
     pub fn left(&self) -> Option<String> {
         match self.left_ms {
             Some(left) => Some(show_millis(left)),
-            None => self.held.then(|| "for ever".to_owned()),
+            None => self.held.then(|| "no expiry".to_owned()),
         }
     }
 
@@ -281,10 +281,10 @@ impl LockReport {
         match (self.left(), self.ttl_ms) {
             (Some(left), Some(ttl)) if self.left_ms.is_some() => {
                 let ttl = show_millis(ttl);
-                line("Left:", format!("{left} of {ttl}, unless it is renewed"));
+                line("Left:", format!("{left} of {ttl} unless renewed"));
             }
             (Some(left), _) if self.left_ms.is_some() => line("Left:", left),
-            (Some(_), _) => line("Left:", "no end, perhaps it is not a lock".to_owned()),
+            (Some(_), _) => line("Left:", "no expiry, so it may not be a lock".to_owned()),
             (None, _) => {}
         }
         let pairs = |pairs: &BTreeMap<String, String>| {
@@ -309,7 +309,7 @@ impl LockReport {
 }
 
 impl ClientReport {
-    /// What a client says about itself.
+    /// The client's record.
     pub fn of(client: &ClientRecord) -> Self {
         Self {
             client: client.id.to_string(),
@@ -335,7 +335,7 @@ impl ClientReport {
     }
 }
 
-/// Everything that is known of a lock.
+/// Reads everything about a lock.
 pub async fn look(locks: &Locks, name: &str) -> Result<LockReport, tenure::Error> {
     let holder = locks.lock(name).holder().await?;
     let clients = locks.clients().await?;

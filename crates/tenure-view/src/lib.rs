@@ -11,15 +11,13 @@
 //! # async fn main() -> Result<(), tenure::Error> {
 //! let tenure = Tenure::connect("memory://").await?;
 //! let guard = tenure.lock("nightly").acquire().await?;
-//! let report = holders::look(&Locks::clone(&tenure), "nightly").await?;
+//! let report = holders::look(&tenure.locks().clone(), "nightly").await?;
 //! assert!(report.held);
 //! assert_eq!(report.lease_id, Some(guard.lease_id().to_string()));
 //! println!("{}", report.lines().join("\n"));
 //! # Ok(()) }
 //! ```
-//!
-//! [`scratch_names`] is no view, but what the same programs share: names of locks that exist for a
-//! moment only.
+//! [`scratch_names`] is not a view, but shared by the same programs: names of temporary locks.
 //!
 //! The doc comments of structs that implement [`utoipa::ToSchema`] are part of the service's `OpenAPI`
 //! document.

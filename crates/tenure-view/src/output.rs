@@ -1,4 +1,4 @@
-//! What people see: results on stdout, talk on stderr, colour only where a terminal wants it.
+//! Output: results on stdout, messages on stderr, colour only on a terminal.
 
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
@@ -16,7 +16,7 @@ pub fn say_json(value: &impl Serialize) -> io::Result<()> {
     say(text)
 }
 
-/// Prints a line beside the results. Cannot fail: there is nobody left to tell.
+/// Prints a line to stderr. Errors are ignored: there is no other place to report them.
 pub fn complain(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! What a sale shows of itself: the same for the command and for the service.
+//! Sales, shown the same by the command and the service.
 
 mod dead_letter;
 mod item;
@@ -21,7 +21,7 @@ pub fn at(moment: SystemTime) -> String {
     humantime::format_rfc3339_millis(shown).to_string()
 }
 
-/// A number, or that there is none.
+/// A number, or a dash.
 pub fn or_dash(number: Option<u64>) -> String {
     number.map_or("-".to_owned(), |number| number.to_string())
 }

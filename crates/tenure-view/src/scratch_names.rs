@@ -12,7 +12,7 @@ pub fn unused(prefix: &str) -> String {
 pub async fn sweep(client: &Client, names: &[String]) {
     for key in names.iter().flat_map(|name| keys_of(name)) {
         let deleted = client.run(Command::new("DEL").arg(key)).await;
-        // Whatever cannot be deleted ends by itself, and who does not answer is not asked again.
+        // Keys that cannot be deleted expire; a server that does not respond is not retried.
         if deleted.is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
             return;
         }

@@ -2,17 +2,18 @@
 
 use std::time::{Duration, SystemTime};
 
-/// Reads a length of time: `1.5` and `.007` are seconds as for `flock`, `500ms`, `2m` and `1h30m`
-/// say their units.
+/// Parses a duration: `1.5` and `.007` are seconds as for `flock`; `500ms`, `2m` and `1h30m` have
+/// units.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let is_number = |byte: u8| byte.is_ascii_digit() || byte == b'.';
     if !text.is_empty() && text.bytes().all(is_number) {
         let seconds: Option<f64> = text.parse().ok();
         let length = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        return length.ok_or_else(|| format!("`{text}` seconds cannot be understood"));
+        return length
+            .ok_or_else(|| format!("invalid duration `{text}`: expected a number of seconds"));
     }
     humantime::parse_duration(text).map_err(|_| {
-        format!("`{text}` is no length of time: write `1.5` (seconds), `500ms`, `2m` or `1h30m`")
+        format!("invalid duration `{text}`: write `1.5` (seconds), `500ms`, `2m` or `1h30m`")
     })
 }
 

@@ -1,10 +1,10 @@
-//! How long many things took: percentiles without keeping every sample.
+//! A histogram of durations: percentiles without keeping every sample.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// How long many things took.
+/// A histogram of durations.
 #[derive(Clone, Debug)]
 pub struct Timings(Histogram<u64>);
 
@@ -20,6 +20,21 @@ impl Timings {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         // It grows by itself: no value is out of range.
         let _ = self.0.record(nanos);
+    }
+
+    /// Adds a sample `count` times, as [`counts`](Self::counts) lists it.
+    pub fn note_many(&mut self, time: Duration, count: u64) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let _ = self.0.record_n(nanos, count);
+    }
+
+    /// The samples, rounded, and how often each occurred: to be sent to another process.
+    pub fn counts(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        let recorded = self.0.iter_recorded();
+        recorded.map(|it| {
+            let time = Duration::from_nanos(it.value_iterated_to());
+            (time, it.count_at_value())
+        })
     }
 
     /// Adds what others noted.
@@ -52,7 +67,7 @@ impl FromIterator<Duration> for Timings {
     }
 }
 
-/// A length of time in milliseconds, with as many digits as mean something.
+/// A duration in milliseconds with two or three significant digits.
 pub fn millis(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1_000.0;
     if millis < 10.0 {
@@ -65,6 +80,17 @@ pub fn millis(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_can_be_sent_to_another_process() {
+        let one: Timings = (1..=100).map(Duration::from_millis).collect();
+        let mut other = Timings::new();
+        for (time, count) in one.counts() {
+            other.note_many(time, count);
+        }
+        assert_eq!(other.count(), 100);
+        assert_eq!(other.percentile(50.0), one.percentile(50.0));
+    }
 
     #[test]
     fn so_many_of_a_hundred_were_not_slower() {

@@ -44,7 +44,7 @@ pub(crate) fn run(path: &Path, out: &mut impl Write) -> Result<(), Box<dyn Error
     let (old, new) = (connect()?, connect()?);
 
     // `fixed`: this lease is not renewed, as if the whole process were paused.
-    let old_guard = old.lock("report").fixed(LEASE).acquire()?;
+    let old_guard = old.lock("report").ttl(LEASE).no_renewal().acquire()?;
     writeln!(out, "old holder: got the lock and is paused")?;
     thread::sleep(LEASE);
 

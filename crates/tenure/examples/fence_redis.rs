@@ -56,7 +56,7 @@ pub(crate) async fn run(url: &str, out: &mut impl Write) -> Result<(), Box<dyn E
     let (old, new) = (Tenure::connect(url).await?, Tenure::connect(url).await?);
 
     // `fixed`: this lease is not renewed, as if the whole process were paused.
-    let old_guard = old.lock("report").fixed(LEASE).acquire().await?;
+    let old_guard = old.lock("report").ttl(LEASE).no_renewal().acquire().await?;
     writeln!(out, "old holder: got the lock and is paused")?;
     tokio::time::sleep(LEASE).await;
 

@@ -48,7 +48,11 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let (old, new) = (connect()?, connect()?);
 
     // `fixed`: this lease is not renewed, as if the whole process were paused.
-    let old_guard = old.lock("account:alice").fixed(LEASE).acquire()?;
+    let old_guard = old
+        .lock("account:alice")
+        .ttl(LEASE)
+        .no_renewal()
+        .acquire()?;
     let old_balance = balance(&database)?;
     writeln!(
         out,

@@ -1,4 +1,4 @@
-//! Hello: take a lock, look at its fence, let go of it.
+//! Hello: acquire a lock, print its fence, release it.
 //!
 //! Run it without a server, or on one:
 //!

@@ -286,6 +286,7 @@ impl Belief {
             id: self.held.id.clone(),
             fence: self.fence,
             ttl: self.held.ttl,
+            deadline: Some(self.deadline()),
         }
     }
 
@@ -309,14 +310,8 @@ mod tests {
     const TTL: Duration = Duration::from_secs(60);
 
     fn belief(sent_at: Moment) -> Belief {
-        let held = LeaseSpec {
-            name: LockName::new("n").unwrap(),
-            id: LeaseId::fresh(Layout::Native, &ClientId::fresh(), 1, TTL),
-            ttl: TTL,
-            has_meta: false,
-            replicas: 0,
-            last_fence: None,
-        };
+        let id = LeaseId::fresh(Layout::Native, &ClientId::fresh(), 1, TTL);
+        let held = LeaseSpec::new(LockName::new("n").unwrap(), id, TTL);
         Belief::new(Grant {
             number: 1,
             held,
@@ -359,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "not a test, but the process that is told of a suspend"]
+    #[ignore = "not a test, but the child process of the suspend test"]
     fn believe() {
         let belief = belief(Clock::Boot.now());
         for _ in std::io::stdin().lines() {

@@ -12,8 +12,8 @@ use crate::moment::Clock;
 use crate::settings::Settings;
 use crate::url;
 
-/// The settings of a client, before it connects. What kind of client is made says its parameter:
-/// [`Tenure`], or [`Redlock`](crate::Redlock).
+/// The settings of a client, before it connects. The type parameter is the kind of client:
+/// [`Tenure`] or [`Redlock`](crate::Redlock).
 #[must_use = "a builder does nothing until it connects"]
 pub struct Builder<T = Tenure> {
     pub(crate) urls: Vec<String>,
@@ -34,22 +34,33 @@ impl<T> Builder<T> {
         }
     }
 
-    /// How long leases last without renewal, where a lock does not say otherwise: 100 ms to 24 h,
-    /// 30 s by default.
+    /// The default lease duration without renewal, for locks that do not set their own: 100 ms to
+    /// 24 h, 30 s by default.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// How long a call goes on trying while the server cannot be reached: 5 s by default. Shorter:
-    /// callers learn sooner. Longer: they survive a restart of the server.
+    /// How long a call keeps retrying while the server cannot be reached: 5 s by default. With a
+    /// shorter limit callers fail sooner; with a longer one they survive a server restart.
     pub fn unreachable_after(mut self, limit: Duration) -> Self {
         self.settings.unreachable_after = limit;
         self
     }
 
-    /// Lets a tokio runtime drive a connection of its own, for callers who run there: the fastest
-    /// way to take a free lock. Without it a thread of the client drives all connections, which
+    /// How long a server may take to reply to one command: 1 s by default, 100 ms to 5 s. After
+    /// that the connection counts as dead: it is closed, and the call retries on a new one until
+    /// [`unreachable_after`](Builder::unreachable_after).
+    ///
+    /// Raise it for servers far away, or that run slow scripts; lower it to notice a dead server
+    /// sooner.
+    pub fn response_timeout(mut self, limit: Duration) -> Self {
+        self.settings.response_timeout = limit;
+        self
+    }
+
+    /// Lets a tokio runtime drive its own connection, for callers that run on it: the fastest way
+    /// to acquire a free lock. Otherwise the client's own thread drives all connections, which
     /// works from any executor.
     ///
     /// ```
@@ -63,65 +74,65 @@ impl<T> Builder<T> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The runtime must have IO and timers, as `#[tokio::main]` and `enable_all` give it: otherwise
-    /// connecting fails, and tokio says so by a panic of its own in the background. Should it be
-    /// blocked or shut down later, callers elsewhere are not affected.
+    /// The runtime must have IO and timers enabled, as with `#[tokio::main]` or `enable_all`.
+    /// Otherwise connecting fails, and tokio panics in the background. If the runtime is blocked or
+    /// shut down later, callers on other threads are not affected.
     pub fn runtime(mut self, runtime: tokio::runtime::Handle) -> Self {
         self.settings.runtime = Some(runtime);
         self
     }
 
-    /// Whether a released lock may pass to the next waiter of this process without asking the
-    /// store: on by default. Each holder has a fence of its own, greater than the one before.
+    /// Whether a released lock may be handed off to the next waiter in this process without asking
+    /// the store: on by default. Each holder gets its own fence, greater than the previous one.
     ///
-    /// Only between waiters with the same ttl and settings, never for
-    /// [`fixed`](crate::Lock::fixed) leases, and only within the bounds of
-    /// [`hand_off_turns`](Builder::hand_off_turns) and [`hand_off_time`](Builder::hand_off_time),
-    /// after which the waiters of other processes get their turn.
+    /// It happens only between waiters with the same ttl and settings, never with
+    /// [leases without renewal](crate::Lock::no_renewal), and only within the limits of
+    /// [`hand_off_turns`](Builder::hand_off_turns) and [`hand_off_time`](Builder::hand_off_time).
+    /// After that, waiters in other processes get their turn.
     pub fn hand_off(mut self, on: bool) -> Self {
         self.settings.hand_off.on = on;
         self
     }
 
-    /// How often in a row a lock may be handed off inside this process: 256 times by default, and
-    /// at most 10 000. Fewer: other processes wait less. More: fewer questions to the store.
+    /// How many times in a row a lock may be handed off within this process: 256 by default, 10 000
+    /// at most. With fewer, other processes wait less; with more, the store gets fewer requests.
     pub fn hand_off_turns(mut self, turns: u32) -> Self {
         self.settings.hand_off.turns = turns;
         self
     }
 
-    /// For how long a lock may be handed off inside this process, counted from when the store
-    /// granted it: 10 ms by default. What is handed off last may still be held for as long as its
-    /// holder likes.
+    /// How long a lock may be handed off within this process, counted from the grant by the store:
+    /// 10 ms by default. The last hand-off holder may keep the lock as long as it needs.
     pub fn hand_off_time(mut self, time: Duration) -> Self {
         self.settings.hand_off.time = time;
         self
     }
 
-    /// Which bytes locks are in Redis, and so with whose locks they exclude each other:
-    /// [`Layout::Native`] by default. The URL can say it too, as in `?layout=redisson`.
+    /// How locks are encoded in Redis, and so which other libraries they exclude:
+    /// [`Layout::Native`] by default. The URL can set it too, as in `?layout=redisson`.
     pub fn layout(mut self, layout: Layout) -> Self {
         self.layout = Some(layout);
         self
     }
 
-    /// What this client is called where holders are listed, for example the service's name.
+    /// The name of this client in listings, for example the name of the service.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = Some(name.into());
         self
     }
 
-    /// Says something about this client where holders are listed: its user, its command, its
-    /// version. A few short entries: they are in the client's record, which is written at most twice
-    /// a second. What belongs to one lease is [`meta`](crate::Lock::meta).
+    /// Adds information about this client to listings: its user, its command, its version. Keep
+    /// entries few and short: they are part of the client's record, which is written up to twice a
+    /// second. For information about one lease use [`meta`](crate::Lock::meta).
     pub fn about(mut self, field: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.about.insert(field.into(), value.into());
         self
     }
 
-    /// Refuses settings that are out of their limits.
+    /// Refuses settings that are out of range.
     pub(crate) fn check(&self) -> Result<()> {
         check_ttl("ttl", self.settings.ttl)?;
+        self.settings.check_response_timeout()?;
         self.settings.hand_off.check()
     }
 }

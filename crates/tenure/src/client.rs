@@ -1,16 +1,16 @@
-//! The entry: a client of one store.
+//! The entry point: a client of one store.
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backoff::CONNECT_PAUSE;
 use crate::builder::Builder;
 use crate::client_handle::ClientHandle;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::locks::Locks;
+use crate::locks::{Locks, delegate_to_locks};
 use crate::moment::{Clock, ManualClock};
 use crate::settings::Settings;
 use crate::sharded::Sharded;
@@ -20,13 +20,10 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::url::Target;
 
-/// How long to wait before connecting again to a server that could not be reached.
-const CONNECT_PAUSE: Duration = Duration::from_millis(100);
-
-/// A client of one store. Cheap to clone; all clones are the same client.
+/// A client of one store. Cheap to clone; all clones share one client.
 ///
-/// It owns a background thread that renews, releases and wakes. The thread ends when the last
-/// clone, lock and guard are gone.
+/// It owns a background thread that renews and releases leases and wakes waiters. The thread ends
+/// when the last clone, lock and guard are dropped.
 #[derive(Clone)]
 pub struct Tenure {
     locks: Locks,
@@ -37,23 +34,23 @@ impl Tenure {
     /// `unix://`, a bare `host` or `host:port`, `redis-sentinel://`,
     /// `redis-cluster://`, or `memory://`.
     ///
-    /// | URL | is |
+    /// | URL | store |
     /// |---|---|
     /// | `redis://user:password@host:6379/0` | one Redis server, 7.0 or newer |
     /// | `rediss://host?ca=/ca.pem&cert=/client.pem&key=/client.key` | the same over TLS |
     /// | `unix:///run/redis.sock?db=0&user=me&pass=secret` | the same over a socket |
-    /// | `redis-cluster://user:password@host1,host2:6380?sharded=off` | a Redis Cluster, by some of its nodes; over TLS with `rediss-cluster://`; [`Sharded`] says how waiters are woken |
-    /// | `redis://host?layout=redisson` | locks in the bytes of Java's Redisson: [`Layout`] |
-    /// | `redis-sentinel://user:password@s1,s2:26379,s3/mymaster/0` | the master that these sentinels name; user, password and database are the servers' |
-    /// | `redis-sentinel://s1,s2/?master=mymaster&sentinel_username=me&sentinel_password=secret` | the same, with a user of the sentinels' own |
-    /// | `rediss-sentinel://s1,s2,s3/mymaster?ca=/ca.pem` | the same over TLS, sentinels and servers |
-    /// | `memory://` | a store of this client alone |
-    /// | `memory://name` | a store shared by all clients of this process that name it |
+    /// | `redis-cluster://user:password@host1,host2:6380?sharded=off` | a Redis Cluster, given some of its nodes; over TLS with `rediss-cluster://`; [`Sharded`] selects how waiters are woken |
+    /// | `redis://host?layout=redisson` | locks compatible with Java's Redisson: [`Layout`] |
+    /// | `redis-sentinel://user:password@s1,s2:26379,s3/mymaster/0` | the primary that these Sentinels report; user, password and database are for the Redis servers |
+    /// | `redis-sentinel://s1,s2/?master=mymaster&sentinel_username=me&sentinel_password=secret` | the same, with separate credentials for the Sentinels |
+    /// | `rediss-sentinel://s1,s2,s3/mymaster?ca=/ca.pem` | the same over TLS, to both Sentinels and servers |
+    /// | `memory://` | a store private to this client |
+    /// | `memory://name` | a store shared by all clients of this process that use this name |
     ///
-    /// A client of sentinels follows the master: when it is replaced, all connections to the old one
-    /// are given up, held locks are renewed at the new one, and those that it does not have are
-    /// lost. See [`Lock::replicas`](crate::Lock::replicas) and [`Builder::after_failover`] for how to
-    /// lose none.
+    /// With Sentinel, the client follows the primary. After a failover it closes all connections to
+    /// the old primary and renews held locks at the new one; locks that the new primary does not
+    /// have are lost. To prevent that, see [`Lock::replicas`](crate::Lock::replicas) and
+    /// [`Builder::after_failover`].
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tenure::Error> {
@@ -66,25 +63,19 @@ impl Tenure {
     ///
     /// # Errors
     ///
-    /// If the URL is wrong, the server cannot be reached within 5 s, refuses us, or is too old.
+    /// If the URL is invalid, or the server cannot be reached within 5 s, refuses the connection,
+    /// or is too old.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         Self::builder(url).connect().await
     }
 
-    /// Begins to connect with other settings than the default ones.
+    /// Starts a client with custom settings.
     pub fn builder(url: impl AsRef<str>) -> Builder {
         Builder::new(vec![url.as_ref().to_owned()])
     }
 }
 
-/// What a client of any deployment can do.
-impl Deref for Tenure {
-    type Target = Locks;
-
-    fn deref(&self) -> &Locks {
-        &self.locks
-    }
-}
+delegate_to_locks!(Tenure);
 
 impl fmt::Debug for Tenure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,31 +86,31 @@ impl fmt::Debug for Tenure {
 }
 
 impl Builder {
-    /// A clock that a test moves. Only for the memory store: a server has its own.
+    /// A clock controlled by a test. Only for the memory store: a server has its own clock.
     pub fn clock(mut self, clock: &ManualClock) -> Self {
         self.clock = Clock::Manual(clock.clone());
         self
     }
 
-    /// How the waiters of a Cluster are woken: [`Sharded::Auto`] by default. The URL can say it too,
-    /// as in `?sharded=off`. Only for a Cluster: elsewhere there are no shards.
+    /// How waiters on a Cluster are woken: [`Sharded::Auto`] by default. The URL can set it too, as
+    /// in `?sharded=off`. Only for a Cluster: other deployments have no shards.
     pub fn sharded(mut self, sharded: Sharded) -> Self {
         self.settings.sharded = Some(sharded);
         self
     }
 
-    /// How many replicas must confirm each lock of this client that does not say otherwise: see
-    /// [`Lock::replicas`](crate::Lock::replicas). None by default.
+    /// How many replicas must acknowledge each lock of this client, for locks that do not set their
+    /// own number: see [`Lock::replicas`](crate::Lock::replicas). None by default.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.settings.replicas = replicas;
         self
     }
 
-    /// How long a new master gives no new locks: at least the longest ttl in use. Off by default.
+    /// How long a new primary grants no new locks: at least the longest ttl in use. Off by default.
     ///
-    /// A replica that is promoted may not have heard of the last locks of its master, and a server
-    /// that restarts may have forgotten them. With this they are not granted a second time before
-    /// the first lease has ended. Renewals and releases go on.
+    /// A promoted replica may not have received the last locks of its primary, and a restarted
+    /// server may have lost them. With this setting they are not granted again before the first
+    /// lease has expired. Renewals and releases continue to work.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tenure::Error> {
@@ -135,16 +126,16 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     ///
-    /// Meanwhile [`acquire`](crate::Lock::acquire) waits within its limit, and
+    /// During this pause [`acquire`](crate::Lock::acquire) waits up to its limit, and
     /// [`try_acquire`](crate::Lock::try_acquire) fails with
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable). The pause begins when the first
-    /// client that asks for it meets the new master, and is kept in Redis, so that it holds for all
-    /// of them. All clients that share a lock must ask for it, and the user needs the right to
-    /// `INFO`. A lock with a longer ttl than this is refused.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable). The pause starts when the first
+    /// client with this setting connects to the new primary, and is stored in Redis, so that it
+    /// applies to all such clients. All clients that share a lock must use this setting, and the
+    /// user needs permission for `INFO`. A lock with a ttl longer than this is refused.
     ///
-    /// Choose it some seconds longer than the ttl: a client may go on renewing at the old master until
-    /// it hears of the new one. The first client that ever asks a server waits for the whole pause,
-    /// because nobody knows since when that server has been the master.
+    /// Choose a few seconds more than the ttl: a client may keep renewing at the old primary until
+    /// it learns of the new one. The first client that ever uses this setting with a server waits
+    /// for the whole pause, because it is not known how long that server has been the primary.
     pub fn after_failover(mut self, wait: Duration) -> Self {
         self.settings.after_failover = Some(wait);
         self
@@ -154,7 +145,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As for [`Tenure::connect`], and if a setting is out of its limits.
+    /// As for [`Tenure::connect`], and if a setting is out of range.
     pub async fn connect(self) -> Result<Tenure> {
         self.check()?;
         let url = self.urls.first().map_or("", String::as_str);
@@ -169,6 +160,7 @@ impl Builder {
         settings.check_pause(settings.ttl)?;
         let on_engine = engine.clone();
         let connecting = async move {
+            let target = with_response_timeout(target, settings.response_timeout);
             let store = open(target, &settings, &clock, &stats).await?;
             Ok(ClientHandle::start(
                 on_engine, settings, clock, store, stats,
@@ -193,10 +185,10 @@ fn with_layout(mut target: Target, asked_for: Option<Layout>) -> Result<(Target,
     let refused = |cause: &str| Err(Error::invalid_setting("the layout", layout, cause));
     match &mut target {
         Target::Memory { .. } if layout != Layout::Native => {
-            refused("a memory store has no bytes to lay out: leave it out with `memory://`")
+            refused("a memory store has no layout: omit it with `memory://`")
         }
         _ if asked_for.is_some_and(|asked_for| asked_for != layout) => {
-            refused("the URL says so and the builder says another one: leave one of them out")
+            refused("the URL and the builder set different layouts: remove one of them")
         }
         Target::Redis(server) => {
             server.layout = Some(layout);
@@ -214,6 +206,25 @@ fn with_layout(mut target: Target, asked_for: Option<Layout>) -> Result<(Target,
         }
         Target::Memory { .. } => Ok((target, layout)),
     }
+}
+
+fn with_response_timeout(mut target: Target, limit: Duration) -> Target {
+    match &mut target {
+        Target::Redis(server) => server.response_timeout = limit,
+        Target::Sentinel(target) => {
+            target.server.response_timeout = limit;
+            for sentinel in &mut target.sentinels {
+                sentinel.response_timeout = limit;
+            }
+        }
+        Target::Cluster(cluster) => {
+            for node in &mut cluster.nodes {
+                node.response_timeout = limit;
+            }
+        }
+        Target::Memory { .. } => {}
+    }
+    target
 }
 
 async fn open(
@@ -239,7 +250,7 @@ async fn open(
         Target::Cluster(target) => {
             check_clock(clock)?;
             let sharded = target.sharded.or(settings.sharded).unwrap_or_default();
-            // All servers that we connect to know sharded messages.
+            // All servers that we connect to support sharded messages.
             let sharded = sharded != Sharded::Off;
             let runtime = settings.runtime.clone();
             let store = RedisStore::in_cluster(target.nodes, sharded, Arc::clone(stats), runtime);
@@ -256,7 +267,7 @@ fn check_sharded(target: &Target, asked_for: Option<Sharded>) -> Result<()> {
     let refused = |cause: &str| Err(Error::invalid_setting("sharded", asked_for, cause));
     match target {
         Target::Cluster(cluster) if cluster.sharded.is_none_or(|said| said == asked_for) => Ok(()),
-        Target::Cluster(_) => refused("the URL says another one: leave one of them out"),
+        Target::Cluster(_) => refused("the URL sets a different value: remove one of them"),
         _ => refused("only a Cluster has shards: use it with `redis-cluster://`"),
     }
 }
@@ -266,7 +277,7 @@ fn check_clock(clock: &Clock) -> Result<()> {
         return Err(Error::invalid_setting(
             "the clock",
             "manual",
-            "a server has a clock of its own: use `memory://`",
+            "a server has its own clock: use `memory://`",
         ));
     }
     Ok(())
@@ -286,12 +297,12 @@ async fn connect_store(
     loop {
         match store.connect(limit).await {
             Ok(()) => return Ok(store),
-            // Not with the last breath: its error would only say that time was short.
+            // Stop early enough: the last error would only say that there was too little time.
             Err(failure) if failure.transient && clock.now() + CONNECT_PAUSE < limit => {
                 said = Some(failure.error);
                 clock.sleep_until(clock.now() + CONNECT_PAUSE).await;
             }
-            // What was said before tells more than that time was short after all.
+            // The previous error is more useful than one that says that time ran out.
             Err(failure) if failure.transient && clock.now() >= limit => {
                 return Err(said.unwrap_or(failure.error));
             }

@@ -12,7 +12,7 @@ use crate::engine::{Engine, client_record, heartbeat, watchdog};
 use crate::error::{Error, Result};
 use crate::lease::LeaseId;
 use crate::moment::Clock;
-use crate::pending::PendingOne;
+use crate::pending_work::PendingOne;
 use crate::settings::Settings;
 use crate::standing::Released;
 use crate::stats::Stats;

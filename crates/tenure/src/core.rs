@@ -12,7 +12,7 @@ use crate::engine::watchdog::Watchdog;
 use crate::lease::ClientId;
 use crate::moment::Clock;
 use crate::name::LockName;
-use crate::pending::Pending;
+use crate::pending_work::Pending;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::store::Store;

@@ -1,4 +1,4 @@
-//! What can go wrong, and what the caller can do about it.
+//! Errors: what went wrong, and what the caller can do about it.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,15 +13,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed.
 ///
-/// Branch on [`kind`](Error::kind) to know what happened and on [`advice`](Error::advice) to know
-/// what to do. The text is for people: lowercase, with the value in backticks, the cause and a
-/// next step. It never holds a password.
+/// Match on [`kind`](Error::kind) to see what happened and on [`advice`](Error::advice) to see what
+/// to do. The message is for people: lowercase, with the value in backticks, the cause and a next
+/// step. It never contains a password.
 ///
 /// ```
 /// # use tenure::{Tenure, ErrorKind, Advice};
 /// # use std::time::Duration;
 /// # async fn example(tenure: &Tenure) -> Result<(), tenure::Error> {
-/// match tenure.lock("nightly").acquire_within(Duration::from_secs(1)).await {
+/// match tenure.lock("nightly").wait(Duration::from_secs(1)).acquire().await {
 ///     Ok(guard) => { guard.release().await?; }
 ///     Err(error) if error.kind() == ErrorKind::Busy => eprintln!("skipped: {error}"),
 ///     Err(error) if error.advice() == Advice::Later => eprintln!("will try again: {error}"),
@@ -38,40 +38,40 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What happened, for a program to branch on.
+/// What happened, for a program to match on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The name breaks a rule of [`LockName`].
+    /// The lock name breaks a rule of [`LockName`].
     InvalidName,
-    /// A setting is out of its limits, or two settings contradict each other.
+    /// A setting is out of range, or two settings contradict each other.
     InvalidSetting,
-    /// The URL cannot be understood.
+    /// The URL is invalid.
     InvalidUrl,
-    /// Another holder kept the lock for as long as the caller wanted to wait.
+    /// Another holder kept the lock for the whole wait.
     Busy,
-    /// The server could not be reached, or answered that it cannot serve now.
+    /// The server could not be reached, or reported that it cannot serve requests now.
     Unavailable,
     /// The server refused the user, the password, a command, a key or a channel.
     Denied,
-    /// The server is a replica and takes no writes.
+    /// The server is a replica and does not accept writes.
     ReadOnly,
     /// The server has no memory left for a new lock.
     OutOfMemory,
     /// The server is older than Redis 7.0.
     Unsupported,
-    /// Fewer replicas than asked for have confirmed the lock; it is not held. See
+    /// Fewer replicas than required acknowledged the lock; it is not held. See
     /// [`Lock::replicas`](crate::Lock::replicas).
     NotReplicated,
-    /// The key at the lock's name is not a lock of this layout.
+    /// The key with the lock's name is not a lock in this layout.
     NotALock,
     /// The lease was lost.
     Lost,
-    /// An owner re-entered its lock with other options than it is held with.
+    /// An owner re-entered its lock with options that differ from those it is held with.
     Mismatch,
     /// The client was shut down.
     Closed,
-    /// The server answered something that Tenure does not understand.
+    /// The server sent a reply that Tenure does not understand.
     Protocol,
 }
 
@@ -79,13 +79,13 @@ pub enum ErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Try again, or wait: nothing is wrong, someone else was first.
+    /// Try again, or wait: nothing is wrong, another holder was first.
     Retry,
     /// Try again later: the server needs time or an administrator.
     Later,
     /// Stop the protected work: the lock is no longer held.
     Lost,
-    /// Trying again will not help: the call, the setting or the permission is wrong.
+    /// Retrying will not help: the call, a setting or a permission is wrong.
     Fatal,
 }
 
@@ -116,9 +116,9 @@ impl Error {
         }
     }
 
-    /// Who held the lock, for [`ErrorKind::Busy`]. Which client that is takes a moment to find
-    /// out: after a very short wait only its lease is known, and
-    /// [`Lock::holder`](crate::Lock::holder) tells more.
+    /// The holder of the lock, for [`ErrorKind::Busy`]. Finding the holder's client takes a moment:
+    /// after a very short wait only its lease is known. [`Lock::holder`](crate::Lock::holder)
+    /// returns more.
     pub fn holder(&self) -> Option<&Holder> {
         self.0.holder.as_ref()
     }
@@ -139,7 +139,7 @@ impl Error {
 
     pub(crate) fn invalid_name(name: &str, cause: &str) -> Self {
         let shown: String = name.chars().take(64).collect();
-        let message = format!("cannot use `{shown}` as the name of a lock: {cause}");
+        let message = format!("invalid lock name `{shown}`: {cause}");
         Self::new(ErrorKind::InvalidName, message)
     }
 
@@ -175,7 +175,7 @@ impl Error {
         )
     }
 
-    /// The same error for one more waiter that it concerns.
+    /// The same error for another waiter that it applies to.
     pub(crate) fn share(&self) -> Self {
         let shared = Self::new(self.kind(), self.to_string());
         match &self.0.source {
@@ -201,7 +201,7 @@ impl fmt::Debug for Error {
                 .field("source", &self.0.source)
                 .finish();
         }
-        // What `main` prints when it returns an error: for people.
+        // `main` prints this when it returns an error, so it is written for people.
         write!(f, "{self}")?;
         match &self.0.source {
             Some(source) => write!(f, "\nCaused by: {source}"),

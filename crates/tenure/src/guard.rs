@@ -1,4 +1,4 @@
-//! What the caller holds while it holds a lock.
+//! The guard: what the caller has while it holds a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::belief::Belief;
+use crate::client_handle::ClientHandle;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
+use crate::holds::Holds;
 use crate::lease::{Fence, Lease, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -16,16 +19,17 @@ use crate::standing::{LostReason, Released, Standing};
 
 /// A held lock.
 ///
-/// It is renewed in the background for as long as it lives, unless it was taken with
-/// [`fixed`](crate::Lock::fixed). Pass its [`fence`](Guard::fence) to what the lock protects, stop
-/// the work when [`lost`](Guard::lost) resolves, and end it with [`release`](Guard::release).
+/// The lease is renewed in the background as long as the guard lives, unless the lock was acquired
+/// with [`no_renewal`](crate::Lock::no_renewal). Pass the [`fence`](Guard::fence) to the resource that the
+/// lock protects, stop the work when [`lost`](Guard::lost) resolves, and finish with
+/// [`release`](Guard::release).
 ///
 /// # Release on drop is not immediate
 ///
-/// Dropping a guard hands the release to the client's background thread: it never blocks, panics
-/// or needs a runtime, and it cannot tell whether it worked. A program that ends right afterwards
-/// may be faster than the release; the lease then ends by itself. Use [`release`](Guard::release)
-/// or [`Locks::shutdown`](crate::Locks::shutdown) to be sure.
+/// Dropping a guard hands the release to the client's background thread. It never blocks, never
+/// panics and needs no runtime, but it cannot report whether the release succeeded. A program that
+/// exits right afterwards may exit before the release; the lease then expires by itself. Use
+/// [`release`](Guard::release) or [`Locks::shutdown`](crate::Locks::shutdown) to be sure.
 #[must_use = "if unused, the lock is released at once"]
 pub struct Guard {
     hold: Arc<Hold>,
@@ -36,13 +40,32 @@ impl Guard {
         Self { hold }
     }
 
+    /// The guard for a grant. If the client was closed meanwhile, the grant is released.
+    ///
+    /// # Errors
+    ///
+    /// If the client was closed.
+    pub(crate) fn take(
+        client: &Arc<ClientHandle>,
+        owner: Option<Arc<Holds>>,
+        belief: Arc<Belief>,
+    ) -> Result<Self> {
+        let guard = Self::new(Hold::new(Arc::clone(client), owner, belief));
+        // Only now: a shutdown that begins later finds the lease, and dropping the guard releases
+        // what an earlier one may have missed.
+        client
+            .check_open()
+            .inspect_err(|_| client.core.stats.cancelled())?;
+        Ok(guard)
+    }
+
     /// The lock's name.
     pub fn name(&self) -> &LockName {
         &self.hold.belief().held.name
     }
 
-    /// The number to show to the protected resource, which refuses a lower one than it has seen.
-    /// The same for all guards of a reentrant chain.
+    /// The fencing token: pass it to the protected resource, which must refuse a token lower than
+    /// the highest it has seen. All guards of a reentrant chain share one fence.
     pub fn fence(&self) -> Fence {
         let fence = self.hold.belief().fence;
         if bug(Bug::FenceBumpedOnReentry) {
@@ -51,115 +74,116 @@ impl Guard {
         fence
     }
 
-    /// The identity of the lease, as `holder()` and listings show it.
+    /// The lease's id, as shown by `holder()` and listings.
     pub fn lease_id(&self) -> &LeaseId {
         &self.hold.belief().held.id
     }
 
-    /// The length of the lease from one renewal to its end.
+    /// The lease duration: from one renewal until it expires.
     pub fn ttl(&self) -> Duration {
         self.hold.belief().held.ttl
     }
 
-    /// The moment until which the guard may be believed, by the local clock. Each renewal moves
-    /// it, but never beyond what [`max_hold`](crate::Lock::max_hold) allows.
+    /// The deadline until which the guard can be relied on, by the local clock. Each renewal
+    /// extends it, but never beyond [`max_hold`](crate::Lock::max_hold).
     pub fn deadline(&self) -> Moment {
         self.hold.belief().believable_until()
     }
 
-    /// How long the guard may still be believed, if no renewal succeeds; zero once it is lost.
+    /// The time until the deadline if no renewal succeeds; zero once the lock is lost.
     pub fn remaining(&self) -> Duration {
         self.hold.belief().remaining(self.hold.now())
     }
 
-    /// Whether the lock is held, as far as can be known without asking. True is no promise for
-    /// the next line: a process may be paused at any point. Only the fence is.
+    /// Whether the lock is held, as far as is known without asking the store. `true` is not a
+    /// promise for the next line: a process may be paused at any point. Only the fence protects
+    /// against that.
     pub fn is_valid(&self) -> bool {
         self.standing() != Standing::Lost
     }
 
-    /// How sure the holder can be at this moment.
+    /// Whether the lock is held, suspect or lost at this moment.
     pub fn standing(&self) -> Standing {
         self.hold.belief().standing(self.hold.now())
     }
 
-    /// Makes sure that at least `need` is left, and renews the lease if it is not.
+    /// Makes sure that at least `need` is left, renewing the lease if necessary.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lease is lost or cannot be made to last
-    /// that long, and [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) if `need` is
-    /// longer than the lease can ever last.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lease is lost or cannot be extended that
+    /// far, and [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) if `need` is longer
+    /// than the lease can ever last.
     ///
     /// # Cancel safety
     ///
-    /// Safe: a renewal that was begun goes on.
+    /// Safe: once started, a renewal continues in the background.
     pub async fn ensure(&self, need: Duration) -> Result<()> {
         self.hold.ensure(need).await
     }
 
-    /// Resolves when the lock is no longer held, with the reason: at the deadline at the latest,
-    /// without any help from the server.
+    /// Resolves with the reason when the lock is no longer held: no later than its deadline, even
+    /// if the server cannot be reached.
     ///
     /// # Cancel safety
     ///
-    /// Safe: asking again gives the same answer.
+    /// Safe: calling it again gives the same result.
     pub async fn lost(&self) -> LostReason {
         let belief = self.hold.belief();
         belief.no_longer_held().cancelled().await;
         belief.lost_reason().unwrap_or(LostReason::Expired)
     }
 
-    /// A token that is cancelled when the lock is no longer held: when it is lost, and also when
-    /// it is released or its guard is dropped. Give it to tasks that do the protected work.
-    /// Cancelling it yourself stops them and nothing else.
+    /// A token that is cancelled when the lock is no longer held: when it is lost, released, or its
+    /// guard is dropped. Pass it to the tasks that do the protected work. Cancelling it yourself
+    /// stops those tasks and has no other effect.
     pub fn lost_token(&self) -> CancellationToken {
         self.hold.belief().no_longer_held().child_token()
     }
 
-    /// Lets go of the lock and says what really happened.
+    /// Releases the lock and reports whether it was still held.
     ///
-    /// Within a reentrant chain the lock stays held until its last guard goes; the answer is then
-    /// given by the deadline alone.
+    /// Within a reentrant chain the lock stays held until its last guard is gone; the result then
+    /// depends on the deadline alone.
     ///
     /// # Errors
     ///
-    /// If the store refuses the release for good, for example because the user lost the right to
-    /// it. Lost answers are not errors but [`Released::Unknown`].
+    /// If the store refuses the release for good, for example because the user lost a permission. A
+    /// missing reply is not an error: the result is [`Released::Unknown`].
     ///
     /// # Cancel safety
     ///
-    /// Safe: the release goes on in the background.
+    /// Safe: the release continues in the background.
     pub async fn release(self) -> Result<Released> {
         self.hold.release().await
     }
 
-    /// Gives the lease away, unrenewed: whoever gets it may [`adopt`](crate::Locks::adopt) it
-    /// before it ends, in this or in another process.
+    /// Detaches the lease from this guard and stops renewing it. Any process that has the lease can
+    /// [`adopt`](crate::Locks::adopt) it before it expires.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if there is nothing left to give, and
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lease is already lost, and
     /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch) if other guards of a reentrant chain
     /// still hold it.
     pub fn detach(self) -> Result<Lease> {
         self.hold.detach()
     }
 
-    /// Gives the lease away as [`detach`](Guard::detach) does, and has it end after `rest`, be that
-    /// sooner or later than it would have: so a lock can be kept for a while without anybody waiting
-    /// for its end. 100 ms to 24 h; on a [`Redlock`](crate::Redlock) no longer than its
-    /// `longest_ttl`. The lease says how long it is.
+    /// Detaches the lease as [`detach`](Guard::detach) does, and makes it expire after `rest`,
+    /// whether that is sooner or later than it otherwise would. This keeps a lock for a fixed time
+    /// without a process to release it. 100 ms to 24 h; on a [`Redlock`](crate::Redlock) no longer
+    /// than its `longest_ttl`. The returned lease has the new duration.
     ///
     /// # Errors
     ///
-    /// As for `detach`; [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) if `rest` is
-    /// out of its limits; and whatever keeps the store from answering. Then the lease is given away
-    /// all the same, and ends when it would have.
+    /// As for `detach`; [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) if `rest`
+    /// is out of range; and if the store cannot be reached or refuses the request. In that case the
+    /// lease is still detached, and expires when it otherwise would.
     ///
     /// # Cancel safety
     ///
-    /// Once polled, the lease is given away, and the store is told in the background.
+    /// Once polled, the lease is detached, and the store is updated in the background.
     pub async fn detach_for(self, rest: Duration) -> Result<Lease> {
         self.hold.detach_for(rest).await
     }

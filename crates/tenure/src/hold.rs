@@ -97,17 +97,17 @@ impl Hold {
             return Err(Error::lost(name, reason));
         }
         let differs = |what: &str| {
-            let cause = "its owner holds it already, and a nested acquire shares that lease";
+            let cause = "its owner already holds it, and a nested acquire shares that lease";
             Err(Error::new(
                 ErrorKind::Mismatch,
-                format!("cannot take lock `{name}` with another {what}: {cause}"),
+                format!("cannot re-enter lock `{name}` with a different {what}: {cause}"),
             ))
         };
         if request.ttl != belief.held.ttl {
             return differs("ttl");
         }
         if request.renewed != belief.renewed {
-            return differs("kind of lease, `fixed` or renewed");
+            return differs("choice of renewal");
         }
         if request.max_hold != belief.max_hold {
             return differs("`max_hold`");
@@ -127,7 +127,7 @@ impl Hold {
             return Err(Error::invalid_setting(
                 "the time to ensure",
                 format!("{need:?}"),
-                "it is longer than the lease can last: take the lock with a longer ttl",
+                "it is longer than the lease can last: acquire the lock with a longer ttl",
             ));
         }
         if belief.remaining(self.now()) >= need {
@@ -144,7 +144,7 @@ impl Hold {
             None => Error::new(
                 ErrorKind::Lost,
                 format!(
-                    "lock `{name}` cannot be held for {need:?} more: {:?} are left",
+                    "lock `{name}` cannot be kept for {need:?}: only {:?} left",
                     belief.remaining(self.now())
                 ),
             ),
@@ -226,6 +226,7 @@ impl Hold {
                 .renewed(&detached, rest, until, core.clock.now());
             Ok(Lease {
                 ttl: rest,
+                deadline: Some(until),
                 ..detached
             })
         };
@@ -236,7 +237,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(owner) = &self.owner {
-            owner.remove(&self.belief.held.name);
+            owner.remove(&self.belief.held);
         }
         let first = self.belief.end();
         if !first || bug(Bug::DroppedGuardKept) {
@@ -246,7 +247,8 @@ impl Drop for Hold {
             hand_off::try_hand_off(&self.client, &self.belief)
         {
             if bug(Bug::DropBlocks) {
-                let _ = crate::block_on::block_on(self.client.release(&self.belief, None));
+                #[cfg(feature = "blocking")]
+                let _ = crate::blocking::block_on(self.client.release(&self.belief, None));
             }
             self.client.release_in_background(&self.belief, dequeue);
         }

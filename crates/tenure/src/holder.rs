@@ -1,4 +1,4 @@
-//! Who holds a lock, and what clients say of themselves.
+//! The holder of a lock, and the records that clients keep about themselves.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,49 +8,49 @@ use std::time::Duration;
 use crate::lease::{ClientId, Fence, LeaseId};
 use crate::name::LockName;
 
-/// Who holds a lock, as far as the store tells.
+/// The holder of a lock, as far as the store knows.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The lease: what `force_release` needs.
+    /// The lease id, which `force_release` needs.
     pub lease: LeaseId,
-    /// How long the lease lasts unless it is renewed; `None` if it has no expiry and is perhaps not
-    /// a lock at all.
+    /// The time until the lease expires unless it is renewed; `None` if the key has no expiry, in
+    /// which case it may not be a lock at all.
     pub remaining: Option<Duration>,
-    /// The greatest fence that was reserved for this lease, where Tenure granted it: the holder has
-    /// this one, or a lower one while the lease may still be handed off.
+    /// The greatest fence reserved for this lease, if Tenure granted it. The holder has this fence,
+    /// or a lower one while the lease can still be handed off.
     pub fence: Option<Fence>,
-    /// What the holder wrote about this lease.
+    /// The metadata of the lease.
     pub meta: BTreeMap<String, String>,
     /// The client that holds it, once it has held it for half a second.
     pub client: Option<ClientRecord>,
 }
 
-/// What a client says of itself.
+/// A client's record.
 ///
-/// It lists leases that were held for half a second or longer and how many callers wait, and is
-/// at most a second old.
+/// It lists the leases held for at least half a second and how many callers wait. It is at most a
+/// second old.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientRecord {
-    /// The client.
+    /// The client's id.
     pub id: ClientId,
-    /// The machine it runs on.
+    /// The host it runs on.
     pub host: String,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// The name that its program gave it.
+    /// The name that its program set.
     pub name: Option<String>,
-    /// What its program said [about](crate::Builder::about) it.
+    /// What its program [added](crate::Builder::about).
     pub about: BTreeMap<String, String>,
-    /// The version of Tenure it uses.
+    /// The Tenure version it uses.
     pub version: String,
-    /// The leases it has held for half a second or longer, and those it detached: the oldest ten
+    /// The leases it has held for at least half a second, and those it detached: the oldest ten
     /// thousand.
     pub leases: Vec<LeaseRecord>,
-    /// How many more it holds.
+    /// How many leases it holds beyond those.
     pub more_leases: u64,
-    /// How many callers wait, by lock.
+    /// The number of waiting callers, by lock.
     pub waiting: BTreeMap<String, u64>,
 }
 
@@ -62,21 +62,21 @@ pub struct LeaseRecord {
     pub name: LockName,
     /// The lease.
     pub lease: LeaseId,
-    /// The fence it was granted with.
+    /// The fence of the grant.
     pub fence: Fence,
     /// How long it had been held when the record was read.
     pub held_for: Duration,
-    /// The lease's length.
+    /// The lease duration.
     pub ttl: Duration,
 }
 
-/// Who holds what, as [`Locks::list`](crate::Locks::list) found it.
+/// Holders and waiters, as found by [`Locks::list`](crate::Locks::list).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Listing {
     /// The locks, by name.
     pub locks: Vec<Listed>,
-    /// How many leases the clients hold beyond those that they name.
+    /// How many leases the clients hold beyond those they list.
     pub more_leases: u64,
 }
 
@@ -86,30 +86,30 @@ pub struct Listing {
 pub struct Listed {
     /// The lock.
     pub name: LockName,
-    /// The lease that holds it: what `force_release` needs. `None` if callers wait and the lock was
-    /// free at that moment.
+    /// The lease that holds it, which `force_release` needs. `None` if the lock was free at that
+    /// moment but has waiters.
     pub lease: Option<LeaseId>,
-    /// The fence of its holder; of one that has held it for less than half a second, the greatest
-    /// that was reserved for it.
+    /// The fence of the holder. For a holder of less than half a second, the greatest fence
+    /// reserved for it.
     pub fence: Option<Fence>,
-    /// How long it has been held, once that is half a second.
+    /// How long it has been held, once that is at least half a second.
     pub held_for: Option<Duration>,
-    /// The lease's length, where Tenure granted it.
+    /// The lease duration, if Tenure granted it.
     pub ttl: Option<Duration>,
-    /// How long the lease lasts unless it is renewed; `None` if it has no expiry and is perhaps not
-    /// a lock at all, or if it is free.
+    /// The time until the lease expires unless it is renewed; `None` if the lock is free, or if the
+    /// key has no expiry, in which case it may not be a lock at all.
     pub remaining: Option<Duration>,
-    /// What the holder wrote about this lease.
+    /// The metadata of the lease.
     pub meta: BTreeMap<String, String>,
-    /// The client that holds it, where it says something of itself.
+    /// The record of the client that holds it, if there is one.
     pub client: Option<Arc<ClientRecord>>,
-    /// The clients in which callers wait for it. How many, each says in its
-    /// [`waiting`](ClientRecord::waiting).
+    /// The records of the clients that have waiters for it. [`waiting`](ClientRecord::waiting) has
+    /// the number for each.
     pub waiters: Vec<Arc<ClientRecord>>,
 }
 
 impl Listed {
-    /// How many callers wait for it, in all clients together.
+    /// The number of callers that wait for it, over all clients.
     pub fn waiting(&self) -> u64 {
         let of_client =
             |client: &Arc<ClientRecord>| client.waiting.get(self.name.as_str()).copied();
@@ -124,7 +124,7 @@ impl fmt::Display for Holder {
         match &self.client {
             Some(client) => write!(f, "{client} (lease `{}`)", self.lease)?,
             None if self.lease.is_tenure() => write!(f, "lease `{}`", self.lease)?,
-            None => write!(f, "`{}`, which another library wrote", self.lease)?,
+            None => write!(f, "`{}` (written by another library)", self.lease)?,
         }
         match self.remaining {
             Some(left) => write!(f, ", for {left:.1?} more unless renewed"),

@@ -1,24 +1,24 @@
-//! Which bytes a lock is in Redis.
+//! How a lock is encoded in Redis.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
 
-/// Which bytes a lock is in Redis: with whose locks ours exclude each other.
+/// How a lock is encoded in Redis, and so which other libraries it excludes.
 ///
-/// All clients that share a lock must use the same layout. A key of the other one is an error that
-/// says which layout to choose, never a second lock beside it. `docs/wire-format.md` lists every byte
-/// of both.
+/// All clients that share a lock must use the same layout. A key in the other layout is an error
+/// that names the layout to use, never a second lock. `docs/wire-format.md` documents both layouts
+/// in full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Layout {
-    /// The classic `name = owner, NX, PX`: with every library that does the same, such as redis-py,
-    /// redsync and node-redlock. Half the server's work of the other.
+    /// The classic `name = owner, NX, PX`. Compatible with every library that does the same, such
+    /// as redis-py, redsync and node-redlock. It takes half as much server time as the other.
     #[default]
     Native,
-    /// Redisson's own bytes: with the `RLock` and `RFencedLock` of Java processes. Both wait for and
-    /// wake each other, and their fences grow together.
+    /// Redisson's format. Compatible with the `RLock` and `RFencedLock` of Java processes: both
+    /// sides wait for and wake each other, and share one sequence of fences.
     Redisson,
 }
 
@@ -33,7 +33,7 @@ impl Layout {
     }
 }
 
-/// As the URL says it: `native` or `redisson`.
+/// As in the URL: `native` or `redisson`.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

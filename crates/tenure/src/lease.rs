@@ -1,4 +1,4 @@
-//! What the store grants: an id, a fence, an end; and the arithmetic of how long to believe it.
+//! What the store grants: an id, a fence and an expiry; and how long to rely on it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,29 +11,29 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 
-/// The shortest lease. Below it, a single slow round trip would end it.
+/// The shortest lease. Below it, a single slow round trip could outlast it.
 pub const TTL_MIN: Duration = Duration::from_millis(100);
-/// The longest lease. Whoever crashes blocks the others for this long.
+/// The longest lease: a crashed holder blocks others for this long.
 pub const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How far two clocks may run apart over one lease: one part in a hundred, and two milliseconds
-/// for the rounding of both sides.
+/// How far two clocks may drift apart during one lease: one percent, plus two milliseconds for
+/// rounding on both sides.
 pub(crate) const DRIFT_DIVISOR: u32 = 100;
 const DRIFT_MIN: Duration = Duration::from_millis(2);
-/// How many digits at the end of a lease's number are its ttl in ms, where the id has no other place
-/// for it.
+/// How many digits at the end of a lease's number encode its ttl in ms, in layouts whose ids have
+/// no other place for it.
 const TTL_DIGITS: usize = 8;
 
-/// A number that grows with every grant of a lock.
+/// A fencing token: a number that increases with every grant of a lock.
 ///
-/// Show it to whatever the lock protects, and let that refuse a number lower than the highest it
-/// has seen: only then is a holder that was paused too long harmless. Fences are below 2^53, so
-/// they survive JSON and Lua.
+/// Pass it to the resource that the lock protects, and let the resource refuse a number lower than
+/// the highest it has seen: only that makes a holder that was paused for too long harmless. Fences
+/// are below 2^53, so they survive JSON and Lua.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence(u64);
 
 impl Fence {
-    /// A fence with a number that came from elsewhere, for example from a database row.
+    /// A fence from a stored number, for example from a database row.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -56,16 +56,17 @@ impl From<Fence> for u64 {
     }
 }
 
-/// The identity of one lease: fresh for every grant, so that no other client can renew or release it.
+/// The id of one lease. It is new for every grant, so that no other client can renew or release the
+/// lease.
 ///
-/// Tenure's own look like `tenure:<client>:<number>:<ttl>`, or in Redisson's layout like
-/// `<uuid of the client>:<number and ttl>`; a lock taken by another library has whatever that library
-/// wrote.
+/// Tenure's ids look like `tenure:<client>:<number>:<ttl>`, or in Redisson's layout like
+/// `<uuid of the client>:<number and ttl>`. A lock taken by another library has whatever id that
+/// library wrote.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LeaseId(Arc<str>);
 
 impl LeaseId {
-    /// An id that came from elsewhere: the command line, a listing, another process.
+    /// An id from outside: the command line, a listing, another process.
     pub fn new(id: impl AsRef<str>) -> Self {
         Self(id.as_ref().into())
     }
@@ -84,17 +85,17 @@ impl LeaseId {
         &self.0
     }
 
-    /// Whether Tenure made this id.
+    /// Whether Tenure created this id.
     pub fn is_tenure(&self) -> bool {
         self.parts().is_some()
     }
 
-    /// The client that made this id, if it is one of Tenure's.
+    /// The client that created this id, if it is one of Tenure's.
     pub fn client(&self) -> Option<ClientId> {
         self.parts().map(|(client, _)| client)
     }
 
-    /// The length of the lease, which tells its waiters how often to look.
+    /// The lease duration, which determines how often waiters poll.
     pub(crate) fn ttl(&self) -> Option<Duration> {
         self.parts().map(|(_, ttl)| ttl)
     }
@@ -133,8 +134,8 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// The identity of one client: a random UUID, so that no two processes share it. Its version is 8:
-/// by that Tenure's clients are told from Redisson's, whose UUIDs have version 4.
+/// The id of one client: a random UUID, so that no two processes share it. It has UUID version 8,
+/// which distinguishes Tenure's clients from Redisson's, whose UUIDs have version 4.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientId(u128);
 
@@ -146,7 +147,7 @@ impl ClientId {
         Self(random & !VERSION & !VARIANT | 8 << 76 | 0b10 << 62)
     }
 
-    /// As UUIDs are written.
+    /// In the usual UUID notation.
     fn as_uuid(self) -> String {
         let hex = self.to_string();
         let groups = [
@@ -190,30 +191,33 @@ impl fmt::Debug for ClientId {
     }
 }
 
-/// A lease that no guard looks after: what [`Guard::detach`](crate::Guard::detach) gives away and
-/// [`Locks::adopt`](crate::Locks::adopt) takes up again.
+/// A detached lease: [`Guard::detach`](crate::Guard::detach) returns it, and
+/// [`Locks::adopt`](crate::Locks::adopt) turns it back into a guard.
 ///
-/// It prints as one line of text that parses back, so that it can travel to another process.
-#[must_use = "the lock stays held until the lease ends, unless somebody adopts it"]
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// It can be printed as one line of text and parsed back, so that it can be passed to another
+/// process.
+#[must_use = "the lock stays held until the lease expires, unless it is adopted or released"]
+#[derive(Clone, Debug)]
 pub struct Lease {
     pub(crate) name: LockName,
     pub(crate) id: LeaseId,
     pub(crate) fence: Fence,
     pub(crate) ttl: Duration,
+    /// Not part of the text: moments mean nothing to another machine.
+    pub(crate) deadline: Option<Moment>,
 }
 
 impl Lease {
-    /// A lease from its parts, for programs that keep them in columns, in JSON or in variables. Its ttl
-    /// is the one that it was granted with.
+    /// A lease from its parts, for programs that store them in columns, in JSON or in variables.
+    /// Its ttl is the one of the grant.
     ///
     /// # Errors
     ///
-    /// If the name is none, or if Tenure did not make the id.
+    /// If the name is invalid, or if Tenure did not create the id.
     pub fn from_parts(name: impl AsRef<str>, id: LeaseId, fence: Fence) -> Result<Self, Error> {
         let Some(ttl) = id.ttl() else {
             let shown: String = id.as_str().chars().take(128).collect();
-            let cause = "Tenure did not make it: give it as it was told when the lock was taken";
+            let cause = "it is not a Tenure id: pass the id that was printed on acquire";
             return Err(Error::invalid_setting("the id of a lease", shown, cause));
         };
         Ok(Self {
@@ -221,6 +225,7 @@ impl Lease {
             ttl: check_ttl("the ttl of a lease", ttl)?,
             id,
             fence,
+            deadline: None,
         })
     }
 
@@ -229,21 +234,38 @@ impl Lease {
         &self.name
     }
 
-    /// The lease's id: what an administrator needs to end it.
+    /// The lease's id, which an administrator needs to end it.
     pub fn id(&self) -> &LeaseId {
         &self.id
     }
 
-    /// The fence it was granted with.
+    /// The fence of the grant.
     pub fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// How long it lasts, unrenewed.
+    /// How long it lasts without renewal.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
+
+    /// Until when the lease can be relied on, as it was when it was detached. `None` for a lease that
+    /// was read from text or built from its parts. [`Locks::renew`](crate::Locks::renew) returns a
+    /// later one.
+    pub fn deadline(&self) -> Option<Moment> {
+        self.deadline
+    }
 }
+
+/// Whether both are the same lease of the same grant; deadlines are not compared.
+impl PartialEq for Lease {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |it: &Self| (it.name.clone(), it.id.clone(), it.fence, it.ttl);
+        parts(self) == parts(other)
+    }
+}
+
+impl Eq for Lease {}
 
 impl fmt::Display for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -252,6 +274,7 @@ impl fmt::Display for Lease {
             id,
             fence,
             ttl,
+            deadline: _,
         } = self;
         write!(f, "{fence} {} {id} {name}", ttl.as_millis())
     }
@@ -283,12 +306,13 @@ impl FromStr for Lease {
             id: LeaseId::new(id),
             fence: Fence(fence),
             ttl: check_ttl("the ttl of a lease", Duration::from_millis(ttl_ms))?,
+            deadline: None,
         })
     }
 }
 
-/// Until when a grant may be believed: counted from before the request left, less drift, so that
-/// the holder's belief ends before the store's.
+/// The deadline of a grant: counted from before the request was sent, minus drift, so that the
+/// holder stops relying on the lease before the store lets it expire.
 pub(crate) fn believed_until(sent_at: Moment, ttl: Duration) -> Moment {
     if bug(Bug::BeliefOutlastsLease) || bug(Bug::BeliefWithoutDrift) {
         return sent_at + ttl * if bug(Bug::BeliefOutlastsLease) { 2 } else { 1 };
@@ -297,8 +321,8 @@ pub(crate) fn believed_until(sent_at: Moment, ttl: Duration) -> Moment {
     sent_at + ttl.saturating_sub(drift)
 }
 
-/// Refuses a ttl outside its limits before anything is sent: Redis would take 0 as *delete*, and
-/// a huge number as *for ever*.
+/// Refuses a ttl that is out of range before anything is sent: Redis would treat 0 as *delete*, and
+/// a huge number as *forever*.
 pub(crate) fn check_ttl(setting: &str, ttl: Duration) -> Result<Duration, Error> {
     if (ttl < TTL_MIN || ttl > TTL_MAX) && !bug(Bug::TtlUnchecked) {
         let value = format!("{ttl:?}");
@@ -356,6 +380,7 @@ mod tests {
             id: LeaseId::fresh(Layout::Native, &client, 7, Duration::from_secs(30)),
             fence: Fence(42),
             ttl: Duration::from_secs(30),
+            deadline: None,
         };
         assert_eq!(lease.to_string().parse::<Lease>().unwrap(), lease);
         assert_eq!(lease.id.client(), Some(client));
@@ -381,9 +406,9 @@ mod tests {
             "tenure:",
             "tenure:xyz:1:1",
             "9f1c-uuid:1",
-            // Java's, whose version is 4.
+            // Redisson's, whose version is 4.
             "3f2a9c1e-7b1d-4c2e-9d3f-444455556666:712345678",
-            // Ours but for the number, the dashes, the case.
+            // Almost ours, except for the number, the dashes or the case.
             "3f2a9c1e-7b1d-8c2e-9d3f-444455556666:12345678",
             "3f2a9c1e-7b1d-8c2e-9d3f-444455556666:1é2345678",
             "3f2a9c1e7b1d8c2e9d3f444455556666:712345678",

@@ -2,12 +2,15 @@
 //!
 #![doc = include_str!("docs/tour.md")]
 
+mod backoff;
 mod belief;
-mod block_on;
+#[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
 mod client;
 mod client_handle;
+#[cfg(feature = "serde")]
+mod config;
 mod core;
 mod engine;
 mod error;
@@ -19,10 +22,11 @@ mod layout;
 mod lease;
 mod lock;
 mod locks;
+mod mode;
 mod moment;
 mod name;
 mod owner;
-mod pending;
+mod pending_work;
 mod redlock;
 mod seeded;
 mod settings;
@@ -38,6 +42,8 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use crate::builder::Builder;
 pub use crate::client::Tenure;
+#[cfg(feature = "serde")]
+pub use crate::config::Config;
 pub use crate::error::{Advice, Error, ErrorKind, Result};
 pub use crate::guard::Guard;
 pub use crate::holder::{ClientRecord, Holder, LeaseRecord, Listed, Listing};
@@ -56,8 +62,8 @@ pub use crate::timings::{Call, CallOutcome, CallTimings, Distribution, TimingsSn
 pub use crate::url::masked_url;
 
 pub mod redis {
-    //! Redis for what stands beside locks: connect, run a command or a script, block on a
-    //! connection of your own, know the server's run id. The stores themselves use it.
+    //! Redis access for code built on top of the locks: connect, run a command or a script, block
+    //! on a dedicated connection, read the server's run id. Tenure's own stores use it too.
 
     pub use crate::store::redis::{Client, Command, Dedicated, Script, Value};
 }

@@ -1,4 +1,4 @@
-//! A named lock, and the ways to take it.
+//! A named lock and the ways to acquire it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,29 +9,30 @@ use tokio::sync::oneshot;
 
 use crate::client_handle::ClientHandle;
 use crate::core::Core;
-use crate::engine::attempt::AcquireRequest;
+use crate::engine::attempt::{AcquireRequest, StartedAcquisition};
 use crate::engine::fast_path::{self, FastPathOutcome};
-use crate::engine::local_queue::{StartedAcquisition, Waiter};
+use crate::engine::local_queue::Waiter;
 use crate::engine::{client_record, retry, try_acquire};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::holder::Holder;
 use crate::holds::Holds;
 use crate::lease::check_ttl;
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::standing::{LostReason, Released};
-use crate::store::{Failure, RESPONSE_TIMEOUT};
+use crate::store::Failure;
 use crate::waiting_caller::WaitingCaller;
 
-/// How many metadata entries a lease may carry, and how many bytes they may have together: they
-/// are sent with every acquisition.
+/// Limits on a lease's metadata: number of entries, and total bytes. Metadata is sent with every
+/// acquisition.
 const META_ENTRIES_MAX: usize = 16;
 const META_BYTES_MAX: usize = 4_096;
 
-/// A lock with a name. Making one costs nothing and sends nothing.
+/// A named lock. Creating one is free and sends nothing.
 ///
-/// Settings are checked when the lock is acquired, before anything is sent.
+/// Settings are validated when the lock is acquired, before anything is sent.
 #[derive(Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {
@@ -39,7 +40,7 @@ pub struct Lock {
     name: String,
     owner: Option<Arc<Holds>>,
     ttl: Option<Duration>,
-    fixed: Option<Duration>,
+    renewed: bool,
     max_hold: Option<Duration>,
     wait: Option<Duration>,
     replicas: Option<u32>,
@@ -53,7 +54,7 @@ impl Lock {
             name: name.to_owned(),
             owner,
             ttl: None,
-            fixed: None,
+            renewed: true,
             max_hold: None,
             wait: None,
             replicas: None,
@@ -61,92 +62,107 @@ impl Lock {
         }
     }
 
-    /// The same lock, re-enterable by the owner of `holds`.
+    /// The same lock, reentrant for the owner of `holds`.
+    #[cfg(feature = "blocking")]
     pub(crate) fn of(mut self, holds: Arc<Holds>) -> Self {
         self.owner = Some(holds);
         self
     }
 
-    /// How long the lease lasts without renewal: 100 ms to 24 h, 30 s unless the client says
-    /// otherwise. It is renewed at a third of it.
+    /// The lease duration without renewal: 100 ms to 24 h. Defaults to the client's setting, which
+    /// is 30 s by default. The lease is renewed after a third of it.
     ///
-    /// Shorter: a crashed holder blocks others for less time. Longer: renewals are rarer, and the
-    /// holder survives longer trouble with the server.
+    /// A shorter ttl means that a crashed holder blocks others for less time. A longer one means
+    /// fewer renewals, and the holder survives longer server outages.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Holds for this long and no longer: the lease is never renewed. 100 ms to 24 h. Excludes
-    /// [`ttl`](Lock::ttl).
-    pub fn fixed(mut self, length: Duration) -> Self {
-        self.fixed = Some(length);
+    /// Never renews the lease: it ends after its [`ttl`](Lock::ttl), unless it is released first.
+    pub fn no_renewal(mut self) -> Self {
+        self.renewed = false;
         self
     }
 
-    /// The longest time to hold the lock, renewals included. When it is over, the holder learns it
-    /// by [`Guard::lost`] and renewal stops. The lock is not released: it becomes free when the guard
-    /// is released, or when the lease ends.
+    /// The maximum time to hold the lock, renewals included. After that, [`Guard::lost`] resolves
+    /// and renewal stops. The lock is not released: it becomes free when the guard is released or
+    /// the lease expires.
     pub fn max_hold(mut self, length: Duration) -> Self {
         self.max_hold = Some(length);
         self
     }
 
-    /// The longest time that [`acquire`](Lock::acquire) and [`with`](Lock::with) wait for a holder.
-    /// Without it they wait for as long as it takes. [`acquire_within`](Lock::acquire_within) has a
-    /// limit of its own.
+    /// The maximum time that [`acquire`](Lock::acquire), [`with`](Lock::with) and
+    /// [`try_with`](Lock::try_with) wait for the lock. Without it they wait indefinitely.
+    /// [`Duration::ZERO`] tries once. When the time is up they fail with
+    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy), which names the holder.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// let held = tenure.lock("report").acquire().await?;
+    /// let lock = tenure.lock("report").wait(Duration::from_millis(20));
+    /// assert_eq!(lock.acquire().await.unwrap_err().kind(), tenure::ErrorKind::Busy);
+    /// # drop(held);
+    /// # Ok(()) }) }
+    /// ```
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self
     }
 
-    /// How many replicas must confirm the lock each time it is granted or renewed: none unless the
-    /// client says otherwise. So a master that dies does not take the lock with it, if a replica is
-    /// promoted that has it.
+    /// How many replicas must acknowledge each grant and each renewal. Defaults to the client's
+    /// setting, which is none. If the primary dies, the lock survives as long as the promoted
+    /// replica has acknowledged it.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tenure::Error> {
     /// let tenure = tenure::Tenure::connect("redis-sentinel://s1,s2,s3/mymaster").await?;
-    /// // One master, two replicas: whichever is promoted knows of the lock.
+    /// // One primary, two replicas: whichever is promoted has the lock.
     /// let guard = tenure.lock("ledger").replicas(2).acquire().await?;
     /// # drop(guard);
     /// # Ok(()) }
     /// ```
     ///
-    /// Ask for *all* replicas that may be promoted: with fewer, one that lags may be chosen. If
-    /// fewer confirm within a second, the lock is given back: [`try_acquire`](Lock::try_acquire)
-    /// fails with [`ErrorKind::NotReplicated`](crate::ErrorKind::NotReplicated) and the numbers,
-    /// [`acquire`](Lock::acquire) goes on trying within its limit. A renewal that fewer confirm does
-    /// not count: the lease is [suspect](crate::Standing::Suspect), and lost at its deadline.
+    /// Ask for *all* replicas that may be promoted. With fewer, a lagging replica may be promoted.
+    /// If fewer replicas acknowledge within a second, the lock is released again:
+    /// [`try_acquire`](Lock::try_acquire) fails with
+    /// [`ErrorKind::NotReplicated`](crate::ErrorKind::NotReplicated) and the numbers, and
+    /// [`acquire`](Lock::acquire) retries until its limit. A renewal that too few replicas
+    /// acknowledge does not count: the lease becomes [suspect](crate::Standing::Suspect), and is
+    /// lost at its deadline.
     ///
-    /// It costs a second round trip, and while a replica is down the lock cannot be had. It is no
-    /// consensus: see `docs/guarantees.md`. Not for `memory://` and Redlock.
+    /// This costs a second round trip, and the lock cannot be acquired while a replica is down. It
+    /// is not consensus: see `docs/guarantees.md`. Not available with `memory://` and Redlock.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = Some(replicas);
         self
     }
 
-    /// Writes something about this lease where [`holder`](Lock::holder) shows it: why the lock is
-    /// held, a job's number. At most 16 entries and 4096 bytes.
+    /// Attaches metadata to the lease, such as the reason for holding the lock or a job number.
+    /// [`holder`](Lock::holder) shows it. At most 16 entries and 4096 bytes.
     pub fn meta(mut self, field: impl Into<String>, value: impl Into<String>) -> Self {
         self.meta.insert(field.into(), value.into());
         self
     }
 
-    /// The name that was given.
+    /// The lock's name, as given.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Waits for the lock, in the order of arrival.
+    /// Waits for the lock, in order of arrival.
     ///
-    /// Waits for a holder without limit, unless [`wait`](Lock::wait) sets one, but for a server that cannot be reached only as long as
-    /// [`unreachable_after`](crate::Builder::unreachable_after) says.
+    /// Waits for the current holder indefinitely, unless [`wait`](Lock::wait) sets a limit. Waits
+    /// for an unreachable server only as long as
+    /// [`unreachable_after`](crate::Builder::unreachable_after) allows.
     ///
     /// # Errors
     ///
-    /// If a setting is wrong, the server cannot be reached or refuses us, or the key at the name is
-    /// not a lock; see [`ErrorKind`](crate::ErrorKind).
+    /// If a setting is invalid, the server cannot be reached or refuses the request, or the key is
+    /// not a lock. See [`ErrorKind`](crate::ErrorKind).
     ///
     /// # Cancel safety
     ///
@@ -155,24 +171,11 @@ impl Lock {
         self.wait_in_queue(self.wait).await
     }
 
-    /// Waits for the lock for at most `limit`. [`Duration::ZERO`] asks once.
+    /// Acquires the lock if it is free, and returns `None` if it is not.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) when the time is over, naming the holder.
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`acquire`](Lock::acquire).
-    pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        self.wait_in_queue(Some(limit)).await
-    }
-
-    /// Takes the lock if it is free; `None` if it is not.
-    ///
-    /// # Errors
-    ///
-    /// Whatever keeps the store from answering. A busy lock is not an error.
+    /// If the store cannot be reached or refuses the request. A busy lock is not an error.
     ///
     /// # Cancel safety
     ///
@@ -188,7 +191,8 @@ impl Lock {
                 FastPathOutcome::Busy(_) => return Ok(None),
                 FastPathOutcome::NotAnswered(acquisition) => acquisition,
             };
-        // Before looking whether the client is open: a shutdown either waits for this or is seen.
+        // Before checking that the client is open: a shutdown either waits for this or is
+        // noticed.
         let pending = self.client.core.pending.begin();
         self.client.check_open()?;
         let (client, owner) = (Arc::clone(&self.client), self.owner.clone());
@@ -198,20 +202,16 @@ impl Lock {
         answer.await.map_err(|_| Error::closed())?
     }
 
-    /// Does `work` under the lock, and cancels it when the lock is lost.
+    /// Runs `work` under the lock, and cancels it if the lock is lost.
     ///
     /// ```
     /// # async fn example() -> Result<(), tenure::Error> {
     /// # let tenure = tenure::Tenure::connect("memory://").await?;
     /// let total = tenure.lock("report").with(async |guard| {
-    ///     let fence = guard.fence(); // show it to what you write to
+    ///     let fence = guard.fence(); // pass it to the resource you write to
     ///     21 * 2
     /// }).await?;
     /// assert_eq!(total, 42);
-    ///
-    /// // Work that can fail: the lock is released all the same.
-    /// let parsed = tenure.lock("report").with(async |_| "7".parse::<u32>()).await?;
-    /// assert_eq!(parsed, Ok(7));
     /// # Ok(()) }
     /// # fn main() { tenure::blocking::block_on(example()).unwrap(); }
     /// ```
@@ -219,12 +219,11 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`acquire`](Lock::acquire), and [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the
-    /// lock was lost before the work was done: then its result is not to be relied on, and is
-    /// dropped.
+    /// lock was lost before the work finished. Its result cannot be trusted then, and is dropped.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work where it stands, and releases the lock.
+    /// Dropping the future drops the work at its current await point and releases the lock.
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T> {
         let guard = self.acquire().await?;
         let result = {
@@ -250,16 +249,45 @@ impl Lock {
         }
     }
 
-    /// Who holds the lock, without taking it.
+    /// Like [`with`](Lock::with), for work that can fail: the lock is released either way.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// let report = tenure.lock("report").try_with(async |guard| {
+    ///     let number: u32 = "7".parse()?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(format!("{number} by {}", guard.name()))
+    /// }).await?;
+    /// assert_eq!(report, "7 by report");
+    /// # Ok(()) }
+    /// # fn main() { tenure::blocking::block_on(example()).unwrap(); }
+    /// ```
     ///
     /// # Errors
     ///
-    /// Whatever keeps the store from answering, and
-    /// [`ErrorKind::NotALock`](crate::ErrorKind::NotALock) if the key is something else.
+    /// The error of the work, or as for [`with`](Lock::with). If the lock was lost before the work
+    /// finished, the error of the work is dropped: it may only be a consequence.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// As for [`with`](Lock::with).
+    pub async fn try_with<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnOnce(&Guard) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.with(work).await?
+    }
+
+    /// Returns the current holder, without acquiring the lock.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be reached or refuses the request, and
+    /// [`ErrorKind::NotALock`](crate::ErrorKind::NotALock) if the key is not a lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: read-only.
     pub async fn holder(&self) -> Result<Option<Holder>> {
         let name = LockName::new(&self.name)?;
         self.client.check_open()?;
@@ -271,8 +299,8 @@ impl Lock {
         self.client.engine.run(looking).await?
     }
 
-    /// As [`holder`](Lock::holder), without what the holder's client says of itself: one look at one
-    /// lock, however many leases that client has.
+    /// As [`holder`](Lock::holder), but without the client's own record: a single read, however
+    /// many leases that client has.
     ///
     /// # Errors
     ///
@@ -280,8 +308,8 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
-    pub async fn glance(&self) -> Result<Option<Holder>> {
+    /// Safe: read-only.
+    pub async fn holder_brief(&self) -> Result<Option<Holder>> {
         let name = LockName::new(&self.name)?;
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
@@ -292,8 +320,8 @@ impl Lock {
         self.client.engine.run(looking).await?
     }
 
-    /// Whether the lock is held at this moment. By the next line of your program that may have
-    /// changed.
+    /// Whether the lock is held at this moment. The answer may be outdated by the next line of your
+    /// program.
     ///
     /// # Errors
     ///
@@ -301,9 +329,9 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: read-only.
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.glance().await?.is_some())
+        Ok(self.holder_brief().await?.is_some())
     }
 
     async fn wait_in_queue(&self, limit: Option<Duration>) -> Result<Guard> {
@@ -314,12 +342,13 @@ impl Lock {
         self.client.check_open()?;
         let core = &self.client.core;
         let joined = core.clock.now();
-        let patient = limit.is_none_or(|limit| limit >= RESPONSE_TIMEOUT);
+        let patient = limit.is_none_or(|limit| limit >= self.client.core.settings.response_timeout);
         let number = core.queues.next_number();
         let free = patient && !core.watchdog.is_tracked(&request.name);
         let (begun, found_busy) =
             if free && let Some(_permit) = core.queues.try_fast_path(&request.name) {
-                // Boxed: what is only needed for asking must not be kept by those who wait.
+                // Boxed: state that only the fast path needs must not take up memory while
+                // waiting.
                 match Box::pin(fast_path::try_acquire(
                     &self.client,
                     self.owner.as_ref(),
@@ -347,7 +376,7 @@ impl Lock {
         let entry = core.queues.join(client, number, waiter);
         let result = match shared {
             None => answer.await,
-            // It must not wait behind a caller that waits for its owner.
+            // It must not queue behind a caller that waits for this owner.
             Some((owner, request)) => tokio::select! {
                 biased;
                 result = answer => result,
@@ -365,27 +394,19 @@ impl Lock {
         }
     }
 
-    /// Checks the settings, before anything is sent.
+    /// Validates the settings before anything is sent.
     fn request(&self) -> Result<AcquireRequest> {
         let name = LockName::new(&self.name)?;
-        let ttl = match (self.ttl, self.fixed) {
-            (Some(ttl), Some(_)) => {
-                return Err(Error::invalid_setting(
-                    "ttl",
-                    format!("{ttl:?}"),
-                    "a `fixed` lease has no other ttl: give one of the two",
-                ));
-            }
-            (Some(ttl), None) => check_ttl("ttl", ttl)?,
-            (None, Some(fixed)) => check_ttl("fixed", fixed)?,
-            (None, None) => self.client.core.settings.ttl,
+        let ttl = match self.ttl {
+            Some(ttl) => check_ttl("ttl", ttl)?,
+            None => self.client.core.settings.ttl,
         };
         self.client.core.settings.check_longest(ttl)?;
         if self.max_hold.is_some_and(|max_hold| max_hold.is_zero()) {
             return Err(Error::invalid_setting(
                 "max_hold",
                 "0ns",
-                "a lock that may not be held cannot be taken",
+                "it must be longer than zero",
             ));
         }
         let settings = &self.client.core.settings;
@@ -394,9 +415,10 @@ impl Lock {
         settings.check_pause(ttl)?;
         self.check_meta()?;
         Ok(AcquireRequest {
+            mode: Mode::Exclusive,
             name,
             ttl: Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
-            renewed: self.fixed.is_none(),
+            renewed: self.renewed,
             max_hold: self.max_hold,
             replicas,
             meta: Arc::new(self.meta.clone()),
@@ -410,7 +432,7 @@ impl Lock {
         } else if bytes > META_BYTES_MAX {
             "at most 4096 bytes are allowed"
         } else if self.meta.contains_key("lease") || self.meta.contains_key("") {
-            "an entry needs a name, and `lease` is Tenure's own"
+            "an entry needs a name, and `lease` is reserved"
         } else {
             return Ok(());
         };
@@ -448,7 +470,7 @@ impl fmt::Debug for Lock {
         f.debug_struct("Lock")
             .field("name", &self.name)
             .field("ttl", &self.ttl)
-            .field("fixed", &self.fixed)
+            .field("renewed", &self.renewed)
             .field("max_hold", &self.max_hold)
             .finish_non_exhaustive()
     }

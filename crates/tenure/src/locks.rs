@@ -1,18 +1,17 @@
-//! What every deployment can do: locks, owners, and who holds what.
+//! What clients of every deployment can do: locks, owners, and listings of holders.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client_handle::ClientHandle;
-use crate::core::Core;
 use crate::engine::release::{self, ReleaseRequest};
 use crate::engine::{adopt, list, renew_detached, retry};
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::holder::{ClientRecord, Listing};
 use crate::holds::Holds;
-use crate::lease::{ClientId, Lease, LeaseId, TTL_MAX, check_ttl};
+use crate::lease::{ClientId, Lease, LeaseId, check_ttl};
 use crate::lock::Lock;
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -22,9 +21,8 @@ use crate::stats::StatsSnapshot;
 use crate::store::LeaseSpec;
 use crate::timings::TimingsSnapshot;
 
-/// What [`Tenure`](crate::Tenure) and [`Redlock`](crate::Redlock) have in common, for code that
-/// works on either: both are used as a `&Locks` wherever one is asked for. Cheap to clone; all
-/// clones are the same client.
+/// The common interface of [`Tenure`](crate::Tenure) and [`Redlock`](crate::Redlock), for code that
+/// works with either: [`Tenure::locks`](crate::Tenure::locks) returns it. Cheap to clone; all clones share one client.
 ///
 /// ```
 /// use tenure::{Locks, Tenure};
@@ -37,7 +35,7 @@ use crate::timings::TimingsSnapshot;
 ///
 /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
 /// let tenure = Tenure::connect("memory://").await?;
-/// nightly(&tenure).await
+/// nightly(tenure.locks()).await
 /// # }) }
 /// ```
 #[derive(Clone)]
@@ -50,36 +48,37 @@ impl Locks {
         Self { client }
     }
 
-    /// A lock of this name. Each acquisition is on its own: taking a lock that this very program
-    /// holds already waits for that guard, for ever if the waiting task holds it itself. To re-enter
-    /// a lock, take it through an [`owner`](Locks::owner).
+    /// A lock with this name. Each acquisition is independent: acquiring a lock that this program
+    /// already holds waits for that guard, forever if the waiting task is the one that holds it. To
+    /// re-enter a lock, acquire it through an [`owner`](Locks::owner).
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(Arc::clone(&self.client), name.as_ref(), None)
     }
 
-    /// A new owner, which may re-enter the locks it holds.
+    /// A new owner, which can re-enter the locks it holds.
     pub fn owner(&self) -> Owner {
         Owner::new(Arc::clone(&self.client))
     }
 
-    /// Takes up a lease that was [detached](Guard::detach), in this or in another process. From
-    /// then on it is renewed, whatever it was before, and goes by another id: nobody else can take
-    /// it up as well.
+    /// Adopts a [detached](Guard::detach) lease, from this or another process. From then on it is
+    /// renewed, even if it was not before, and has a new id, so that it cannot be adopted twice.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if it has ended meanwhile, or somebody else has
-    /// taken it up.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lease has expired or has already been
+    /// adopted.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the lease up: if it was adopted already, it is released.
-    pub async fn adopt(&self, lease: Lease) -> Result<Guard> {
+    /// Dropping the future gives up the lease: if it was already adopted, it is released.
+    pub async fn adopt(&self, lease: &Lease) -> Result<Guard> {
         self.adopt_as(None, lease).await
     }
 
-    pub(crate) async fn adopt_as(&self, owner: Option<Arc<Holds>>, lease: Lease) -> Result<Guard> {
-        // Before looking whether the client is open: a shutdown either waits for this or is seen.
+    pub(crate) async fn adopt_as(&self, owner: Option<Arc<Holds>>, lease: &Lease) -> Result<Guard> {
+        let lease = lease.clone();
+        // Before checking that the client is open: a shutdown either waits for this or is
+        // noticed.
         let pending = self.client.core.pending.begin();
         self.client.check_open()?;
         let client = Arc::clone(&self.client);
@@ -87,9 +86,9 @@ impl Locks {
         self.client.engine.run(adopting).await?
     }
 
-    /// Gives a lease that was [detached](Guard::detach) `ttl` again, once, counted from now. It stays
-    /// the lease that it is, so whoever else knows of it can still renew or adopt it. Returns the
-    /// moment until which it may be believed.
+    /// Renews a [detached](Guard::detach) lease once: it lasts for `ttl` from now. It keeps its id,
+    /// so any other process that has the lease can still renew or adopt it. Returns the new
+    /// deadline: the moment until which the lease can be relied on.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -105,13 +104,13 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if it has ended meanwhile, or somebody has adopted
-    /// it. After [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) it may have been renewed
-    /// or not: rely on the earlier moment.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lease has expired or has been adopted.
+    /// After [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) it may or may not have been
+    /// renewed: rely on the earlier deadline.
     ///
     /// # Cancel safety
     ///
-    /// A renewal that was begun goes on.
+    /// Once started, a renewal continues in the background.
     pub async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Moment> {
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
@@ -123,8 +122,9 @@ impl Locks {
         self.client.engine.run(renewing).await?
     }
 
-    /// Lets go of a lease that was [detached](Guard::detach), in this or in another process, and says
-    /// what really happened: what [`Guard::release`] is for a lease that somebody looks after.
+    /// Releases a [detached](Guard::detach) lease, from this or another process, and reports
+    /// whether it was still held. It does for a detached lease what [`Guard::release`] does for a
+    /// guard.
     ///
     /// ```
     /// # use tenure::{Lease, Released, Tenure};
@@ -132,34 +132,28 @@ impl Locks {
     /// # let tenure = Tenure::connect("memory://").await?;
     /// let lease: Lease = tenure.lock("report").acquire().await?.detach()?;
     /// // Later, perhaps in another process:
-    /// assert_eq!(tenure.release("report", lease.id()).await?, Released::WasHeld);
+    /// assert_eq!(tenure.release(&lease).await?, Released::WasHeld);
     /// # Ok(()) }) }
     /// ```
     ///
     /// # Errors
     ///
-    /// As for [`Guard::release`]: that it had ended before, or that another lease is there, is no error
-    /// but [`Released::AlreadyGone`].
+    /// As for [`Guard::release`]. It is not an error if the lease had already ended or another
+    /// lease holds the lock: the result is [`Released::AlreadyGone`].
     ///
     /// # Cancel safety
     ///
-    /// The release goes on in the background.
-    pub async fn release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
-        let name = LockName::new(name)?;
+    /// The release continues in the background.
+    pub async fn release(&self, lease: &Lease) -> Result<Released> {
         self.client.check_open()?;
         let core = &self.client.core;
-        let known = core.detached.remove(&name, id);
+        let known = core.detached.remove(&lease.name, &lease.id);
         core.record_changed.notify_one();
-        let ttl = id.ttl().unwrap_or(core.settings.ttl).min(TTL_MAX);
+        let ttl = lease.ttl;
         let ends_before = core.clock.now() + ttl + ttl / 10;
         let held = LeaseSpec {
-            name,
-            id: id.clone(),
-            ttl,
-            // Touching metadata that does not exist changes nothing.
             has_meta: known.as_ref().is_none_or(|lease| lease.has_meta),
-            replicas: 0,
-            last_fence: None,
+            ..LeaseSpec::new(lease.name.clone(), lease.id.clone(), ttl)
         };
         let ends_before = known.map_or(ends_before, |lease| lease.ends_at.max(ends_before));
         self.client
@@ -167,29 +161,24 @@ impl Locks {
             .await
     }
 
-    /// Ends another client's lease: for administrators. The holder learns of it at once
-    /// if it has held the lock for a second, otherwise at its next renewal.
+    /// Ends another client's lease, for administrators. The holder is notified at once if it has
+    /// held the lock for at least a second, and otherwise at its next renewal.
     ///
-    /// Needs the lease's id, as [`Lock::holder`] shows it, so that it cannot hit a later holder.
+    /// It takes the lease's id, as shown by [`Lock::holder`], so that it cannot end the lease of a
+    /// later holder.
     ///
     /// # Errors
     ///
-    /// If the store refuses it. That another lease is there is no error: [`Released::AlreadyGone`]
-    /// says so, and nothing was touched. Nor is a server that cannot be reached:
-    /// [`Released::Unknown`] says that, and nothing is tried any more.
+    /// If the store refuses the request. It is not an error if another lease holds the lock: the
+    /// result is [`Released::AlreadyGone`], and nothing is changed. Nor is it an error if the
+    /// server cannot be reached: the result is [`Released::Unknown`], and there is no retry.
     ///
     /// # Cancel safety
     ///
-    /// The release goes on in the background.
+    /// The release continues in the background.
     pub async fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
-        let held = LeaseSpec {
-            name: LockName::new(name)?,
-            id: id.clone(),
-            ttl: id.ttl().unwrap_or(self.client.core.settings.ttl),
-            has_meta: true,
-            replicas: 0,
-            last_fence: None,
-        };
+        let ttl = id.ttl().unwrap_or(self.client.core.settings.ttl);
+        let held = LeaseSpec::new(LockName::new(name)?, id.clone(), ttl);
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         core.detached.remove(&held.name, &held.id);
@@ -203,9 +192,9 @@ impl Locks {
         self.client.engine.run(releasing).await?
     }
 
-    /// Lists the locks whose names are `wanted`, with their holders and how many wait: what the
-    /// [clients](Locks::clients) say of themselves, and of each lock what the store says at this
-    /// moment. What a client that died still claims is not listed once its lease has ended.
+    /// Lists the locks whose names match `wanted`, with their holders and waiter counts. The names
+    /// come from the [client records](Locks::clients); the state of each lock is read from the
+    /// store. Leases that a dead client's record still lists are left out once they have expired.
     ///
     /// ```
     /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
@@ -217,19 +206,20 @@ impl Locks {
     /// # Ok(()) }) }
     /// ```
     ///
-    /// Listed are locks held for half a second or longer, and those that callers wait for, whoever
-    /// holds them. A client goes on speaking of leases that it [detached](Guard::detach) or
-    /// [renewed](Locks::renew), ten thousand at most, and for an hour after its own end. Other locks of
-    /// other libraries are not listed: ask for those by name, with [`Lock::holder`]. It asks for the records and then for the locks that
-    /// they name, never for all keys: what else is in the database costs nothing.
+    /// It lists locks that have been held for at least half a second, and locks that have waiters,
+    /// regardless of the holder. A client's record also lists leases that it
+    /// [detached](Guard::detach) or [renewed](Locks::renew): at most ten thousand, and for an hour
+    /// after the client itself has ended. Other locks taken by other libraries are not listed: look
+    /// those up by name, with [`Lock::holder`]. It reads only the records and the locks that they
+    /// name, never the whole keyspace, so unrelated keys cost nothing.
     ///
     /// # Errors
     ///
-    /// Whatever keeps the store from answering.
+    /// If the store cannot be reached or refuses the request.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: read-only.
     pub async fn list(
         &self,
         wanted: impl Fn(&LockName) -> bool + Send + Sync + 'static,
@@ -243,18 +233,18 @@ impl Locks {
         self.client.engine.run(listing).await?
     }
 
-    /// What the clients of this store say of themselves: who they are, what they hold and who waits.
+    /// The records of all clients of this store: identity, leases and waiters.
     ///
-    /// Listed are leases held for half a second or longer. Locks taken by other libraries are
-    /// not: ask for those by name, with [`Lock::holder`].
+    /// A record lists leases held for at least half a second. Locks taken by other libraries are
+    /// not listed: look those up by name, with [`Lock::holder`].
     ///
     /// # Errors
     ///
-    /// Whatever keeps the store from answering.
+    /// If the store cannot be reached or refuses the request.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: read-only.
     #[doc(alias = "holders")]
     pub async fn clients(&self) -> Result<Vec<ClientRecord>> {
         self.client.check_open()?;
@@ -266,27 +256,27 @@ impl Locks {
         self.client.engine.run(reading).await?
     }
 
-    /// Releases everything this client holds, ends all waiting, and returns the leases that could
-    /// not be released within `limit`. Guards are lost with
+    /// Releases everything this client holds, ends all waits, and returns the leases that could not
+    /// be released within `limit`. Guards are lost with
     /// [`LostReason::Shutdown`](crate::LostReason::Shutdown), and further calls fail with
     /// [`ErrorKind::Closed`](crate::ErrorKind::Closed).
     ///
     /// # Cancel safety
     ///
-    /// Once polled, the shutdown goes on in the background.
+    /// Once polled, the shutdown continues in the background.
     pub async fn shutdown(&self, limit: Duration) -> Vec<Lease> {
         let core = Arc::clone(&self.client.core);
         let closing = async move { core.shut_down(limit).await };
         self.client.engine.run(closing).await.unwrap_or_default()
     }
 
-    /// What this client has counted since it was connected.
+    /// Counters of this client since it connected.
     pub fn stats(&self) -> StatsSnapshot {
         self.client.core.stats.snapshot()
     }
 
-    /// What this client has measured since this was first asked for: until then it measures nothing,
-    /// so that clients whom nobody asks pay nothing.
+    /// Timings of this client since the first call of this method. Nothing is measured before that,
+    /// so that clients without metrics pay nothing.
     ///
     /// ```
     /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
@@ -301,15 +291,110 @@ impl Locks {
         self.client.core.stats.timings.snapshot()
     }
 
-    /// The identity of this client, which its leases and its record carry.
+    /// The client's identity, which is part of its lease ids and its record.
     pub fn id(&self) -> ClientId {
         self.client.core.id
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    #[cfg(feature = "blocking")]
+    pub(crate) fn core(&self) -> &Arc<crate::core::Core> {
         &self.client.core
     }
 }
+
+/// Gives a client the methods of the [`Locks`] in its field `locks`.
+macro_rules! delegate_to_locks {
+    ($client:ty) => {
+        impl $client {
+            /// The part of this client that is the same for every deployment, for code that works
+            /// with any.
+            pub fn locks(&self) -> &$crate::Locks {
+                &self.locks
+            }
+
+            /// A lock with this name. See [`Locks::lock`](crate::Locks::lock).
+            pub fn lock(&self, name: impl AsRef<str>) -> $crate::Lock {
+                self.locks.lock(name)
+            }
+
+            /// A new owner, which can re-enter the locks it holds. See
+            /// [`Locks::owner`](crate::Locks::owner).
+            pub fn owner(&self) -> $crate::Owner {
+                self.locks.owner()
+            }
+
+            /// Turns a detached lease into a guard. See [`Locks::adopt`](crate::Locks::adopt).
+            pub async fn adopt(&self, lease: &$crate::Lease) -> $crate::Result<$crate::Guard> {
+                self.locks.adopt(lease).await
+            }
+
+            /// Renews a detached lease. See [`Locks::renew`](crate::Locks::renew).
+            pub async fn renew(
+                &self,
+                lease: &$crate::Lease,
+                ttl: std::time::Duration,
+            ) -> $crate::Result<$crate::Moment> {
+                self.locks.renew(lease, ttl).await
+            }
+
+            /// Releases a detached lease. See [`Locks::release`](crate::Locks::release).
+            pub async fn release(&self, lease: &$crate::Lease) -> $crate::Result<$crate::Released> {
+                self.locks.release(lease).await
+            }
+
+            /// Ends another client's lease. See
+            /// [`Locks::force_release`](crate::Locks::force_release).
+            pub async fn force_release(
+                &self,
+                name: impl AsRef<str>,
+                id: &$crate::LeaseId,
+            ) -> $crate::Result<$crate::Released> {
+                self.locks.force_release(name, id).await
+            }
+
+            /// Lists locks with their holders. See [`Locks::list`](crate::Locks::list).
+            pub async fn list(
+                &self,
+                wanted: impl Fn(&$crate::LockName) -> bool + Send + Sync + 'static,
+            ) -> $crate::Result<$crate::Listing> {
+                self.locks.list(wanted).await
+            }
+
+            /// The records of all clients. See [`Locks::clients`](crate::Locks::clients).
+            pub async fn clients(&self) -> $crate::Result<Vec<$crate::ClientRecord>> {
+                self.locks.clients().await
+            }
+
+            /// Releases everything this client holds. See
+            /// [`Locks::shutdown`](crate::Locks::shutdown).
+            pub async fn shutdown(&self, limit: std::time::Duration) -> Vec<$crate::Lease> {
+                self.locks.shutdown(limit).await
+            }
+
+            /// Counters of this client since it connected.
+            pub fn stats(&self) -> $crate::StatsSnapshot {
+                self.locks.stats()
+            }
+
+            /// Timings of this client. See [`Locks::timings`](crate::Locks::timings).
+            pub fn timings(&self) -> $crate::TimingsSnapshot {
+                self.locks.timings()
+            }
+
+            /// The client's identity, which is part of its lease ids and its record.
+            pub fn id(&self) -> $crate::ClientId {
+                self.locks.id()
+            }
+        }
+
+        impl AsRef<$crate::Locks> for $client {
+            fn as_ref(&self) -> &$crate::Locks {
+                &self.locks
+            }
+        }
+    };
+}
+pub(crate) use delegate_to_locks;
 
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! Time as Tenure measures it: a clock that counts suspend, and one that a test moves.
+//! Time as Tenure measures it: a clock that includes suspend, and a manual clock for tests.
 
 use std::fmt;
 use std::ops::Add;
@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-/// A point on the clock that leases are measured by.
+/// A point in time on the clock that leases are measured by.
 ///
-/// It counts the time that the machine was suspended (`CLOCK_BOOTTIME`), because the server's
-/// clock went on meanwhile; `std::time::Instant` does not.
+/// It includes the time that the machine was suspended (`CLOCK_BOOTTIME`), because the server's
+/// clock keeps running meanwhile; `std::time::Instant` does not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Moment(u64);
 
@@ -23,12 +23,39 @@ impl Moment {
         self.0
     }
 
-    /// How far this moment lies after `earlier`; zero if it does not.
+    /// This moment.
+    pub fn now() -> Self {
+        Clock::Boot.now()
+    }
+
+    /// The time of day at this moment, by the wall clock as it is set now. It may be a little too
+    /// early, never too late: fit to be shown as the end of a lease.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tenure::Error> { tenure::blocking::block_on(async {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// let guard = tenure.lock("report").acquire().await?;
+    /// println!("held until {:?}", guard.deadline().to_system_time());
+    /// # Ok(()) }) }
+    /// ```
+    pub fn to_system_time(self) -> SystemTime {
+        // In this order: what passes between the two readings makes the result earlier.
+        let wall = SystemTime::now();
+        let now = Self::now();
+        if self >= now {
+            wall + self.saturating_since(now)
+        } else {
+            let ago = now.saturating_since(self);
+            wall.checked_sub(ago).unwrap_or(UNIX_EPOCH)
+        }
+    }
+
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
     pub fn saturating_since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The moment that lies this much earlier.
+    /// The moment that is this much earlier.
     pub(crate) fn before(self, duration: Duration) -> Moment {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Moment(self.0.saturating_sub(nanos))
@@ -50,7 +77,7 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// Where a client reads the time.
+/// The clock that a client uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Clock {
     #[default]
@@ -91,9 +118,9 @@ impl Clock {
     }
 }
 
-/// A clock that stands still until a test moves it.
+/// A clock that only moves when a test advances it.
 ///
-/// Give it to a client on the memory store, and leases of minutes can be tested in no time.
+/// Use it with the memory store to test leases of minutes in no time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -102,7 +129,7 @@ impl Clock {
 /// # async fn example() -> Result<(), tenure::Error> {
 /// let clock = ManualClock::new();
 /// let tenure = Tenure::builder("memory://").clock(&clock).connect().await?;
-/// let guard = tenure.lock("report").fixed(Duration::from_secs(60)).acquire().await?;
+/// let guard = tenure.lock("report").ttl(Duration::from_secs(60)).no_renewal().acquire().await?;
 /// assert!(guard.is_valid());
 /// clock.advance(Duration::from_secs(61));
 /// assert!(!guard.is_valid());
@@ -115,7 +142,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows some time in the past and stands still.
+    /// A clock at some time in the past, not moving.
     pub fn new() -> Self {
         // Not zero, so that moments before the start can be told from the start itself.
         let start = Duration::from_secs(1_000_000_000).as_nanos();
@@ -124,7 +151,7 @@ impl ManualClock {
         }
     }
 
-    /// Advances the clock, and wakes everything that sleeps by it.
+    /// Advances the clock and wakes everything that sleeps on it.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         self.nanos
@@ -148,7 +175,7 @@ impl Default for ManualClock {
     }
 }
 
-/// Timers stop while the machine is suspended. Sleeping in pieces of at most a second bounds how
+/// Timers stop while the machine is suspended. Sleeping in steps of at most a second bounds how
 /// late a deadline is noticed after it wakes up.
 async fn sleep_by_boot_time(moment: Moment) {
     const PIECE: Duration = Duration::from_secs(1);
@@ -161,14 +188,29 @@ async fn sleep_by_boot_time(moment: Moment) {
     }
 }
 
+#[cfg(unix)]
 fn boot_nanos() -> u64 {
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     let clock = rustix::time::ClockId::Boottime;
-    #[cfg(not(target_os = "linux"))]
+    // On macOS this one counts the time of a suspend.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let clock = rustix::time::ClockId::Monotonic;
     let time = rustix::time::clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// On Windows, `Instant` counts the time of a suspend.
+#[cfg(not(unix))]
+fn boot_nanos() -> u64 {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    // Not zero at the start, so that moments before it exist.
+    const DAY: u64 = 24 * 60 * 60 * 1_000_000_000;
+    let nanos = START.elapsed().as_nanos();
+    DAY + u64::try_from(nanos).unwrap_or(u64::MAX - DAY)
 }
 
 fn wall_micros() -> u64 {

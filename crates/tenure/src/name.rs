@@ -1,23 +1,23 @@
-//! The name of a lock, and the keys that stand beside it in Redis.
+//! The name of a lock, and the names of its related keys in Redis.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
 
-/// The longest name, in bytes. Redis would take 512 MiB; one such key blocks the server for
-/// seconds, and no one can read it in a log.
+/// The longest name, in bytes. Redis accepts keys up to 512 MiB, but such a key blocks the server
+/// for seconds and is unreadable in a log.
 pub const NAME_BYTES_MAX: usize = 512;
 
-/// Keys that begin like this belong to Tenure itself.
+/// Keys with this prefix belong to Tenure itself.
 const RESERVED_PREFIX: &str = "tenure:";
 
 /// The name of a lock: 1 to 512 bytes of UTF-8.
 ///
-/// Refused are names that begin with `tenure:` (those are Tenure's own keys) and names that hold
-/// a `}` but no hash tag, because the keys beside such a lock could not share its slot in a
-/// Redis Cluster. The rule is the same for every store, so a name that works in a test works in
-/// production.
+/// Names that begin with `tenure:` are refused, because those are Tenure's own keys. So are names
+/// that contain a `}` but no hash tag, because the related keys of such a lock could not share its
+/// slot in a Redis Cluster. The rules are the same for every store, so a name that works in a test
+/// works in production.
 ///
 /// ```
 /// use tenure::LockName;
@@ -31,18 +31,15 @@ const RESERVED_PREFIX: &str = "tenure:";
 pub struct LockName(Arc<str>);
 
 impl LockName {
-    /// Checks `name` and keeps it.
+    /// Validates `name`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName), saying which rule was broken.
+    /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName), naming the rule that was broken.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Error> {
         let name = name.as_ref();
         if name.is_empty() {
-            return Err(Error::invalid_name(
-                name,
-                "it is empty: a lock needs a name of 1 to 512 bytes",
-            ));
+            return Err(Error::invalid_name(name, "it is empty: use 1 to 512 bytes"));
         }
         if name.len() > NAME_BYTES_MAX {
             let cause = format!(
@@ -54,28 +51,33 @@ impl LockName {
         if name.starts_with(RESERVED_PREFIX) {
             return Err(Error::invalid_name(
                 name,
-                "names beginning with `tenure:` are Tenure's own keys: choose another prefix",
+                "names with the prefix `tenure:` are Tenure's own keys: choose another prefix",
             ));
         }
         if name.contains('}') && hash_tag(name.as_bytes()).is_none() {
             return Err(Error::invalid_name(
                 name,
-                "it holds a `}` but no hash tag, so its keys could not share a slot: \
-                 write `{tag}` or leave the `}` out",
+                "it contains a `}` but no hash tag, so its keys could not share a slot: \
+                 write `{tag}` or remove the `}`",
             ));
         }
         Ok(Self(name.into()))
     }
 
-    /// The name as it was given.
+    /// The name, as given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A key of Tenure's that lives in the same slot as the lock itself.
+    /// The keys of the queue: its waiters in order, and when each was last alive.
+    pub(crate) fn queue_keys(&self) -> [String; 2] {
+        ["queue", "alive"].map(|role| self.neighbour(role))
+    }
+
+    /// A key of Tenure's in the same slot as the lock itself.
     pub(crate) fn neighbour(&self, role: &str) -> String {
         let tag = hash_tag(self.0.as_bytes());
-        // `{n}` must not share its neighbours with `n`.
+        // `{n}` must not share its related keys with `n`.
         let is_all_tag = tag.is_some_and(|tag| tag.len() + 2 == self.0.len());
         if is_all_tag {
             format!("tenure:{role}=:{}", self.0)
@@ -105,8 +107,8 @@ impl AsRef<str> for LockName {
     }
 }
 
-/// The part of `key` that Redis Cluster hashes, if it is not the whole key: what stands between
-/// the first `{` and the next `}`, when that is not empty.
+/// The part of `key` that Redis Cluster hashes, if it is not the whole key: the text between the
+/// first `{` and the next `}`, if not empty.
 pub(crate) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let open = key.iter().position(|byte| *byte == b'{')?;
     let after = &key[open + 1..];
@@ -119,14 +121,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What decides the slot of a key.
+    /// The text that determines the slot of a key.
     fn hashed(key: &str) -> &[u8] {
         hash_tag(key.as_bytes()).unwrap_or(key.as_bytes())
     }
 
     proptest! {
-        /// H27: whatever the name, its neighbours hash like the lock itself, and two names never
-        /// share a neighbour.
+        /// H27: for any name, its related keys hash like the lock itself, and two names never share
+        /// a related key.
         #[test]
         fn h27_neighbours_share_the_slot_and_are_injective(a in "[a{}: é]{1,8}", b in "[a{}: é]{1,8}") {
             let (a, b) = (LockName::new(&a), LockName::new(&b));

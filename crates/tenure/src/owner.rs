@@ -1,4 +1,4 @@
-//! Who may re-enter a lock.
+//! Owners: reentrant locking.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use crate::client_handle::ClientHandle;
 use crate::holds::Holds;
 use crate::lock::Lock;
 
-/// Someone who may take the same lock again while holding it: pass it to the functions you call.
+/// An owner can acquire a lock again while holding it: pass it to the functions you call.
 ///
-/// A nested acquire by the same owner shares the lease and its fence and asks nobody. The lock is
-/// free when the last guard of the chain is gone, in any order. Clones are the same owner.
+/// A nested acquire by the same owner shares the lease and its fence, without asking the store. The
+/// lock is free when the last guard of the chain is dropped, in any order. Clones are the same
+/// owner.
 ///
 /// ```
 /// # async fn example() -> Result<(), tenure::Error> {
@@ -38,7 +39,7 @@ impl Owner {
         }
     }
 
-    /// A lock that this owner may re-enter.
+    /// A lock that this owner can re-enter.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(
             Arc::clone(&self.client),

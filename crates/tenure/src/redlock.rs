@@ -1,17 +1,17 @@
 //! Locks on several independent servers.
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backoff::CONNECT_PAUSE;
 use crate::builder::Builder;
 use crate::client_handle::ClientHandle;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::lease::check_ttl;
-use crate::locks::Locks;
+use crate::locks::{Locks, delegate_to_locks};
 use crate::moment::Clock;
 use crate::settings::Settings;
 use crate::stats::Stats;
@@ -20,24 +20,22 @@ use crate::store::redis::{RedisStore, VOTE_DELAY_MIN};
 use crate::store::redlock::RedlockStore;
 use crate::url::{RedisTarget, Target, masked_url};
 
-/// The longest ttl, unless the builder says otherwise. No node that may have forgotten a lease rests
-/// for less, so clients with other values agree with those that have this one.
+/// The default longest ttl. A node that may have lost a lease never rests for less, so that clients
+/// with other values agree with clients that use this one.
 const LONGEST_TTL_DEFAULT: Duration = VOTE_DELAY_MIN;
-/// With fewer nodes none may fail.
+/// With fewer nodes, none may fail.
 const NODES_MIN: usize = 2;
-/// How long to wait before connecting again to nodes that could not be reached.
-const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A client of several independent servers: a lock is held by whoever has a majority of them, so
-/// locks can be taken and kept for as long as most servers run.
+/// A client of several independent servers. A lock is held by the client that has a majority of
+/// them, so locks work as long as most servers are up.
 ///
-/// Use an odd number of masters that share nothing: no replicas of each other, no common disk.
-/// Each with `appendonly yes`, `appendfsync always`, `no-appendfsync-on-rewrite no` and without
-/// eviction, so that none forgets what it granted; a server without that has no vote for 30 s after
-/// a restart, or for [`longest_ttl`](Builder::longest_ttl) if that is longer.
+/// Use an odd number of primaries that share nothing: not replicas of each other, no common disk.
+/// Run each with `appendonly yes`, `appendfsync always`, `no-appendfsync-on-rewrite no` and no
+/// eviction, so that it never loses a grant. A server with other settings has no vote for 30 s
+/// after a restart, or for [`longest_ttl`](Builder::longest_ttl) if that is longer.
 ///
-/// It hands out the same [`Lock`](crate::Lock) and [`Guard`](crate::Guard) as
-/// [`Tenure`](crate::Tenure) does.
+/// It returns the same [`Lock`](crate::Lock) and [`Guard`](crate::Guard) types as
+/// [`Tenure`](crate::Tenure).
 ///
 /// ```no_run
 /// use tenure::Redlock;
@@ -50,21 +48,21 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// # Ok(()) }
 /// ```
 ///
-/// # What it does not have
+/// # What is not available
 ///
-/// What counts, or keeps an order, on several nodes at once: semaphores, fair queues. A majority
-/// can agree on one holder, because two majorities share a node. It cannot agree on a number: with
+/// Anything that counts or keeps an order across nodes: semaphores, fair queues. A majority can
+/// agree on one holder, because any two majorities share a node. It cannot agree on a count: with
 /// two permits on three nodes, A and B may hold the first node, A and C the second, B and C the
 /// third, and each of the three has a majority.
 ///
-/// Nor can its locks be confirmed by replicas, because none of its nodes has one that would be
-/// promoted. What [`Tenure`](crate::Tenure) can be asked for:
+/// Replica acknowledgement is not available either, because no node has a replica that could be
+/// promoted. This works with [`Tenure`](crate::Tenure):
 ///
 /// ```
 /// let builder = tenure::Tenure::builder("redis://a/").replicas(1);
 /// ```
 ///
-/// does not exist here:
+/// but not here:
 ///
 /// ```compile_fail,E0599
 /// let builder = tenure::Redlock::builder(["redis://a/", "redis://b/", "redis://c/"]).replicas(1);
@@ -75,18 +73,18 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    /// Connects to these servers. Each URL names one, as for
-    /// [`Tenure::connect`](crate::Tenure::connect): any mix of hosts, TLS and passwords.
+    /// Connects to these servers. Each URL names one server, as for
+    /// [`Tenure::connect`](crate::Tenure::connect), in any mix of hosts, TLS and passwords.
     ///
     /// # Errors
     ///
-    /// If a URL is wrong, fewer than a majority can be reached within 5 s, one of them refuses us,
-    /// or two of them are the same server.
+    /// If a URL is invalid, fewer than a majority can be reached within 5 s, a server refuses the
+    /// connection, or two URLs name the same server.
     pub async fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self> {
         Self::builder(urls).connect().await
     }
 
-    /// Begins to connect with other settings than the default ones.
+    /// Starts a client with custom settings.
     pub fn builder<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Builder<Self> {
         let urls = urls.into_iter().map(|url| url.as_ref().to_owned());
         let mut builder = Builder::new(urls.collect());
@@ -95,14 +93,7 @@ impl Redlock {
     }
 }
 
-/// What a client of any deployment can do.
-impl Deref for Redlock {
-    type Target = Locks;
-
-    fn deref(&self) -> &Locks {
-        &self.locks
-    }
-}
+delegate_to_locks!(Redlock);
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,15 +104,15 @@ impl fmt::Debug for Redlock {
 }
 
 impl Builder<Redlock> {
-    /// The longest ttl that locks may have: 30 s by default. A server that has just started, and
-    /// may have forgotten what it granted, has no vote for this long, and never for less than 30 s.
+    /// The longest ttl that locks may have: 30 s by default. A server that has just started and may
+    /// have lost its grants has no vote for this long, and never for less than 30 s.
     ///
-    /// All clients of one Redlock that use leases above 30 s must agree: first raise this in every
-    /// client, then use the longer ttl. Nodes keep the longest ttl of any lease above 30 s, for 30
-    /// days after its last use. A client that is to connect with less is refused; one that is
-    /// connected already lets nodes rest for longer as soon as it hears of it. To go back, lower the
-    /// ttls first, delete the key `tenure:longest-ttl` on every node when the last long lease has
-    /// ended, and then lower this.
+    /// All clients of one Redlock that use leases above 30 s must agree on this value: raise it in
+    /// every client first, then use the longer ttl. Nodes remember the longest ttl of any lease
+    /// above 30 s for 30 days after its last use. A client that connects with a lower value is
+    /// refused; a client that is already connected lets nodes rest longer as soon as it learns of
+    /// it. To lower it again, lower the ttls first, delete the key `tenure:longest-ttl` on every
+    /// node after the last long lease has expired, and then lower this setting.
     pub fn longest_ttl(mut self, ttl: Duration) -> Self {
         self.settings.longest_ttl = Some(ttl);
         self
@@ -131,8 +122,8 @@ impl Builder<Redlock> {
     ///
     /// # Errors
     ///
-    /// As for [`Redlock::connect`], and if a setting is out of its limits, or other clients use
-    /// leases that are longer than [`longest_ttl`](Self::longest_ttl) and 30 s.
+    /// As for [`Redlock::connect`], and if a setting is out of range, or other clients use leases
+    /// that are longer than both [`longest_ttl`](Self::longest_ttl) and 30 s.
     pub async fn connect(self) -> Result<Redlock> {
         self.check()?;
         let longest_ttl = self.settings.longest_ttl.unwrap_or(LONGEST_TTL_DEFAULT);
@@ -160,7 +151,7 @@ impl Builder<Redlock> {
     }
 }
 
-/// Where the servers are, all in one layout.
+/// Parses the URLs, and checks that all servers use one layout.
 fn targets(urls: &[String], asked_for: Option<Layout>) -> Result<(Vec<RedisTarget>, Layout)> {
     let mut targets = Vec::with_capacity(urls.len());
     for url in urls {
@@ -170,15 +161,15 @@ fn targets(urls: &[String], asked_for: Option<Layout>) -> Result<(Vec<RedisTarge
                 return Err(Error::invalid_setting(
                     "a node of a Redlock",
                     "memory://",
-                    "a Redlock is made of Redis servers: for one process use `Tenure::connect`",
+                    "a Redlock needs Redis servers: within one process use `Tenure::connect`",
                 ));
             }
             Target::Sentinel(_) | Target::Cluster(_) => {
                 return Err(Error::invalid_setting(
                     "a node of a Redlock",
                     masked_url(url),
-                    "a Redlock is made of servers that are independent of each other, and those \
-                     have replicas: name masters alone, or use `Tenure::connect`",
+                    "a Redlock needs independent servers, and these have replicas: name \
+                     standalone servers, or use `Tenure::connect`",
                 ));
             }
         }
@@ -188,21 +179,22 @@ fn targets(urls: &[String], asked_for: Option<Layout>) -> Result<(Vec<RedisTarge
         return Err(Error::invalid_setting(
             "the number of nodes of a Redlock",
             nodes,
-            "three or more are needed to survive the loss of one: for one server use \
+            "at least three are needed to survive the loss of one: for one server use \
              `Tenure::connect`",
         ));
     }
     if nodes % 2 == 0 {
         tracing::warn!(
             nodes,
-            "redlock.even: no more of them may fail than with one node less; use an odd number"
+            "redlock.even: an even number of nodes tolerates no more failures than one node \
+             fewer; use an odd number"
         );
     }
     let said = targets.iter().find_map(|target| target.layout);
     let layout = asked_for.or(said).unwrap_or_default();
     for target in &mut targets {
         if target.layout.is_some_and(|said| said != layout) {
-            let cause = "another node or the builder says another one: all must have the same";
+            let cause = "another node or the builder uses a different one: all must be the same";
             let said = target.layout();
             return Err(Error::invalid_setting("the layout", said, cause));
         }
@@ -217,9 +209,13 @@ async fn open(
     longest_ttl: Duration,
     stats: &Arc<Stats>,
 ) -> Result<Arc<dyn Store>> {
-    let nodes = targets.into_iter();
-    let nodes =
-        nodes.map(|target| RedisStore::new(target, Arc::clone(stats), settings.runtime.clone()));
+    let nodes = targets.into_iter().map(|target| {
+        let target = RedisTarget {
+            response_timeout: settings.response_timeout,
+            ..target
+        };
+        RedisStore::new(target, Arc::clone(stats), settings.runtime.clone())
+    });
     let store = RedlockStore::new(nodes.collect(), longest_ttl);
     let clock = Clock::Boot;
     let limit = clock.now() + settings.unreachable_after;

@@ -353,7 +353,7 @@ mod planted {
         let name = std::env::var_os("TENURE_SEEDED_BUG")?;
         let known = ALL.iter().find(|(_, known)| name == **known);
         let Some((bug, _)) = known else {
-            abort(&format!("there is none of the name {}", name.display()));
+            abort(&format!("unknown bug {}", name.display()));
         };
         Some(*bug)
     });

@@ -9,19 +9,27 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::sharded::Sharded;
 
-/// How long a lease lasts without renewal, unless a lock says otherwise.
+/// The default lease duration without renewal.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
-/// How long a call waits for a server that cannot be reached.
+/// How long a call retries while the server cannot be reached.
 pub(crate) const UNREACHABLE_AFTER_DEFAULT: Duration = Duration::from_secs(5);
-/// How often a lock may be handed off in a row.
+/// How long a connection that owes a reply may stay silent.
+pub(crate) const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
+/// How long a server may take to reply. Votes of a Redlock must not be older than a fraction of the
+/// time for which a restarted node has no vote.
+const RESPONSE_TIMEOUT_MIN: Duration = Duration::from_millis(100);
+const RESPONSE_TIMEOUT_MAX: Duration = Duration::from_secs(5);
+/// How many times in a row a lock may be handed off.
 const HAND_OFF_TURNS_MAX: u32 = 10_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
+    /// How long a server may take to reply.
+    pub(crate) response_timeout: Duration,
     pub(crate) unreachable_after: Duration,
     pub(crate) hand_off: HandOff,
-    /// How many replicas must confirm a lock that does not say otherwise.
+    /// How many replicas must acknowledge a lock that does not set its own number.
     pub(crate) replicas: u32,
     /// How long a new primary grants no new locks.
     pub(crate) after_failover: Option<Duration>,
@@ -35,31 +43,49 @@ pub(crate) struct Settings {
     pub(crate) layout: Layout,
     /// How the waiters of a cluster are woken, if the builder says it.
     pub(crate) sharded: Option<Sharded>,
-    /// What the user calls this client in listings.
+    /// The client's name in listings.
     pub(crate) name: Option<String>,
-    /// What the user says about it there.
+    /// Further information about the client in listings.
     pub(crate) about: BTreeMap<String, String>,
 }
 
-/// How far a lock may be handed off inside the process before other processes get their turn.
+/// How far a lock may be handed off within the process before other processes get their turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandOff {
     pub(crate) on: bool,
-    /// How often in a row.
+    /// How many times in a row.
     pub(crate) turns: u32,
-    /// For how long since the store granted it.
+    /// For how long after the grant by the store.
     pub(crate) time: Duration,
 }
 
 impl Settings {
+    /// Whether calls last at least for the response timeout. A shorter limit needs a timer, which a
+    /// caller's own task does not have.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.unreachable_after >= self.response_timeout
+    }
+
     /// # Errors
     ///
-    /// If replicas are to confirm a lock where there are none.
+    /// If the response timeout is out of range.
+    pub(crate) fn check_response_timeout(&self) -> Result<()> {
+        let timeout = self.response_timeout;
+        if (RESPONSE_TIMEOUT_MIN..=RESPONSE_TIMEOUT_MAX).contains(&timeout) {
+            return Ok(());
+        }
+        let (value, cause) = (format!("{timeout:?}"), "it must be from 100 ms to 5 s");
+        Err(Error::invalid_setting("response_timeout", value, cause))
+    }
+
+    /// # Errors
+    ///
+    /// If replicas must acknowledge a lock, but the store has none.
     pub(crate) fn check_replicas(&self, replicas: u32) -> Result<()> {
         if replicas == 0 || self.replicates {
             return Ok(());
         }
-        let cause = "there are none to ask: `memory://` has no servers, and those of Redlock are \
+        let cause = "this store has no replicas: `memory://` has no servers, and Redlock nodes are \
                      independent of each other";
         Err(Error::invalid_setting(
             "the number of replicas",
@@ -79,8 +105,8 @@ impl Settings {
             "ttl",
             format!("{ttl:?}"),
             &format!(
-                "the client's `longest_ttl` is {longest:?}, because a node that has restarted has \
-                 no vote for this long: raise it when connecting"
+                "the client's `longest_ttl` is {longest:?}, because a restarted node has no vote \
+                 for that long: raise it when connecting"
             ),
         ))
     }
@@ -97,11 +123,11 @@ impl Settings {
             Err(Error::invalid_setting("after_failover", wait, cause))
         };
         if !self.replicates {
-            refused("nothing could fail over: leave it out with `memory://` and Redlock")
+            refused("there is no failover: omit it with `memory://` and Redlock")
         } else if ttl > wait {
             refused(&format!(
-                "leases of {ttl:?} may be believed for longer, and a new master would grant the \
-                 lock a second time: wait longer, or use a shorter ttl"
+                "leases of {ttl:?} may outlast it, and a new primary would grant the lock a second \
+                 time: raise it, or use a shorter ttl"
             ))
         } else {
             Ok(())
@@ -112,11 +138,11 @@ impl Settings {
 impl HandOff {
     /// # Errors
     ///
-    /// If a bound is out of its limits.
+    /// If a limit is out of range.
     pub(crate) fn check(self) -> Result<()> {
         if self.turns > HAND_OFF_TURNS_MAX {
             let turns = self.turns.to_string();
-            let cause = "at most 10000 are allowed, or other processes would never get their turn";
+            let cause = "at most 10000 are allowed, so that other processes get their turn";
             return Err(Error::invalid_setting("hand_off_turns", turns, cause));
         }
         Ok(())
@@ -142,6 +168,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             ttl: TTL_DEFAULT,
+            response_timeout: RESPONSE_TIMEOUT_DEFAULT,
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
             hand_off: HandOff::default(),
             replicas: 0,

@@ -1,25 +1,25 @@
-//! How the waiters of a Cluster are woken.
+//! How waiters on a Cluster are woken.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
 
-/// Whether the waiters of a Cluster are woken by sharded messages, which only the nodes of the
-/// lock's own shard carry.
+/// Whether waiters on a Cluster are woken by sharded messages, which only the nodes of the lock's
+/// shard receive.
 ///
-/// All clients that share a lock should use the same way: a waiter that listens for the other kind
-/// of message hears nothing, and notices a release only when it looks again.
+/// All clients that share a lock should use the same setting: a waiter that subscribes to the other
+/// kind of message receives none, and notices a release only at its next poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sharded {
-    /// Where the servers can: Redis 7.0 and newer.
+    /// If the servers support it: Redis 7.0 and newer.
     #[default]
     Auto,
     /// Always.
     On,
-    /// Never: every message goes to every node. For fleets in which some clients know no sharded
-    /// messages.
+    /// Never: every message goes to every node. For fleets in which some clients do not support
+    /// sharded messages.
     Off,
 }
 
@@ -35,7 +35,7 @@ impl Sharded {
     }
 }
 
-/// As the URL says it: `auto`, `on` or `off`.
+/// As in the URL: `auto`, `on` or `off`.
 impl fmt::Display for Sharded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

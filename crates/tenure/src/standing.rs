@@ -1,21 +1,22 @@
-//! How sure a holder can be, why a lease was lost, and what a release found.
+//! How certain a holder can be, why a lease was lost, and the result of a release.
 
 use std::fmt;
 
-/// What became of a lease that was to be released.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
-    /// It was held to the end; or, in a chain, it still is by another guard.
+    /// The lock was held until this release; or, in a reentrant chain, another guard still holds
+    /// it.
     WasHeld,
-    /// It had ended before: the work was not protected to its end.
+    /// The lease had already ended: the work was not protected until its end.
     AlreadyGone,
-    /// The store did not say in time. The release is repeated in the background, and the lease
-    /// ends by itself at the latest.
+    /// The store did not reply in time. The release is retried in the background, and the lease
+    /// expires at its deadline at the latest.
     Unknown,
 }
 
-/// How sure a holder can be.
+/// How certain a holder can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Standing {
@@ -38,7 +39,7 @@ pub enum LostReason {
     Gone,
     /// Another holder has the lock.
     Taken,
-    /// It was held for as long as [`max_hold`](crate::Lock::max_hold) allows.
+    /// It was held for the maximum time, [`max_hold`](crate::Lock::max_hold).
     MaxHold,
     /// The client was shut down.
     Shutdown,
@@ -50,7 +51,7 @@ impl fmt::Display for LostReason {
             Self::Expired => "its deadline passed before a renewal succeeded",
             Self::Gone => "the store no longer has it",
             Self::Taken => "another holder has it",
-            Self::MaxHold => "it was held for as long as `max_hold` allows",
+            Self::MaxHold => "it was held for the maximum time, `max_hold`",
             Self::Shutdown => "the client was shut down",
         })
     }

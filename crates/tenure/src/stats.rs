@@ -1,4 +1,4 @@
-//! What a client counts: for metrics, for tests, for the curious.
+//! Counters of a client, for metrics and tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,8 +6,8 @@ use crate::timings::Timings;
 
 macro_rules! stats {
     ($($(#[$doc:meta])* $field:ident by $count:ident;)*) => {
-        /// Counters of one client since it was connected, as [`Locks::stats`](crate::Locks::stats)
-        /// reads them.
+/// Counters of one client since it connected, as returned by
+        /// [`Locks::stats`](crate::Locks::stats).
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct StatsSnapshot {
@@ -37,38 +37,38 @@ macro_rules! stats {
 stats! {
     /// Locks granted.
     acquired by acquired;
-    /// Attempts that another holder answered.
+    /// Attempts that found the lock held by another holder.
     busy by found_busy;
     /// Renewals that succeeded.
     renewed by renewed;
-    /// Renewals that got no useful answer; each was tried again while there was time.
+    /// Renewals that failed or got no reply; each was retried while there was time.
     renewals_failed by renewal_failed;
-    /// Leases lost while a guard still held them.
+    /// Leases lost while a guard held them.
     lost by lost;
     /// Releases that ended a lease.
     released by released;
-    /// Locks that passed from one holder to the next inside this process without a word to the
+    /// Locks handed off from one holder to the next within this process, without a request to the
     /// store. They count as acquired, too.
     handed_off by handed_off;
-    /// Acquisitions whose reply was lost, and which were resolved.
+    /// Acquisitions whose reply was lost, and whose outcome was then resolved.
     unknown_outcomes by outcome_unknown;
-    /// Acquisitions that the caller gave up, or whose time was over, and which were undone.
+    /// Acquisitions that were cancelled or timed out, and then undone.
     cancelled by cancelled;
     /// Waiters woken because the lock was offered to them.
     woken_by_message by woken_by_message;
-    /// Waiters that looked again because time had passed.
+    /// Waiters that polled because their timer fired.
     woken_by_timer by woken_by_timer;
-    /// Waiters that looked again, as they do several times a second, because the server refuses the
-    /// channel that would wake them.
+    /// Waiters that polled, several times a second, because the server refuses the channel that
+    /// would wake them.
     woken_by_poll by woken_by_poll;
-    /// Times that waiting had to do without messages, because the server refused the channel.
+    /// Times that waiters had to do without messages, because the server refused the channel.
     messages_refused by messages_refused;
     /// Times that a lease could not be watched, because the server refused client tracking: its
-    /// loss is noticed at the next renewal only.
+    /// loss is noticed only at the next renewal.
     tracking_refused by tracking_refused;
-    /// Connections made, the first ones included.
+    /// Connections made, including the first ones.
     connections by connected;
-    /// Times that the client wrote what it holds into its record.
+    /// Times that the client wrote its record.
     records_written by record_written;
     /// Warnings that the server evicts keys.
     eviction_warnings by eviction_warned;

@@ -1,7 +1,7 @@
-//! What a client measures, for metrics: in buckets, because a mean hides what hurts.
+//! What a client measures, for metrics. It uses histograms, because a mean hides outliers.
 //!
-//! Nothing is measured until it is first asked for. Then a measurement is two additions to atomic
-//! numbers: no lock, no text, no memory.
+//! Nothing is measured until the timings are first read. From then on a measurement is two atomic
+//! additions: no lock, no text, no allocation.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,7 +59,7 @@ const MARGIN_BOUNDS: [u64; 13] = [
     300 * S,
     3_600 * S,
 ];
-/// The bounds of one kind of measurement, and one more bucket for what is above them.
+/// The bounds of one histogram, plus one bucket for values above them.
 const BOUNDS: usize = 13;
 const BUCKETS: usize = BOUNDS + 1;
 /// How many servers are distinguished. A cluster whose nodes come and go under new addresses must
@@ -67,35 +67,35 @@ const BUCKETS: usize = BOUNDS + 1;
 const NODES_MAX: usize = 100;
 const OTHER_NODES: &str = "_other";
 
-/// What a client has measured since it was first asked, as [`Locks::timings`](crate::Locks::timings)
-/// reads it.
+/// What a client has measured since the timings were first read, as returned by
+/// [`Locks::timings`](crate::Locks::timings).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TimingsSnapshot {
-    /// How long servers took to answer, by server, by what was asked and by what came of it. What
-    /// never happened is left out.
+    /// Server response times by server, call and outcome. Combinations that never occurred are left
+    /// out.
     pub calls: Vec<CallTimings>,
-    /// How long the lock was nobody's between two holders, the second of them a caller of this client
-    /// who waited: from the moment at which this client sent the release, or heard of somebody else's.
-    /// A lock that is handed off inside the process is not among them:
+    /// How long the lock was free between two holders, where the second was a waiter of this
+    /// client: from the moment at which this client sent the release, or was notified of another
+    /// client's release. Hand-offs within the process are not included:
     /// [`handed_off`](crate::StatsSnapshot::handed_off) counts those.
     pub handovers: Distribution,
-    /// How much longer a lease could have been believed when its renewal succeeded: two thirds of the
-    /// ttl as long as all is well. Of leases that a guard holds.
+    /// How much time was left before the deadline when a renewal succeeded: two thirds of the ttl
+    /// in normal operation. Only for leases that a guard holds.
     pub renewal_margins: Distribution,
 }
 
-/// How long one server took to answer one kind of question.
+/// The response times of one server for one kind of call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CallTimings {
-    /// The server as host and port, without names and passwords; a path, if it is a socket.
+    /// The server as host and port, without user and password; for a socket, its path.
     pub node: Arc<str>,
-    /// What was asked.
+    /// The kind of call.
     pub call: Call,
-    /// What came of it.
+    /// The outcome.
     pub outcome: CallOutcome,
-    /// How long that took.
+    /// The response times.
     pub took: Distribution,
 }
 
@@ -108,18 +108,18 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// How many there were.
+    /// The number of measurements.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All of them together.
+    /// The sum of all measurements.
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum_ns)
     }
 
-    /// For each bucket its upper bound, which belongs to it, and how many are in it and in no bucket
-    /// before. The last one has no bound.
+    /// The buckets: for each its inclusive upper bound, and how many measurements are in it and not
+    /// in an earlier bucket. The last one has no bound.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
         let bounds = self.bounds.iter().copied().map(Duration::from_nanos);
         bounds.map(Some).chain([None]).zip(self.counts)
@@ -138,7 +138,7 @@ macro_rules! words {
         impl $name {
             const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The word for it, which does not change: for labels.
+            /// A stable name, for labels.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
@@ -155,37 +155,37 @@ macro_rules! words {
 }
 
 words! {
-    /// What a server is asked.
+    /// A kind of call to a server.
     Call {
-        /// To grant a lock.
+        /// Grant a lock.
         Acquire = "acquire",
-        /// To release one.
+        /// Release a lock.
         Release = "release",
-        /// Whose turn it is after some hand-offs inside the process.
+        /// Decide whose turn it is after hand-offs within the process.
         Turn = "turn",
-        /// To renew leases, one or a batch of them.
+        /// Renew one lease or a batch.
         Renew = "renew",
-        /// To give a lease to another client.
+        /// Adopt a lease.
         Adopt = "adopt",
-        /// For a vote, as one of several independent servers.
+        /// Vote, as one of several independent servers.
         Vote = "vote",
-        /// To take a lease again that it forgot, as one of several independent servers.
+        /// Restore a lost lease, as one of several independent servers.
         Repair = "repair",
-        /// Who holds locks.
+        /// Read who holds locks.
         Look = "look",
-        /// To keep what this client says of itself.
+        /// Write this client's record.
         Record = "record",
-        /// What all clients say of themselves.
+        /// Read all clients' records.
         Clients = "clients",
-        /// Whether it has been the master for long enough.
+        /// Check how long it has been the primary.
         Reign = "reign",
-        /// That those who wait live.
+        /// Keep the places of living waiters in the queue.
         Stay = "stay",
-        /// Who waits for a lock.
+        /// Read who waits for a lock.
         Waiters = "waiters",
-        /// To wait until replicas have what was written.
+        /// Wait until replicas have acknowledged a write.
         Confirm = "confirm",
-        /// To tell when a lock is offered, or no longer.
+        /// Subscribe to notifications about a lock.
         Listen = "listen",
         /// Anything else.
         Other = "other",
@@ -193,13 +193,13 @@ words! {
 }
 
 words! {
-    /// What came of asking a server.
+    /// The outcome of a call to a server.
     CallOutcome {
-        /// It answered.
+        /// The server replied.
         Answered = "ok",
-        /// It refused, and did nothing.
+        /// The server refused, and did nothing.
         Refused = "error",
-        /// No answer came: whether it did what it was asked is not known.
+        /// No reply: whether the call took effect is unknown.
         Unanswered = "unknown",
     }
 }
@@ -214,7 +214,7 @@ pub(crate) struct Timings {
 }
 
 impl Timings {
-    /// Whether timings were asked for.
+    /// Whether timings were requested.
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
     }
@@ -229,7 +229,7 @@ impl Timings {
         }
     }
 
-    /// Where to count what this server is asked.
+    /// The histograms of the calls to this server.
     pub(crate) fn node(&self, node: &str) -> Arc<NodeTimings> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = nodes.len() >= NODES_MAX;
@@ -246,7 +246,7 @@ impl Timings {
         })
     }
 
-    /// What was measured. From now on it is.
+    /// What was measured so far. Starts the measuring.
     pub(crate) fn snapshot(&self) -> TimingsSnapshot {
         self.is_wanted.store(true, Ordering::Relaxed);
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -258,7 +258,7 @@ impl Timings {
     }
 }
 
-/// What was measured of one server.
+/// The measurements of one server.
 #[derive(Debug)]
 pub(crate) struct NodeTimings {
     node: Arc<str>,

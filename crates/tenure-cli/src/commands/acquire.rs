@@ -1,14 +1,14 @@
-//! `tenure acquire`: take a lock and leave.
+//! `tenure acquire`: acquire a lock, print its lease and exit.
 
 mod keeper;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
-use tenure::{ErrorKind, Lease, Lock, Locks};
+use tenure::{ErrorKind, Lease, Lock, Locks, Moment};
 use tenure_view::holders::{ClientReport, LockReport, printable};
 use tenure_view::output::{say, say_json};
 use tenure_view::time;
@@ -22,12 +22,11 @@ use crate::runtime;
 use crate::server::{Server, ServerArgs};
 use crate::user;
 
-/// How long the lease lasts unless something else is said. On several servers no lease may last
-/// longer than the second.
+/// The default ttl. On several servers no lease may last longer than the second one.
 const TTL_DEFAULT: Duration = Duration::from_mins(1);
 const TTL_DEFAULT_OF_SEVERAL: Duration = Duration::from_secs(30);
-/// How long to wait for what is still under way when we are asked to end.
-const FAREWELL: Duration = Duration::from_millis(900);
+/// How long to wait for requests in progress at the end.
+const SHUTDOWN_LIMIT: Duration = Duration::from_millis(900);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,50 +34,49 @@ Examples:
   …
   tenure release --lease \"$lease\"
 
-  eval \"$(tenure acquire nightly --export)\" || exit
-                                              sets TENURE_NAME, TENURE_LEASE and TENURE_FENCE,
-  tenure renew && tenure release              which these two read
+  eval \"$(tenure acquire nightly --export)\" || exit   sets TENURE_NAME, TENURE_LEASE, TENURE_FENCE
+  tenure renew && tenure release                       read these
 
   lease=$(tenure acquire nightly --while $$)  renewed until this shell ends, then released
 
-Nobody else renews the lease: it ends after its ttl, whatever the script does then. Nor does anybody
-tell the script that the lock is lost: `tenure run` does, and ends its command before the lease can.";
+Without --while or `tenure renew` the lease expires after its ttl, and the script is not notified.
+Prefer `tenure run`: it renews, and stops its command before the lease expires.";
 
-/// Take a lock and print its lease, for scripts that release it later
+/// Acquire a lock and print its lease, for scripts that release it later
 ///
-/// The lease is one line of text for `tenure renew` and `tenure release`. It ends after its ttl
+/// The lease is one line of text for `tenure renew` and `tenure release`. It expires after its ttl
 /// unless it is renewed.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct AcquireArgs {
-    /// The lock
+    /// Name of the lock
     name: String,
 
-    /// How long the lease lasts [default: 60s, on several servers 30s]
+    /// How long the lease lasts [default: 60s; 30s with several servers]
     #[arg(short, long, value_name = "DURATION", value_parser = time::parse)]
     ttl: Option<Duration>,
 
-    /// Do not wait: now or not at all
+    /// Do not wait if the lock is held
     #[arg(short, long, visible_alias = "nb", conflicts_with = "wait")]
     nonblock: bool,
 
-    /// Wait for at most this long [default: for as long as it takes]
+    /// Wait at most this long [default: no limit]
     #[arg(short, long, value_name = "DURATION", visible_alias = "timeout", value_parser = time::parse)]
     wait: Option<Duration>,
 
-    /// The exit code if the lock was not to be had
+    /// Exit code if the lock was not acquired
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = 75)]
     conflict_exit_code: u8,
 
-    /// Write something about this lease where `tenure show` shows it
+    /// Metadata of this lease, shown by `tenure show`; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = meta::pair)]
     meta: Vec<(String, String)>,
 
-    /// Renew it in the background until this process ends, then release it
+    /// Renew in the background until this process exits, then release
     #[arg(long = "while", value_name = "PID")]
     keep_while: Option<i32>,
 
-    /// What `--while` starts in the background: keep this lease
+    /// Internal: the background process of `--while`
     #[arg(long, value_name = "LEASE", hide = true, requires = "keep_while")]
     keep: Option<Lease>,
 
@@ -86,7 +84,7 @@ pub struct AcquireArgs {
     #[arg(long, conflicts_with = "export")]
     json: bool,
 
-    /// Print lines for the shell's `eval`
+    /// Print shell code for `eval`
     #[arg(long)]
     export: bool,
 
@@ -120,7 +118,7 @@ pub fn run(args: &AcquireArgs) -> Result<Exit> {
     let ended = take_or_keep(args);
     let exit = ended.as_ref().map_or_else(Exit::of, |exit| *exit);
     if args.export && exit != Exit::Done {
-        // What is evaluated must fail too: of nothing, a shell makes a success.
+        // The output for `eval` must fail too: to a shell, empty output is a success.
         say(format_args!("(exit {})", exit.code()))?;
     }
     ended
@@ -140,8 +138,8 @@ fn take_or_keep(args: &AcquireArgs) -> Result<Exit> {
             exit = args.take(&locks, ttl, process.as_ref()) => exit,
             exit = interrupt::asked_to_end() => Ok(exit),
         };
-        // Gives up its place among those who wait. What was given away stays.
-        let _ = locks.shutdown(FAREWELL).await;
+        // Leaves the queue. A lease that was printed stays.
+        let _ = locks.shutdown(SHUTDOWN_LIMIT).await;
         exit
     })
 }
@@ -159,22 +157,20 @@ impl AcquireArgs {
     }
 
     async fn take(&self, locks: &Locks, ttl: Duration, process: Option<&Process>) -> Result<Exit> {
-        let lock = self.lock(locks, ttl);
+        let mut lock = self.lock(locks, ttl);
+        if let Some(limit) = self.wait.or(self.nonblock.then_some(Duration::ZERO)) {
+            lock = lock.wait(limit);
+        }
         let begun = Instant::now();
-        let limit = self.wait.or(self.nonblock.then_some(Duration::ZERO));
-        let acquired = match limit {
-            None => lock.acquire().await,
-            Some(limit) => lock.acquire_within(limit).await,
-        };
-        match acquired {
+        match lock.acquire().await {
             Ok(guard) => {
                 let lease = guard.detach()?;
-                if let Err(error) = self.give_away(&lease, process, begun.elapsed()) {
-                    // Nobody knows of it: it would stand in the way of others for nothing.
+                if let Err(error) = self.hand_over(&lease, process, begun.elapsed()) {
+                    // The caller never got it: it would block others until it expires.
                     let _ = locks.force_release(&self.name, lease.id()).await;
-                    // Not the error itself: a closed pipe is no success here.
+                    // Not the error itself: a closed pipe is a failure here.
                     let what = format!(
-                        "cannot hand over the lease of `{}`, so it was released: {error:#}",
+                        "cannot print the lease of `{}`, so it was released: {error:#}",
                         self.name
                     );
                     return Err(Failed::new(Exit::Internal, what).into());
@@ -182,7 +178,7 @@ impl AcquireArgs {
                 Ok(Exit::Done)
             }
             Err(error) if error.kind() == ErrorKind::Busy => {
-                self.tell_busy(&lock, begun.elapsed()).await
+                self.report_busy(&lock, begun.elapsed()).await
             }
             Err(error) => Err(error.into()),
         }
@@ -190,14 +186,14 @@ impl AcquireArgs {
 
     fn lock(&self, locks: &Locks, ttl: Duration) -> Lock {
         let mut lock = locks.lock(&self.name).ttl(ttl);
-        for (field, value) in whoever_asks().into_iter().chain(self.meta.clone()) {
+        for (field, value) in caller().into_iter().chain(self.meta.clone()) {
             lock = lock.meta(field, value);
         }
         lock
     }
 
-    /// Prints the lease, after which it is the script's.
-    fn give_away(&self, lease: &Lease, process: Option<&Process>, waited: Duration) -> Result<()> {
+    /// Prints the lease. From then on it belongs to the script.
+    fn hand_over(&self, lease: &Lease, process: Option<&Process>, waited: Duration) -> Result<()> {
         if let Some(process) = process {
             keeper::start(lease, process)?;
         }
@@ -212,7 +208,12 @@ impl AcquireArgs {
                 lease_id: lease.id().as_str(),
                 fence: lease.fence().get(),
                 ttl_ms: millis(lease.ttl()),
-                expires_at: moment(SystemTime::now() + lease.ttl()),
+                expires_at: moment(
+                    lease
+                        .deadline()
+                        .unwrap_or_else(Moment::now)
+                        .to_system_time(),
+                ),
                 waited_ms: millis(waited),
             });
         }
@@ -227,8 +228,8 @@ impl AcquireArgs {
         say(lease)
     }
 
-    /// Says who has it, which a short wait alone does not find out.
-    async fn tell_busy(&self, lock: &Lock, waited: Duration) -> Result<Exit> {
+    /// Reports the holder.
+    async fn report_busy(&self, lock: &Lock, waited: Duration) -> Result<Exit> {
         let exit = Exit::Code(self.conflict_exit_code);
         let holder = lock.holder().await.unwrap_or(None);
         let report = LockReport::of_holder(&self.name, holder.as_ref(), &[]);
@@ -248,20 +249,19 @@ impl AcquireArgs {
         let by = if report.held {
             format!("it is held by {}", report.who)
         } else {
-            "others were first".to_owned()
+            "other waiters were first".to_owned()
         };
         let after = if waited < Duration::from_millis(100) {
             String::new()
         } else {
             format!("; gave up after {}", time::show(waited))
         };
-        Err(Failed::new(exit, format!("cannot take lock `{name}`: {by}{after}")).into())
+        Err(Failed::new(exit, format!("cannot acquire lock `{name}`: {by}{after}")).into())
     }
 }
 
-/// What is written about the lease unless the caller says otherwise: this process will be gone, and
-/// no client's record names the lease.
-fn whoever_asks() -> BTreeMap<String, String> {
+/// The default metadata of the lease: this process exits, and no client record lists the lease.
+fn caller() -> BTreeMap<String, String> {
     let host = rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -274,7 +274,7 @@ fn whoever_asks() -> BTreeMap<String, String> {
     ])
 }
 
-/// One word for any shell.
+/// Quotes a text as one word for any shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -28,25 +28,26 @@ use self::until::Until;
 use crate::exit::Exit;
 use crate::server::ServerArgs;
 
-/// In how many pieces floor and locks take turns, so that both meet the same moods of the machine.
+/// The number of rounds in which floor and locks alternate, so that both see the same state of the
+/// machine.
 const ROUNDS: u32 = 3;
 
 const EXAMPLES: &str = "\
 Examples:
-  tenure bench --url redis://127.0.0.1/               three parts of three seconds
-  tenure bench --clients 8 --tasks 1 --hold 5ms       eight that hold it for a while
-  tenure bench --locks 100 --duration 30s --json      a hundred names, for programs
+  tenure bench --url redis://127.0.0.1/               three phases of three seconds
+  tenure bench --clients 8 --tasks 1 --hold 5ms       eight clients that hold each lock for 5 ms
+  tenure bench --locks 100 --duration 30s --json      a hundred names, as JSON
   tenure bench sale --help                            the load of a sale, over HTTP
 
 What is measured:
-  floor        a bare SET NX PX and a compare-and-delete, each on a key of its own
-  uncontended  acquire and release, each on a name of its own, in turns with the floor
-  contended    everybody wants the same names";
+  floor        a bare SET NX PX and a compare-and-delete, each on its own key
+  uncontended  acquire and release, each on its own name, alternating with the floor
+  contended    all tasks acquire the same names";
 
-/// Measure how fast locks are on a server, beside the server's own speed
+/// Measure the speed of locks on a server, next to bare Redis commands
 ///
-/// Uses names of its own and leaves nothing behind. It keeps the server busy: think twice before you
-/// run it where others work. Ctrl-C ends it and shows what was measured so far.
+/// Uses its own names and deletes them. It loads the server heavily: do not run it in production.
+/// Ctrl-C stops it and shows the results so far.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
@@ -56,34 +57,34 @@ pub struct BenchArgs {
     #[command(flatten)]
     server: ServerArgs,
 
-    /// How many clients, each with connections of its own, as processes would have
+    /// Number of clients, each with its own connections
     #[arg(long, value_name = "N", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     clients: u32,
 
-    /// How many tasks each client has
+    /// Tasks per client
     #[arg(long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     tasks: u32,
 
-    /// How long each of the three parts takes
+    /// Duration of each of the three phases
     #[arg(long, value_name = "DUR", default_value = "3s", value_parser = time::parse)]
     duration: Duration,
 
-    /// How many names everybody wants in the contended part
+    /// Number of names in the contended phase
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     locks: u32,
 
-    /// How long a lock is held in the contended part
+    /// How long each lock is held in the contended phase
     #[arg(long, value_name = "DUR", default_value = "0", value_parser = time::parse)]
     hold: Duration,
 
-    /// How long a lease lasts without renewal [default: that of the configuration file, or 30s]
+    /// How long a lease lasts without renewal [default: as configured, or 30s]
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
     ttl: Option<Duration>,
 
-    /// For programs: one line of JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -101,21 +102,22 @@ pub fn run(args: &BenchArgs) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    let runtime = runtime.context("cannot start: are threads or file descriptors used up?")?;
+    let runtime =
+        runtime.context("cannot start the runtime: out of threads or file descriptors?")?;
     runtime.block_on(async {
         let stand = Stand::build(&server, args).await?;
         let stopped = CancellationToken::new();
         tokio::select! {
-            ended = measure_and_tell(args, &stand, &stopped) => ended,
+            ended = measure_and_report(args, &stand, &stopped) => ended,
             () = interrupted_twice(&stopped) => {
-                output::complain("interrupted again: some of the keys may be left");
+                output::complain("interrupted again: some keys may be left");
                 Ok(Exit::INTERRUPTED)
             }
         }
     })
 }
 
-async fn measure_and_tell(
+async fn measure_and_report(
     args: &BenchArgs,
     stand: &Stand,
     stopped: &CancellationToken,
@@ -135,13 +137,13 @@ async fn measure_and_tell(
     })
 }
 
-/// The first Ctrl-C ends the measuring, the second one everything.
+/// The first Ctrl-C ends the measurement, the second one the process.
 async fn interrupted_twice(stopped: &CancellationToken) {
-    // Where signals cannot be heard, nobody interrupts.
+    // Without signal handlers there is nothing to wait for.
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
-    output::complain("interrupted: the measuring ends");
+    output::complain("interrupted: stopping");
     stopped.cancel();
     let _ = tokio::signal::ctrl_c().await;
 }

@@ -1,4 +1,4 @@
-//! `tenure completions`: what shells complete.
+//! `tenure completions`: completion scripts for shells.
 
 use anyhow::Result;
 use clap_complete::Shell;
@@ -14,11 +14,11 @@ Examples:
   tenure completions fish > ~/.config/fish/completions/tenure.fish
   eval \"$(tenure completions bash)\"                    for this shell only";
 
-/// Print what a shell needs to complete this command
+/// Print a completion script for a shell
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }

@@ -23,7 +23,7 @@ fn run_pitfalls(args: &PitfallsArgs) -> Result<Exit> {
     }
     let mut urls = args.urls()?;
     if urls.len() > 1 {
-        let message = "the pitfalls are played on one server: give one URL";
+        let message = "the pitfalls need one server: give one URL";
         return Err(Failed::usage(message).into());
     }
     let options = pitfalls::Options {

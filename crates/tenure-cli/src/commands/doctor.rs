@@ -1,4 +1,4 @@
-//! `tenure doctor`: is this Redis fit for locks?
+//! `tenure doctor`: checks whether a server is fit for locks.
 
 mod check;
 mod clock;
@@ -26,35 +26,35 @@ use crate::server::{Server, ServerArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  tenure doctor                                     the server that the environment names
-  tenure doctor --url redis-cluster://h1,h2         every master of a Cluster
-  tenure doctor -u redis://a -u redis://b -u redis://c   each node, and all together
+  tenure doctor                                     the server from the environment
+  tenure doctor --url redis-cluster://h1,h2         every primary of a Cluster
+  tenure doctor -u redis://a -u redis://b -u redis://c   each node, and the quorum
   tenure doctor --json | jq '.servers[].checks[] | select(.result != \"ok\")'
 
 Exit codes:
-  0    fit: nothing is bad
-  1    not fit: something is bad
-  69   no server could be reached
+  0    fit: no check is bad
+  1    not fit: at least one check is bad
+  69   no server is reachable
   77   every server refused the user or the password
-  78   a URL or the configuration file is wrong";
+  78   invalid URL or configuration file";
 
-/// Examine whether a Redis is fit for locks, and say what to do
+/// Check whether a Redis server is fit for locks, and how to fix it
 ///
-/// Looks at version, role, eviction, memory, persistence, replicas, latency, clock and connections,
-/// tries every right that locks need, and takes locks of its own on names that nobody uses. What it
-/// may not ask is `unknown`, with the place where to find out. Leaves no key behind.
+/// Checks version, role, eviction, memory, persistence, replicas, latency, clock, connections and
+/// every permission that locks need, and acquires test locks on unused names. A check that the
+/// server forbids is `unknown`, with advice where to look. Leaves no keys.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct DoctorArgs {
     #[command(flatten)]
     server: ServerArgs,
 
-    /// How many answers to measure
+    /// Number of latency samples
     #[arg(long, value_name = "N", default_value_t = 200)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     samples: u32,
 
-    /// What the names of your locks begin with, if the user may use no others
+    /// Prefix of lock names, if the user's ACL allows no others
     #[arg(
         long,
         value_name = "TEXT",
@@ -63,7 +63,7 @@ pub struct DoctorArgs {
     )]
     prefix: String,
 
-    /// For programs: one line of JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -105,15 +105,14 @@ async fn examine_each(urls: &[String], orders: &Orders) -> Result<Vec<Diagnosis>
     let examined: Vec<JoinHandle<_>> = urls.iter().map(examine).collect();
     let mut diagnoses = Vec::new();
     for (url, examined) in urls.iter().zip(examined) {
-        let found = examined.await.context("the examination went away")?;
-        diagnoses.extend(
-            found.with_context(|| format!("cannot examine `{}`", tenure::masked_url(url)))?,
-        );
+        let found = examined.await.context("the check was aborted")?;
+        diagnoses
+            .extend(found.with_context(|| format!("cannot check `{}`", tenure::masked_url(url)))?);
     }
     Ok(diagnoses)
 }
 
-/// Examines what a URL names. That it cannot be is a diagnosis, too, unless the URL is wrong.
+/// Examines the servers of a URL. A failure to do so is a diagnosis too, unless the URL is wrong.
 async fn examine_at(url: &str, orders: &Orders) -> Result<Vec<Diagnosis>> {
     let patients = match Patient::call(url, orders).await {
         Ok(patients) => patients,
@@ -124,12 +123,12 @@ async fn examine_at(url: &str, orders: &Orders) -> Result<Vec<Diagnosis>> {
     let examined: Vec<JoinHandle<_>> = patients.into_iter().map(examine).collect();
     let mut diagnoses = Vec::new();
     for examined in examined {
-        diagnoses.push(examined.await.context("the examination went away")?);
+        diagnoses.push(examined.await.context("the check was aborted")?);
     }
     Ok(diagnoses)
 }
 
-/// How to end if nothing at all could be examined.
+/// The exit code if no server could be examined.
 fn exit_of(diagnoses: &[Diagnosis]) -> Option<Exit> {
     let refusals = diagnoses.iter().map(|diagnosis| diagnosis.refusal.as_ref());
     let refusals: Option<Vec<&tenure::Error>> = refusals.collect();

@@ -1,4 +1,4 @@
-//! `tenure force-unlock`: end a lease that somebody else holds.
+//! `tenure force-unlock`: release a lock that another client holds.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -15,26 +15,26 @@ use crate::server::ServerArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  tenure show nightly                       who holds it, with the id of the lease
+  tenure show nightly                       its holder and the id of its lease
   tenure force-unlock nightly tenure:3f2a9c1e7b1d8c2e9d3f444455556666:1:30000
 
-Its holder learns of it at once if it has held the lock for a second, otherwise at its next
-renewal. It may need a moment to stop: the next holder must show its fence.";
+The holder is notified at once if it has held the lock for a second, otherwise at its next renewal.
+It may need a moment to stop, so check fences wherever the lock protects data.";
 
-/// End a lease that somebody else holds
+/// Release a lock that another client holds
 ///
-/// Needs the id of the lease, so that it cannot hit a later holder: if another lease is there by
-/// now, nothing is touched and the exit code is 1.
+/// Needs the id of the lease, so that it cannot release a later holder: if the lock has another
+/// lease by now, nothing changes and the exit code is 1.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ForceUnlockArgs {
-    /// The lock
+    /// Name of the lock
     name: String,
 
-    /// The id of its lease, as `tenure show` and `tenure ls --long` print it
+    /// Id of its lease, from `tenure show` or `tenure ls --long`
     lease_id: String,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     force: bool,
 
@@ -53,7 +53,7 @@ struct Report<'a> {
     released: &'static str,
 }
 
-/// What is told when another lease is there, or none.
+/// The output when the lock has another lease or none.
 #[derive(Serialize)]
 struct Changed<'a> {
     error: &'static str,
@@ -64,8 +64,8 @@ struct Changed<'a> {
 
 pub fn run(args: &ForceUnlockArgs) -> Result<Exit> {
     if !args.force && !io::stdin().is_terminal() {
-        let message = "refusing to end a lease that somebody holds without asking, and there is no \
-                       terminal to ask on: use --force";
+        let message = "refusing to release a held lock without confirmation, and stdin is not a \
+                       terminal: use --force";
         return Err(Failed::usage(message).into());
     }
     let server = args.server.resolve()?;
@@ -73,19 +73,19 @@ pub fn run(args: &ForceUnlockArgs) -> Result<Exit> {
         let locks = server.connect().await?;
         let found = look(&locks, &args.name).await?;
         if found.lease_id.as_deref() != Some(&args.lease_id) {
-            return args.tell_changed(&found);
+            return args.report_changed(&found);
         }
         if found.left_ms.is_none() {
-            let told = format!(
-                "refusing to delete `{}`: it has no end, so it is perhaps not a lock; if you know \
-                 that it is, type `redis-cli DEL`",
+            let message = format!(
+                "refusing to delete `{}`: it has no expiry, so it may not be a lock; if you are \
+                 sure, run `redis-cli DEL`",
                 printable(&args.name)
             );
-            return Err(Failed::new(Exit::Broken, told).into());
+            return Err(Failed::new(Exit::Broken, message).into());
         }
         if !args.force && !args.is_confirmed(&found)? {
-            let told = "nothing was done: the answer was not \"yes\"";
-            return Err(Failed::new(Exit::Broken, told).into());
+            let message = "cancelled: the answer was not \"yes\"";
+            return Err(Failed::new(Exit::Broken, message).into());
         }
         args.end(&locks).await
     })
@@ -98,7 +98,7 @@ impl ForceUnlockArgs {
             complain(line);
         }
         if found.foreign {
-            complain("  Another library took it: nobody will tell its holder.");
+            complain("  Another library holds it: its holder will not be notified.");
         }
         complain("Only \"yes\" will be accepted:");
         let mut answer = String::new();
@@ -110,7 +110,7 @@ impl ForceUnlockArgs {
         let id = LeaseId::new(&self.lease_id);
         let released = locks.force_release(&self.name, &id).await?;
         if released == Released::AlreadyGone {
-            return self.tell_changed(&look(locks, &self.name).await?);
+            return self.report_changed(&look(locks, &self.name).await?);
         }
         let name = printable(&self.name);
         if self.json {
@@ -128,15 +128,15 @@ impl ForceUnlockArgs {
         Err(Failed::new(
             Exit::Unavailable,
             format!(
-                "cannot tell whether lock `{name}` was released: the server did not answer; look \
+                "unknown whether lock `{name}` was released: the server did not respond; check \
                  with `tenure show`"
             ),
         )
         .into())
     }
 
-    /// Another lease is there, or none: nothing was touched.
-    fn tell_changed(&self, now: &LockReport) -> Result<Exit> {
+    /// The lock has another lease or none: nothing was changed.
+    fn report_changed(&self, now: &LockReport) -> Result<Exit> {
         let error = if now.held {
             "lease_changed"
         } else {
@@ -152,14 +152,14 @@ impl ForceUnlockArgs {
             return Ok(Exit::Broken);
         }
         let name = printable(&self.name);
-        let told = match &now.lease_id {
+        let message = match &now.lease_id {
             Some(lease) => format!(
-                "lock `{name}` has another lease by now, `{}` of {}: nothing was touched",
+                "lock `{name}` now has another lease, `{}` of {}: nothing was changed",
                 printable(lease),
                 now.who
             ),
-            None => format!("lock `{name}` is not held: there is nothing to end"),
+            None => format!("lock `{name}` is not held: nothing to release"),
         };
-        Err(Failed::new(Exit::Broken, told).into())
+        Err(Failed::new(Exit::Broken, message).into())
     }
 }

@@ -1,4 +1,4 @@
-//! Being asked to end.
+//! Signals that end a command.
 
 use std::io;
 
@@ -6,8 +6,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Exit;
 
-/// Resolves when this process is asked to end, with how to. Until it is polled for the first time,
-/// the signals do what they do anyway.
+/// Resolves with the exit code when a signal asks this process to end. Until the first poll, the
+/// signals keep their default action.
 pub async fn asked_to_end() -> Exit {
     let listen = |number| signal(SignalKind::from_raw(number));
     let (hangup, interrupt, terminate) = (listen(1), listen(2), listen(15));
@@ -23,7 +23,7 @@ async fn heard(signal: io::Result<Signal>) {
         Ok(mut signal) => {
             signal.recv().await;
         }
-        // It cannot be listened to: then it ends the process without us.
+        // If it cannot be handled, it ends the process without us.
         Err(_) => std::future::pending().await,
     }
 }

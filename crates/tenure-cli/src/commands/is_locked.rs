@@ -1,4 +1,4 @@
-//! `tenure is-locked`: a question for scripts.
+//! `tenure is-locked`: for scripts.
 
 use anyhow::Result;
 use tenure_view::holders::LockReport;
@@ -13,16 +13,16 @@ Examples:
   if tenure is-locked deploy; then echo 'a deploy is running'; fi
   tenure is-locked -v deploy
 
-By the next line that may have changed: to do something while nobody else does, use `tenure run`.";
+The answer may be out of date by the next line. To exclude others, use `tenure run`.";
 
 /// Exit with 0 if a lock is held, with 1 if it is free
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct IsLockedArgs {
-    /// The lock
+    /// Name of the lock
     name: String,
 
-    /// Say who holds it
+    /// Print the holder
     #[arg(short, long)]
     verbose: bool,
 
@@ -40,7 +40,11 @@ pub fn run(args: &IsLockedArgs) -> Result<Exit> {
         let report = LockReport::of_holder(&args.name, holder.as_ref(), &[]);
         if report.held {
             let left = report.left().unwrap_or_default();
-            say(format_args!("held by {}, {left} left", report.who))?;
+            let left = match report.left_ms {
+                Some(_) => format!("{left} left"),
+                None => left,
+            };
+            say(format_args!("held by {}, {left}", report.who))?;
         } else {
             say("free")?;
         }

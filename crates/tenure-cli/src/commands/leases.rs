@@ -1,4 +1,4 @@
-//! The lease that `acquire` printed, given back to `renew` and `release`.
+//! The lease that `acquire` printed, as an argument of `renew` and `release`.
 
 use std::env;
 
@@ -7,13 +7,13 @@ use tenure::{Lease, LeaseId};
 
 use crate::exit::Failed;
 
-/// Which lease is meant.
+/// The lease.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LeaseArgs {
-    /// The lock, to be sure: it must be the lease's
+    /// Name of the lock; must match the lease
     name: Option<String>,
 
-    /// What `tenure acquire` printed, in quotes: it has spaces [env: `TENURE_LEASE`]
+    /// The lease as printed by `tenure acquire`; quote it, it has spaces [env: `TENURE_LEASE`]
     #[arg(short, long, value_name = "LEASE")]
     lease: Option<String>,
 }
@@ -24,22 +24,22 @@ impl LeaseArgs {
         let text = self.lease.clone().or_else(variable).unwrap_or_default();
         let text = text.trim();
         if text.is_empty() {
-            let message = "no lease was given: use --lease, or TENURE_LEASE as \
-                           `tenure acquire --export` sets it";
+            let message = "no lease given: use --lease, or TENURE_LEASE as set by `tenure acquire \
+                           --export`";
             return Err(Failed::usage(message).into());
         }
         if LeaseId::new(text).is_tenure() {
             return Err(Failed::usage(format!(
-                "cannot use `{text}`: this is the id of a lease that its holder, for example \
-                 `tenure run`, renews and releases itself; to end it from outside use \
-                 `tenure force-unlock NAME LEASE_ID`"
+                "cannot use `{text}`: it is the id of a lease that its holder, such as `tenure \
+                 run`, renews and releases itself; to end it, use `tenure force-unlock NAME \
+                 LEASE_ID`"
             ))
             .into());
         }
         let lease: Lease = text.parse()?;
         match &self.name {
             Some(name) if name != lease.name().as_str() => Err(Failed::usage(format!(
-                "the lease is of lock `{}`, not of `{name}`",
+                "the lease belongs to lock `{}`, not to `{name}`",
                 lease.name()
             ))
             .into()),

@@ -1,4 +1,4 @@
-//! `tenure ls`: who holds what.
+//! `tenure ls`: live locks.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -11,27 +11,27 @@ use crate::exit::Exit;
 use crate::runtime;
 use crate::server::ServerArgs;
 
-/// What a listing leaves out.
-const NOT_LISTED: &str = "not listed: what is held for less than half a second, what another library \
-                          holds while nobody waits; `tenure show NAME` shows those";
+/// What a listing omits.
+const NOT_LISTED: &str = "not listed: locks held for less than half a second, and locks of other \
+                          libraries without waiters; use `tenure show NAME` for those";
 
 const EXAMPLES: &str = "\
 Examples:
   tenure ls                 all locks
-  tenure ls 'order:*'       those whose names match; quotes keep the shell from it
+  tenure ls 'order:*'       locks with matching names; quote the pattern
   tenure ls --json | jq -r '.locks[] | select(.waiting > 0) | .name'
 
-Read from what the clients say of themselves, and checked lock by lock. The database is not
-searched: other keys cost nothing.";
+Reads the clients' records and checks each lock. Does not scan the database, so other keys cost
+nothing.";
 
 /// List live locks with their holders and waiters
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct LsArgs {
-    /// Which locks: `*` for anything, `?` for one character [default: all]
+    /// Names to match: `*` matches anything, `?` one character [default: all]
     pattern: Option<String>,
 
-    /// Show the ids of the leases too
+    /// Show lease ids too
     #[arg(short, long)]
     long: bool,
 
@@ -46,7 +46,7 @@ pub struct LsArgs {
 #[derive(Serialize)]
 struct Report {
     locks: Vec<LockReport>,
-    /// How many leases clients hold beyond those that they name.
+    /// How many leases clients hold beyond those that their records list.
     more_leases: u64,
 }
 
@@ -70,7 +70,7 @@ pub fn run(args: &LsArgs) -> Result<Exit> {
     if !report.locks.is_empty() {
         say(table(&report.locks, args.long))?;
     }
-    tell_rest(&report);
+    report_unlisted(&report);
     Ok(Exit::Done)
 }
 
@@ -105,7 +105,7 @@ fn cells(lock: &LockReport) -> [String; 6] {
     ]
 }
 
-fn tell_rest(report: &Report) {
+fn report_unlisted(report: &Report) {
     let none = if report.locks.is_empty() {
         "no locks; "
     } else {
@@ -113,7 +113,7 @@ fn tell_rest(report: &Report) {
     };
     let more = match report.more_leases {
         0 => String::new(),
-        more => format!(", and {more} more of clients that hold over 1000"),
+        more => format!(", and {more} more held by clients with over 1000 leases"),
     };
     complain(format_args!("tenure: {none}{NOT_LISTED}{more}"));
 }

@@ -18,7 +18,7 @@ Examples:
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ManArgs {
-    /// Write this page and one for each command into a directory
+    /// Write this page and one page for each command to a directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 

@@ -1,6 +1,6 @@
-//! Which locks are meant: `*` for anything, `?` for one character.
+//! Patterns for lock names: `*` for anything, `?` for one character.
 
-/// A pattern for names, matched on this side: no server is asked to search.
+/// A pattern, matched by this process: the server does not search.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     /// `None` matches everything.
@@ -14,14 +14,14 @@ impl Pattern {
         }
     }
 
-    /// Whether the whole name is meant.
+    /// Whether the whole name matches.
     pub fn matches(&self, name: &str) -> bool {
         let Some(pattern) = &self.pattern else {
             return true;
         };
         let name: Vec<char> = name.chars().collect();
         let (mut at, mut in_name) = (0, 0);
-        // The last `*`, and up to where it has matched: tried longer when the rest does not fit.
+        // The last `*` and how far it has matched: extended when the rest does not fit.
         let mut star: Option<(usize, usize)> = None;
         while in_name < name.len() {
             match pattern.get(at) {
@@ -69,7 +69,7 @@ mod tests {
             ("", "", true),
             ("", "a", false),
             ("**", "abc", true),
-            // Not a character class: names may hold brackets.
+            // Not a character class: names may contain brackets.
             ("[a]", "a", false),
             ("[a]", "[a]", true),
         ] {

@@ -1,4 +1,4 @@
-//! `tenure release`: let go of a lease.
+//! `tenure release`: release a lease.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -15,10 +15,10 @@ Examples:
   tenure release --lease \"$lease\"
   tenure release nightly                 with TENURE_LEASE in the environment";
 
-/// Let go of a lease from `acquire`
+/// Release a lease
 ///
-/// Prints nothing. Ends with 0 if it was held until now, with 79 if it was gone already (then the
-/// work was not protected to its end), and with 69 if the server did not say.
+/// Prints nothing. Exits with 0 if it was still held, with 79 if it had expired (the work was not
+/// protected to its end), and with 69 if the server did not respond.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ReleaseArgs {
@@ -73,7 +73,7 @@ fn ending(lease: &Lease, released: Released) -> Result<Exit> {
         Released::AlreadyGone => Err(Failed::new(
             Exit::Lost,
             format!(
-                "lock `{name}` was no longer held: its lease had ended, so the work was not \
+                "lock `{name}` was no longer held: its lease had expired, so the work was not \
                  protected to its end"
             ),
         )
@@ -81,8 +81,8 @@ fn ending(lease: &Lease, released: Released) -> Result<Exit> {
         _ => Err(Failed::new(
             Exit::Unavailable,
             format!(
-                "cannot tell whether lock `{name}` was released: the server did not answer; its \
-                 lease ends by itself"
+                "unknown whether lock `{name}` was released: the server did not respond; the lease \
+                 expires by itself"
             ),
         )
         .into()),

@@ -1,6 +1,6 @@
-//! `tenure renew`: give a lease its time again.
+//! `tenure renew`: renew a lease.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -15,20 +15,20 @@ use crate::server::ServerArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  tenure renew --lease \"$lease\" || exit     stop if it is gone: exit code 79
+  tenure renew --lease \"$lease\" || exit     stop if it was lost: exit code 79
   tenure renew nightly --ttl 10m            with TENURE_LEASE in the environment";
 
-/// Give a lease from `acquire` its time again
+/// Renew a lease
 ///
-/// The lease stays the same, so a script keeps one variable. Prints nothing. Ends with 79 if the
-/// lease is gone: whatever it protected must stop.
+/// The lease itself does not change, so a script keeps one variable. Prints nothing. Exits with 79
+/// if the lease was lost: stop the work that it protects.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct RenewArgs {
     #[command(flatten)]
     lease: LeaseArgs,
 
-    /// How long it lasts from now [default: what it was taken with]
+    /// How long it lasts from now [default: its original ttl]
     #[arg(short, long, value_name = "DURATION", value_parser = time::parse)]
     ttl: Option<Duration>,
 
@@ -54,15 +54,13 @@ pub fn run(args: &RenewArgs) -> Result<Exit> {
     let server = args.server.resolve()?;
     runtime::block_on(async {
         let locks = server.connect_for_one().await?;
-        // From before it was asked: it lasts for at least this long.
-        let asked = SystemTime::now();
-        locks.renew(&lease, ttl).await?;
+        let deadline = locks.renew(&lease, ttl).await?;
         if args.json {
             say_json(&Report {
                 name: lease.name().as_str(),
                 renewed: true,
                 ttl_ms: millis(ttl),
-                expires_at: moment(asked + ttl),
+                expires_at: moment(deadline.to_system_time()),
             })?;
         }
         Ok(Exit::Done)

@@ -23,16 +23,16 @@ use self::program::Program;
 use crate::exit::Exit;
 use crate::runtime::block_on;
 
-/// What the wrapper tells its warden at its start.
+/// The arguments of the warden.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WardenArgs {
-    /// Where the program is.
+    /// Path of the program.
     #[arg(long)]
     program: PathBuf,
-    /// What it is called.
+    /// Its name, as argument zero.
     #[arg(long, allow_hyphen_values = true)]
     called: OsString,
-    /// Where the wrapper listens.
+    /// The wrapper's socket.
     #[arg(long)]
     socket: String,
     /// The program's arguments.
@@ -45,7 +45,7 @@ pub fn run(args: &RunArgs) -> Result<Exit> {
     block_on(wrapper::run(&plan))
 }
 
-/// The warden's side.
+/// The warden process.
 pub fn guard(args: &WardenArgs) -> Result<Exit> {
     let program = Program {
         path: args.program.clone(),

@@ -27,25 +27,25 @@ use crate::exit::Exit;
 const EXAMPLES: &str = "\
 Examples:
   export TENURE_URL=redis://127.0.0.1 TENURE_LEDGER=sqlite:shop.db
-  tenure sale consume &                                  orders become entries of the ledger
+  tenure sale consume &                                  writes orders to the ledger
   tenure sale item create sku-7 --stock 5000 --limit 2 --open
   tenure sale order submit sku-7 --buyer anna --wait 5s
   tenure sale stats sku-7
   tenure sale verify sku-7                               does it all add up?
 
 Exit codes:
-  0    done; `order submit`: the order was taken
-  1    not so: sold out, over, no such item or order, not confirmed in time, does not add up
-  64   the command line is wrong
-  69   gate or ledger cannot be reached, or cannot serve
+  0    success; `order submit`: the order was accepted
+  1    sold out, ended, item or order not found, not confirmed in time, does not add up
+  64   invalid command line
+  69   gate or ledger is unreachable or unavailable
   77   gate or ledger refused the user or the password
-  78   a URL or the configuration file is wrong";
+  78   invalid URL or configuration file";
 
 /// Run flash sales: items, stock, orders, dead letters, reconciliation
 ///
-/// A sale has a gate on Redis, where buyers are let in or turned away in one step, and a ledger in
-/// SQLite or PostgreSQL, which is the truth. Between them stands a queue: some process must consume
-/// it, a shop of your own or `tenure sale consume`.
+/// A sale has a gate on Redis, which accepts or refuses an order in one step, and a ledger in
+/// SQLite or PostgreSQL, which is authoritative. A queue connects them: your shop or `tenure sale
+/// consume` must consume it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 pub struct SaleArgs {

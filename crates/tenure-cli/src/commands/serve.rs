@@ -23,13 +23,13 @@ use super::interrupt;
 use crate::exit::Exit;
 use crate::server::{Server, ServerArgs};
 
-/// How long the locks' client may take to say goodbye.
-const FAREWELL: Duration = Duration::from_millis(300);
+/// How long the lock client may take to shut down.
+const SHUTDOWN_LIMIT: Duration = Duration::from_millis(300);
 
 const EXAMPLES: &str = "\
 Examples:
-  tenure serve                              nothing needed: open http://127.0.0.1:8080
-  tenure serve --url redis://127.0.0.1      the locks of a Redis, for any language
+  tenure serve                              no server needed: open http://127.0.0.1:8080
+  tenure serve --url redis://127.0.0.1      the locks of a Redis server, for any language
   tenure serve --url redis://127.0.0.1 --ledger postgres://shop@db/shop --listen 8081
   tenure serve --listen 0.0.0.0:8080 --token-file /etc/tenure.token
 
@@ -37,17 +37,17 @@ A lock from the shell:
   curl -X POST http://127.0.0.1:8080/api/v1/locks/nightly -H 'content-type: application/json' \\
     -d '{\"ttl_ms\": 30000, \"wait_ms\": 5000}'
 
-Without a URL, locks and stock live in this process and end with it; orders are kept in a file.
-With one, any number of instances serve the same locks, and with a ledger the same sales.";
+Without --url, locks and stock live in this process; orders are kept in a file. With --url, any
+number of instances serve the same locks, and with --ledger the same sales.";
 
-/// Serve locks and sales over HTTP, with a page that shows who holds what
+/// Serve locks and sales over HTTP, with a web page
 ///
-/// Every path is described at /openapi.json. Listens on this machine only, unless there is a token.
+/// /openapi.json describes the API. Without a token it listens on localhost only.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct ServeArgs {
-    /// Where to listen: a port, or an address and a port; port 0 is any that is free
+    /// Port, or address and port, to listen on; port 0 picks a free one
     #[arg(
         short,
         long,
@@ -58,47 +58,50 @@ pub struct ServeArgs {
     #[arg(value_parser = listen::parse)]
     listen: std::net::SocketAddr,
 
-    /// Where the orders are written: `postgres://user@host/db`, `sqlite:file`, `sqlite::memory:` [env: `TENURE_LEDGER`]
+    /// Database for orders: `postgres://user@host/db`, `sqlite:file`, `sqlite::memory:` [env:
+    /// `TENURE_LEDGER`]
     ///
-    /// Without a URL of a server it is a file of the user's; with one and without a ledger there are
-    /// no sales. A password does not belong on a command line: put the URL into the variable or, as
-    /// `ledger`, into the configuration file, or use PGPASSWORD or ~/.pgpass.
+    /// Without --url, the default is a file in the user's data directory; with --url but no ledger,
+    /// sales are off. For a password, put the URL into the variable or, as `ledger`, into the
+    /// configuration file, or use PGPASSWORD or ~/.pgpass.
     #[arg(long, value_name = "URL", help_heading = "Server")]
     ledger: Option<String>,
 
-    /// Do not bring orders from the queues into the ledger: `tenure sale consume` does
+    /// Do not consume orders: run `tenure sale consume` elsewhere
     #[arg(long)]
     no_consumer: bool,
 
-    /// In front of every path, as in `/tenure`, for a proxy that does not take it away
+    /// Prefix of every path, such as `/tenure`, for a proxy that does not strip it
     #[arg(long, value_name = "PATH", default_value = "", value_parser = listen::base_path)]
     base_path: String,
 
-    /// Have 5000 of item 1001 on sale, and serve the notes' broken locks at /order/v1/submitOrder/v0 to v4
+    /// Put 5000 of item 1001 on sale, and serve the classic broken locks at
+    /// /order/v1/submitOrder/v0 to v4
     #[arg(long)]
     demo: bool,
 
-    /// Print where it listens as JSON
+    /// Print the address as JSON
     #[arg(long)]
     json: bool,
 
-    /// A file with the token that requests must bring, in its first line [env: `TENURE_TOKEN`, the token]
+    /// File whose first line is the token that requests must send [env: `TENURE_TOKEN` holds the
+    /// token]
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     token_file: Option<PathBuf>,
 
-    /// Listen to other machines although there is no token: anybody who reaches the port may do all
+    /// Accept requests from other machines without a token
     #[arg(long, help_heading = "Access")]
     without_token: bool,
 
-    /// By which name the service may be called where it has no token; several times: several
+    /// Accepted Host header where there is no token; may be repeated
     #[arg(long, value_name = "NAME", help_heading = "Access")]
     host_name: Vec<String>,
 
-    /// Allow to end leases of others, and to change items and stock
+    /// Allow releasing locks of others and changing items and stock
     #[arg(long, help_heading = "Access")]
     allow_admin: bool,
 
-    /// Only show: refuse every change, and bring in no orders
+    /// Refuse all changes and do not consume orders
     #[arg(long, help_heading = "Access", conflicts_with_all = ["allow_admin", "demo"])]
     read_only: bool,
 
@@ -120,7 +123,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start: are threads or file descriptors used up?")?;
+        .context("cannot start the runtime: out of threads or file descriptors?")?;
     let exit = runtime.block_on(serve(args));
     runtime.shutdown_background();
     exit
@@ -151,10 +154,10 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
         ledger: ledger.as_deref().map(ledger::shown),
         log: Log::default(),
     };
-    // Whoever reads where it listens may end it at once: signals are heard before that.
+    // A program that reads the address may stop the service at once: handle signals first.
     let mut ending = Box::pin(interrupt::asked_to_end());
     let _ = (&mut ending).now_or_never();
-    tell(args, &settings, &server.place())?;
+    print_addresses(args, &settings, &server.place())?;
     let parts = Parts {
         locks: locks.clone(),
         urls: server.urls().to_vec(),
@@ -165,7 +168,7 @@ async fn serve(args: &ServeArgs) -> Result<Exit> {
     Ok(until_asked(&app, listener, &locks, ending).await)
 }
 
-/// In demo mode there is something to buy, and the notes' broken locks stand beside it.
+/// In demo mode an item is on sale, and the classic broken locks are served.
 async fn demonstrate(
     args: &ServeArgs,
     server: &Server,
@@ -176,16 +179,16 @@ async fn demonstrate(
     }
     if let Some(sale) = sale {
         let stocked = stock_demo(sale).await;
-        stocked.context("cannot put the item of the demo on sale")?;
+        stocked.context("cannot create the demo item")?;
     }
-    // Independent servers are no one place for a stock.
+    // A stock needs one server.
     match server.urls() {
         [url] => BrokenLocks::open(url).await.map(Some),
         _ => Ok(None),
     }
 }
 
-/// Serves until a signal comes.
+/// Serves until a signal arrives.
 async fn until_asked(
     app: &App,
     listener: TcpListener,
@@ -201,12 +204,12 @@ async fn until_asked(
     complain("tenure: stopping");
     app.stop();
     serving.await;
-    let _ = locks.shutdown(FAREWELL).await;
+    let _ = locks.shutdown(SHUTDOWN_LIMIT).await;
     Exit::Done
 }
 
-/// Says where to look.
-fn tell(args: &ServeArgs, settings: &Settings, locks: &str) -> Result<()> {
+/// Prints the addresses.
+fn print_addresses(args: &ServeArgs, settings: &Settings, locks: &str) -> Result<()> {
     let Settings {
         address,
         base_path,
@@ -224,13 +227,13 @@ fn tell(args: &ServeArgs, settings: &Settings, locks: &str) -> Result<()> {
     say(format_args!("tenure: serving at {url}"))?;
     say(format_args!("  page    {url}/"))?;
     say(format_args!(
-        "  API     {url}/api/v1, described at {url}/openapi.json"
+        "  API     {url}/api/v1, description at {url}/openapi.json"
     ))?;
     say(format_args!("  locks   {locks}"))?;
     let ledger = ledger.as_deref();
     say(format_args!(
         "  ledger  {}",
-        ledger.unwrap_or("none, so there are no sales: give --ledger")
+        ledger.unwrap_or("none, sales are off: give --ledger")
     ))?;
     Ok(())
 }

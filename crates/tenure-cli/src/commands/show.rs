@@ -1,4 +1,4 @@
-//! `tenure show`: one lock, whoever holds it.
+//! `tenure show`: one lock.
 
 use anyhow::Result;
 use tenure_view::holders::{look, printable};
@@ -10,19 +10,19 @@ use crate::server::ServerArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  tenure show nightly                            who holds it, since when, who waits
-  tenure show nightly --json | jq -r .lease_id   what force-unlock needs
+  tenure show nightly                            its holder, since when, its waiters
+  tenure show nightly --json | jq -r .lease_id   the id that force-unlock needs
 
-Locks of other libraries are shown too, as far as they tell.";
+Shows locks of other libraries too, as far as their keys tell.";
 
 /// Show one lock: its holder, lease and waiters
 ///
-/// Also a lock that another library took. A free lock is shown as free; to branch on it, use
-/// `tenure is-locked`.
+/// Also shows locks of other libraries. The exit code is 0 for a free lock too; scripts use `tenure
+/// is-locked`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ShowArgs {
-    /// The lock
+    /// Name of the lock
     name: String,
 
     /// Print the result as JSON

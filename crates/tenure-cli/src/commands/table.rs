@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Rows under a heading. Nothing is cut off.
+/// Rows under a heading. Nothing is truncated.
 pub struct Table<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
 }

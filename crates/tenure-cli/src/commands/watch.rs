@@ -1,4 +1,4 @@
-//! `tenure watch`: what happens to locks, as it happens.
+//! `tenure watch`: lock events as they happen.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,26 +17,26 @@ use crate::exit::Exit;
 use crate::runtime;
 use crate::server::ServerArgs;
 
-/// How often to look: as often as clients say something new of themselves.
+/// Polling interval: as often as clients update their records.
 const PACE: Duration = Duration::from_millis(500);
-const FAREWELL: Duration = Duration::from_millis(500);
+const SHUTDOWN_LIMIT: Duration = Duration::from_millis(500);
 
 const EXAMPLES: &str = "\
 Examples:
   tenure watch 'order:*'
   tenure watch --json | jq -r 'select(.event == \"taken\") | .name'
 
-Events: held (at the beginning), taken, handed_on (another holder, or another fence), waiting (how
-many), ended. Looks twice a second: what is shorter than half a second is not seen.";
+Events: held (at the start), taken, handed_on (another holder or fence), waiting (how many), ended.
+Polls twice a second, so it misses locks that are held for less than half a second.";
 
-/// Print what happens to locks, one line for each event
+/// Print lock events as they happen, one per line
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct WatchArgs {
-    /// Which locks: `*` for anything, `?` for one character [default: all]
+    /// Names to match: `*` matches anything, `?` one character [default: all]
     pattern: Option<String>,
 
-    /// Print each event as a line of JSON
+    /// Print each event as one line of JSON
     #[arg(long)]
     json: bool,
 
@@ -51,19 +51,19 @@ pub fn run(args: &WatchArgs) -> Result<Exit> {
         let locks = server.connect().await?;
         if !args.json {
             complain(
-                "tenure: looking twice a second: what is held for less than half a second is not seen",
+                "tenure: polling twice a second; misses locks held for less than half a second",
             );
         }
         let exit = tokio::select! {
             ended = watch(&locks, &pattern, args.json) => ended,
             exit = interrupt::asked_to_end() => Ok(exit),
         };
-        let _ = locks.shutdown(FAREWELL).await;
+        let _ = locks.shutdown(SHUTDOWN_LIMIT).await;
         exit
     })
 }
 
-/// Looks again and again. A server that is away is waited for.
+/// Polls forever, even while the server is unavailable.
 async fn watch(locks: &Locks, pattern: &Pattern, json: bool) -> Result<Exit> {
     let mut known = Known::default();
     let mut away_since: Option<Instant> = None;
@@ -74,15 +74,13 @@ async fn watch(locks: &Locks, pattern: &Pattern, json: bool) -> Result<Exit> {
             Ok(listing) => {
                 if let Some(since) = away_since.take() {
                     let away = time::show(since.elapsed());
-                    complain(format_args!(
-                        "tenure: the server answers again, after {away}"
-                    ));
+                    complain(format_args!("tenure: the server is back after {away}"));
                 }
                 let mut reports: Vec<_> = listing.locks.iter().map(LockReport::of_listed).collect();
                 let again = look_again(locks, known.missing(&reports), &reports).await;
                 reports.extend(again);
                 let changes = known.update(reports).changes;
-                // Renewals are for those who look at bars.
+                // Only the page shows renewals.
                 for change in changes.iter().filter(|it| it.event != Event::Renewed) {
                     print(change, json)?;
                 }
@@ -90,12 +88,12 @@ async fn watch(locks: &Locks, pattern: &Pattern, json: bool) -> Result<Exit> {
             Err(error) if error.advice() == Advice::Later => {
                 if away_since.is_none() {
                     away_since = Some(Instant::now());
-                    complain(format_args!("tenure: {error}; trying again"));
+                    complain(format_args!("tenure: {error}; retrying"));
                 }
             }
             Err(error) => return Err(error.into()),
         }
-        if nobody_reads() {
+        if reader_is_gone() {
             return Ok(Exit::Done);
         }
         tokio::time::sleep(PACE).await;
@@ -106,8 +104,8 @@ fn print(change: &Change, json: bool) -> io::Result<()> {
     if json { say_json(change) } else { say(change) }
 }
 
-/// Whether the reader of our stdout has gone, which writing alone would show at the next event only.
-fn nobody_reads() -> bool {
+/// Whether the reader of our stdout is gone: a write would notice that only at the next event.
+fn reader_is_gone() -> bool {
     let stdout = io::stdout();
     let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
     let at_once = Timespec {

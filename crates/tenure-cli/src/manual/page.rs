@@ -12,7 +12,7 @@ use super::{HEAD, every, roff};
 pub fn main(command: &Command) -> Result<String> {
     let man = man(command);
     let mut page = opening(&man)?;
-    // What was written by hand says it at greater length than the help does.
+    // The part written by hand explains more than the help does.
     let (introduction, rest) = HEAD.split_at(HEAD.find("\n## ").unwrap_or(HEAD.len()));
     page.extend(b".SH DESCRIPTION\n");
     page.extend(roff::of_markdown(introduction).bytes());

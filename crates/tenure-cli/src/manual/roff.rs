@@ -1,7 +1,7 @@
-//! What manual pages are written in.
+//! roff, the format of manual pages.
 
-/// The text that stands below the options of a command: headings end with a colon, the rest is laid out
-/// already.
+/// The text below the options of a command: headings end with a colon, the rest is already laid
+/// out.
 pub fn of_help(text: &str) -> String {
     let mut page = String::new();
     let mut is_open = false;
@@ -22,7 +22,7 @@ pub fn of_help(text: &str) -> String {
     page
 }
 
-/// The little of Markdown that the manual's head uses: headings, paragraphs, lists, tables of two
+/// The subset of Markdown that the manual's head uses: headings, paragraphs, lists, tables of two
 /// columns, code.
 pub fn of_markdown(text: &str) -> String {
     let mut page = String::new();
@@ -30,7 +30,7 @@ pub fn of_markdown(text: &str) -> String {
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         if lines.peek().is_some_and(|next| next.starts_with("|---")) {
-            // What heads a column explains itself in a list.
+            // A list needs no column headings.
             lines.next();
         } else if line.starts_with("```") {
             in_code = !in_code;
@@ -83,7 +83,7 @@ fn of_row(row: &str) -> String {
     format!(".TP 16\n{}{}", prose(term), prose(&meaning.join(" ")))
 }
 
-/// A line of running text, without the marks of Markdown.
+/// A line of text without Markdown markup.
 fn prose(line: &str) -> String {
     verbatim(&without_links(line).replace(['`', '*'], ""))
 }
@@ -103,7 +103,7 @@ fn without_links(line: &str) -> String {
     text + rest
 }
 
-/// Letters that are not ASCII by their numbers: not every formatter is told how they are encoded.
+/// Non-ASCII characters by their numbers: not every formatter knows the encoding.
 pub fn ascii(page: &str) -> String {
     let letter = |letter: char| match letter {
         '…' => "...".to_owned(),
@@ -130,7 +130,7 @@ fn close(page: &mut String, is_open: &mut bool) {
     }
 }
 
-/// A line as it stands: a dot or an apostrophe in front would be a command.
+/// A verbatim line: a dot or an apostrophe in front would be a command.
 fn verbatim(line: &str) -> String {
     let line = line.replace('\\', "\\e").replace('-', "\\-");
     let line = line

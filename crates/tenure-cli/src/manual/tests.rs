@@ -192,7 +192,7 @@ fn words(line: &str) -> Vec<String> {
             }
             (None, ' ') => {
                 words.extend(word.take());
-                // What explains the command stands apart from it.
+                // Two spaces separate the command from its explanation.
                 if letters.peek() == Some(&' ') {
                     break;
                 }

@@ -22,7 +22,7 @@ fn measure(urls: &[String], options: &[&str]) -> Value {
         .env("TENURE_URL", urls.join(" "));
     let ended = run(&mut command);
     ended.ended_with(0);
-    assert_eq!(ended.stderr, "", "no progress where nobody watches");
+    assert_eq!(ended.stderr, "", "no progress without a terminal");
     let report = serde_json::from_str(&ended.stdout);
     report.unwrap_or_else(|error| panic!("{error} in {ended}"))
 }
@@ -125,7 +125,7 @@ fn people_get_a_table() {
     ] {
         ended.says(text);
     }
-    ended.says("\nnobody else was connected\n");
+    ended.says("\nno other clients were connected\n");
 }
 
 /// A run that would take an hour, as soon as it measures.
@@ -172,7 +172,7 @@ fn an_interrupted_run_shows_what_it_has_and_leaves_nothing() {
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     let (told, complained, code) = end(child);
     assert_eq!(code, Some(130), "{told}\n{complained}");
-    assert_eq!(complained, "interrupted: the measuring ends\n");
+    assert_eq!(complained, "interrupted: stopping\n");
     let report: Value = serde_json::from_str(&told).unwrap();
     is_positive(&report["floor"], "pairs");
     assert!(report["contended"].is_null(), "{report}");

@@ -26,12 +26,12 @@ pub fn tenure(arguments: &[&str]) -> Command {
     for variable in ["REDIS_URL", "REDISCLI_AUTH", "NO_COLOR"] {
         command.env_remove(variable);
     }
-    // No file of whoever runs the tests.
+    // No file of the user who runs the tests.
     command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
-/// Whoever runs the tests in the background, or by `nohup`, has them ignore signals, and so would all
+/// Tests that run in the background, or by `nohup`, ignore signals, and so would all
 /// that they start. A handler ends that: it is not inherited.
 pub fn heed_signals() {
     static HEEDED: OnceLock<()> = OnceLock::new();

@@ -78,7 +78,7 @@ fn options_go_before_the_environment_before_the_file_before_redis_url() {
 fn an_option_that_is_empty_is_refused() {
     let ended = run(&mut Files::new().looks(&["--url", ""]));
     ended.ended_with(64);
-    ended.complains("tenure: the URL that was given is empty: is a variable not set?");
+    ended.complains("tenure: empty URL (is a variable unset?)");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn the_ledger_comes_from_option_variable_or_file() {
     let told = |command: &mut Command, source: &str| {
         let ended = run(command.env("TENURE_URL", server.url()));
         ended.ended_with(78);
-        ended.complains(&format!("`{source}` is no kind of ledger"));
+        ended.complains(&format!("unknown kind of ledger `{source}`"));
     };
     let mut command = files.looks(&["--config", &config, "--ledger", "option:x"]);
     told(command.env("TENURE_LEDGER", "variable:x"), "option");
@@ -140,7 +140,7 @@ fn the_ledger_comes_from_option_variable_or_file() {
     );
     let ended = run(files.looks(&[]).env_remove("TENURE_LEDGER"));
     ended.ended_with(64);
-    ended.complains("tenure: there is no ledger: give --ledger, TENURE_LEDGER or `ledger`");
+    ended.complains("tenure: no ledger given: use --ledger, TENURE_LEDGER or `ledger`");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_password_comes_from_a_file_a_variable_or_a_url() {
 fn a_password_that_is_missing_or_wrong_is_told_without_it() {
     let ended = with_password(|_, _, _| {});
     ended.ended_with(77);
-    ended.complains("it wants a password: write `redis://:password@host`");
+    ended.complains("it requires a password: use `redis://:password@host`");
     let ended = with_password(|_, _, command| {
         command.env("TENURE_PASSWORD", "wr0ng");
     });
@@ -234,14 +234,14 @@ fn a_password_that_is_missing_or_wrong_is_told_without_it() {
     ended.keeps("wr0ng");
 }
 
-/// Some programs read it as a password. It is a user, and whoever meant a password is told.
+/// Some programs read it as a password. It is a user, and the error says so.
 #[test]
 fn what_stands_alone_before_the_host_is_a_user() {
     let ended = with_password(|_, server, command| {
         command.env("TENURE_URL", format!("redis://s3cr3t@{}", server.addr()));
     });
     ended.ended_with(77);
-    ended.complains("(before the `:` stands the user)");
+    ended.complains("(the user goes before the `:`)");
     let ended = with_password(|_, server, command| {
         command.env("TENURE_URL", format!("redis://default@{}", server.addr()));
         command.env("TENURE_PASSWORD", "s3cr3t/@:");

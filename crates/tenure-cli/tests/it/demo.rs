@@ -30,7 +30,7 @@ fn shows_all_sales(ended: &Ended) {
     for exact in &table[1..] {
         assert_eq!(exact[1..4], ["100", "0", "0"], "{ended}");
     }
-    ended.says("an order's work is done after it, from the queue");
+    ended.says("the work for an order is done afterwards, from the queue");
     assert!(ended.took < Duration::from_secs(30), "{ended}");
 }
 
@@ -90,7 +90,7 @@ fn the_demo_on_several_servers_needs_most_of_them_and_leaves_nothing() {
     let ended = run(&mut command);
     ended.ended_with(0);
     ended.says("10 = 0 + 10  holds");
-    // One script cannot run on several servers, and nobody pretends that it did.
+    // One script cannot run on several servers, and the demo says so.
     ended.says("skipped: one atomic script needs one server");
     ended.says(&format!(
         "tenure demo --url redis://{}",

@@ -90,9 +90,9 @@ fn a_good_server_is_fit() {
         &report,
         "lock",
         check(&report, "lock")["result"].as_str().unwrap(),
-        "(20 tried)",
+        "(20 samples)",
     );
-    says(&report, "waiting", "ok", "a waiter had the lock");
+    says(&report, "waiting", "ok", "a waiter acquired the lock");
     says(&report, "keeping", "ok", "renewed and listed");
     assert_eq!(ended.stderr, "");
     leaves_nothing(&server);
@@ -125,7 +125,7 @@ fn a_server_that_evicts_is_not_fit() {
         "bad",
         "volatile-lru: when memory is full, held locks",
     );
-    says(&report, "persistence", "ok", "before each answer");
+    says(&report, "persistence", "ok", "before each reply");
     let advice = check(&report, "eviction")["advice"].as_str().unwrap();
     assert!(
         advice.contains("CONFIG SET maxmemory-policy noeviction"),
@@ -138,7 +138,7 @@ fn nothing_on_disk_is_to_be_considered() {
     let server = RedisServer::start();
     let (ended, report) = examine(&[server.url()]);
     ended.ended_with(0);
-    says(&report, "persistence", "warn", "nothing is kept on disk");
+    says(&report, "persistence", "warn", "no persistence");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn replicas_confirm_what_is_written() {
         &report,
         "replicas",
         "bad",
-        "1 of the 2 that `min-replicas-to-write` demands",
+        "1 of the 2 that `min-replicas-to-write` requires",
     );
     master.set_config("min-replicas-to-write", "0");
     leaves_nothing(&master);
@@ -214,7 +214,7 @@ fn a_server_that_hangs_or_is_gone_ends_with_69_before_long() {
     server.kill();
     let (ended, report) = examine(&[server.url()]);
     ended.ended_with(69);
-    says(&report, "reachable", "bad", "nothing listens there");
+    says(&report, "reachable", "bad", "connection refused");
 }
 
 /// It answers at first, and not any more when it was asked a few things.
@@ -233,7 +233,7 @@ fn a_server_that_stops_answering_meanwhile_is_reported() {
         &report,
         "answers",
         "bad",
-        "it stopped answering while it was examined",
+        "it stopped responding during the checks",
     );
     says(&report, "reachable", "ok", "connected in");
 }
@@ -275,7 +275,7 @@ fn resting_connections_and_room_for_more_are_looked_at() {
     let server = RedisServer::builder().config("timeout", "5").start();
     server.set_config("maxclients", "6");
     let (_, report) = examine(&[server.url()]);
-    says(&report, "idle", "warn", "rest for 5 s are closed");
+    says(&report, "idle", "warn", "closed after 5 s");
     says(&report, "connections", "ok", "of at most 6");
 }
 
@@ -284,7 +284,7 @@ fn without_a_server_there_is_nothing_to_examine() {
     for url in ["memory://", "redis://h:port/"] {
         let ended = run(&mut tenure(&["doctor", "--url", url]));
         ended.ended_with(78);
-        ended.complains("tenure: cannot examine `");
+        ended.complains("tenure: cannot check `");
         assert_eq!(ended.stdout, "");
     }
 }

@@ -47,7 +47,7 @@ fn the_holder_learns_of_it_at_once() {
     ended.ended_with(1);
     assert_eq!(
         ended.stderr,
-        "tenure: lock `n` is not held: there is nothing to end\n"
+        "tenure: lock `n` is not held: nothing to release\n"
     );
 }
 
@@ -64,8 +64,8 @@ fn another_lease_is_not_touched() {
     assert_eq!(
         ended.stderr,
         format!(
-            "tenure: lock `n` has another lease by now, `{id}` of {host}:{pid} (deploy, backup.sh): \
-             nothing was touched\n"
+            "tenure: lock `n` now has another lease, `{id}` of {host}:{pid} (deploy, backup.sh): \
+             nothing was changed\n"
         )
     );
     let ended = run_at(&server.url(), &[&arguments[..], &["--json"]].concat());
@@ -96,13 +96,13 @@ fn without_a_terminal_it_does_not_ask_and_does_nothing() {
     ended.ended_with(64);
     assert_eq!(
         ended.stderr,
-        "tenure: refusing to end a lease that somebody holds without asking, and there is no \
-         terminal to ask on: use --force\n"
+        "tenure: refusing to release a held lock without confirmation, and stdin is not a \
+         terminal: use --force\n"
     );
     assert!(run_at(&server.url(), &["is-locked", "n"]).code == 0);
 }
 
-/// Runs the command on a terminal of its own, where somebody answers.
+/// Runs the command on its own terminal, with an answer.
 fn answered(server: &RedisServer, id: &str, answer: &str) -> Ended {
     let tenure = env!("CARGO_BIN_EXE_tenure");
     let line = format!("{tenure} force-unlock n {id}");
@@ -134,7 +134,7 @@ fn on_a_terminal_it_shows_the_lock_and_asks() {
     let id = guard.lease_id().to_string();
     let ended = answered(&server, &id, "y\n");
     ended.ended_with(1);
-    ended.says("tenure: nothing was done: the answer was not \"yes\"");
+    ended.says("tenure: cancelled: the answer was not \"yes\"");
     assert!(guard.is_valid());
     let ended = answered(&server, &id, "yes\n");
     ended.ended_with(0);
@@ -149,7 +149,7 @@ fn on_a_terminal_it_shows_the_lock_and_asks() {
         without_digits(&shown),
         "Force-release `n`?\n  Holder:  HOLDER (deploy, backup.sh)\n  Lease:  LEASE\n  \
          Fence:  ################\n  Held:  #.#s, since ####-##-##T##:##:##.###Z\n  \
-         Left:  ##.#s of ##.#s, unless it is renewed\n  About:  command=backup.sh, user=deploy"
+         Left:  ##.#s of ##.#s unless renewed\n  About:  command=backup.sh, user=deploy"
     );
 }
 
@@ -159,6 +159,6 @@ fn what_has_no_end_is_not_deleted() {
     server.client().command(&["SET", "stock", "100"]);
     let ended = run_at(&server.url(), &["force-unlock", "--force", "stock", "100"]);
     ended.ended_with(1);
-    ended.complains("tenure: refusing to delete `stock`: it has no end");
+    ended.complains("tenure: refusing to delete `stock`: it has no expiry");
     assert_eq!(server.client().command(&["GET", "stock"]).text(), "100");
 }

@@ -60,8 +60,8 @@ fn locks_are_listed_with_holders_and_waiters() {
     let ours = backup(&url);
     let guards = ["order:2", "order:1", "nightly"].map(|name| ours.lock(name).acquire().unwrap());
     let other = Tenure::connect(&url).unwrap();
-    let waiting = thread::spawn(move || other.lock("order:1").acquire_within(SOON).unwrap());
-    are_listed(&ours, 3, 1);
+    let waiting = thread::spawn(move || other.lock("order:1").wait(SOON).acquire().unwrap());
+    are_listed(ours.locks(), 3, 1);
 
     let ended = run_at(&url, &["ls", "order:*"]);
     ended.ended_with(0);
@@ -74,8 +74,8 @@ fn locks_are_listed_with_holders_and_waiters() {
     );
     assert_eq!(
         ended.stderr,
-        "tenure: not listed: what is held for less than half a second, what another library \
-         holds while nobody waits; `tenure show NAME` shows those\n"
+        "tenure: not listed: locks held for less than half a second, and locks of other libraries \
+         without waiters; use `tenure show NAME` for those\n"
     );
     let names = |line: &str| line.split(' ').next().unwrap().to_owned();
     let all = run_at(&url, &["ls", "-l"]);
@@ -174,8 +174,8 @@ fn a_lock_is_shown_with_everything_that_is_known() {
     let ours = backup(&server.url());
     let guard = ours.lock("n").meta("job", "a\u{1b}[2Jb").acquire().unwrap();
     let other = Tenure::connect(server.url()).unwrap();
-    let waiting = thread::spawn(move || other.lock("n").acquire_within(SOON).unwrap());
-    are_listed(&ours, 1, 1);
+    let waiting = thread::spawn(move || other.lock("n").wait(SOON).acquire().unwrap());
+    are_listed(ours.locks(), 1, 1);
     let ended = run_at(&server.url(), &["show", "n"]);
     ended.ended_with(0);
     let shown = ended.stdout.replace(guard.lease_id().as_str(), "LEASE");
@@ -184,7 +184,7 @@ fn a_lock_is_shown_with_everything_that_is_known() {
         without_digits(&shown),
         "`n` is held\n  Holder:  HOLDER (web, deploy, backup.sh)\n  Lease:  LEASE\n  \
          Fence:  ################\n  Held:  #.#s, since ####-##-##T##:##:##.###Z\n  \
-         Left:  ##.#s of ##.#s, unless it is renewed\n  About:  command=backup.sh, user=deploy\n  \
+         Left:  ##.#s of ##.#s unless renewed\n  About:  command=backup.sh, user=deploy\n  \
          Meta:  job=a\\u{#b}[#Jb\n  Waiting:  #\n  # at HOLDER"
     );
     ended.says(&format!("Fence:    {}\n", guard.fence()));
@@ -206,12 +206,12 @@ fn foreign_locks_are_shown_by_name() {
     );
     let ended = run_at(&server.url(), &["show", "string"]);
     ended.ended_with(0);
-    ended.says("Left:     no end, perhaps it is not a lock\n");
-    // Somebody of ours waits for it: then it is listed.
+    ended.says("Left:     no expiry, so it may not be a lock\n");
+    // A Tenure client waits for it: then it is listed.
     let ours = Tenure::connect(server.url()).unwrap();
     let theirs = ours.clone();
-    let waiting = thread::spawn(move || theirs.lock("theirs").acquire_within(SOON).unwrap());
-    are_listed(&ours, 0, 1);
+    let waiting = thread::spawn(move || theirs.lock("theirs").wait(SOON).acquire().unwrap());
+    are_listed(ours.locks(), 0, 1);
     let ended = run_at(&server.url(), &["ls"]);
     assert_eq!(
         without_digits(&ended.stdout),
@@ -231,7 +231,7 @@ fn a_thousand_locks_among_other_keys_are_listed_without_a_search() {
         .collect();
     let fill = "for i = 1, 100000 do redis.call('SET', 'other:' .. i, i) end";
     server.client().command(&["EVAL", fill, "0"]);
-    are_listed(&ours, 1_000, 0);
+    are_listed(ours.locks(), 1_000, 0);
     server.reset_stats();
     let ended = run_at(&server.url(), &["ls", "--json"]);
     ended.ended_with(0);
@@ -261,8 +261,8 @@ fn locks_are_listed_on_a_majority_and_in_a_cluster() {
         (one, clustered.lock(name).acquire().unwrap())
     });
     for (urls, locks) in [
-        (nodes.urls().join(" "), &*redlock),
-        (cluster.url(), &*clustered),
+        (nodes.urls().join(" "), redlock.locks()),
+        (cluster.url(), clustered.locks()),
     ] {
         are_listed(locks, 5, 0);
         let ended = run_at(&urls, &["ls"]);
@@ -324,7 +324,7 @@ fn what_happens_to_locks_is_told_to_programs() {
     let server = RedisServer::start();
     let ours = backup(&server.url());
     let before = ours.lock("n:before").acquire().unwrap();
-    are_listed(&ours, 1, 0);
+    are_listed(ours.locks(), 1, 0);
     let watch = watch(&server.url(), &["n:*", "--json"]);
     let client = "{\"client\":#,\"host\":\"HOST\",\"pid\":#,\"name\":\"web\",\"about\":{\"command\":\
                   \"backup.sh\",\"user\":\"deploy\"},\"version\":#}";
@@ -342,11 +342,11 @@ fn what_happens_to_locks_is_told_to_programs() {
     let guard = ours.lock("n:1").acquire().unwrap();
     expect("taken", "n:1", client, 0);
     let other = Tenure::connect(server.url()).unwrap();
-    let waiting = thread::spawn(move || other.lock("n:1").acquire_within(SOON).unwrap());
+    let waiting = thread::spawn(move || other.lock("n:1").wait(SOON).acquire().unwrap());
     expect("waiting", "n:1", client, 1);
     guard.release().unwrap();
     let next = waiting.join().unwrap();
-    // Its new holder says nothing of itself for the first half a second: nobody must take the lock
+    // The record of its new holder is up to half a second late: no watcher must take the lock
     // for free.
     let expect_of_next = |event: &str| {
         let said = watch.next();
@@ -375,7 +375,7 @@ fn what_happens_to_locks_is_told_to_people() {
     let watch = watch(&server.url(), &[]);
     assert_eq!(
         watch.stderr.recv_timeout(SOON).unwrap(),
-        "tenure: looking twice a second: what is held for less than half a second is not seen"
+        "tenure: polling twice a second; misses locks held for less than half a second"
     );
     let guard = ours.lock("n").acquire().unwrap();
     let who = format!("{}:{}", host(), std::process::id());
@@ -387,13 +387,13 @@ fn what_happens_to_locks_is_told_to_people() {
     server.kill();
     let away = watch.stderr.recv_timeout(SOON).unwrap();
     assert!(
-        away.starts_with("tenure: ") && away.ends_with("; trying again"),
+        away.starts_with("tenure: ") && away.ends_with("; retrying"),
         "{away}"
     );
     server.restart_empty();
     let back = watch.stderr.recv_timeout(SOON).unwrap();
     assert!(
-        back.starts_with("tenure: the server answers again, after "),
+        back.starts_with("tenure: the server is back after "),
         "{back}"
     );
     assert_eq!(
@@ -417,7 +417,7 @@ fn a_watch_ends_when_nobody_reads_though_nothing_happens() {
     assert_eq!(ended().unwrap().code(), Some(0));
 }
 
-/// Anybody who may write to the server can write a record.
+/// Any client of the server can write a record.
 #[test]
 fn counts_that_cannot_be_are_no_reason_to_fail() {
     let server = RedisServer::start();
@@ -448,7 +448,7 @@ fn a_lock_that_may_not_be_seen_does_not_hide_the_others() {
     let server = RedisServer::builder().user("worker", rules).start();
     let ours = Tenure::connect(server.url()).unwrap();
     let _guards = ["app:n", "other:x"].map(|name| ours.lock(name).acquire().unwrap());
-    are_listed(&ours, 2, 0);
+    are_listed(ours.locks(), 2, 0);
     let mut command = crate::command::tenure(&["ls"]);
     command.env("TENURE_URL", format!("redis://worker:pw@{}", server.addr()));
     let ended = crate::command::run(&mut command);

@@ -14,7 +14,7 @@ mod command;
 mod config;
 /// `tenure demo`.
 mod demo;
-/// `tenure doctor`: is this Redis fit for locks?
+/// `tenure doctor`: is this Redis server fit for locks?
 mod doctor;
 /// `tenure force-unlock`.
 mod force_unlock;

@@ -1,5 +1,6 @@
 //! `tenure completions`, `tenure man`, and what is written about the command.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -23,27 +24,53 @@ fn the_document_says_what_the_command_says() {
     assert_eq!(written.len(), ended.stdout.len(), "docs/cli.md is old");
 }
 
+/// The document lists each option of the help: with its command, or among the common ones.
 #[test]
-fn the_help_is_what_the_document_shows() {
+fn the_document_has_the_options_of_the_help() {
     let document = fs::read_to_string(DOCUMENT).unwrap();
-    let headings = document
-        .lines()
-        .filter_map(|line| line.strip_prefix("### tenure"));
+    let (_, reference) = document.split_once("\n## Reference\n").unwrap();
+    let mut sections = reference.split("\n### ").skip(1);
+    let mut common = options(sections.next().unwrap());
+    assert!(common.contains(&"--url") && common.contains(&"--ledger"));
     let mut checked = 0;
-    for command in headings {
-        let mut arguments: Vec<&str> = command.split_whitespace().collect();
+    for section in sections {
+        let (name, shown) = section.split_once('\n').unwrap();
+        let mut arguments: Vec<&str> = name.split_whitespace().skip(1).collect();
         arguments.push("--help");
         let ended = run(tenure(&arguments).env("COLUMNS", "100"));
         ended.ended_with(0);
-        let lines: Vec<&str> = ended.stdout.trim_end().lines().map(str::trim_end).collect();
-        let shown = format!(
-            "### tenure{command}\n\n```text\n{}\n```\n",
-            lines.join("\n")
-        );
-        assert!(document.contains(&shown), "{command}\n{ended}");
+        let (shown, told) = (options(shown), options(&ended.stdout));
+        for option in &shown {
+            assert!(told.contains(option), "`{name}` has no {option}");
+        }
+        let everywhere = ["--help", "--json"];
+        for option in told.iter().filter(|it| !everywhere.contains(it)) {
+            let listed = shown.contains(option) || common.contains(option);
+            assert!(listed, "{option} of `{name}` is missing");
+        }
+        if name == "tenure run" {
+            // `try` takes the same.
+            common.extend(shown);
+        }
         checked += 1;
     }
-    assert!(checked > 40, "only {checked} commands were found");
+    assert!(checked > 30, "only {checked} commands were found");
+}
+
+/// The long options that lines begin with.
+fn options(text: &str) -> Vec<&str> {
+    // A description may have an option at the beginning of a line too, further to the right.
+    let is_option = |line: &&str| {
+        line.find('-')
+            .is_some_and(|at| at <= 6 && line[..at].trim().is_empty())
+    };
+    let lines = text.lines().filter(is_option);
+    let first = lines.filter_map(|line| {
+        line.split_whitespace()
+            .take(2)
+            .find(|it| it.starts_with("--"))
+    });
+    first.map(|option| option.trim_end_matches(',')).collect()
 }
 
 #[test]
@@ -53,10 +80,12 @@ fn completions_are_what_their_shell_reads() {
         ended.ended_with(0);
         ended.says("force-unlock");
         ended.says("reconcile");
-        assert!(
-            !ended.stdout.contains("warden"),
-            "{shell} completes what is hidden"
-        );
+        for hidden in ["warden", "shared", "slots", "markdown"] {
+            assert!(
+                !ended.stdout.contains(hidden),
+                "{shell} completes `{hidden}`"
+            );
+        }
         let again = run(&mut tenure(&["completions", shell]));
         assert_eq!(ended.stdout, again.stdout, "{shell}");
         let check = match shell {
@@ -65,6 +94,75 @@ fn completions_are_what_their_shell_reads() {
         };
         assert_accepted(&check, &ended.stdout);
     }
+}
+
+#[test]
+fn completions_offer_no_option_that_is_refused() {
+    let mut refused = Vec::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ended = run(&mut tenure(&["completions", shell]));
+        let offered = offered(shell, &ended.stdout);
+        for known in ["-n", "-E", "-v", "--nonblock", "--no-renew", "--on-lost"] {
+            assert!(offered.contains(known), "{shell}: no {known}: {offered:?}");
+        }
+        let is_offered = |option: &&str| offered.contains(*option);
+        refused.extend(REFUSED.into_iter().filter(is_offered).map(|it| (shell, it)));
+    }
+    assert_eq!(refused, []);
+}
+
+/// The options of `flock` that `tenure run` refuses with a reason. No other command has them.
+const REFUSED: [&str; 10] = [
+    "-s",
+    "--shared",
+    "-j",
+    "--slots",
+    "--fair",
+    "--unfair",
+    "-F",
+    "--no-fork",
+    "-o",
+    "--close",
+];
+
+/// The options that a completion script offers, for any command.
+fn offered(shell: &str, script: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for line in script.lines().map(str::trim_start) {
+        match shell {
+            "bash" => {
+                let words = line.strip_prefix("opts=\"").unwrap_or_default();
+                found.extend(words.split([' ', '"']).map(str::to_owned));
+            }
+            "zsh" => {
+                let rest = line.strip_prefix('\'').unwrap_or_default();
+                // `'(-q --quiet)-v[…'`: the options that it conflicts with come first.
+                let rest = rest
+                    .rsplit_once(")-")
+                    .map_or(rest, |(other, _)| &rest[other.len() + 1..]);
+                found.insert(option(rest.trim_start_matches('*')));
+            }
+            "fish" if line.starts_with("complete ") => {
+                let (options, _) = line.split_once(" -d ").unwrap_or((line, ""));
+                for (kind, dashes) in [(" -s ", "-"), (" -l ", "--")] {
+                    let names = options.split(kind).skip(1);
+                    found.extend(names.map(|name| format!("{dashes}{}", option(name))));
+                }
+            }
+            "elvish" => found.extend(line.strip_prefix("cand ").map(option)),
+            "powershell" => {
+                found.extend(line.strip_prefix("[CompletionResult]::new('").map(option));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The option at the beginning of a text.
+fn option(text: &str) -> String {
+    let is_end = |it: char| !it.is_ascii_alphanumeric() && it != '-';
+    text.split(is_end).next().unwrap_or_default().to_owned()
 }
 
 #[test]

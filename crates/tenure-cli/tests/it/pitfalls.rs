@@ -102,7 +102,7 @@ fn what_needs_servers_says_that_there_are_none_and_the_rest_is_played() {
     let ended = run(command.env("PATH", ""));
     ended.ended_with(0);
     for name in OF_SERVERS.split(',') {
-        let told = "   skipped  `redis-server` is not in PATH: install Redis to see this one";
+        let told = "   skipped  `redis-server` not found in PATH: install Redis to run this one";
         assert_eq!(lines_of(&ended, name), [told], "{ended}");
     }
     assert_eq!(lines_of(&ended, "lock-again").len(), 2, "{ended}");
@@ -137,7 +137,7 @@ fn a_wrong_command_line_or_server_ends_as_the_demo_does() {
     let two = "redis://127.0.0.1:1/ redis://127.0.0.1:2/";
     let ended = run(tenure(&["demo", "pitfalls"]).env("TENURE_URL", two));
     ended.ended_with(64);
-    ended.complains("tenure: the pitfalls are played on one server: give one URL");
+    ended.complains("tenure: the pitfalls need one server: give one URL");
     let wrong = "http://me:secret@h/";
     let ended = run(tenure(&["demo", "pitfalls"]).env("TENURE_URL", wrong));
     ended.ended_with(78);

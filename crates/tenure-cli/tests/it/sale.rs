@@ -124,28 +124,24 @@ impl Drop for Consumer {
 fn a_sale_from_the_first_item_to_the_last_unit() {
     for shop in [Shop::new(), Shop::on_postgres()] {
         let created = "item create sku-7 --stock 3 --limit 2 --per-order 2 --open";
-        shop.says(created, 0, "sku-7 is open: 3 units in all, 0 sold");
+        shop.says(created, 0, "sku-7 is open: 3 units in total, 0 sold");
         let consumer = shop.consume("");
         let submit = "order submit sku-7 --buyer anna --request click-1 --units 2 --wait 30s";
         shop.says(submit, 0, "sku-7.1.0 accepted, reserved");
         let again = "sku-7.1.0 accepted before, by the same request, reserved";
         shop.says(submit, 0, again);
         let other = "order submit sku-7 --buyer anna --request click-1";
-        let conflict = "sku-7.1.0 is the order of the same request, for another number of units";
+        let conflict = "sku-7.1.0 conflict: the same request ordered another number of units";
         shop.says(other, 1, conflict);
         let more = "order submit sku-7 --buyer anna";
-        shop.says(
-            more,
-            1,
-            "refused: one buyer, or one order, may not have so many",
-        );
+        shop.says(more, 1, "refused: over the limit per buyer or per order");
         let too_many = "order submit sku-7 --buyer ben --units 2";
         shop.says(too_many, 1, "sold out");
         shop.done("order submit sku-7 --buyer ben --wait 30s");
         shop.says(
             "stock show sku-7",
             0,
-            "sku-7: 3 in all, 0 left, 0 queued, 3 sold",
+            "sku-7: 3 total, 0 left, 0 queued, 3 sold",
         );
 
         let paid = shop.done("order pay sku-7.1.0");
@@ -173,20 +169,20 @@ fn a_sale_from_the_first_item_to_the_last_unit() {
         shop.says(
             "verify sku-7",
             0,
-            "sku-7: 3 units = 1 left + 0 queued + 2 sold\neverything holds",
+            "sku-7: 3 units = 1 left + 0 queued + 2 sold\neverything adds up",
         );
         shop.done("reconcile sku-7").says("all agree");
         shop.says(
             "item close sku-7",
             0,
-            "sku-7 is closed: 3 units in all, 2 sold",
+            "sku-7 is closed: 3 units in total, 2 sold",
         );
         shop.says(
             "order submit sku-7 --buyer cleo",
             1,
-            "too late: the sale is over",
+            "refused: the sale has ended",
         );
-        shop.says("item forget sku-7", 0, "the gate has forgotten `sku-7`");
+        shop.says("item forget sku-7", 0, "removed `sku-7` from the gate");
         let (code, stdout, stderr) = consumer.stop(Signal::SIGTERM);
         assert_eq!(
             (code, stdout.as_str()),
@@ -200,7 +196,7 @@ fn a_sale_from_the_first_item_to_the_last_unit() {
 fn an_item_is_spread_over_shelves() {
     let shop = Shop::new();
     let created = "item create sku-7 --stock 10 --spread 3 --open";
-    shop.says(created, 0, "sku-7 is open: 10 units in all, 0 sold");
+    shop.says(created, 0, "sku-7 is open: 10 units in total, 0 sold");
     for buyer in 0..4 {
         let submit = format!("order submit sku-7 --buyer b{buyer}");
         shop.done(&submit);
@@ -217,7 +213,7 @@ fn an_item_is_spread_over_shelves() {
     assert!(stats.contains("  shelf 2"), "{stats}");
     let consumer = shop.consume("");
     // More than any shelf has.
-    let removed = "sku-7 is open: 5 units in all, 4 sold";
+    let removed = "sku-7 is open: 5 units in total, 4 sold";
     eventually(LIMIT, || shop.run("verify sku-7").stdout.contains("4 sold"));
     shop.says("stock remove sku-7 5", 0, removed);
     eventually(LIMIT, || shop.run("verify sku-7").code == 0);
@@ -302,7 +298,7 @@ fn an_order_that_nobody_consumes_is_not_confirmed() {
     shop.says(submit, 1, "sku-7.1.0 accepted, queued");
     shop.run("order show sku-7.1.0 --wait 0").ended_with(1);
     shop.done("order show sku-7.1.0").says("queued");
-    // It is not lost: whoever consumes finds it.
+    // It is not lost: a consumer finds it.
     let consumer = shop.consume(" --json");
     shop.done("order show sku-7.1.0 --wait 30s")
         .says("reserved");
@@ -322,35 +318,35 @@ fn the_stock_is_raised_lowered_and_set() {
     shop.says(
         "stock remove sku-7 2",
         0,
-        "sku-7 is draft: 3 units in all, 0 sold",
+        "sku-7 is draft: 3 units in total, 0 sold",
     );
     let add = "stock add sku-7 4 --reference delivery-2";
-    shop.says(add, 0, "sku-7 is draft: 7 units in all, 0 sold");
-    shop.says(add, 0, "sku-7 is draft: 7 units in all, 0 sold");
+    shop.says(add, 0, "sku-7 is draft: 7 units in total, 0 sold");
+    shop.says(add, 0, "sku-7 is draft: 7 units in total, 0 sold");
     shop.done("item open sku-7");
     let _consumer = shop.consume("");
     shop.says(
         "stock remove sku-7 1",
         0,
-        "sku-7 is open: 6 units in all, 0 sold",
+        "sku-7 is open: 6 units in total, 0 sold",
     );
     let ended = shop.run("stock remove sku-7 7");
     ended.ended_with(1);
     ended.complains("cannot take `7` units of `sku-7` out of the stock: 6 are left");
     let ended = shop.run("stock set sku-7 9 --expect 5");
     ended.ended_with(1);
-    ended.complains("it is 6 and not 5; look again");
+    ended.complains("it is 6, not 5; check again");
     shop.says(
         "stock set sku-7 9 --expect 6",
         0,
-        "sku-7 is open: 9 units in all, 0 sold",
+        "sku-7 is open: 9 units in total, 0 sold",
     );
     shop.done("verify sku-7");
     shop.done("item create voucher --unlimited --open");
     shop.says(
         "stock show voucher",
         0,
-        "voucher: - in all, - left, 0 queued, 0 sold",
+        "voucher: - total, - left, 0 queued, 0 sold",
     );
     shop.run("stock add voucher 1").ended_with(64);
 }
@@ -393,7 +389,7 @@ fn an_order_that_vanished_is_named() {
     shop.done("order show sku-7.1.0 --wait 30s");
     let ended = shop.run("verify sku-7");
     ended.ended_with(1);
-    ended.says("BROKEN order `sku-7.1.1` was accepted, and neither ledger nor gate has it");
+    ended.says("BROKEN order `sku-7.1.1` was accepted, but neither ledger nor gate has it");
     let ended = shop.run("verify sku-7 --json");
     ended.says(r#""unaccounted":["sku-7.1.1"]"#);
     ended.says(r#""holds":false"#);
@@ -414,7 +410,7 @@ fn books_that_contradict_themselves_are_found() {
     let ended = shop.run("verify sku-7");
     ended.ended_with(1);
     ended.says("BROKEN the ledger says 2 sold, its journal 3");
-    ended.says("BROKEN units of order `sku-7.1.1` were set aside or let go twice, or never");
+    ended.says("BROKEN units of order `sku-7.1.1` were reserved or released twice, or never");
 }
 
 #[test]
@@ -432,11 +428,11 @@ fn dead_letters_are_shown_and_decided_about() {
     letter.says(r#""reason":""#);
     let ended = shop.run("dlq requeue sku-7.1.0");
     ended.ended_with(1);
-    ended.complains("the ledger does not take `sku-7.1.0` now either");
+    ended.complains("the ledger still does not accept `sku-7.1.0`");
     shop.says("dlq discard sku-7.1.0", 0, "sku-7.1.0 discarded");
     let ended = shop.run("dlq discard sku-7.1.0");
     ended.ended_with(1);
-    ended.complains("tenure: there is no order `sku-7.1.0`");
+    ended.complains("tenure: order `sku-7.1.0` does not exist");
     shop.run("dlq show sku-7.1.0").ended_with(1);
     shop.done("verify sku-7");
 }
@@ -466,17 +462,17 @@ fn what_is_not_there_ends_with_1() {
         );
         assert_eq!(ended.stdout, "");
     }
-    let draft = "not on sale: there is no such item, or it is a draft";
+    let draft = "not on sale: item not found, or a draft";
     shop.says("order submit sku-7 --buyer anna", 1, draft);
     let ended = shop.run("item create sku-7 --stock 1");
     ended.ended_with(1);
-    ended.complains("cannot create item `sku-7`: there is one of that name");
+    ended.complains("cannot create item `sku-7`: it already exists");
     let ended = shop.run("item pause sku-7");
     ended.ended_with(1);
     shop.done("item open sku-7");
     let ended = shop.run("order pay sku-7.1.9");
     ended.ended_with(1);
-    ended.complains("tenure: there is no order `sku-7.1.9`");
+    ended.complains("tenure: order `sku-7.1.9` does not exist");
 }
 
 #[test]
@@ -511,19 +507,17 @@ fn a_gate_or_a_ledger_that_ends_with_the_command_is_refused() {
     let shop = Shop::new();
     let ended = run(shop.command("item ls").env("TENURE_URL", "memory://"));
     ended.ended_with(78);
-    ended
-        .complains("tenure: cannot hold a sale at `memory://`: such a gate belongs to one process");
+    ended.complains("tenure: cannot run a sale on `memory://`: such a gate exists in one process");
     let ended = run(shop
         .command("item ls")
         .env("TENURE_LEDGER", "sqlite::memory:"));
     ended.ended_with(78);
-    ended.complains("tenure: cannot keep a ledger in `sqlite::memory:`: it ends with this command");
+    ended
+        .complains("tenure: cannot use `sqlite::memory:` as the ledger: it ends with this command");
     let two = "redis://:secret@a redis://b";
     let ended = run(shop.command("item ls").env("TENURE_URL", two));
     ended.ended_with(78);
-    ended.complains(
-        "a sale has one gate, and not the independent servers `redis://***@a redis://b`",
-    );
+    ended.complains("a sale cannot use the independent servers `redis://***@a redis://b`");
     ended.keeps("secret");
 }
 
@@ -557,7 +551,7 @@ fn a_ledger_that_refuses_the_user_ends_with_77() {
     ended.keeps("secret");
 }
 
-/// A gate that was restarted is rebuilt by whoever comes first.
+/// A gate that was restarted is rebuilt by the first process that notices.
 #[test]
 fn a_gate_that_forgot_everything_is_rebuilt_from_the_ledger() {
     let shop = Shop::new();

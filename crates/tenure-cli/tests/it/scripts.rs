@@ -68,7 +68,7 @@ fn goes_round(urls: &str) {
     ended.ended_with(79);
     assert_eq!(
         ended.stderr,
-        "tenure: lock `a name` was no longer held: its lease had ended, so the work was not \
+        "tenure: lock `a name` was no longer held: its lease had expired, so the work was not \
          protected to its end\n"
     );
     let ended = run_at(urls, &["renew", "--lease", &token]);
@@ -195,7 +195,7 @@ fn a_busy_lock_is_told_with_its_holder() {
     let (host, account) = (host(), account());
     assert_eq!(
         ended.stderr,
-        format!("tenure: cannot take lock `n`: it is held by {host}:77 ({account})\n")
+        format!("tenure: cannot acquire lock `n`: it is held by {host}:77 ({account})\n")
     );
     let ended = run_at(&url, &["acquire", "n", "-w", ".3", "-E", "3"]);
     ended.ended_with(3);
@@ -220,15 +220,14 @@ fn a_lease_that_is_none_is_refused() {
     let id = "tenure:3f2a9c1e7b1d8c2e9d3f444455556666:1:30000";
     let token = format!("7 30000 {id} n");
     let of_a_run = format!(
-        "tenure: cannot use `{id}`: this is the id of a lease that its holder, for example `tenure \
-         run`, renews and releases itself; to end it from outside use `tenure force-unlock NAME \
-         LEASE_ID`\n"
+        "tenure: cannot use `{id}`: it is the id of a lease that its holder, such as `tenure run`, \
+         renews and releases itself; to end it, use `tenure force-unlock NAME LEASE_ID`\n"
     );
     let cases: [(&[&str], &str); 4] = [
         (
             &[],
-            "tenure: no lease was given: use --lease, or TENURE_LEASE as `tenure acquire --export` \
-             sets it\n",
+            "tenure: no lease given: use --lease, or TENURE_LEASE as set by `tenure acquire \
+             --export`\n",
         ),
         (&["--lease", id], &of_a_run),
         (
@@ -238,7 +237,7 @@ fn a_lease_that_is_none_is_refused() {
         ),
         (
             &["m", "--lease", &token],
-            "tenure: the lease is of lock `n`, not of `m`\n",
+            "tenure: the lease belongs to lock `n`, not to `m`\n",
         ),
     ];
     for command in ["renew", "release"] {
@@ -311,7 +310,8 @@ fn a_server_that_cannot_be_asked_ends_with_69() {
     for command in ["renew", "release"] {
         let ended = run_at(&server.url(), &[command, "--lease", &token]);
         ended.ended_with(69);
-        ended.complains(&format!("tenure: cannot use `{}`: ", server.url()));
+        ended.complains(server.url().trim_end_matches('/'));
+        ended.complains("did not answer in time");
     }
     server.resume();
     run_at(&server.url(), &["release", "--lease", &token]).ended_with(0);
@@ -339,7 +339,7 @@ fn a_kept_lease_is_renewed_until_its_process_ends() {
     let (_, lease) = acquired(&url, &arguments);
     assert!(is_running(lease.id().as_str()));
     let ours = Tenure::connect(&url).unwrap();
-    let waited = ours.lock("n").acquire_within(Duration::from_secs(3));
+    let waited = ours.lock("n").wait(Duration::from_secs(3)).acquire();
     assert_eq!(waited.unwrap_err().kind(), ErrorKind::Busy);
     let holder = ours.lock("n").holder().unwrap().unwrap();
     assert_eq!(&holder.lease, lease.id());
@@ -373,7 +373,7 @@ fn a_lease_that_nobody_reads_is_released_and_is_no_success() {
     let told = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(70), "{told}");
     assert!(
-        told.starts_with("tenure: cannot hand over the lease of `n`, so it was released: "),
+        told.starts_with("tenure: cannot print the lease of `n`, so it was released: "),
         "{told}"
     );
     assert_eq!(server.client().command(&["EXISTS", "n"]).int(), 0);

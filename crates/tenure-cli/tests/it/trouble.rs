@@ -43,7 +43,7 @@ fn a_wrong_url_ends_with_78_and_is_told_without_its_password() {
         let ended = run(tenure(&["demo"]).env("TENURE_URL", url));
         ended.ended_with(78);
         ended.complains("tenure: cannot run the demo on `");
-        ended.complains("`: cannot read `");
+        ended.complains("`: invalid URL `");
         ended.keeps("secret");
     }
 }
@@ -56,7 +56,7 @@ fn a_password_on_the_command_line_is_refused_before_anything_is_done() {
         arguments.extend(["--url", url]);
         let ended = run(&mut tenure(&arguments));
         ended.ended_with(64);
-        ended.complains("tenure: refusing the password in `redis://***@127.0.0.1:1/`: everybody");
+        ended.complains("tenure: refusing the password in `redis://***@127.0.0.1:1/`: other users");
         ended.complains("put the URL into TENURE_URL");
         ended.keeps("secret");
     }

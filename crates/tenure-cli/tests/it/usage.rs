@@ -8,7 +8,7 @@ fn the_long_help_has_examples_and_exit_codes() {
     ended.ended_with(0);
     ended.says("Usage: tenure <COMMAND>");
     ended.says("tenure run nightly -- /opt/backup.sh");
-    ended.says("69   the server cannot be reached");
+    ended.says("69   the server is unreachable");
     assert_eq!(ended.stderr, "");
 }
 

@@ -36,7 +36,7 @@ fn a_service_that_only_shows_offers_no_change() {
     let service = Service::embedded(&["--read-only"]);
     for view in ["activity", "locks", "sale"] {
         browser.goto(&service.view(view));
-        browser.wait_for_text("main", "started with --read-only");
+        browser.wait_for_text("main", "read-only (--read-only)");
         let main = browser.shown("main");
         assert!(!main.contains("POST"), "{main}");
     }

@@ -26,7 +26,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// None where there is none, and nobody demands one.
+    /// None if no browser is installed and none is required.
     pub fn start() -> Option<Self> {
         let wish = std::env::var(WISH).unwrap_or_default();
         let exists = which("chromedriver") && which("chromium");
@@ -38,7 +38,7 @@ impl Browser {
             exists,
             "chromium and chromedriver are missing: sudo apt-get install chromium chromium-driver"
         );
-        // Whoever waits for a turn keeps it open.
+        // A waiting test keeps it open.
         Some(Self {
             driver: Driver::shared(),
             turn: OnceCell::new(),
@@ -141,7 +141,7 @@ impl Browser {
         ))
     }
 
-    /// Clicks as a person does: it must be there, be shown and be in nobody's shadow.
+    /// Clicks as a person does: it must be there, be visible and not covered.
     #[track_caller]
     pub fn click(&self, selector: &str) {
         let begun = Instant::now();

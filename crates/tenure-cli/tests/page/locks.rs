@@ -34,7 +34,7 @@ fn a_lock_that_the_command_takes_appears_and_its_bar_moves() {
     browser.assert_quiet(|_| false);
     holder.kill();
     browser.wait("document.querySelectorAll('.locks tbody th.name').length === 0");
-    browser.wait_for_text(".empty", "Nobody holds a lock");
+    browser.wait_for_text(".empty", "No locks are held");
 }
 
 /// Whether the bar gets shorter three times in a row, and later longer: a renewal.
@@ -125,10 +125,10 @@ fn a_lease_that_nobody_renews_runs_out() {
     browser.wait("document.querySelector('.locks td.meta')?.textContent === 'plan=812'");
     browser.wait("document.querySelector('.shown').textContent === '1 lock'");
     service.post("locks/short", &json!({ "ttl_ms": 1_000 }));
-    browser.wait_for_text(".tile[data-some]", "Ran out");
+    browser.wait_for_text(".tile[data-some]", "Expired");
     browser.goto(&service.view("lock/plan"));
     browser.wait(
-        "document.querySelector('.hold[data-state=late] title')?.textContent.endsWith('ran out')",
+        "document.querySelector('.hold[data-state=late] title')?.textContent.endsWith('expired')",
     );
     browser.goto(&service.view("about"));
     browser.wait_for_text(".facts", "in this process");

@@ -20,7 +20,7 @@ fn only_the_lease_that_was_shown_is_ended_by_force() {
     browser.wait_for_text(".copy code", &command);
     browser.click("[data-testid=force]");
     let lease = browser.shown("dialog.force code");
-    // While somebody reads the question, the lock passes to somebody else.
+    // While the dialog is open, the lock passes to another holder.
     let second = hold(&redis, &["deploy"]);
     first.kill();
     browser.wait(&format!(
@@ -33,7 +33,7 @@ fn only_the_lease_that_was_shown_is_ended_by_force() {
     );
     browser.type_into("[data-testid=force-name]", "deploy");
     browser.click("[data-testid=force-go]");
-    browser.wait_for_text("dialog.force .answer", "Nothing was touched");
+    browser.wait_for_text("dialog.force .answer", "Nothing was changed");
     assert!(
         is_locked(&redis),
         "another lease was ended than the one that was shown"
@@ -91,7 +91,7 @@ fn a_lease_in_the_process_is_ended_over_http() {
     };
     let service = Service::embedded(&["--allow-admin"]);
     let lease = service.post("locks/de%20ploy", &json!({ "ttl_ms": 60_000 }));
-    // As somebody may type it.
+    // As a user may type it.
     browser.goto(&service.view("locks/de%20ploy"));
     browser.wait_for_text(".copy code", "curl -X DELETE");
     let line = browser.shown(".copy code");

@@ -73,7 +73,7 @@ fn items_on_sale_are_shown_as_they_sell() {
     };
     let service = Service::embedded(&["--allow-admin"]);
     browser.goto(&service.view("sale"));
-    browser.wait_for_text("[aria-label=Items]", "No item is on sale yet");
+    browser.wait_for_text("[aria-label=Items]", "No items on sale");
     let item = json!({ "item": "sku-7", "units": 5, "open": true });
     service.post("items", &item);
     browser.wait_for_text(".pointer", "1 item of the real sale");

@@ -73,7 +73,7 @@ fn take_pictures(browser: &Browser, service: &Service) {
             ("sale", 390, 844),
         ] {
             browser.size(width, height);
-            // Nobody renews this one: it is low when the picture is taken.
+            // Not renewed: it is low when the picture is taken.
             service.post(
                 "locks/terraform:prod",
                 &json!({ "ttl_ms": 6_000, "owner": "ci-7", "meta": { "plan": "812" } }),

@@ -64,7 +64,7 @@ pub fn tenure(arguments: &[&str]) -> Command {
         command.env_remove(name);
     }
     command.env_remove("REDIS_URL");
-    // No file of whoever runs the tests.
+    // No file of the user who runs the tests.
     command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }

@@ -21,7 +21,7 @@ fn the_page_comes_back_after_the_service_was_restarted() {
     let _again = Service::on(&redis, &["--listen", &port]);
     browser.wait_for_text(".locks tbody th.name", "second");
     browser.wait("document.getElementById('notice').hidden");
-    // The browser itself writes down requests that nobody answered, and nothing else is there.
+    // The browser logs failed requests, and nothing else.
     browser.assert_quiet(|message| message.contains("net::ERR_"));
 }
 
@@ -36,7 +36,7 @@ fn a_store_that_is_away_is_told_and_so_is_its_return() {
     browser.goto(&service.view("locks"));
     browser.wait_for_text(".locks tbody th.name", "demo");
     redis.pause();
-    browser.wait_for_text("#notice", "does not answer");
+    browser.wait_for_text("#notice", "is not responding");
     redis.resume();
     browser.wait("document.getElementById('notice').hidden");
     browser.assert_quiet(|message| message.contains("503"));

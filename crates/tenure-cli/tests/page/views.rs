@@ -27,7 +27,7 @@ fn every_view_opens_without_a_complaint_and_asks_nobody_else() {
     assert_own_origin(&network, &service);
 
     for (view, sign) in [
-        ("lock/demo", "Who held it when"),
+        ("lock/demo", "Holders over time"),
         ("activity", "Activity"),
         ("charts", "Held and waiting"),
         ("sale", "Flash sale"),

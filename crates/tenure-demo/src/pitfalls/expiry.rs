@@ -38,11 +38,11 @@ pub(crate) const PITFALLS: [Pitfall; 4] = [
 const LEASE: Duration = Duration::from_millis(200);
 /// Long enough to see that a lock is not free by then, or that work outlasts its lease.
 const SEVERAL_LEASES: Duration = Duration::from_millis(700);
-/// How long somebody waits for a lock that must become free.
+/// Time limit for a lock that must become free.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a caller dies while it asks for a lock.
+/// How many callers die while acquiring a lock.
 const DEATHS: u32 = 12;
-/// How wrong a clock is.
+/// How far the wrong clock is ahead.
 const AHEAD: Duration = Duration::from_mins(1);
 
 async fn dies_at_work(scene: Scene) -> Result<Observed> {
@@ -68,19 +68,19 @@ async fn dies_between(scene: Scene) -> Result<Observed> {
     still_locked(&scene, &key).await
 }
 
-/// Waits for several times the lease that the dead holder wanted, or would have wanted.
+/// Waits for several times the lease that the dead holder set, or meant to set.
 async fn still_locked(scene: &Scene, key: &str) -> Result<Observed> {
     let begun = Instant::now();
     let store = scene.store();
     let freed = store.take_within(key, "B", LEASE, SEVERAL_LEASES).await?;
     let time = shown(begun.elapsed());
-    let is_for_ever = !freed && store.is_endless(key).await?;
-    let words = if is_for_ever {
-        format!("locked for ever: still held {time} after its holder died, and without an end")
+    let is_forever = !freed && store.is_endless(key).await?;
+    let words = if is_forever {
+        format!("locked forever: still held {time} after its holder died, without expiry")
     } else {
         format!("free again {time} after its holder died: {freed}")
     };
-    Ok(Observed::when(is_for_ever, words))
+    Ok(Observed::when(is_forever, words))
 }
 
 async fn ends_by_itself(scene: Scene) -> Result<Observed> {
@@ -92,7 +92,7 @@ async fn ends_by_itself(scene: Scene) -> Result<Observed> {
     Ok(Observed::when(true, words))
 }
 
-/// Callers die at all moments between asking and being granted, and a process just after that.
+/// Callers die at various moments between request and grant, and one process right after the grant.
 async fn dies_at_any_moment(scene: Scene) -> Result<Observed> {
     let (a, b) = (scene.process("A").await?, scene.process("B").await?);
     let name = scene.key("lock");
@@ -108,16 +108,18 @@ async fn dies_at_any_moment(scene: Scene) -> Result<Observed> {
         caller.abort();
         longest = longest.max(free_after(&b, &name).await?);
     }
-    process_dies(a.lock(&name).ttl(LEASE).acquire_within(PATIENCE).await?)?;
+    process_dies(a.lock(&name).ttl(LEASE).wait(PATIENCE).acquire().await?)?;
     let longest = shown(longest.max(free_after(&b, &name).await?));
-    let words = format!("{DEATHS} died while asking, one just after: free after {longest} at most");
+    let words = format!(
+        "{DEATHS} clients died while acquiring, one right after: free after {longest} at most"
+    );
     Ok(Observed::when(true, words))
 }
 
-/// How long it takes until the lock is free. An error if it never is.
+/// Measures how long it takes until the lock is free. Fails if that never happens.
 async fn free_after(client: &Locks, name: &str) -> Result<Duration> {
     let begun = Instant::now();
-    let guard = client.lock(name).acquire_within(PATIENCE).await?;
+    let guard = client.lock(name).wait(PATIENCE).acquire().await?;
     let time = begun.elapsed();
     guard.release().await?;
     Ok(time)
@@ -133,12 +135,12 @@ async fn believes_its_clock(scene: Scene) -> Result<Observed> {
     let words = if a && b {
         format!("two holders: B's clock is {} ahead of A's", shown(AHEAD))
     } else {
-        format!("A took it: {a}, B took it: {b}")
+        format!("A acquired it: {a}, B acquired it: {b}")
     };
     Ok(Observed::when(a && b, words))
 }
 
-/// A clock that is wrong has nobody to mislead: none is read but the store's.
+/// Wrong client clocks do not matter: only the server's is read.
 async fn asks_the_server(scene: Scene) -> Result<Observed> {
     let (a, b) = (scene.process("A").await?, scene.process("B").await?);
     let name = scene.key("lock");
@@ -152,9 +154,9 @@ async fn asks_the_server(scene: Scene) -> Result<Observed> {
     let words = match left {
         Some(left) if is_refused => {
             let left = shown(left);
-            format!("B is refused: {left} are left by the store's clock, and no other is read")
+            format!("B is refused: {left} are left by the server's clock, the only one that counts")
         }
-        left => format!("B was refused: {is_refused}, and the store says that {left:?} are left"),
+        left => format!("B was refused: {is_refused}, and the server reports {left:?} left"),
     };
     let has_end = left.is_some_and(|left| left <= ttl);
     Ok(Observed::when(is_refused && has_end, words))
@@ -194,14 +196,14 @@ async fn renews_while_it_works(scene: Scene) -> Result<Observed> {
             tokio::time::sleep(SEVERAL_LEASES).await;
         });
         match work.await {
-            // Should this machine be too busy to renew in time, the work was stopped for it.
+            // If this machine was too busy to renew in time, Tenure stopped the work.
             Err(error) if error.kind() != ErrorKind::Lost => Err(error),
             _ => Ok(()),
         }
     };
     let b = async {
         taken.notified().await;
-        let guard = second.lock(&name).acquire_within(PATIENCE).await?;
+        let guard = second.lock(&name).wait(PATIENCE).acquire().await?;
         let _visit = room.enter();
         guard.release().await
     };

@@ -1,4 +1,4 @@
-//! How those who take part live, and die.
+//! Simulated processes and how they die.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ pub(crate) struct Death {
 }
 
 impl Death {
-    /// Nothing after this ever happens.
+    /// Never returns: nothing after this call runs.
     pub(crate) async fn strikes(&self) {
         self.strikes.notify_one();
         std::future::pending::<()>().await;
     }
 }
 
-/// Lives until death strikes: what was written by then stays, whatever was to follow is never done.
+/// Runs until death strikes. Earlier writes remain; the rest never runs.
 pub(crate) async fn dies(life: impl AsyncFnOnce(Death) -> Result<()>) -> Result<()> {
     let struck = Arc::new(Notify::new());
     let death = Death {
@@ -33,13 +33,13 @@ pub(crate) async fn dies(life: impl AsyncFnOnce(Death) -> Result<()>) -> Result<
     }
 }
 
-/// The process that has this guard dies. What it leaves in the store is a lease that nobody renews.
+/// Simulates the death of the process that holds this guard: its lease is no longer renewed.
 pub(crate) fn process_dies(guard: Guard) -> Result<()> {
-    let _nobody_takes_it_up = guard.detach()?;
+    let _never_adopted = guard.detach()?;
     Ok(())
 }
 
-/// Several of the same, each a task of its own, and what came of them.
+/// Runs several futures, each in its own task, and collects their results.
 pub(crate) async fn together<T, F>(lives: impl IntoIterator<Item = F>) -> Result<Vec<T>>
 where
     T: Send + 'static,
@@ -53,7 +53,7 @@ where
     Ok(results)
 }
 
-/// A time for people.
+/// Formats a duration for people.
 pub(crate) fn shown(time: Duration) -> String {
     if time < Duration::from_millis(1) {
         format!("{} µs", time.as_micros())

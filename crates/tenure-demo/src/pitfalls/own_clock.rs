@@ -1,4 +1,4 @@
-//! A lock whose value is its end, by the clock of whoever takes it. An old recipe.
+//! An old recipe: a lock whose value is its expiry by its holder's clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::plain_store::PlainStore;
 
-/// Takes the lock if it is free, or if its end has passed by the caller's clock, which says
-/// `now_ms`: whether it was.
+/// Tries to take the lock. It succeeds if the lock is free, or has expired by the caller's clock,
+/// which shows `now_ms`.
 pub(crate) async fn try_lock(
     store: &PlainStore,
     key: &str,
@@ -23,12 +23,12 @@ pub(crate) async fn try_lock(
     if found_end.is_some_and(|end| end >= now_ms) {
         return Ok(false);
     }
-    // Whoever finds the same old end again was the first. The others have overwritten its end.
+    // The client that reads the old value again was first. The others have overwritten its expiry.
     let before = store.get_set(key, &end).await?;
     Ok(before == found)
 }
 
-/// What the clock on the wall says.
+/// The wall clock time.
 pub(crate) fn now_ms() -> u128 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_millis()

@@ -24,14 +24,14 @@ pub(crate) const PITFALLS: [Pitfall; 3] = [
     Pitfall {
         name: "thread-id-as-owner",
         mistake: |scene| Box::pin(shares_its_number(scene)),
-        tenure: |scene| Box::pin(has_an_id_of_its_own(scene)),
+        tenure: |scene| Box::pin(has_a_unique_id(scene)),
     },
 ];
 
 const LEASE: Duration = Duration::from_millis(200);
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
-/// How long somebody waits for a lock that must become free.
+/// Time limit for a lock that must become free.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn deletes_without_looking(scene: Scene) -> Result<Observed> {
@@ -52,17 +52,17 @@ async fn looks_and_then_deletes(scene: Scene) -> Result<Observed> {
     third_holder(&store, &key).await
 }
 
-/// A is paused for so long that its lease ends, and B takes the lock.
+/// A is paused until its lease expires, and B acquires the lock.
 async fn is_paused_until_b_has_it(store: &PlainStore, key: &str) -> Result<()> {
     store.take_within(key, "B", LONG, PATIENCE).await?;
     Ok(())
 }
 
-/// Whether the lock can be had although B holds it.
+/// Checks whether C can acquire the lock although B holds it.
 async fn third_holder(store: &PlainStore, key: &str) -> Result<Observed> {
     let granted = store.set_nx_px(key, "C", LONG).await?;
     let words = if granted {
-        "A's late `DEL` freed B's lock, and C took it: two holders"
+        "A's late `DEL` freed B's lock, and C acquired it: two holders"
     } else {
         "C was refused: B kept its lock"
     };
@@ -72,21 +72,21 @@ async fn third_holder(store: &PlainStore, key: &str) -> Result<Observed> {
 async fn releases_its_own(scene: Scene) -> Result<Observed> {
     let (a, b) = (scene.process("A").await?, scene.process("B").await?);
     let (c, name) = (scene.process("C").await?, scene.key("lock"));
-    let of_a = a.lock(&name).fixed(LEASE).acquire().await?;
-    let of_b = b.lock(&name).ttl(LONG).acquire_within(PATIENCE).await?;
+    let of_a = a.lock(&name).ttl(LEASE).no_renewal().acquire().await?;
+    let of_b = b.lock(&name).ttl(LONG).wait(PATIENCE).acquire().await?;
     let released = of_a.release().await?;
     let of_c = c.lock(&name).try_acquire().await?;
     let holds = released == Released::AlreadyGone && of_c.is_none() && of_b.is_valid();
     let words = if holds {
-        "A's late release says `already gone`, and B keeps its lock".to_owned()
+        "A's late release returns `already gone`, and B keeps its lock".to_owned()
     } else {
         let granted = of_c.is_some();
-        format!("A's late release says `{released:?}`, and C took the lock: {granted}")
+        format!("A's late release returns `{released:?}`, and C acquired the lock: {granted}")
     };
     Ok(Observed::when(holds, words))
 }
 
-/// A process that counts its threads from 1, as processes do.
+/// A process that numbers its threads from 1, as processes do.
 #[derive(Default)]
 struct Process {
     threads: AtomicU64,
@@ -104,14 +104,14 @@ async fn shares_its_number(scene: Scene) -> Result<Observed> {
     let first = lock_as(&store, &key, one.new_thread()).await?;
     let second = lock_as(&store, &key, other.new_thread()).await?;
     let words = if first && second {
-        "two holders: thread 1 of the other process finds its number there"
+        "two holders: thread 1 of the other process has the same id"
     } else {
         "the second process was refused"
     };
     Ok(Observed::when(first && second, words))
 }
 
-/// Reentrant by thread: the lock is mine if my number is there.
+/// Reentrant by thread: a lock with the thread's own id counts as held.
 async fn lock_as(store: &PlainStore, key: &str, thread: u64) -> Result<bool> {
     let thread = thread.to_string();
     if store.set_nx_px(key, &thread, LONG).await? {
@@ -120,7 +120,7 @@ async fn lock_as(store: &PlainStore, key: &str, thread: u64) -> Result<bool> {
     Ok(store.get(key).await? == Some(thread))
 }
 
-async fn has_an_id_of_its_own(scene: Scene) -> Result<Observed> {
+async fn has_a_unique_id(scene: Scene) -> Result<Observed> {
     let (one, other) = (scene.process("one").await?, scene.process("other").await?);
     let (one, other) = (one.owner(), other.owner());
     let name = scene.key("lock");
@@ -131,7 +131,7 @@ async fn has_an_id_of_its_own(scene: Scene) -> Result<Observed> {
     drop(again);
     first.release().await?;
     let words = if holds {
-        "the owner itself re-enters, the other process is refused"
+        "the owner re-enters, the other process is refused"
     } else {
         "the other process was let in, or the owner was not"
     };

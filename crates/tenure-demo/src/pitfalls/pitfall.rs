@@ -1,4 +1,4 @@
-//! One pitfall: the mistake, committed for real, and the same situation with Tenure.
+//! One pitfall: the mistake, made for real, and the same situation with Tenure.
 
 use std::error::Error;
 use std::fmt;
@@ -8,21 +8,21 @@ use anyhow::Result;
 
 use super::scene::Scene;
 
-/// Plays in a scene and says what came of it.
+/// Plays in a scene and returns the outcome.
 pub(crate) type Act = fn(Scene) -> Observing;
 pub(crate) type Observing = Pin<Box<dyn Future<Output = Result<Observed>> + Send>>;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pitfall {
-    /// That of its row in the table.
+    /// The name of its row in the table.
     pub(crate) name: &'static str,
-    /// Commits the mistake. It is expected to do damage.
+    /// Makes the mistake. It is expected to cause damage.
     pub(crate) mistake: Act,
     /// The same situation with Tenure. It is expected to hold.
     pub(crate) tenure: Act,
 }
 
-/// What came of an act.
+/// The outcome of an act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Observed {
     pub(crate) is_expected: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// What was seen, and whether it is what the act is there to show.
+    /// An observation, and whether it is the expected one.
     pub(crate) fn when(is_expected: bool, words: impl Into<String>) -> Self {
         Self {
             is_expected,
@@ -39,7 +39,7 @@ impl Observed {
     }
 }
 
-/// Something that a pitfall needs is not on this machine. That is nobody's fault.
+/// Something that a pitfall needs is missing on this machine.
 #[derive(Debug)]
 pub(crate) struct Missing(pub(crate) String);
 

@@ -9,26 +9,26 @@ use tenure::ErrorKind;
 use super::pitfall::{Act, Missing, Observed, Pitfall};
 use super::scene::Stage;
 
-/// How often a mistake may be committed until it shows: some are a matter of luck. Tenure has one
+/// How often a mistake is tried until it causes damage: some are a matter of luck. Tenure gets one
 /// try.
 const MISTAKES_MAX: u32 = 3;
 /// How long an act may take: several times what it needs on a busy machine.
 const ACT_MAX: Duration = Duration::from_secs(15);
 
-/// What came of a pitfall.
+/// The outcome of a pitfall.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Played {
         mistake: Observed,
         tenure: Observed,
     },
-    /// Something that it needs is missing here.
+    /// A requirement is missing on this machine.
     Skipped(String),
 }
 
 /// # Errors
 ///
-/// If the store cannot be used. That a lock could not be had is an outcome.
+/// If the store cannot be used. A lock that could not be acquired is an outcome, not an error.
 pub(crate) async fn play(pitfall: Pitfall, stage: Arc<Stage>) -> Result<Outcome> {
     let playing = try_play(&pitfall, &stage).await;
     playing.or_else(|error| match what_is_missing(&error) {
@@ -58,11 +58,11 @@ async fn commit(pitfall: &Pitfall, stage: &Arc<Stage>) -> Result<Observed> {
 async fn observe(act: Act, stage: &Arc<Stage>, name: &str) -> Result<Observed> {
     let acting = tokio::time::timeout(ACT_MAX, act(stage.scene(name)));
     let Ok(played) = acting.await else {
-        let words = format!("it had not ended after {} s", ACT_MAX.as_secs());
+        let words = format!("it did not finish within {} s", ACT_MAX.as_secs());
         return Ok(Observed::when(false, words));
     };
     played.or_else(|error| {
-        // Busy, lost and the like: not what the act is there to show. All else is no outcome.
+        // Errors about a lock, such as busy or lost, are unexpected outcomes. All others are errors.
         if is_about_a_lock(&error) {
             Ok(Observed::when(false, format!("{error:#}")))
         } else {
@@ -92,7 +92,7 @@ fn is_about_a_lock(error: &anyhow::Error) -> bool {
     our_kind(error).is_some_and(|kind| !is_other(kind))
 }
 
-/// What this machine lacks, if that is why the pitfall could not be played.
+/// The missing requirement, if that is why the pitfall could not be played.
 fn what_is_missing(error: &anyhow::Error) -> Option<String> {
     let missing = error.downcast_ref::<Missing>();
     missing.map(ToString::to_string)
@@ -119,7 +119,7 @@ mod tests {
             let (client, name) = (scene.process("A").await?, scene.key("lock"));
             let _held = client.lock(&name).acquire().await?;
             let limit = std::time::Duration::from_millis(10);
-            drop(client.lock(&name).acquire_within(limit).await?);
+            drop(client.lock(&name).wait(limit).acquire().await?);
             Ok(Observed::when(true, "granted"))
         })
     };
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_mistake_that_does_not_show_is_told() {
+    async fn a_mistake_that_causes_no_damage_is_reported() {
         let Outcome::Played { mistake, tenure } = outcome(HARMLESS, HARMFUL).await.unwrap() else {
             panic!("it was skipped");
         };
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_mistake_may_need_some_luck_to_show() {
+    async fn a_mistake_may_need_several_tries() {
         static TRIES: AtomicU32 = AtomicU32::new(0);
         let lucky: Act = |_| {
             let tries = TRIES.fetch_add(1, Ordering::Relaxed) + 1;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lock_that_cannot_be_had_is_an_outcome_and_tenure_has_one_try() {
+    async fn a_busy_lock_is_an_outcome_and_tenure_gets_one_try() {
         let Outcome::Played { tenure, .. } = outcome(HARMFUL, BUSY).await.unwrap() else {
             panic!("it was skipped");
         };
@@ -167,16 +167,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_act_that_does_not_end_is_ended() {
+    async fn an_act_that_does_not_end_times_out() {
         let endless: Act = |_| Box::pin(std::future::pending());
         let Outcome::Played { tenure, .. } = outcome(HARMFUL, endless).await.unwrap() else {
             panic!("it was skipped");
         };
-        assert_eq!(tenure, Observed::when(false, "it had not ended after 15 s"));
+        assert_eq!(
+            tenure,
+            Observed::when(false, "it did not finish within 15 s")
+        );
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_told_and_other_trouble_is_an_error() {
+    async fn a_missing_requirement_skips_and_other_failures_are_errors() {
         let missing: Act = |_| Box::pin(async { Err(Missing("no server".to_owned()).into()) });
         let outcome_of = outcome(missing, HARMFUL).await.unwrap();
         assert!(matches!(outcome_of, Outcome::Skipped(reason) if reason == "no server"));

@@ -1,4 +1,4 @@
-//! Redis servers of the demo's own, to break.
+//! Redis servers that the demo starts and breaks.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -20,13 +20,12 @@ const PROGRAM: &str = "redis-server";
 /// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
-/// How often another port is tried when somebody else took the chosen one first.
+/// How many ports to try if another process takes the chosen one.
 const PORT_TRIES: u32 = 5;
-/// How often to remove its files again when some of them came meanwhile.
+/// How often to retry removing its files if new ones appear meanwhile.
 const REMOVE_TRIES: u32 = 50;
 
-/// A `redis-server` on a free port of `127.0.0.1`. It dies when this is dropped, and takes its
-/// files with it.
+/// A `redis-server` on a free port of `127.0.0.1`. Dropping this kills it and deletes its files.
 pub(crate) struct RedisServer {
     child: Child,
     port: u16,
@@ -39,7 +38,7 @@ struct Files {
 }
 
 impl RedisServer {
-    /// Starts one that keeps what it said yes to, as a node of a Redlock should.
+    /// Starts one that persists every acknowledged write, as a Redlock node should.
     pub(crate) async fn start() -> Result<Self> {
         Self::start_with(&[]).await
     }
@@ -63,21 +62,21 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// It dies, as when its machine loses power.
+    /// Kills it, as a power failure would.
     pub(crate) fn kill(&mut self) {
-        // With the copies of itself that write its files for replicas. It may have ended already, which
-        // is as good.
+        // Includes the child processes that write snapshots for replicas. Errors are ignored: it may have
+        // exited already.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// It hangs: its connections stay open, and nobody answers.
+    /// Stops it: its connections stay open without responses.
     pub(crate) fn hang(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// It goes on after it has hung.
+    /// Resumes after a hang.
     pub(crate) fn go_on(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -110,7 +109,7 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Reads in its log when it is, for another process may answer at its port.
+    /// Checks the log instead of the port, because another process may listen there.
     async fn wait_until_ready(&mut self) -> Result<()> {
         let begun = Instant::now();
         while !self.files.log().contains("eady to accept connections") {
@@ -142,7 +141,7 @@ impl Files {
         let name = format!("tenure-demo-{:016x}", rand::random::<u64>());
         let dir = std::env::temp_dir().join(name);
         let making = fs::DirBuilder::new().mode(0o700).create(&dir);
-        making.with_context(|| format!("cannot make the directory `{}`", dir.display()))?;
+        making.with_context(|| format!("cannot create the directory `{}`", dir.display()))?;
         Ok(Self { dir })
     }
 
@@ -161,7 +160,7 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // A copy of the server that was killed with it may still be about to write its last file.
+        // A killed child process of the server may still write its last file.
         for _ in 0..REMOVE_TRIES {
             let removed = fs::remove_dir_all(&self.dir);
             if !removed.is_err_and(|error| error.kind() == ErrorKind::DirectoryNotEmpty) {
@@ -181,7 +180,8 @@ fn command(port: u16, files: &Files, arguments: &[&str]) -> Command {
     command.args(["--appendonly", "yes", "--appendfsync", "always"]);
     command.args(["--repl-diskless-sync-delay", "0"]);
     command.args(arguments);
-    // Ctrl-C on a terminal reaches whole groups: this process is told, and ends the servers.
+    // Ctrl-C on a terminal reaches the whole process group: only this process should get it and stop
+    // the servers.
     command.process_group(0);
     command.stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -200,6 +200,6 @@ fn is_port_taken(error: &anyhow::Error) -> bool {
 
 fn not_in_path() -> Missing {
     Missing(format!(
-        "`{PROGRAM}` is not in PATH: install Redis to see this one"
+        "`{PROGRAM}` not found in PATH: install Redis to run this one"
     ))
 }

@@ -1,4 +1,4 @@
-//! Mistakes with locks that are taken again by whoever holds them.
+//! Mistakes with reentrant locks.
 
 use std::time::{Duration, Instant};
 
@@ -28,21 +28,21 @@ pub(crate) const PITFALLS: [Pitfall; 5] = [
     },
     Pitfall {
         name: "one-flag",
-        mistake: |scene| Box::pin(has_a_second_name_for_free(scene)),
+        mistake: |scene| Box::pin(treats_a_second_lock_as_held(scene)),
         tenure: |scene| Box::pin(asks_for_each_name(scene)),
     },
     Pitfall {
         name: "flag-too-early",
-        mistake: |scene| Box::pin(says_yes_the_second_time(scene)),
-        tenure: |scene| Box::pin(says_no_each_time(scene)),
+        mistake: |scene| Box::pin(succeeds_the_second_time(scene)),
+        tenure: |scene| Box::pin(is_refused_each_time(scene)),
     },
 ];
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
-/// How long somebody waits who would wait for ever.
+/// Time limit for a wait that would never end.
 const LONG_ENOUGH: Duration = Duration::from_millis(500);
-/// How deep functions call each other.
+/// The depth of nested calls.
 const DEPTH: usize = 3;
 
 async fn waits_for_itself(scene: Scene) -> Result<Observed> {
@@ -62,17 +62,17 @@ async fn re_enters(scene: Scene) -> Result<Observed> {
     let (owner, name) = (scene.process("A").await?.owner(), scene.key("lock"));
     let outer = owner.lock(&name).acquire().await?;
     let begun = Instant::now();
-    let inner = owner.lock(&name).acquire_within(LONG_ENOUGH).await?;
+    let inner = owner.lock(&name).wait(LONG_ENOUGH).acquire().await?;
     let time = shown(begun.elapsed());
     let is_same = inner.fence() == outer.fence();
     inner.release().await?;
     outer.release().await?;
     let lease = if is_same { "the same" } else { "another" };
-    let words = format!("the called function has it after {time}, by {lease} lease");
+    let words = format!("the called function acquired it after {time}, with {lease} lease");
     Ok(Observed::when(is_same, words))
 }
 
-/// A thread that remembers that it has the lock, and frees it whenever it is asked to.
+/// The thread keeps a flag that it has the lock, and every release frees it.
 async fn frees_the_callers_lock(scene: Scene) -> Result<Observed> {
     let (store, key, room) = (scene.store(), scene.key("lock"), Room::default());
     let mut thread = FlaggedThread::new(&store);
@@ -120,7 +120,7 @@ async fn is_freed_by_the_last(scene: Scene) -> Result<Observed> {
     let (owner, name) = (a.owner(), scene.key("lock"));
     let mut chain = Vec::new();
     for _ in 0..DEPTH {
-        chain.push(owner.lock(&name).acquire_within(LONG_ENOUGH).await?);
+        chain.push(owner.lock(&name).wait(LONG_ENOUGH).acquire().await?);
     }
     while let Some(guard) = chain.pop() {
         guard.release().await?;
@@ -186,7 +186,7 @@ impl CountingThread {
     async fn lock(&mut self, key: &str) -> Result<()> {
         if self.count > 0 {
             let mut count = self.count;
-            // Stored is what `count++` gives: the number before.
+            // Stores the result of `count++`: the old number.
             self.count = increment_afterwards(&mut count);
         } else if self.store.set_nx_px(key, "A", LONG).await? {
             self.count = 1;
@@ -210,14 +210,14 @@ fn increment_afterwards(number: &mut u32) -> u32 {
     before
 }
 
-async fn has_a_second_name_for_free(scene: Scene) -> Result<Observed> {
+async fn treats_a_second_lock_as_held(scene: Scene) -> Result<Observed> {
     let (store, one, two) = (scene.store(), scene.key("one"), scene.key("two"));
     store.set_nx_px(&two, "B", LONG).await?;
     let mut thread = FlaggedThread::new(&store);
     thread.try_lock(&one).await?;
     let second = thread.try_lock(&two).await?;
     let words = if second {
-        "two holders: with one lock in hand, A \"has\" the lock that B holds"
+        "two holders: holding one lock, A also \"has\" the lock of B"
     } else {
         "the second lock was refused"
     };
@@ -236,14 +236,14 @@ async fn asks_for_each_name(scene: Scene) -> Result<Observed> {
     first.release().await?;
     of_b.release().await?;
     let words = if is_refused {
-        "the lock that B holds is refused, whatever else A holds"
+        "A is refused the lock of B, whatever else it holds"
     } else {
         "two holders"
     };
     Ok(Observed::when(is_refused, words))
 }
 
-async fn says_yes_the_second_time(scene: Scene) -> Result<Observed> {
+async fn succeeds_the_second_time(scene: Scene) -> Result<Observed> {
     let (store, key) = (scene.store(), scene.key("lock"));
     store.set_nx_px(&key, "B", LONG).await?;
     let mut thread = FlaggedThread::new(&store);
@@ -252,7 +252,7 @@ async fn says_yes_the_second_time(scene: Scene) -> Result<Observed> {
     Ok(Observed::when(!first && second, two_answers(first, second)))
 }
 
-async fn says_no_each_time(scene: Scene) -> Result<Observed> {
+async fn is_refused_each_time(scene: Scene) -> Result<Observed> {
     let (a, b) = (scene.process("A").await?, scene.process("B").await?);
     let (owner, name) = (a.owner(), scene.key("lock"));
     let of_b = b.lock(&name).acquire().await?;
@@ -268,5 +268,5 @@ async fn says_no_each_time(scene: Scene) -> Result<Observed> {
 fn two_answers(first: bool, second: bool) -> String {
     let answer = |granted| if granted { "yes" } else { "no" };
     let (first, second) = (answer(first), answer(second));
-    format!("B holds it; A's first try says {first}, the second {second}")
+    format!("B holds it; A's first try returns {first}, the second {second}")
 }

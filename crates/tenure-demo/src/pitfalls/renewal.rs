@@ -14,17 +14,17 @@ use crate::plain_store::PlainStore;
 pub(crate) const PITFALLS: [Pitfall; 3] = [
     Pitfall {
         name: "renewing-caller",
-        mistake: |scene| Box::pin(never_comes_back(scene)),
-        tenure: |scene| Box::pin(comes_back_and_holds(scene)),
+        mistake: |scene| Box::pin(never_returns(scene)),
+        tenure: |scene| Box::pin(returns_and_holds(scene)),
     },
     Pitfall {
         name: "silent-renewal",
         mistake: |scene| Box::pin(works_on_without_the_lock(scene)),
-        tenure: |scene| Box::pin(is_told(scene)),
+        tenure: |scene| Box::pin(is_notified(scene)),
     },
     Pitfall {
         name: "blind-renewal",
-        mistake: |scene| Box::pin(keeps_anothers_alive(scene)),
+        mistake: |scene| Box::pin(keeps_another_lock_alive(scene)),
         tenure: |scene| Box::pin(renews_its_own(scene)),
     },
 ];
@@ -32,27 +32,28 @@ pub(crate) const PITFALLS: [Pitfall; 3] = [
 const LEASE: Duration = Duration::from_millis(200);
 /// Long enough to see what outlasts a lease.
 const SEVERAL_LEASES: Duration = Duration::from_millis(900);
-/// A lease that must be kept by renewal, also on a busy machine, and what outlasts it.
+/// A lease long enough to be renewed in time even on a busy machine, and a time that outlasts it.
 const KEPT: Duration = Duration::from_millis(500);
 const BEYOND_KEPT: Duration = Duration::from_millis(1200);
-/// When the holder of such a lease must know that it is lost: at its end, on a busy machine.
-const TOLD_BY: Duration = Duration::from_millis(800);
-/// How long somebody waits for what must happen.
+/// The time within which the holder of such a lease must be notified of its loss, even on a busy
+/// machine.
+const NOTIFIED_WITHIN: Duration = Duration::from_millis(800);
+/// Time limit for steps that must succeed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-async fn never_comes_back(scene: Scene) -> Result<Observed> {
+async fn never_returns(scene: Scene) -> Result<Observed> {
     let (store, key) = (scene.store(), scene.key("lock"));
     let locking = lock_and_renew(&store, &key);
-    let came_back = tokio::time::timeout(SEVERAL_LEASES, locking).await;
+    let returned = tokio::time::timeout(SEVERAL_LEASES, locking).await;
     let time = shown(SEVERAL_LEASES);
-    let words = match came_back {
-        Err(_) => format!("the call that locks has not come back after {time}"),
-        Ok(locked) => return locked.map(|()| Observed::when(false, "the call came back")),
+    let words = match returned {
+        Err(_) => format!("the lock call did not return within {time}"),
+        Ok(locked) => return locked.map(|()| Observed::when(false, "the call returned")),
     };
     Ok(Observed::when(true, words))
 }
 
-/// Whoever calls this has the lock for as long as this runs, and cannot do anything with it.
+/// Never returns, so the caller holds the lock but cannot use it.
 async fn lock_and_renew(store: &PlainStore, key: &str) -> Result<()> {
     store.take_within(key, "A", LEASE, PATIENCE).await?;
     while store.expire(key, LEASE).await? {
@@ -61,7 +62,7 @@ async fn lock_and_renew(store: &PlainStore, key: &str) -> Result<()> {
     Ok(())
 }
 
-async fn comes_back_and_holds(scene: Scene) -> Result<Observed> {
+async fn returns_and_holds(scene: Scene) -> Result<Observed> {
     let (a, name) = (scene.process("A").await?, scene.key("lock"));
     let begun = Instant::now();
     let guard = a.lock(&name).ttl(KEPT).acquire().await?;
@@ -71,7 +72,7 @@ async fn comes_back_and_holds(scene: Scene) -> Result<Observed> {
     guard.release().await?;
     let state = if holds { "still held" } else { "lost" };
     let later = shown(BEYOND_KEPT);
-    let words = format!("came back after {time}, and {state} {later} later");
+    let words = format!("returned after {time}, and {state} {later} later");
     Ok(Observed::when(holds, words))
 }
 
@@ -80,7 +81,7 @@ async fn works_on_without_the_lock(scene: Scene) -> Result<Observed> {
     store.set_nx_px(&key, "A", LEASE).await?;
     let visit = room.enter();
     let work = async {
-        // Somebody tidies up the store, and B finds the lock free.
+        // An operator deletes the key, and B finds the lock free.
         store.del(&key).await?;
         store.take_within(&key, "B", PATIENCE, PATIENCE).await?;
         drop(room.enter());
@@ -93,11 +94,11 @@ async fn works_on_without_the_lock(scene: Scene) -> Result<Observed> {
     }
     drop(visit);
     let (most, time) = (room.most(), shown(SEVERAL_LEASES));
-    let words = format!("{most} holders: A works on for {time} and is told nothing");
+    let words = format!("{most} holders: A keeps working for {time} and is not notified");
     Ok(Observed::when(most == 2, words))
 }
 
-/// Looks before it renews, but tells nobody what it saw.
+/// Checks before it renews, but does not report the result.
 async fn renew_silently(store: &PlainStore, key: &str) -> Result<()> {
     loop {
         tokio::time::sleep(LEASE / 3).await;
@@ -107,16 +108,19 @@ async fn renew_silently(store: &PlainStore, key: &str) -> Result<()> {
     }
 }
 
-async fn is_told(scene: Scene) -> Result<Observed> {
+async fn is_notified(scene: Scene) -> Result<Observed> {
     let (a, b) = (scene.process("A").await?, scene.process("B").await?);
     let (name, stock) = (scene.key("lock"), scene.stock(2).await?);
     let of_a = a.lock(&name).ttl(KEPT).acquire().await?;
     let begun = Instant::now();
     b.force_release(&name, of_a.lease_id()).await?;
-    let of_b = b.lock(&name).acquire_within(PATIENCE).await?;
+    let of_b = b.lock(&name).wait(PATIENCE).acquire().await?;
     let taken = stock.take_one(of_b.fence()).await?;
-    let Ok(reason) = tokio::time::timeout(TOLD_BY, of_a.lost()).await else {
-        let words = format!("A was not told within {} that it is lost", shown(TOLD_BY));
+    let Ok(reason) = tokio::time::timeout(NOTIFIED_WITHIN, of_a.lost()).await else {
+        let words = format!(
+            "A was not notified of the loss within {}",
+            shown(NOTIFIED_WITHIN)
+        );
         return Ok(Observed::when(false, words));
     };
     let time = shown(begun.elapsed());
@@ -125,12 +129,12 @@ async fn is_told(scene: Scene) -> Result<Observed> {
     let is_fenced = matches!((taken, late), (Take::Taken { .. }, Take::Stale { .. }));
     let fenced = if is_fenced { "refused" } else { "taken" };
     let words =
-        format!("told after {time} that {reason}; A's write with its old fence is {fenced}");
+        format!("notified after {time} that {reason}; A's write with its old fence is {fenced}");
     Ok(Observed::when(is_fenced, words))
 }
 
 /// A's timer was not stopped when A released. B takes the lock and dies.
-async fn keeps_anothers_alive(scene: Scene) -> Result<Observed> {
+async fn keeps_another_lock_alive(scene: Scene) -> Result<Observed> {
     let (store, key) = (scene.store(), scene.key("lock"));
     store.set_nx_px(&key, "A", LEASE).await?;
     let story = async {
@@ -147,7 +151,7 @@ async fn keeps_anothers_alive(scene: Scene) -> Result<Observed> {
     let words = if is_kept {
         format!("B died, and {time} later A's timer still keeps B's lock alive")
     } else {
-        "B's lock ended with B".to_owned()
+        "B's lock expired after B died".to_owned()
     };
     Ok(Observed::when(is_kept, words))
 }
@@ -159,18 +163,18 @@ async fn renew_blindly(store: &PlainStore, key: &str) -> Result<()> {
     }
 }
 
-/// A's guard lives on while its lock was taken from it.
+/// A's guard stays alive after its lock was taken away.
 async fn renews_its_own(scene: Scene) -> Result<Observed> {
     let (a, b) = (scene.process("A").await?, scene.process("B").await?);
     let (c, name) = (scene.process("C").await?, scene.key("lock"));
     let of_a = a.lock(&name).ttl(LEASE).acquire().await?;
     b.force_release(&name, of_a.lease_id()).await?;
-    process_dies(b.lock(&name).ttl(LEASE).acquire_within(PATIENCE).await?)?;
+    process_dies(b.lock(&name).ttl(LEASE).wait(PATIENCE).acquire().await?)?;
     let begun = Instant::now();
-    let of_c = c.lock(&name).acquire_within(SEVERAL_LEASES).await?;
+    let of_c = c.lock(&name).wait(SEVERAL_LEASES).acquire().await?;
     let time = shown(begun.elapsed());
     of_c.release().await?;
     drop(of_a);
-    let words = format!("B's lease ended by itself: free again {time} after B died");
+    let words = format!("B's lease expired: free again {time} after B died");
     Ok(Observed::when(true, words))
 }

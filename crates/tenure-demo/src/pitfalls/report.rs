@@ -1,4 +1,4 @@
-//! What the pitfalls say, in words that need no colour.
+//! The report of the pitfalls, readable without colour.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::play::Outcome;
 use super::rows::{ROWS, Row};
 use crate::Ended;
 
-/// What came of all pitfalls, as far as they were played.
+/// Counts the outcomes of the pitfalls played so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     played: usize,
-    /// Mistakes that did the damage they are known for.
+    /// Mistakes that caused the expected damage.
     shown: usize,
-    /// Situations that were none with Tenure.
+    /// Mistakes that Tenure avoided.
     held: usize,
     skipped: usize,
 }
@@ -58,7 +58,7 @@ impl Tally {
     }
 }
 
-/// A pitfall: what people write, what came of it, and what came of it with Tenure.
+/// One pitfall: the usual code, its outcome, and the outcome with Tenure.
 pub(crate) fn outcome(paint: Paint, row: &Row, outcome: &Outcome) -> String {
     let heading = paint.bold(row.name);
     let mut lines = format!("{heading}: {}\n", row.they_write);
@@ -84,7 +84,7 @@ pub(crate) fn outcome(paint: Paint, row: &Row, outcome: &Outcome) -> String {
     lines
 }
 
-/// All that can be played.
+/// Lists all pitfalls.
 pub(crate) fn list(paint: Paint) -> String {
     let mut lines = String::new();
     for row in &ROWS {
@@ -117,17 +117,17 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(played: &Outcome, told: &[&str], exit: Ended) {
+    fn check(played: &Outcome, result: &[&str], exit: Ended) {
         let lines = outcome(Paint::none(), &ROWS[1], played);
         let mut tally = Tally::default();
         tally.add(played);
-        let expected = [&["setnx-without-expiry: `SETNX`, work, `DEL`"], told].concat();
+        let expected = [&["setnx-without-expiry: `SETNX`, work, `DEL`"], result].concat();
         assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
         assert_eq!(tally.ended(), exit);
     }
 
     #[test]
-    fn each_outcome_has_its_words() {
+    fn each_outcome_is_described() {
         let good = ["   mistake  two holders", "   tenure   one holder"];
         check(&played(true, true), &good, Ended::Held);
         let no_show = ["   mistake  DID NOT SHOW: two holders", good[1]];

@@ -1,9 +1,9 @@
-//! What a lock protects: a room that only one may be in.
+//! A critical section that a lock protects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts who is inside at once. Cheap to clone; clones are the same room.
+/// Counts how many holders are inside at once. Cheap to clone; clones share the counts.
 #[derive(Clone, Default)]
 pub(crate) struct Room {
     counts: Arc<Counts>,
@@ -15,7 +15,7 @@ struct Counts {
     most: AtomicUsize,
 }
 
-/// Somebody is inside until this is dropped.
+/// Counts as inside until dropped.
 #[must_use = "if unused, the visit is over at once"]
 pub(crate) struct Visit {
     counts: Arc<Counts>,
@@ -29,7 +29,7 @@ impl Room {
         Visit { counts }
     }
 
-    /// The most that ever were inside at once.
+    /// The maximum number inside at once.
     pub(crate) fn most(&self) -> usize {
         self.counts.most.load(Ordering::SeqCst)
     }

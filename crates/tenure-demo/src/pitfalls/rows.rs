@@ -3,7 +3,7 @@
 /// One mistake that people make with locks.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// What the command line calls it.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
     pub(crate) they_write: &'static str,
     pub(crate) goes_wrong: &'static str,
@@ -21,14 +21,14 @@ pub(crate) const ROWS: [Row; 22] = [
     row(
         "setnx-without-expiry",
         "`SETNX`, work, `DEL`",
-        "the holder dies: locked for ever",
-        "every lease ends by itself",
+        "the holder dies: locked forever",
+        "every lease expires",
     ),
     row(
         "setnx-then-expire",
         "`SETNX` then `EXPIRE`",
-        "dies between the two: locked for ever",
-        "one script sets owner and end together",
+        "dies between the two: locked forever",
+        "one script sets owner and expiry together",
     ),
     row(
         "del-by-anyone",
@@ -39,13 +39,13 @@ pub(crate) const ROWS: [Row; 22] = [
     row(
         "get-compare-del",
         "`GET`, compare, `DEL`",
-        "the lock changes hands between the two",
+        "the lock changes hands in between",
         "release compares the owner, atomically",
     ),
     row(
         "own-clock",
         "the owner's own expiry time as value, `GETSET`",
-        "needs equal clocks, owners overwrite each other's end",
+        "needs synchronized clocks, owners overwrite each other's expiry",
         "the server's clock alone decides",
     ),
     row(
@@ -69,19 +69,19 @@ pub(crate) const ROWS: [Row; 22] = [
     row(
         "silent-renewal",
         "the renewal fails silently",
-        "the holder works on without the lock",
-        "the guard tells: deadline, `lost()`, fence",
+        "the holder keeps working without the lock",
+        "the guard reports it: deadline, `lost()`, fence",
     ),
     row(
         "lock-again",
         "lock again inside a called function",
-        "deadlock with oneself",
+        "self-deadlock",
         "reentrancy by owner",
     ),
     row(
         "inner-release",
         "release inside the called function",
-        "the caller's lock is gone",
+        "the caller's lock is released",
         "counted: the last guard of the chain frees",
     ),
     row(
@@ -93,19 +93,19 @@ pub(crate) const ROWS: [Row; 22] = [
     row(
         "one-flag",
         "one thread-local flag for all names",
-        "a second name is \"held\" for free",
+        "a second name counts as held",
         "holds are kept per name and owner",
     ),
     row(
         "flag-too-early",
         "the flag is set before `SETNX` fails",
-        "the next try says yes",
-        "only a grant makes a guard",
+        "the next try succeeds",
+        "only a granted lock returns a guard",
     ),
     row(
         "blind-renewal",
-        "a timer that `EXPIRE`s without looking",
-        "keeps another's lock alive",
+        "a timer that runs `EXPIRE` without checking",
+        "keeps another client's lock alive",
         "renewal compares the owner",
     ),
     row(
@@ -117,8 +117,8 @@ pub(crate) const ROWS: [Row; 22] = [
     row(
         "spinning",
         "fail at once, or spin",
-        "unfriendly, or burns Redis",
-        "wait in a queue, woken by a message, bounded by time",
+        "unfair, or overloads Redis",
+        "wait in a queue, notified by a message, with a time limit",
     ),
     row(
         "one-redis",
@@ -128,15 +128,15 @@ pub(crate) const ROWS: [Row; 22] = [
     ),
     row(
         "promoted-replica",
-        "replica promoted before it heard of the lock",
+        "replica promoted before it received the lock",
         "two holders",
         "`WAIT` on the same connection, and always the fence",
     ),
     row(
         "redlock-in-sequence",
-        "Redlock in sequence without time-outs",
-        "one dead node stalls everyone",
-        "all nodes at once, done at the majority",
+        "Redlock in sequence without timeouts",
+        "one dead node stalls all clients",
+        "all nodes in parallel, done at the majority",
     ),
     row(
         "hot-counter",

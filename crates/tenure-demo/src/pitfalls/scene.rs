@@ -1,4 +1,4 @@
-//! Where the pitfalls are played: one store for all, with keys of their own for each act.
+//! The store that the pitfalls share, with separate keys for each act.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,22 +11,22 @@ use tenure_sale::Stock;
 use crate::plain_store::PlainStore;
 use crate::ways::{Counter, Way};
 
-/// How long the clients may take to let go of what they hold.
+/// How long the clients may take to release their locks.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
-/// What a lock may leave beside it, and what it leaves in Java's layout as well.
-const NEIGHBOURS: [&str; 4] = [
+/// Prefixes of the other keys of a lock, and of those of the redisson layout.
+const LOCK_KEY_PREFIXES: [&str; 4] = [
     "tenure:fences",
     "tenure:fence",
     "tenure:queue",
     "tenure:alive",
 ];
-const NEIGHBOUR_OF_REDISSON: &str = "redisson_lock_token";
+const REDISSON_KEY_PREFIX: &str = "redisson_lock_token";
 
-/// The store that all pitfalls share, and what must be tidied up there.
+/// The store that all pitfalls share, and what must be cleaned up there.
 pub(crate) struct Stage {
     url: String,
     is_embedded: bool,
-    /// Stands in every key: nobody's real keys are ever touched.
+    /// Part of every key: real keys are never touched.
     run: String,
     store: PlainStore,
     keys: Mutex<BTreeSet<String>>,
@@ -43,7 +43,7 @@ pub(crate) struct Scene {
 }
 
 impl Stage {
-    /// Opens the store that `url` names; the one inside this process without a URL.
+    /// Opens the store at `url`, or an embedded one without a URL.
     pub(crate) async fn open(url: Option<&str>) -> Result<Arc<Self>> {
         let run = format!("pitfalls-{:08x}", rand::random::<u32>());
         let given = url.map(str::trim).filter(|url| *url != "memory://");
@@ -70,7 +70,7 @@ impl Stage {
         }))
     }
 
-    /// Where it is, for people.
+    /// Describes the store for people.
     pub(crate) fn place(&self) -> String {
         if self.is_embedded {
             "on the embedded store, no server needed".to_owned()
@@ -91,7 +91,7 @@ impl Stage {
         }
     }
 
-    /// Leaves nothing behind.
+    /// Closes the clients and deletes all keys.
     pub(crate) async fn close(&self) -> Result<()> {
         let clients: Vec<Locks> = lock(&self.clients).drain(..).collect();
         let closing = clients.into_iter().map(|client| async move {
@@ -116,20 +116,20 @@ impl Stage {
             counter.remove().await?;
         }
         let keys: Vec<String> = lock(&self.keys).iter().cloned().collect();
-        let mut all: Vec<String> = keys.iter().flat_map(|key| self.beside(key)).collect();
+        let mut all: Vec<String> = keys.iter().flat_map(|key| self.lock_keys(key)).collect();
         all.extend(keys);
         self.store.del_all(all).await
     }
 
-    /// The keys that a lock of this name may have left.
-    fn beside(&self, name: &str) -> Vec<String> {
-        let mut roles = NEIGHBOURS.to_vec();
-        // Not always: a user who may not touch such keys need not.
+    /// The other keys that a lock of this name may have left.
+    fn lock_keys(&self, name: &str) -> Vec<String> {
+        let mut roles = LOCK_KEY_PREFIXES.to_vec();
+        // Only then: the user may lack permission for these keys.
         if self.url.contains("layout=redisson") {
-            roles.push(NEIGHBOUR_OF_REDISSON);
+            roles.push(REDISSON_KEY_PREFIX);
         }
-        let beside = roles.iter().map(|role| format!("{role}:{{{name}}}"));
-        beside.collect()
+        let keys = roles.iter().map(|role| format!("{role}:{{{name}}}"));
+        keys.collect()
     }
 }
 
@@ -142,22 +142,22 @@ impl Scene {
         self.stage.is_embedded
     }
 
-    /// A key, or the name of a lock, that is this act's alone and deleted at the end.
+    /// A key or lock name that only this act uses and that is deleted at the end.
     pub(crate) fn key(&self, what: &str) -> String {
         let key = format!("{}:{what}", self.prefix);
         lock(&self.stage.keys).insert(key.clone());
         key
     }
 
-    /// A client of Tenure's on the same store: a process of its own, as far as locks can tell.
+    /// A Tenure client on the same store. For locks it is a separate process.
     pub(crate) async fn process(&self, name: &str) -> Result<Locks> {
         let builder = Tenure::builder(&self.stage.url).name(name);
-        let client = Locks::clone(&*builder.connect().await?);
+        let client = builder.connect().await?.locks().clone();
         lock(&self.stage.clients).push(client.clone());
         Ok(client)
     }
 
-    /// An item with so many units on sale, whose stock refuses an older fence.
+    /// An item with this many units, whose stock refuses an older fence.
     pub(crate) async fn stock(&self, units: u64) -> Result<Stock> {
         let stock = Stock::open(&self.stage.url, format!("{}:item", self.prefix)).await?;
         lock(&self.stage.stocks).push(stock.clone());
@@ -165,7 +165,7 @@ impl Scene {
         Ok(stock)
     }
 
-    /// An item with so many units on sale at the gate.
+    /// An item with this many units at the gate.
     pub(crate) async fn gate(&self, units: u64) -> Result<Counter> {
         let item = format!("{}:item", self.prefix);
         let counter = Counter::open(Way::Script, &self.stage.url, item).await?;

@@ -1,4 +1,4 @@
-//! Mistakes that only show on several servers, which are started for it and broken.
+//! Mistakes that only show on several servers, which the demo starts and breaks.
 
 use std::time::{Duration, Instant};
 
@@ -34,9 +34,9 @@ pub(crate) const PITFALLS: [Pitfall; 3] = [
 const LOCK: &str = "order:1001";
 const NODES: usize = 3;
 const LONG: Duration = Duration::from_secs(30);
-/// How long somebody waits for a server that will never answer.
+/// Time limit for a server that never responds.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
-/// How long somebody waits for what must happen.
+/// Time limit for steps that must succeed.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -48,9 +48,9 @@ async fn dies_with_its_server(_: Scene) -> Result<Observed> {
     let taken = tokio::time::timeout(LONG_ENOUGH, taking).await;
     let is_refused = !matches!(taken, Ok(Ok(_)));
     let words = if is_refused {
-        "the server died, and nobody can lock anything"
+        "the server died, and no lock can be acquired"
     } else {
-        "the server died and gave a lock"
+        "the server died and granted a lock"
     };
     Ok(Observed::when(is_refused, words))
 }
@@ -60,7 +60,7 @@ async fn needs_most_of_them() -> Result<Observed> {
     let redlock = redlock(&servers).await?;
     servers[0].kill();
     let begun = Instant::now();
-    let guard = redlock.lock(LOCK).acquire_within(PATIENCE).await?;
+    let guard = redlock.lock(LOCK).wait(PATIENCE).acquire().await?;
     let time = shown(begun.elapsed());
     guard.release().await?;
     let words = format!("one of {NODES} servers died: locked on the others after {time}");
@@ -83,8 +83,10 @@ async fn asks_one_after_the_other(_: Scene) -> Result<Observed> {
     let asked = tokio::time::timeout(LONG_ENOUGH, asking).await;
     let time = shown(LONG_ENOUGH);
     let words = match &asked {
-        Err(_) => format!("one of {NODES} servers hangs: after {time} the others were not asked"),
-        Ok(_) => "all servers answered".to_owned(),
+        Err(_) => {
+            format!("one of {NODES} servers hangs: after {time} the others had not been tried")
+        }
+        Ok(_) => "all servers responded".to_owned(),
     };
     Ok(Observed::when(asked.is_err(), words))
 }
@@ -94,7 +96,7 @@ async fn asks_all_at_once() -> Result<Observed> {
     let redlock = redlock(&servers).await?;
     servers[0].hang()?;
     let begun = Instant::now();
-    let guard = redlock.lock(LOCK).acquire_within(PATIENCE).await?;
+    let guard = redlock.lock(LOCK).wait(PATIENCE).acquire().await?;
     let time = begun.elapsed();
     guard.release().await?;
     let words = format!(
@@ -118,14 +120,14 @@ async fn is_granted_twice(_: Scene) -> Result<Observed> {
     let after = PlainStore::connect(&pair.replica.url()).await?;
     let b = after.set_nx_px(LOCK, "B", LONG).await?;
     let words = if a && b {
-        "two holders: the promoted replica had not heard of A's lock"
+        "two holders: the promoted replica had not received A's lock"
     } else {
         "B was refused"
     };
     Ok(Observed::when(a && b, words))
 }
 
-/// A lock that asks for a replica is not granted; one that does not is, and its fence tells.
+/// A lock that requires a replica is refused. One that does not is granted, and its fence protects.
 async fn is_refused_or_fenced(scene: Scene) -> Result<Observed> {
     let mut pair = Pair::start().await?;
     let stock = scene.stock(2).await?;
@@ -140,7 +142,7 @@ async fn is_refused_or_fenced(scene: Scene) -> Result<Observed> {
     let of_a = before.lock(LOCK).acquire().await?;
     pair.fail_over().await?;
     let after = Tenure::connect(pair.replica.url()).await?;
-    let of_b = after.lock(LOCK).acquire_within(PATIENCE).await?;
+    let of_b = after.lock(LOCK).wait(PATIENCE).acquire().await?;
     let taken = stock.take_one(of_b.fence()).await?;
     let late = stock.take_one(of_a.fence()).await?;
     let is_fenced = matches!((taken, late), (Take::Taken { .. }, Take::Stale { .. }));
@@ -173,14 +175,14 @@ impl Pair {
                 return Ok(Self { master, replica });
             }
             if begun.elapsed() > PATIENCE {
-                bail!("the replica does not follow its master: {info}");
+                bail!("the replica does not follow its primary: {info}");
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// The replica hears nothing more. It must hang before the master closes its connection: what
-    /// was sent on an open one would still be read, and at a closed one it would ask again.
+    /// Cuts the replica off. It must hang before the master closes the connection: otherwise it would
+    /// read what is left on the open connection, or reconnect after the close.
     async fn cut_replica_off(&self) -> Result<()> {
         self.replica.hang()?;
         let master = Client::connect(self.master.url()).await?;
@@ -190,7 +192,7 @@ impl Pair {
             .arg("replica");
         let killed = master.run(kill).await?;
         if killed.as_int() != Some(1) {
-            bail!("the master had `{killed}` replicas instead of one");
+            bail!("the primary had `{killed}` replicas instead of one");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Mistakes with what is sold.
+//! Mistakes with the stock.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ const BUYERS: usize = 40;
 /// How long an order takes between reading the stock and writing it.
 const THINKING: Duration = Duration::from_millis(5);
 
-/// How many sell a hot item at once, and for how long.
+/// How many sellers sell a hot item concurrently, and for how long.
 const SELLERS: usize = 8;
 const RUSH: Duration = Duration::from_millis(250);
 /// Enough to last for the whole rush.
@@ -82,13 +82,13 @@ async fn order_under_lock(shop: Locks, name: String, stock: Stock) -> Result<boo
     Ok(matches!(take, Take::Taken { .. }))
 }
 
-/// A lock that keeps its end as a value takes 100 units for an end that is long past.
+/// A lock that stores its expiry as the value mistakes 100 units for an expiry long past.
 async fn overwrites_the_stock(scene: Scene) -> Result<Observed> {
     let (store, key) = (scene.store(), scene.key("item"));
     store.set(&key, "100").await?;
     own_clock::try_lock(&store, &key, own_clock::now_ms(), LEASE).await?;
     let left = units(&store, &key).await?;
-    let words = format!("100 units became {left} by locking the item");
+    let words = format!("locking the item turned 100 units into {left}");
     Ok(Observed::when(left != 100, words))
 }
 
@@ -100,7 +100,7 @@ async fn keeps_the_stock(scene: Scene) -> Result<Observed> {
         let guard = shop.lock(name).acquire().await?;
         let left = stock.left().await?;
         guard.release().await?;
-        let words = format!("locked, and still {left} units: locks and stock are kept apart");
+        let words = format!("locked, and still {left} units: locks and stock use different keys");
         return Ok(Observed::when(left == 100, words));
     }
     let (store, key) = (scene.store(), scene.key("item"));
@@ -112,11 +112,13 @@ async fn keeps_the_stock(scene: Scene) -> Result<Observed> {
     };
     let left = units(&store, &key).await?;
     let answer = if refused { "refused" } else { "granted" };
-    let words = format!("{answer}, for the key has no end and may be no lock: still {left} units");
+    let words = format!(
+        "{answer}, because the key has no expiry and may not be a lock: still {left} units"
+    );
     Ok(Observed::when(refused && left == 100, words))
 }
 
-/// Compared with what the same store can do when it only counts.
+/// Compares with the same store and a bare counter.
 async fn sells_one_at_a_time(scene: Scene) -> Result<Observed> {
     let (store, stock, lock) = (scene.store(), scene.key("stock"), scene.key("lock"));
     store.set(&stock, &HOT_UNITS.to_string()).await?;
@@ -124,8 +126,7 @@ async fn sells_one_at_a_time(scene: Scene) -> Result<Observed> {
     let locked = rush(move || sell_under_lock(shop.clone(), item.clone(), lock.clone())).await?;
     let counted = rush(move || count_down(store.clone(), stock.clone())).await?;
     let (locked, counted) = (locked.per_second(), counted.per_second());
-    let words =
-        format!("{locked:.0} sales/s under a lock, where a bare counter does {counted:.0}/s");
+    let words = format!("{locked:.0} sales/s with a lock, {counted:.0}/s with a bare counter");
     Ok(Observed::when(counted > 2.0 * locked, words))
 }
 
@@ -146,19 +147,20 @@ async fn sells_in_one_script(scene: Scene) -> Result<Observed> {
     let rush = rush(move || sell_by_script(counter.clone())).await?;
     let gone = HOT_UNITS - gate.left().await?;
     let (sold, per_second) = (rush.sales, rush.per_second());
-    let words = format!("{per_second:.0} sales/s by one script: {sold} sold, {gone} fewer left");
+    let words =
+        format!("{per_second:.0} sales/s with one script: {sold} sold, stock down by {gone}");
     Ok(Observed::when(sold == gone && sold > 0, words))
 }
 
 async fn sell_by_script(gate: Counter) -> Result<()> {
-    // The gate in this process answers at once: others get their turn here.
+    // The embedded gate never waits: yield to other tasks here.
     tokio::task::yield_now().await;
     let is_sold = gate.sell("buyer").await?;
     ensure!(is_sold, "sold out before the rush was over");
     Ok(())
 }
 
-/// What came of a rush.
+/// The result of a rush.
 struct Rush {
     sales: u64,
     time: Duration,

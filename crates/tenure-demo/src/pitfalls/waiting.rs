@@ -17,33 +17,33 @@ pub(crate) const PITFALLS: [Pitfall; 1] = [Pitfall {
 }];
 
 const WAITERS: usize = 4;
-/// How long the holder keeps them waiting.
+/// How long the holder keeps the lock.
 const HELD: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(30);
-/// How long a waiter waits that is told when the lock is free.
+/// Time limit of a waiter that is notified.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// More than each waiter needs, and fewer than a server notices.
-const QUESTIONS_FEW: u64 = 8 * WAITERS as u64;
+/// More than the waiters need, and too few to load a server.
+const REQUESTS_MAX: u64 = 8 * WAITERS as u64;
 
 async fn asks_without_a_pause(scene: Scene) -> Result<Observed> {
     let (store, key) = (scene.store(), scene.key("lock"));
     store.set_nx_px(&key, "holder", HELD).await?;
     let waiters = (0..WAITERS).map(|_| spin(store.clone(), key.clone()));
-    let questions: u64 = together(waiters).await?.into_iter().sum();
+    let requests: u64 = together(waiters).await?.into_iter().sum();
     Ok(Observed::when(
-        questions > QUESTIONS_FEW,
-        format!("{questions} questions to the store until {WAITERS} waiters had their turn"),
+        requests > REQUESTS_MAX,
+        format!("{requests} requests until {WAITERS} waiters had acquired the lock"),
     ))
 }
 
-/// How often it had to ask.
+/// Returns how many requests it took.
 async fn spin(store: PlainStore, key: String) -> Result<u64> {
-    let mut questions = 1;
+    let mut requests = 1;
     while !store.set_nx_px(&key, "waiter", LONG).await? {
-        questions += 1;
+        requests += 1;
     }
     store.del(&key).await?;
-    Ok(questions)
+    Ok(requests)
 }
 
 async fn waits_in_a_queue(scene: Scene) -> Result<Observed> {
@@ -62,25 +62,26 @@ async fn waits_in_a_queue(scene: Scene) -> Result<Observed> {
         .iter()
         .map(|client| wait(client.clone(), name.clone()));
     tokio::try_join!(release, together(waiters))?;
-    let questions: u64 = clients.iter().map(questions_of).sum();
+    let requests: u64 = clients.iter().map(requests_of).sum();
     Ok(Observed::when(
-        questions <= QUESTIONS_FEW,
-        format!("{questions} questions to the store until {WAITERS} waiters had their turn"),
+        requests <= REQUESTS_MAX,
+        format!("{requests} requests until {WAITERS} waiters had acquired the lock"),
     ))
 }
 
 async fn wait(client: Locks, name: String) -> Result<()> {
     client
         .lock(name)
-        .acquire_within(PATIENCE)
+        .wait(PATIENCE)
+        .acquire()
         .await?
         .release()
         .await?;
     Ok(())
 }
 
-/// How often a client has asked for a lock.
-fn questions_of(client: &Locks) -> u64 {
+/// How many requests for a lock a client has sent.
+fn requests_of(client: &Locks) -> u64 {
     let stats = client.stats();
     stats.busy + stats.acquired - stats.handed_off
 }

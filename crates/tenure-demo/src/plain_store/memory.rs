@@ -14,7 +14,7 @@ pub(crate) struct MemoryStore {
 
 struct Entry {
     value: String,
-    ends: Option<Instant>,
+    expires_at: Option<Instant>,
 }
 
 impl MemoryStore {
@@ -29,8 +29,8 @@ impl MemoryStore {
             return Ok(false);
         }
         let value = value.to_owned();
-        let ends = lease.map(|lease| Instant::now() + lease);
-        entries.insert(key.to_owned(), Entry { value, ends });
+        let expires_at = lease.map(|lease| Instant::now() + lease);
+        entries.insert(key.to_owned(), Entry { value, expires_at });
         Ok(true)
     }
 
@@ -42,8 +42,8 @@ impl MemoryStore {
     pub(crate) async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>> {
         let mut entries = self.ask().await;
         let before = live(&mut entries, key).map(|entry| entry.value.clone());
-        let (value, ends) = (value.to_owned(), None);
-        entries.insert(key.to_owned(), Entry { value, ends });
+        let (value, expires_at) = (value.to_owned(), None);
+        entries.insert(key.to_owned(), Entry { value, expires_at });
         Ok(before)
     }
 
@@ -62,14 +62,14 @@ impl MemoryStore {
         let found = live(&mut entries, key);
         let is_there = found.is_some();
         if let Some(entry) = found {
-            entry.ends = Some(Instant::now() + lease);
+            entry.expires_at = Some(Instant::now() + lease);
         }
         Ok(is_there)
     }
 
     pub(crate) async fn is_endless(&self, key: &str) -> Result<bool> {
         let mut entries = self.ask().await;
-        Ok(live(&mut entries, key).is_some_and(|entry| entry.ends.is_none()))
+        Ok(live(&mut entries, key).is_some_and(|entry| entry.expires_at.is_none()))
     }
 
     pub(crate) async fn decr(&self, key: &str) -> Result<i64> {
@@ -80,19 +80,18 @@ impl MemoryStore {
         Ok(left)
     }
 
-    /// Lets others go first now and then, as a store behind a network does: whoever asks without
-    /// a pause must not keep everybody else from running.
+    /// Yields, as a networked store would: a busy loop must not starve other tasks.
     async fn ask(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
         tokio::task::yield_now().await;
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is at a key, unless it has ended.
+/// The entry of a key, unless it has expired.
 fn live<'a>(entries: &'a mut HashMap<String, Entry>, key: &str) -> Option<&'a mut Entry> {
     let now = Instant::now();
-    let has_ended = |entry: &Entry| entry.ends.is_some_and(|ends| ends <= now);
-    if entries.get(key).is_some_and(has_ended) {
+    let has_expired = |entry: &Entry| entry.expires_at.is_some_and(|expires_at| expires_at <= now);
+    if entries.get(key).is_some_and(has_expired) {
         entries.remove(key);
     }
     entries.get_mut(key)
@@ -105,7 +104,7 @@ fn number(entry: &Entry) -> Result<i64> {
 }
 
 fn nothing_at(key: &str) -> String {
-    format!("there is nothing at `{key}`")
+    format!("key `{key}` not found")
 }
 
 #[cfg(test)]
@@ -115,24 +114,24 @@ mod tests {
     const LEASE: Duration = Duration::from_millis(20);
 
     #[tokio::test]
-    async fn a_key_with_a_lease_ends_and_one_without_does_not() {
+    async fn only_a_key_with_a_lease_expires() {
         let store = MemoryStore::default();
         assert!(store.set_nx("lease", "A", Some(LEASE)).await.unwrap());
-        assert!(store.set_nx("for ever", "A", None).await.unwrap());
-        assert!(!store.set_nx("for ever", "B", None).await.unwrap());
-        assert!(store.is_endless("for ever").await.unwrap());
+        assert!(store.set_nx("forever", "A", None).await.unwrap());
+        assert!(!store.set_nx("forever", "B", None).await.unwrap());
+        assert!(store.is_endless("forever").await.unwrap());
         assert!(!store.is_endless("lease").await.unwrap());
         tokio::time::sleep(2 * LEASE).await;
         assert_eq!(store.get("lease").await.unwrap(), None);
         assert!(!store.expire("lease", LEASE).await.unwrap());
         assert!(store.set_nx("lease", "B", Some(LEASE)).await.unwrap());
-        assert!(store.expire("for ever", LEASE).await.unwrap());
+        assert!(store.expire("forever", LEASE).await.unwrap());
         tokio::time::sleep(2 * LEASE).await;
-        assert!(store.set_nx("for ever", "B", None).await.unwrap());
+        assert!(store.set_nx("forever", "B", None).await.unwrap());
     }
 
     #[tokio::test]
-    async fn what_was_there_before_is_told_and_loses_its_end() {
+    async fn get_set_returns_the_old_value_and_clears_its_expiry() {
         let store = MemoryStore::default();
         assert_eq!(store.get_set("key", "1").await.unwrap(), None);
         store.expire("key", LEASE).await.unwrap();
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_number_is_counted_down_and_nothing_is_none() {
+    async fn decr_needs_an_existing_number() {
         let store = MemoryStore::default();
         assert!(store.decr("stock").await.is_err());
         store.get_set("stock", "0").await.unwrap();

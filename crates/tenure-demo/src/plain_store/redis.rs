@@ -52,7 +52,7 @@ impl RedisStore {
     }
 
     pub(crate) async fn del_all(&self, keys: &[String]) -> Result<()> {
-        // One command for each: on a cluster they are on different nodes.
+        // One command per key: on a cluster they are on different nodes.
         let commands = keys.iter().map(|key| Command::new("DEL").arg(key));
         for reply in self.redis.run_all(commands.collect()).await? {
             if let Value::Error(error) = reply {

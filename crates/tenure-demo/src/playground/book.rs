@@ -1,4 +1,4 @@
-//! What is written down during a run, independently of the stock.
+//! The record of a run, kept independently of the stock.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use super::curve::Curve;
 use super::plan::{Fault, Plan};
 use super::report::{FaultReport, InstanceReport, InstanceState, RunReport, RunState};
 
-/// What is told of a fault that did not strike yet.
-const WAITS: &str = "waits for a holder";
-const TOO_LATE: &str = "did not strike: the run was over before somebody held the stock";
+/// Texts for faults that were not injected yet.
+const WAITS: &str = "waiting for a holder";
+const TOO_LATE: &str = "not injected: the run ended before the next holder";
 
-/// What is written down during a run.
+/// The record of a run.
 #[derive(Debug)]
 pub(crate) struct Book {
     begun: Instant,
@@ -22,10 +22,10 @@ pub(crate) struct Book {
     pub(crate) state: RunState,
     has_failed: bool,
     pub(crate) detail: Option<String>,
-    /// What the store said last.
+    /// The last number read from the store.
     pub(crate) left: u64,
     sold: u64,
-    /// Which units somebody has, and which buyers have one: emptied when the run is over.
+    /// Sold units and their buyers; cleared when the run ends.
     units: HashSet<u64>,
     buyers: HashSet<u64>,
     duplicates: u64,
@@ -35,17 +35,17 @@ pub(crate) struct Book {
     answers: Timings,
     instances: Vec<InstanceReport>,
     faults: Vec<FaultReport>,
-    /// Which fault left the lock to nobody, and when: the next holder ends that.
+    /// Which fault orphaned the lock, and when, until the next holder.
     orphaned: Option<(usize, Instant)>,
     pub(crate) curve: Curve,
 }
 
-/// One order that was confirmed.
+/// One confirmed order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sold {
     pub(crate) buyer: u64,
     pub(crate) unit: u64,
-    /// From 0 on.
+    /// Counted from 0.
     pub(crate) instance: usize,
 }
 
@@ -85,7 +85,7 @@ impl Book {
         self.sold += 1;
     }
 
-    /// A buyer had its answer after so long.
+    /// Records the response time of a buyer.
     pub(crate) fn answered(&mut self, after: Duration) {
         self.answers.note(after);
     }
@@ -100,11 +100,14 @@ impl Book {
         self.instances.iter().filter(living).count()
     }
 
-    /// A fault is to come: which one it is from now on.
+    /// Adds a requested fault and returns its number.
     pub(crate) fn expect_fault(&mut self, fault: Fault) -> usize {
         let at_ms = time::millis(self.begun.elapsed());
-        let told = WAITS.to_owned();
-        self.faults.push(FaultReport { at_ms, fault, told });
+        self.faults.push(FaultReport {
+            at_ms,
+            fault,
+            told: WAITS.to_owned(),
+        });
         self.faults.len() - 1
     }
 
@@ -112,44 +115,47 @@ impl Book {
         self.faults.len()
     }
 
-    /// The fault strikes now.
-    pub(crate) fn strike(&mut self, fault: usize, told: String) {
+    /// Records that the fault strikes now.
+    pub(crate) fn strike(&mut self, fault: usize, text: String) {
         self.faults[fault].at_ms = time::millis(self.begun.elapsed());
-        self.faults[fault].told = told;
+        self.faults[fault].told = text;
     }
 
-    /// What came of a fault.
-    pub(crate) fn tell(&mut self, fault: usize, more: &str) {
+    /// Appends the effect of a fault to its text.
+    pub(crate) fn append_effect(&mut self, fault: usize, more: &str) {
         self.faults[fault].told.push_str(more);
     }
 
-    /// Somebody died and left the lock to nobody.
+    /// Records that an instance died holding the lock.
     pub(crate) fn orphan(&mut self, fault: usize) {
         self.orphaned = Some((fault, Instant::now()));
     }
 
-    /// Somebody has the lock.
+    /// Records that the lock has a holder again.
     pub(crate) fn taken(&mut self) {
         if let Some((fault, since)) = self.orphaned.take() {
             let after = since.elapsed().as_millis();
-            self.tell(fault, &format!("; the next holder had it after {after} ms"));
+            self.append_effect(
+                fault,
+                &format!("; the next holder acquired it after {after} ms"),
+            );
         }
     }
 
-    /// The stock less what was sold: below zero once units were sold that never were.
+    /// Adds a point to the curve: stock minus sold, below zero when oversold.
     pub(crate) fn note_point(&mut self, plan: &Plan) {
         let at = signed(time::millis(self.begun.elapsed()));
         let left = signed(plan.stock) - signed(self.sold);
         self.curve.note([at, left]);
     }
 
-    /// It cannot go on. Who says so first is believed.
+    /// Marks the run as failed. The first reason is kept.
     pub(crate) fn fail(&mut self, detail: String) {
         self.has_failed = true;
         self.detail.get_or_insert(detail);
     }
 
-    /// The run is over, all buyers served or not.
+    /// Ends the record, whether or not all buyers were served.
     pub(crate) fn close(&mut self, is_stopped: bool) {
         (self.units, self.buyers) = (HashSet::new(), HashSet::new());
         self.took = Some(self.begun.elapsed());
@@ -203,7 +209,7 @@ impl Book {
         }
     }
 
-    /// What the store says lags behind while the run goes on, so only what was sold counts then.
+    /// The store's number lags during the run, so only sold units count then.
     fn holds(&self, plan: &Plan) -> bool {
         let adds_up = match self.state {
             RunState::Running => self.sold <= plan.stock,

@@ -1,4 +1,4 @@
-//! The buyers of a run: each comes once, and again if nobody answered.
+//! The buyers of a run: each comes once, and retries if it got no answer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,13 +16,13 @@ pub(crate) struct Crowd {
 struct State {
     buyers: u64,
     came: u64,
-    /// Those who were sent away without an answer.
+    /// Buyers that got no answer and will retry.
     returned: Vec<u64>,
-    under_way: u64,
+    being_served: u64,
 }
 
-/// A buyer at a counter. Dropped without an answer it goes back to the crowd: its instance died, or
-/// could not sell.
+/// A buyer being served. If dropped unanswered, it returns to the crowd: its instance died or could not
+/// sell.
 #[derive(Debug)]
 pub(crate) struct Buyer {
     pub(crate) number: u64,
@@ -37,13 +37,13 @@ impl Crowd {
                 buyers,
                 came: 0,
                 returned: Vec::new(),
-                under_way: 0,
+                being_served: 0,
             }),
             changed: Notify::new(),
         })
     }
 
-    /// The next buyer. Waits while all are under way, for some may come back.
+    /// The next buyer. Waits while all are being served, because some may return.
     pub(crate) async fn next(self: &Arc<Self>) -> Option<Buyer> {
         loop {
             let changed = self.changed.notified();
@@ -56,7 +56,7 @@ impl Crowd {
                         is_answered: false,
                     });
                 }
-                if state.under_way == 0 {
+                if state.being_served == 0 {
                     return None;
                 }
             }
@@ -76,13 +76,13 @@ impl State {
             self.came += u64::from(is_new);
             is_new.then_some(self.came)
         })?;
-        self.under_way += 1;
+        self.being_served += 1;
         Some(number)
     }
 }
 
 impl Buyer {
-    /// It knows whether it has a unit.
+    /// Marks the buyer as answered.
     pub(crate) fn answered(mut self) {
         self.is_answered = true;
     }
@@ -91,13 +91,13 @@ impl Buyer {
 impl Drop for Buyer {
     fn drop(&mut self) {
         let mut state = self.crowd.state();
-        state.under_way -= 1;
+        state.being_served -= 1;
         if !self.is_answered {
             state.returned.push(self.number);
         }
-        let is_news = !self.is_answered || state.under_way == 0;
+        let should_notify = !self.is_answered || state.being_served == 0;
         drop(state);
-        if is_news {
+        if should_notify {
             self.crowd.changed.notify_waiters();
         }
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_was_not_answered_comes_again() {
+    async fn an_unanswered_buyer_retries() {
         let crowd = Crowd::new(2);
         let (first, second) = (crowd.next().await.unwrap(), crowd.next().await.unwrap());
         assert_eq!((first.number, second.number), (1, 2));

@@ -1,22 +1,22 @@
-//! How the stock went down, in a bounded number of points.
+//! The stock over time, in a bounded number of points.
 
-/// Milliseconds after the beginning, and the units that were left then: below zero once more were sold
-/// than there were.
+/// Milliseconds since the start, and the units left then; below zero when oversold.
 pub type Point = [i64; 2];
 
-/// The most points of a curve. With one every 50 ms that is 100 s; after that every second one goes.
+/// The maximum number of points. At one every 50 ms that is 100 s; after that every second one is
+/// dropped.
 pub const POINTS_MAX: usize = 2_000;
 
-/// How the stock went down.
+/// The stock over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     points: Vec<Point>,
-    /// Only every so many are kept.
+    /// Keep one point out of this many.
     stride: u64,
     seen: u64,
     /// The last one, kept or not.
     last: Option<Point>,
-    /// Those that were not told yet.
+    /// Points that were not sent yet.
     tail: Vec<Point>,
 }
 
@@ -44,12 +44,12 @@ impl Curve {
         }
     }
 
-    /// What was noted since this was called last.
+    /// The points added since the last call.
     pub(crate) fn take_tail(&mut self) -> Vec<Point> {
         std::mem::take(&mut self.tail)
     }
 
-    /// At most so many points, from the first to the last.
+    /// At most this many points, including the first and the last.
     pub(crate) fn points(&self, most: usize) -> Vec<Point> {
         let most = most.clamp(2, POINTS_MAX);
         let every = self.points.len().div_ceil(most - 1).max(1);

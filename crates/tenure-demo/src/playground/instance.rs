@@ -1,4 +1,4 @@
-//! One of the processes that sell: a thread with a runtime and clients of its own.
+//! A selling process, played by a thread with its own runtime and clients.
 
 use std::sync::Arc;
 use std::thread;
@@ -18,21 +18,21 @@ use super::stage::{Place, Till};
 use crate::runtime;
 use crate::ways::{Closed, Counter, Deal};
 
-/// One of the processes that sell.
+/// A selling instance.
 struct Instance {
     run: Arc<Run>,
-    /// From 0 on.
+    /// Counted from 0.
     number: usize,
     till: Till,
-    /// Cancelled when it is killed, or the run is stopped.
+    /// Cancelled when it is killed or the run is stopped.
     ended: CancellationToken,
 }
 
-/// Starts one. What is returned ends with it.
+/// Starts an instance. The returned channel closes when it ends.
 pub(crate) fn start(run: &Arc<Run>, place: &Place, number: u64) -> oneshot::Receiver<()> {
     let (alive, ended) = oneshot::channel();
     let (run, place) = (Arc::clone(run), place.clone());
-    let its_run = Arc::clone(&run);
+    let failed_run = Arc::clone(&run);
     let started = thread::Builder::new()
         .name(format!("shop-{}", number + 1))
         .spawn(move || {
@@ -42,7 +42,7 @@ pub(crate) fn start(run: &Arc<Run>, place: &Place, number: u64) -> oneshot::Rece
             drop(alive);
         });
     if let Err(error) = started {
-        its_run.fail(format!("cannot start a thread: {error}"));
+        failed_run.fail(format!("cannot start a thread: {error}"));
     }
     ended
 }
@@ -74,7 +74,7 @@ async fn live(run: &Arc<Run>, place: &Place, number: u64) -> Result<()> {
 }
 
 impl Instance {
-    /// Serves one buyer after the other until no more come.
+    /// Serves one buyer after another until no more come.
     async fn serve(self: Arc<Self>) -> Result<()> {
         loop {
             let next = tokio::select! {
@@ -86,7 +86,7 @@ impl Instance {
                 return Ok(());
             };
             self.attend(buyer).await?;
-            // The store in this process answers at once: others get their turn here.
+            // The embedded store never waits: yield to other tasks here.
             tokio::task::yield_now().await;
         }
     }
@@ -107,7 +107,7 @@ impl Instance {
         Ok(())
     }
 
-    /// With which counter to serve the next buyer: a lease that nothing renews is taken as such.
+    /// Chooses the counter for the next buyer. To drop renewals, the lease must be taken without them.
     fn choose(&self) -> (&Counter, Option<(Fault, usize)>) {
         if let Some(locked) = &self.till.locked
             && let Some(fault) = self.run.next_fault(|fault| fault == Fault::DropRenewals)
@@ -117,8 +117,8 @@ impl Instance {
         (&self.till.counter, None)
     }
 
-    /// Does the work of an order and closes it, unless something is done to its holder. `None` if the
-    /// buyer has no answer.
+    /// Does the work of an order and closes it, unless a fault strikes its holder. Returns `None` if the
+    /// buyer gets no answer.
     async fn conclude(
         &self,
         deal: Deal,
@@ -140,15 +140,15 @@ impl Instance {
                 Ok(None)
             }
             Some((Fault::DropRenewals, number)) => {
-                let told = "nothing to drop: without a lock nothing is renewed";
-                self.run.book().strike(number, told.to_owned());
+                let text = "nothing to drop: there are no renewals without a lock";
+                self.run.book().strike(number, text.to_owned());
                 self.work(deal, buyer).await
             }
             Some((Fault::KillHolder, _)) | None => self.work(deal, buyer).await,
         }
     }
 
-    /// What an order is without faults.
+    /// Processes an order without faults.
     async fn work(&self, deal: Deal, buyer: &Buyer) -> Result<Option<Closed>> {
         let time = self.work_of(buyer.number);
         if self.run.plan.mode != Mode::Script && !time.is_zero() {
@@ -160,45 +160,46 @@ impl Instance {
         Ok(Some(deal.close(&name_of(buyer)).await?))
     }
 
-    /// Between half and one and a half of what was planned, the same for the same seed.
+    /// Between 0.5 and 1.5 times the planned time; deterministic for a seed.
     fn work_of(&self, buyer: u64) -> Duration {
         let mean_us = self.run.plan.work_ms * 1_000;
         let share = mixed(u64::from(self.run.seed) << 32 | buyer) % 1_001;
         Duration::from_micros(mean_us / 2 + mean_us * share / 1_000)
     }
 
-    /// The whole instance stands still for longer than its lease, and then goes on as if nothing were.
+    /// The whole instance pauses longer than its lease, and then continues as if nothing had
+    /// happened.
     async fn pause(&self, deal: Deal, buyer: &Buyer, number: usize) -> Result<Option<Closed>> {
-        self.stand_still(&deal, number);
+        self.block(&deal, number);
         let closed = deal.close(&name_of(buyer)).await?;
         let what = after_pause(closed, self.run.plan.mode);
-        self.run.book().tell(number, &what);
+        self.run.book().append_effect(number, &what);
         Ok(Some(closed))
     }
 
-    /// Blocks this thread, and with it the runtime and everybody whom it serves.
-    fn stand_still(&self, deal: &Deal, number: usize) {
+    /// Blocks this thread, and with it the runtime and all its buyers.
+    fn block(&self, deal: &Deal, number: usize) {
         let length = self.run.plan.ttl() * 3 / 2 + Duration::from_millis(200);
         let (instance, millis) = (self.number + 1, length.as_millis());
         let fence = deal.guard().map(tenure::Guard::fence);
         let holding = fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));
-        let told = format!("instance {instance} stood still for {millis} ms{holding}");
+        let text = format!("instance {instance} paused for {millis} ms{holding}");
         let lock = self.till.locked.as_ref().map(|locked| &locked.lock);
         let now_is = |state| self.run.book().instance_is(self.number, state);
-        self.run.book().strike(number, told);
+        self.run.book().strike(number, text);
         now_is(InstanceState::Paused);
-        self.run.stillness.halt(lock, length);
+        self.run.pauses.halt(lock, length);
         now_is(InstanceState::Selling);
     }
 
-    /// Works until its guard says that the lock is lost: nothing renewed the lease.
+    /// Works until its guard reports the lost lock, because nothing renews the lease.
     async fn outlive(&self, deal: &Deal, number: usize) {
         let Some(guard) = deal.guard() else {
             return;
         };
         let (instance, begun) = (self.number + 1, Instant::now());
-        let told = format!("instance {instance} works on while nothing renews its lease");
-        self.run.book().strike(number, told);
+        let text = format!("instance {instance} keeps working without renewals");
+        self.run.book().strike(number, text);
         tokio::select! {
             _ = guard.lost() => {}
             () = self.ended.cancelled() => return,
@@ -206,29 +207,27 @@ impl Instance {
         let after = begun.elapsed().as_millis();
         let mut book = self.run.book();
         book.lost += 1;
-        book.tell(
+        book.append_effect(
             number,
-            &format!(
-                "; after {after} ms its guard said that the lock is lost, and it sold nothing"
-            ),
+            &format!("; after {after} ms its guard reported the lost lock, and it sold nothing"),
         );
     }
 
-    /// The instance ends here and now, unless nobody would be left.
+    /// Kills the instance, unless it is the last one.
     fn dies(&self, number: usize) -> bool {
         let instance = self.number + 1;
         let mut book = self.run.book();
         if book.living() == 1 {
             book.strike(
                 number,
-                format!("not done: instance {instance} is the only one"),
+                format!("skipped: instance {instance} is the only one"),
             );
             return false;
         }
         let what = match self.run.plan.mode {
-            Mode::Lock => "ended while it held the lock, which nobody let go of",
-            Mode::Naive => "ended between reading and writing: nothing was written",
-            Mode::Script => "ended: by script it held nothing",
+            Mode::Lock => "died holding the lock without releasing it",
+            Mode::Naive => "died between read and write: nothing was written",
+            Mode::Script => "died: with a script it held nothing",
         };
         book.strike(number, format!("instance {instance} {what}"));
         book.instance_is(self.number, InstanceState::Killed);
@@ -249,7 +248,7 @@ impl Instance {
                 instance: self.number,
             }),
             Some(Closed::SoldOut) => book.sold_out += 1,
-            // Without an answer: it comes again, to whoever is there.
+            // No answer: the buyer retries at another instance.
             Some(Closed::Stale { .. }) => {
                 book.refused_stale += 1;
                 return;
@@ -262,21 +261,21 @@ impl Instance {
     }
 }
 
-/// What came of an order whose instance had stood still.
+/// Describes the outcome of an order whose instance was paused.
 fn after_pause(closed: Closed, mode: Mode) -> String {
     match (closed, mode) {
         (Closed::Stale { seen }, _) => {
-            format!("; its write was refused: the stock had seen fence {seen}")
+            format!("; its write was refused: the stock had already seen fence {seen}")
         }
-        (Closed::SoldOut, _) => "; by then everything was sold".to_owned(),
+        (Closed::SoldOut, _) => "; everything was sold by then".to_owned(),
         (Closed::Sold { .. }, Mode::Naive) => {
-            "; then it wrote back what it had read, and units that were sold came back".to_owned()
+            "; then it wrote back its old value, so sold units were sold again".to_owned()
         }
         (Closed::Sold { .. }, Mode::Lock) => {
-            "; nobody else had been at the stock, and it sold".to_owned()
+            "; no other client had written, and it sold".to_owned()
         }
         (Closed::Sold { .. }, Mode::Script) => {
-            "; nobody waited for it: by script there is nothing to hold".to_owned()
+            "; no client waited for it: a script holds nothing".to_owned()
         }
     }
 }
@@ -285,7 +284,7 @@ fn name_of(buyer: &Buyer) -> String {
     format!("buyer-{}", buyer.number)
 }
 
-/// Spreads numbers that follow each other over all 64 bits (the finalizer of splitmix64).
+/// Spreads consecutive numbers over all 64 bits (the finalizer of splitmix64).
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! What a run is to be.
+//! The settings of a run.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -7,57 +7,56 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Refused;
+use super::refused::Refused;
 use crate::ways::Way;
 
-/// In which way the stock is sold.
+/// How the stock is sold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Read, think, write back: sells units twice.
+    /// Read, wait, write back: oversells.
     Naive,
-    /// The same under a lock, with its fence.
+    /// The same with a lock and its fence.
     Lock,
     /// Check, subtract and queue in one step.
     Script,
 }
 
-/// What can be done to a running sale.
+/// A fault to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// The instance that holds the lock stands still for longer than its lease, with everything in it.
+    /// The instance that holds the lock pauses longer than its lease.
     PauseHolder,
-    /// The holder works for longer than its lease, and nothing renews that.
+    /// The holder works longer than its lease, without renewals.
     DropRenewals,
-    /// The instance that holds the lock ends without letting go of it.
+    /// The instance that holds the lock dies without releasing it.
     KillHolder,
 }
 
-/// What a run is to be.
+/// The settings of a run.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// In which way to sell.
+    /// How to sell.
     pub mode: Mode,
-    /// How many units there are, 1 to 100 000.
+    /// Units in stock, 1 to 100 000.
     #[serde(default = "stock")]
     #[schema(default = stock, minimum = 1, maximum = 100_000)]
     pub stock: u64,
-    /// How many buyers come, one unit each, 1 to 100 000.
+    /// Number of buyers, one unit each, 1 to 100 000.
     #[serde(default = "buyers")]
     #[schema(default = buyers, minimum = 1, maximum = 100_000)]
     pub buyers: u64,
-    /// How many buyers are served at once by all instances together: as many as those at least, and
-    /// at most 1 000.
+    /// Concurrent buyers over all instances: at least one per instance, at most 1 000.
     #[serde(default = "concurrency")]
     #[schema(default = concurrency, minimum = 1, maximum = 1_000)]
     pub concurrency: u64,
-    /// How many processes sell, each with a thread and clients of its own, 1 to 16.
+    /// Number of instances, each with its own thread and clients, 1 to 16.
     #[serde(default = "instances")]
     #[schema(default = instances, minimum = 1, maximum = 16)]
     pub instances: u64,
-    /// How long an order takes between reading the stock and writing it, on average; at most 1 000.
+    /// Average time between reading and writing the stock, at most 1 000.
     #[serde(default = "work_ms")]
     #[schema(default = work_ms, maximum = 1_000)]
     pub work_ms: u64,
@@ -65,9 +64,9 @@ pub struct Plan {
     #[serde(default = "ttl_ms")]
     #[schema(default = ttl_ms, minimum = 100, maximum = 60_000)]
     pub ttl_ms: u64,
-    /// What to do to the first holder.
+    /// Fault for the first holder.
     pub fault: Option<Fault>,
-    /// From which the time that each order takes is drawn; any unless it is given.
+    /// Seed of the random order times; default: random.
     pub seed: Option<u32>,
 }
 
@@ -82,7 +81,7 @@ impl Mode {
 }
 
 impl Plan {
-    /// Refuses what is out of its limits: nobody who reaches the page may keep the machine busy.
+    /// Refuses values out of range: users of the page must not overload the machine.
     pub(crate) fn check(&self) -> Result<(), Refused> {
         within("stock", self.stock, 1..=100_000)?;
         within("buyers", self.buyers, 1..=100_000)?;
@@ -108,7 +107,7 @@ fn within(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<(), Ref
         return Ok(());
     }
     let (from, to): (&dyn Display, &dyn Display) = (range.start(), range.end());
-    let detail = format!("cannot play with `{field}` of `{value}`: it is {from} to {to}");
+    let detail = format!("invalid `{field}` `{value}`: expected {from} to {to}");
     Err(Refused::Invalid(detail))
 }
 
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_instances_together_serve_as_many_as_planned() {
+    fn shares_add_up_to_the_concurrency() {
         let text = r#"{"mode": "lock", "concurrency": 50, "instances": 4}"#;
         let plan: Plan = serde_json::from_str(text).unwrap();
         let shares: Vec<u64> = (0..4).map(|instance| plan.share(instance)).collect();

@@ -1,20 +1,20 @@
-//! Why the playground does not do what it was asked for.
+//! Why the playground refuses a request.
 
 use std::error::Error;
 use std::fmt;
 
-/// Why the playground does not do what it was asked for.
+/// Why the playground refuses a request.
 #[derive(Debug)]
 pub enum Refused {
-    /// The plan is out of its limits, or the store cannot sell like that.
+    /// A setting is out of range, or the store does not support the mode.
     Invalid(String),
-    /// Another run goes on: its id, if it has one by now.
+    /// Another run is in progress: its id, if known.
     Running(Option<String>),
-    /// The run does not take this any more.
+    /// The run no longer accepts this.
     Conflict(String),
-    /// The stock cannot be brought on sale.
+    /// The stock cannot be put on sale.
     Store(anyhow::Error),
-    /// Something that should not happen.
+    /// Internal error.
     Internal,
 }
 
@@ -22,9 +22,9 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invalid(detail) | Self::Conflict(detail) => f.write_str(detail),
-            Self::Running(_) => f.write_str("one run at a time: wait until it is done, or stop it"),
+            Self::Running(_) => f.write_str("another run is in progress: wait for it, or stop it"),
             Self::Store(error) => error.fmt(f),
-            Self::Internal => f.write_str("cannot begin the run"),
+            Self::Internal => f.write_str("cannot start the run"),
         }
     }
 }

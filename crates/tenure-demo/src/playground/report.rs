@@ -1,4 +1,4 @@
-//! A run as programs read it.
+//! The report of a run, as JSON.
 
 #![expect(
     missing_docs,
@@ -11,10 +11,10 @@ use utoipa::ToSchema;
 use super::curve::Point;
 use super::plan::{Fault, Mode};
 
-/// A run: what was planned, and what has come of it so far.
+/// A run: its settings and results so far.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct RunReport {
-    /// Its name, which its stock and its lock carry too.
+    /// Id, also part of its keys.
     #[schema(example = "play-1f00d5a7")]
     pub id: String,
     pub mode: Mode,
@@ -31,51 +31,50 @@ pub struct RunReport {
     /// RFC 3339.
     pub started_at: String,
     pub took_ms: u64,
-    /// The units that the store says are left.
+    /// Units left according to the store.
     pub left: i64,
-    /// Orders that were confirmed, each written down with its buyer and its unit.
+    /// Confirmed orders, recorded apart from the stock.
     pub sold: u64,
-    /// How many of them are more than there were units.
+    /// Orders beyond the stock.
     pub oversold: u64,
-    /// Buyers who were told that nothing is left.
+    /// Buyers that got *sold out*.
     pub sold_out: u64,
-    /// Writes that the stock refused: their fence was older than one that it had seen.
+    /// Writes refused because of an older fence.
     pub refused_stale: u64,
-    /// Holders who noticed themselves that they had lost the lock.
+    /// Holders that noticed the loss of their lock.
     pub lost: u64,
-    /// Orders for a unit that somebody else has too.
+    /// Orders for a unit that was sold already.
     pub duplicates: u64,
     pub sold_per_s: f64,
-    /// The time within which half of all buyers had their answer.
+    /// Median response time of buyers.
     pub p50_ms: f64,
     pub p99_ms: f64,
     pub by_instance: Vec<InstanceReport>,
-    /// Milliseconds after the beginning, and the stock less what was sold by then: below zero once
-    /// units were sold that never were.
+    /// Milliseconds since the start, and stock minus sold; below zero when oversold.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Vec<i64>>>)]
     pub curve: Option<Vec<Point>>,
     pub faults: Vec<FaultReport>,
-    /// Whether every unit is either left or sold, once.
+    /// Whether stock = left + sold, each unit once.
     pub holds: bool,
-    /// The same with its numbers.
+    /// The equation with its numbers.
     #[schema(example = "initial 100 = left 0 + sold 100")]
     pub invariant: String,
 }
 
-/// How far a run is.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     Running,
     /// Every buyer was served.
     Done,
-    /// Somebody stopped it, or its time was over.
+    /// It was stopped, or reached its time limit.
     Stopped,
     Failed,
 }
 
-/// One of the processes that sell.
+/// A selling instance.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct InstanceReport {
     /// From 1 on.
@@ -89,32 +88,32 @@ pub struct InstanceReport {
 #[serde(rename_all = "snake_case")]
 pub enum InstanceState {
     Selling,
-    /// It stands still.
+    /// Paused.
     Paused,
     Killed,
     Done,
 }
 
-/// What was done to a run, and what came of that.
+/// An injected fault and its effect.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct FaultReport {
-    /// When it struck; when it was asked for, until then.
+    /// When it was injected; before that, when it was requested.
     pub at_ms: u64,
     pub fault: Fault,
     /// In words.
     pub told: String,
 }
 
-/// What is told of a run while it goes on.
+/// An update of a run in progress.
 #[derive(Debug, Serialize)]
 pub struct RunUpdate {
     #[serde(flatten)]
     pub run: RunReport,
-    /// What the curve got since the last one.
+    /// New points of the curve.
     pub curve_tail: Vec<Point>,
 }
 
-/// All runs that are remembered, the newest first.
+/// The last runs, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RunList {
     pub runs: Vec<RunReport>,

@@ -1,51 +1,39 @@
-//! One run, from its beginning to its end.
+//! One run: the state that its instances and its conductor share.
 
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use futures_util::future::join_all;
 use tenure_view::time::moment;
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use super::Refused;
 use super::book::Book;
 use super::crowd::Crowd;
-use super::instance;
+use super::pauses::Pauses;
 use super::plan::{Fault, Plan};
+use super::refused::Refused;
 use super::report::{RunReport, RunState, RunUpdate};
-use super::stage::Stage;
-use super::still::Stillness;
 
-/// How long a run may take, whatever was planned.
-const RUN_MAX: Duration = Duration::from_mins(5);
-/// How long the instances may take to end once they are asked to.
-const END_WITHIN: Duration = Duration::from_secs(1);
-/// How often the stock is looked at, and how many looks make one message.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-const LOOKS_TOLD: u32 = 2;
-/// More faults than these show nothing new.
+/// More faults would show nothing new.
 const FAULTS_MAX: usize = 50;
 
-/// Hears how runs go on.
+/// Receives updates of runs.
 pub(super) type Listener = dyn Fn(&RunUpdate) + Send + Sync;
 
-/// One run, shared by all who take part in it.
+/// One run, shared by its instances and its conductor.
 #[derive(Debug)]
 pub struct Run {
     pub(crate) id: String,
     pub(crate) plan: Plan,
     pub(crate) seed: u32,
     started_at: String,
-    /// Cancelled when it is to end before all buyers were served.
+    /// Cancelled to end the run before all buyers were served.
     pub(crate) stop: CancellationToken,
     pub(crate) crowd: Arc<Crowd>,
-    pub(crate) stillness: Arc<Stillness>,
+    pub(crate) pauses: Arc<Pauses>,
     // Std mutexes, not async ones: no call waits while they are held.
     book: Mutex<Book>,
-    /// What is to be done to a holder, with its number in the book.
+    /// Faults for the next holders, with their numbers in the book.
     armed: Mutex<VecDeque<(Fault, usize)>>,
 }
 
@@ -57,7 +45,7 @@ impl Run {
             started_at: moment(SystemTime::now()),
             stop,
             crowd: Crowd::new(plan.buyers),
-            stillness: Arc::default(),
+            pauses: Arc::default(),
             book: Mutex::new(Book::open(&plan)),
             armed: Mutex::default(),
             plan,
@@ -69,12 +57,12 @@ impl Run {
         Arc::new(run)
     }
 
-    /// Ends it before its time. Ending one that is over changes nothing.
+    /// Ends it early. Does nothing if it is over.
     pub fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Whether it goes on.
+    /// Whether it is in progress.
     pub fn is_running(&self) -> bool {
         self.book().state == RunState::Running
     }
@@ -83,12 +71,12 @@ impl Run {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Without its curve.
+    /// Reports without the curve.
     pub fn report(&self) -> RunReport {
         self.report_of(&self.book())
     }
 
-    /// With at most so many points of its curve.
+    /// Reports with at most this many points of the curve.
     pub fn report_with_curve(&self, most: usize) -> RunReport {
         let book = self.book();
         let mut report = self.report_of(&book);
@@ -96,36 +84,36 @@ impl Run {
         report
     }
 
-    /// Has this happen to the next holder.
+    /// Injects a fault into the next holder.
     ///
     /// # Errors
     ///
-    /// If the run is over, or had enough faults.
+    /// If the run is over, or has reached the maximum number of faults.
     pub fn arm(&self, fault: Fault) -> Result<(), Refused> {
         let mut book = self.book();
         let refuse = |why: &str| {
-            let detail = format!("nothing can be done to `{}`: {why}", self.id);
+            let detail = format!("cannot inject a fault into `{}`: {why}", self.id);
             Err(Refused::Conflict(detail))
         };
         if book.state != RunState::Running {
-            return refuse("it is over");
+            return refuse("the run has ended");
         }
         if book.fault_count() >= FAULTS_MAX {
-            return refuse("it had enough faults to show everything");
+            return refuse("it already has the maximum number of faults");
         }
         let number = book.expect_fault(fault);
         self.armed().push_back((fault, number));
         Ok(())
     }
 
-    /// The first fault of those that `fits` can be done now.
+    /// Takes the first requested fault that `fits` now.
     pub(crate) fn next_fault(&self, fits: impl Fn(Fault) -> bool) -> Option<(Fault, usize)> {
         let mut armed = self.armed();
         let place = armed.iter().position(|(fault, _)| fits(*fault))?;
         armed.remove(place)
     }
 
-    /// It cannot go on. Who says so first is believed.
+    /// Marks the run as failed. The first reason is kept.
     pub(crate) fn fail(&self, detail: String) {
         self.book().fail(detail);
         self.stop.cancel();
@@ -139,71 +127,12 @@ impl Run {
         self.armed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells how far it is, and what the curve got since the last time.
-    fn tell(&self, listener: &Listener) {
+    /// Sends an update with the new points of the curve.
+    pub(super) fn send_update(&self, listener: &Listener) {
         let mut book = self.book();
         let curve_tail = book.curve.take_tail();
         let run = self.report_of(&book);
         drop(book);
         listener(&RunUpdate { run, curve_tail });
-    }
-}
-
-/// Sells until every buyer was served or the run is stopped, counts, and leaves nothing behind.
-pub(super) async fn hold(run: &Arc<Run>, stage: &Stage, listener: &Listener) {
-    tokio::select! {
-        () = sell(run, stage) => {}
-        () = look(run, stage, listener) => {}
-    }
-    match stage.left().await {
-        Ok(left) => run.book().left = left,
-        Err(error) => run.fail(format!("cannot count what is left: {error:#}")),
-    }
-    let swept = stage.clear().await;
-    if let Err(error) = swept {
-        run.fail(format!("{error:#}"));
-    }
-    let mut book = run.book();
-    book.note_point(&run.plan);
-    book.close(run.stop.is_cancelled());
-}
-
-/// Tells how it ended.
-pub(super) fn tell_end(run: &Run, listener: &Listener) {
-    run.tell(listener);
-}
-
-/// All instances sell until they are done.
-async fn sell(run: &Arc<Run>, stage: &Stage) {
-    let instances = 0..run.plan.instances;
-    let instances = instances.map(|number| instance::start(run, stage.place(), number));
-    let mut selling = pin!(join_all(instances));
-    tokio::select! {
-        _ = &mut selling => return,
-        () = run.stop.cancelled() => {}
-        () = tokio::time::sleep(RUN_MAX) => {
-            run.book().detail.get_or_insert_with(|| "a run ends after five minutes".to_owned());
-            run.stop.cancel();
-        }
-    }
-    run.stillness.end();
-    let _ = tokio::time::timeout(END_WITHIN, selling).await;
-}
-
-/// Draws the curve and tells how far the run is, for as long as it goes on.
-async fn look(run: &Run, stage: &Stage, listener: &Listener) {
-    let mut looks = tokio::time::interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    for number in 0_u32.. {
-        looks.tick().await;
-        // Who sells learns of a store that is away, and says so.
-        let left = stage.left().await.ok();
-        let mut book = run.book();
-        book.left = left.unwrap_or(book.left);
-        book.note_point(&run.plan);
-        drop(book);
-        if number % LOOKS_TOLD == 0 {
-            run.tell(listener);
-        }
     }
 }

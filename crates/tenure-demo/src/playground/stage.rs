@@ -1,4 +1,4 @@
-//! Where a run takes place: its stock and its lock in the service's own store, under names of its own.
+//! Where a run takes place: its stock and its lock, under unique names in the service's own store.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use super::plan::Plan;
 use crate::connect::connect_as;
 use crate::ways::{Counter, Way};
 
-/// Longer than any run: who waits for the lock waits until the run is over.
+/// Longer than any run, so that waiters never time out.
 const WAIT_MAX: Duration = Duration::from_hours(1);
-/// How long an instance may take to say goodbye.
-const FAREWELL: Duration = Duration::from_millis(500);
-/// How long it may take to remove what a run leaves: a store that is away keeps it.
+/// How long an instance may take to shut down.
+const SHUTDOWN_LIMIT: Duration = Duration::from_millis(500);
+/// Time limit for cleaning up; a store that is unavailable keeps the keys.
 const CLEAR_WITHIN: Duration = Duration::from_secs(5);
 
-/// What those who sell must know to open a counter.
+/// What an instance needs to open a counter.
 #[derive(Clone)]
 pub(crate) struct Place {
-    /// With passwords: not to be shown. The stock is on the first.
+    /// They contain passwords and must not be shown. The stock is on the first.
     urls: Vec<String>,
     id: String,
     lock_name: String,
@@ -31,7 +31,7 @@ pub(crate) struct Place {
     ttl: Duration,
 }
 
-/// The stock on sale, and a counter to look at it.
+/// The stock on sale, and a counter to read it.
 pub(crate) struct Stage {
     place: Place,
     counter: Counter,
@@ -40,11 +40,11 @@ pub(crate) struct Stage {
 /// What one instance sells with.
 pub(crate) struct Till {
     pub(crate) counter: Counter,
-    /// Under a lock: the lock, and a counter whose leases nothing renews.
+    /// Only in lock mode.
     pub(crate) locked: Option<Locked>,
 }
 
-/// What an instance has that sells under a lock.
+/// The lock of an instance, and a counter whose leases are not renewed.
 pub(crate) struct Locked {
     pub(crate) lock: Lock,
     pub(crate) unrenewed: Counter,
@@ -54,7 +54,7 @@ pub(crate) struct Locked {
 impl Place {
     pub(crate) fn new(urls: &[String], id: &str, plan: &Plan) -> Self {
         let mut urls = urls.to_vec();
-        // A bare `memory://` is private to each client: the instances need one that they share.
+        // A bare `memory://` is private to each client, but the instances need a shared store.
         if urls.len() == 1 && urls[0].trim() == "memory://" {
             urls = vec![format!("memory://{id}")];
         }
@@ -67,7 +67,7 @@ impl Place {
         }
     }
 
-    /// Opens what one instance sells with, by clients of its own.
+    /// Opens the till of one instance, with its own clients.
     pub(crate) async fn open(&self, instance: u64) -> Result<Till> {
         if self.way != Way::Lock {
             let counter = self.counter().await?;
@@ -81,14 +81,14 @@ impl Place {
         Ok(Till {
             counter: under(lock.clone()),
             locked: Some(Locked {
-                unrenewed: under(locks.lock(&self.lock_name).fixed(self.ttl)),
+                unrenewed: under(locks.lock(&self.lock_name).ttl(self.ttl).no_renewal()),
                 lock,
                 locks,
             }),
         })
     }
 
-    /// One that needs no lock.
+    /// A counter that needs no lock.
     async fn counter(&self) -> Result<Counter> {
         let url = &self.urls[0];
         Ok(match self.way {
@@ -99,7 +99,7 @@ impl Place {
 }
 
 impl Stage {
-    /// Brings the stock on sale.
+    /// Puts the stock on sale.
     pub(crate) async fn open(place: Place, stock: u64) -> Result<Self> {
         let counter = place.counter().await?;
         counter.load(stock).await?;
@@ -110,12 +110,12 @@ impl Stage {
         &self.place
     }
 
-    /// The units that the store says are left.
+    /// Units left according to the store.
     pub(crate) async fn left(&self) -> Result<u64> {
         self.counter.left().await
     }
 
-    /// Leaves nothing behind.
+    /// Removes everything the run stored.
     pub(crate) async fn clear(&self) -> Result<()> {
         let clearing = async {
             self.counter.remove().await?;
@@ -127,16 +127,16 @@ impl Stage {
             anyhow::Ok(())
         };
         let cleared = tokio::time::timeout(CLEAR_WITHIN, clearing).await;
-        let cleared = cleared.context("the store does not answer").flatten();
+        let cleared = cleared.context("Redis does not respond").flatten();
         cleared.with_context(|| format!("keys of `{}` may be left", self.place.id))
     }
 }
 
 impl Till {
-    /// Lets go of everything.
+    /// Releases all locks.
     pub(crate) async fn close(&self) {
         if let Some(locked) = &self.locked {
-            locked.locks.shutdown(FAREWELL).await;
+            locked.locks.shutdown(SHUTDOWN_LIMIT).await;
         }
     }
 }

@@ -1,5 +1,4 @@
-//! How far a sale is, on stderr: a bar that is redrawn on a terminal, a line now and then
-//! elsewhere.
+//! The progress of a sale on stderr: a bar on a terminal, an occasional line elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,9 +7,9 @@ use std::time::{Duration, Instant};
 use tenure_view::output;
 
 const BAR_CELLS: u64 = 30;
-/// How often the bar is redrawn: often enough to be seen moving.
+/// How often the bar is redrawn: often enough to look smooth.
 const REDRAW: Duration = Duration::from_millis(50);
-/// How often a plain line is printed: seldom enough for a log.
+/// How often a plain line is printed: rarely enough for a log.
 const LINE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -18,7 +17,7 @@ pub(crate) struct Progress {
     total: u64,
     done: AtomicU64,
     begun: Instant,
-    /// When to show it next, in milliseconds after the beginning.
+    /// When to show it next, in milliseconds since the start.
     next_ms: AtomicU64,
     is_terminal: bool,
 }
@@ -35,7 +34,7 @@ impl Progress {
         }
     }
 
-    /// One more is done. Whoever comes when it is time to show it does so.
+    /// Counts one more, and redraws if it is time.
     pub(crate) fn advance(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -53,7 +52,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away: the result says more.
+    /// Removes the bar: the result replaces it.
     pub(crate) fn finish(&self) {
         if self.is_terminal {
             draw("\r\x1b[2K");
@@ -84,7 +83,7 @@ fn pace(is_terminal: bool) -> u64 {
 
 fn draw(text: &str) {
     let mut stderr = io::stderr().lock();
-    // A terminal that went away is nobody to tell.
+    // Errors are ignored: the terminal is gone.
     let _ = stderr.write_all(text.as_bytes());
     let _ = stderr.flush();
 }
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_grows_with_what_is_done() {
+    fn the_bar_grows_with_progress() {
         let line = progress_line(500, 1_000, Duration::from_secs(2));
         assert_eq!(
             line,

@@ -1,11 +1,11 @@
-//! What the demo says, in words that need no colour.
+//! The report of the demo, readable without colour.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use tenure_view::output::Paint;
 
-use super::Options;
+use super::options::Options;
 use super::sale::{AT_ONCE, Tally};
 use super::shop::Shop;
 use crate::ways::Way;
@@ -20,10 +20,11 @@ impl<'a> Report<'a> {
         Self { paint, shop }
     }
 
-    /// What is going to happen.
+    /// Describes the demo before it starts.
     pub(crate) fn opening(&self, options: &Options) -> String {
         format!(
-            "{} units, {} buyers, {} shop instances that serve {AT_ONCE} buyers each at once,\n{}.\n",
+            "{} units, {} buyers, {} shop instances that serve {AT_ONCE} buyers each at a \
+             time,\n{}.\n",
             options.stock,
             options.buyers,
             options.clients,
@@ -33,19 +34,19 @@ impl<'a> Report<'a> {
 
     pub(crate) fn heading(&self, way: Way) -> String {
         let heading = match way {
-            Way::Naive => "1. Naive: read the stock, think for 1 ms, write it back".to_owned(),
+            Way::Naive => "1. Naive: read the stock, wait for 1 ms, write it back".to_owned(),
             Way::Lock => format!(
                 "2. Lock: the same while holding `{}`, and the write checks the fence",
                 self.shop.lock_name()
             ),
-            Way::Script => "3. Script: check, subtract and queue the order in one step, \
-                            the thinking comes later"
+            Way::Script => "3. Script: check, subtract and queue the order in one step, the other \
+                            work comes later"
                 .to_owned(),
         };
         self.paint.bold(&heading).to_string()
     }
 
-    /// What came of a sale: the verdict, the invariant with its numbers, the speed.
+    /// The result of a sale: the verdict, the invariant with its numbers, the speed.
     pub(crate) fn outcome(&self, tally: &Tally) -> String {
         format!(
             "   {}\n   {}\n   {:.0} orders/s, {:.2} s\n",
@@ -56,25 +57,23 @@ impl<'a> Report<'a> {
         )
     }
 
-    /// Why the script does not sell here.
+    /// Why the script is skipped here.
     pub(crate) fn skipped(&self) -> String {
         let url = self.shop.first_place();
         format!(
-            "   skipped: one atomic script needs one server, and no script spans several.\n   \
+            "   skipped: one atomic script needs one server, because a script cannot span \
+             several.\n   \
              Try: tenure demo --url {url}\n"
         )
     }
 
-    /// All sales side by side.
+    /// A table that compares all sales.
     pub(crate) fn comparison(&self, tallies: &[Tally]) -> String {
         let mut table = comparison(tallies);
-        table.push_str(
-            "\np50, p99: the time within which 50 and 99 of 100 buyers had their answer.\n",
-        );
-        if self.shop.knows(Way::Script) {
+        table.push_str("\np50, p99: response times of buyers.\n");
+        if self.shop.supports(Way::Script) {
             table.push_str(
-                "By script there is no thinking between the check and the sale:\n\
-                 an order's work is done after it, from the queue.\n",
+                "With the script, the work for an order is done afterwards, from the queue.\n",
             );
         }
         if self.shop.is_embedded() {
@@ -98,10 +97,10 @@ fn verdict(paint: Paint, tally: &Tally) -> String {
     }
     if !tally.holds() {
         let word = paint.red("MISCOUNTED");
-        return format!("{word}: {sold} of {initial} units sold, and {left} said to be left");
+        return format!("{word}: {sold} of {initial} units sold, but {left} left");
     }
     match tally.way {
-        Way::Naive => format!("{sold} units sold, right by luck: try more buyers or instances"),
+        Way::Naive => format!("{sold} units sold, correct by luck: try more buyers or instances"),
         Way::Lock | Way::Script => {
             format!("{} {sold} units sold, no unit twice", paint.green("EXACT"))
         }
@@ -144,7 +143,7 @@ fn comparison(tallies: &[Tally]) -> String {
     table
 }
 
-/// One unit for all, so that they can be compared at a glance.
+/// Always in milliseconds, so that times are easy to compare.
 fn milliseconds(time: Duration) -> String {
     format!("{:.3} ms", time.as_secs_f64() * 1e3)
 }
@@ -167,14 +166,14 @@ mod tests {
     #[track_caller]
     fn check(tally: &Tally, verdict_begins: &str, invariant_ends: &str) {
         let paint = Paint::none();
-        let told = verdict(paint, tally);
-        assert!(told.starts_with(verdict_begins), "{told}");
-        let told = invariant(paint, tally);
-        assert!(told.ends_with(invariant_ends), "{told}");
+        let text = verdict(paint, tally);
+        assert!(text.starts_with(verdict_begins), "{text}");
+        let text = invariant(paint, tally);
+        assert!(text.ends_with(invariant_ends), "{text}");
     }
 
     #[test]
-    fn each_outcome_has_its_words() {
+    fn each_outcome_is_described() {
         let naive = |left, sold| tally(Way::Naive, left, sold);
         check(
             &naive(69, 1_000),
@@ -182,7 +181,7 @@ mod tests {
             "100 = 69 + 1000  BROKEN",
         );
         check(&naive(90, 20), "MISCOUNTED", "100 = 90 + 20  BROKEN");
-        check(&naive(60, 40), "40 units sold, right by luck", "holds");
+        check(&naive(60, 40), "40 units sold, correct by luck", "holds");
         for way in [Way::Lock, Way::Script] {
             let exact = tally(way, 0, 100);
             check(&exact, "EXACT 100 units sold", "100 = 0 + 100  holds");

@@ -14,7 +14,7 @@ use crate::ways::{Counter, Way};
 /// How many buyers one instance serves at once.
 pub(crate) const AT_ONCE: usize = 8;
 
-/// What came of a sale.
+/// The result of a sale.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     pub(crate) way: Way,
@@ -22,29 +22,29 @@ pub(crate) struct Tally {
     pub(crate) left: u64,
     pub(crate) sold: u64,
     pub(crate) time: Duration,
-    /// Of all orders that were answered: sold, sold out or refused.
+    /// Response times of all orders: sold, sold out or refused.
     pub(crate) answers: Timings,
 }
 
 impl Tally {
-    /// Whether every unit is either left or sold, once.
+    /// Whether stock = left + sold, each unit once.
     pub(crate) fn holds(&self) -> bool {
         self.initial == self.left + self.sold
     }
 
-    /// Units that were sold but never there.
+    /// Units sold beyond the stock.
     pub(crate) fn oversold(&self) -> u64 {
         self.sold.saturating_sub(self.initial)
     }
 
-    /// Orders answered in a second.
+    /// Orders answered per second.
     #[expect(clippy::cast_precision_loss, reason = "shown without fractions")]
     pub(crate) fn orders_per_second(&self) -> f64 {
         self.answers.count() as f64 / self.time.as_secs_f64().max(1e-9)
     }
 }
 
-/// What the buyers of one sale share.
+/// State that the buyers of one sale share.
 struct Crowd {
     buyers: u64,
     came: AtomicU64,
@@ -52,7 +52,7 @@ struct Crowd {
     progress: Progress,
 }
 
-/// Brings the item on sale, lets all buyers come to all counters, and takes it off sale again.
+/// Puts the item on sale, serves all buyers at all counters, and removes it from sale.
 pub(crate) async fn hold(counters: &[Counter], units: u64, buyers: u64) -> Result<Tally> {
     let first = &counters[0];
     first.load(units).await?;
@@ -78,7 +78,7 @@ pub(crate) async fn hold(counters: &[Counter], units: u64, buyers: u64) -> Resul
     })
 }
 
-/// Every counter serves some buyers at once. Dropping this ends them all.
+/// Every counter serves several buyers at once. Dropping this stops them all.
 async fn serve_all(counters: &[Counter], crowd: &Arc<Crowd>) -> Result<Timings> {
     let mut serving = JoinSet::new();
     for counter in counters {
@@ -93,7 +93,7 @@ async fn serve_all(counters: &[Counter], crowd: &Arc<Crowd>) -> Result<Timings> 
     Ok(times.into_iter().collect())
 }
 
-/// Serves one buyer after the other until no more come: how long each waited for the answer.
+/// Serves one buyer after another until no more come. Returns their response times.
 async fn serve(counter: Counter, crowd: Arc<Crowd>) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
     loop {
@@ -107,7 +107,7 @@ async fn serve(counter: Counter, crowd: Arc<Crowd>) -> Result<Vec<Duration>> {
         times.push(asked.elapsed());
         crowd.sold.fetch_add(is_sold.into(), Ordering::Relaxed);
         crowd.progress.advance();
-        // The gate in this process answers at once: Ctrl-C, and the others, get their turn here.
+        // The embedded gate never waits: yield here to other tasks and Ctrl-C.
         tokio::task::yield_now().await;
     }
 }

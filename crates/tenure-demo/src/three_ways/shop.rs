@@ -1,4 +1,4 @@
-//! The shop: several instances of it, each a client of its own, with one item on sale.
+//! The shop: several instances, each with its own client, and one item on sale.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tenure::{LockName, Locks};
 use tenure_sale::Stock;
 use tenure_sale::gate::Gate;
 
-use super::Options;
+use super::options::Options;
 use crate::connect::connect_as;
 use crate::ways::{Counter, Way};
 
-/// How long the instances may take to let go of what they hold.
+/// How long the instances may take to release their locks.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 /// How long an order takes between reading the stock and writing it: a price, a payment.
 const THINKING: Duration = Duration::from_millis(1);
@@ -25,7 +25,7 @@ pub(crate) struct Shop {
     instances: Vec<Instance>,
 }
 
-/// One process of the shop, played by a client of its own.
+/// One process of the shop, played by a separate client.
 struct Instance {
     locks: Locks,
     stock: Stock,
@@ -34,10 +34,10 @@ struct Instance {
 
 impl Shop {
     pub(crate) async fn open(options: &Options) -> Result<Self> {
-        // Of this run alone: nobody's real item or lock is ever touched.
+        // Unique names: real items and locks are never touched.
         let run = format!("demo-{:08x}", rand::random::<u32>());
         let mut urls = options.urls.clone();
-        // A bare `memory://` is private to each client: the instances need one that they share.
+        // A bare `memory://` is private to each client, but the instances need a shared store.
         if urls.is_empty() || urls.len() == 1 && urls[0].trim() == "memory://" {
             urls = vec![format!("memory://{run}")];
         }
@@ -70,7 +70,7 @@ impl Shop {
         Ok((lock_name, instances))
     }
 
-    /// Where it runs, for people.
+    /// Describes where it runs, for people.
     pub(crate) fn place(&self) -> String {
         if self.is_embedded {
             "on the embedded store, no server needed".to_owned()
@@ -92,9 +92,9 @@ impl Shop {
         &self.lock_name
     }
 
-    /// Whether it can sell in this way here.
-    pub(crate) fn knows(&self, way: Way) -> bool {
-        // A script is one step on one server: several have no step in common.
+    /// Whether it can sell this way here.
+    pub(crate) fn supports(&self, way: Way) -> bool {
+        // A script is atomic on one server and cannot span several.
         way != Way::Script || self.urls.len() == 1
     }
 
@@ -112,7 +112,7 @@ impl Shop {
         counters.collect()
     }
 
-    /// Leaves nothing behind.
+    /// Closes the clients and deletes all keys.
     pub(crate) async fn close(self) -> Result<()> {
         let closing = self.instances.iter().map(|instance| {
             let locks = instance.locks.clone();
@@ -129,7 +129,7 @@ impl Shop {
     }
 
     async fn delete_keys(&self) -> Result<()> {
-        for way in Way::ALL.into_iter().filter(|way| self.knows(*way)) {
+        for way in Way::ALL.into_iter().filter(|way| self.supports(*way)) {
             self.counters(way)[0].remove().await?;
         }
         if self.is_embedded {
@@ -138,7 +138,7 @@ impl Shop {
         for url in &self.urls {
             let redis = match Client::connect(url).await {
                 Ok(redis) => redis,
-                // One of several may be away: it was not needed, and what it has ends by itself.
+                // One of several may be down: it was not needed, and its keys expire.
                 Err(_) if self.urls.len() > 1 => continue,
                 Err(error) => return Err(error.into()),
             };
@@ -149,16 +149,16 @@ impl Shop {
         Ok(())
     }
 
-    /// What the lock leaves on a server: nothing that is held, but the last fence.
+    /// The keys that the lock may leave on a server, such as the last fence.
     fn keys(&self) -> Vec<String> {
         let name = &self.lock_name;
-        let beside = |role: &str| format!("tenure:{role}:{{{name}}}");
-        let beside = ["fences", "fence", "queue", "alive"].map(beside);
-        [name.to_string()].into_iter().chain(beside).collect()
+        let lock_key = |role: &str| format!("tenure:{role}:{{{name}}}");
+        let lock_key = ["fences", "fence", "queue", "alive"].map(lock_key);
+        [name.to_string()].into_iter().chain(lock_key).collect()
     }
 }
 
-/// Where it is, without passwords.
+/// The URLs without passwords.
 fn masked(urls: &[String]) -> String {
     let masked: Vec<String> = urls.iter().map(|url| tenure::masked_url(url)).collect();
     masked.join(", ")

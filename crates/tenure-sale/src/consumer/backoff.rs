@@ -1,4 +1,4 @@
-//! Longer and longer pauses while something is away.
+//! Increasing pauses while something is unavailable.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ impl Backoff {
         self.next = FIRST;
     }
 
-    /// Sleeps; not for long if stopped.
+    /// Sleeps, but not for long if stopped.
     pub(super) async fn pause(&mut self, stop: &CancellationToken) {
-        // Many consumers must not come back all at once.
+        // Jitter: many consumers must not come back all at once.
         let pause = self.next.mul_f64(rand::random_range(0.5..1.0));
         self.next = (self.next * 2).min(LONGEST);
         if stop.is_cancelled() {

@@ -1,4 +1,4 @@
-//! The keeper: looks which items there are, has a worker for each, and keeps their gates in order.
+//! The keeper: finds the items, runs a worker for each, and keeps their gates in order.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::item::{Item, ItemState};
 use crate::rebuild::background;
 use crate::{relay, sweeper};
 
-/// Closed items are looked at every so many times only: there may be many of them.
+/// Closed items are checked only every this many rounds: there may be many of them.
 const CLOSED_EVERY: u64 = 8;
-/// For a worker that gives up to do so by itself.
+/// Time for a worker to stop by itself.
 const STOP_MARGIN: Duration = Duration::from_millis(500);
-/// How often to look for what can be forgotten.
+/// How often to look for data that can be deleted.
 const FORGET_EVERY: Duration = Duration::from_mins(1);
 
 pub(super) struct Keeper {
@@ -36,7 +36,7 @@ pub(super) struct Keeper {
     forgets_at: Instant,
 }
 
-/// A worker that runs.
+/// A running worker.
 struct Working {
     stop: CancellationToken,
     running: AbortOnDropHandle<()>,
@@ -66,12 +66,12 @@ impl Keeper {
         let _sweeper = AbortOnDropHandle::new(tokio::spawn(sweeping));
         let core = Arc::clone(&self.core);
         while !self.stop.is_cancelled() {
-            // Before looking: what is opened meanwhile wakes us at once.
+            // Before the round: an item opened meanwhile wakes us at once.
             let opened = core.opened.notified();
-            // A look that is given up half-way is looked again by somebody else.
+            // If a round is abandoned halfway, another consumer or the next round does it.
             let stop = self.stop.clone();
             if let Some(Err(error)) = stop.run_until_cancelled(self.look()).await {
-                warn!(%error, "a consumer could not look after all items");
+                warn!(%error, "a consumer could not check all items");
             }
             let pause = sleep(self.options.look_every);
             tokio::select! {
@@ -88,10 +88,10 @@ impl Keeper {
         for working in self.workers.values() {
             working.stop.cancel();
         }
-        // They look at the time themselves, but not while they wait for a ledger's answer.
+        // They check the time themselves, but not while they wait for a reply of the ledger.
         let end = Instant::now() + self.options.stop_within + STOP_MARGIN;
         for working in self.workers.into_values() {
-            // A worker that panicked has nothing left to stop, and one that is late is aborted.
+            // A worker that panicked needs no stopping, and one that is late is aborted.
             let _ = timeout_at(end, working.running).await;
         }
     }
@@ -104,7 +104,7 @@ impl Keeper {
             .ledger
             .items(&[ItemState::Open, ItemState::Paused]);
         let on_sale = on_sale.await?;
-        // First the workers: they need nobody's answer.
+        // Workers first: they do not depend on a reply.
         for item in &on_sale {
             self.work_on(item);
         }
@@ -122,7 +122,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Sees to it that somebody works on each queue of `item`.
+    /// Makes sure that each queue of `item` has a worker.
     fn work_on(&mut self, item: &Item) {
         for shelf in 0..self.core.gate.shelves_of(item) {
             self.work_on_shelf(&item.name, shelf);
@@ -131,7 +131,8 @@ impl Keeper {
 
     fn work_on_shelf(&mut self, item: &str, shelf: u64) {
         let queue = (item.to_owned(), shelf);
-        // One that is about to end is replaced at the next look, when it has acknowledged its last.
+        // A worker that is about to end is replaced in the next round, after its last
+        // acknowledgement.
         let works = |working: &Working| !working.running.is_finished();
         if self.workers.get(&queue).is_some_and(works) {
             return;
@@ -162,13 +163,14 @@ impl Keeper {
                     relay::relay(&self.core, &item.name).await?;
                 }
             }
-            // Goes on by itself; the next look will see.
+            // It continues in the background; the next round checks it.
             _ => drop(background::begin(&self.core, &item.name)),
         }
         Ok(())
     }
 
-    /// Closed items need a worker while their queue is not empty, and changes may be left to tell.
+    /// Closed items need a worker while their queue is not empty, and changes may still have to be
+    /// sent.
     async fn look_at_closed(&mut self, on_sale: &[Item], closed: &[Item]) -> Result<()> {
         let mut needed: HashSet<&str> = on_sale.iter().map(|item| item.name.as_str()).collect();
         for item in closed {
@@ -194,7 +196,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Forgets changes that everybody knows, and at the gate items that are long over.
+    /// Deletes changes that all gates have applied, and data at the gate about items closed long
+    /// ago.
     async fn forget(&self, on_sale: &[Item], closed: &[Item]) -> Result<()> {
         let now = SystemTime::now();
         let before = now.checked_sub(self.options.changes_kept);
@@ -204,7 +207,10 @@ impl Keeper {
             if item.state == ItemState::Closed && self.is_long_over(item, now).await? {
                 let forgotten = self.core.gate.forget(&item.name).await?;
                 self.core.commits.forget(&item.name);
-                debug!(item = item.name, forgotten, "a closed item is long over");
+                debug!(
+                    item = item.name,
+                    forgotten, "removed a closed item from the gate"
+                );
             }
             if let Some(before) = before {
                 let ledger = &self.core.ledger;
@@ -221,13 +227,13 @@ impl Keeper {
         let kept = item.terms.answers_kept;
         Ok(match last.first() {
             Some(last) => now.duration_since(last.at).is_ok_and(|since| since > kept),
-            // It was forgotten, so it is at least as old as changes are kept.
+            // Its changes were deleted, so it is at least as old as changes are kept.
             None => self.options.changes_kept >= kept,
         })
     }
 }
 
-/// Whether the gate sells what the ledger has, apart from changes that it was not told yet.
+/// Whether the gate sells what the ledger has, apart from changes that were not sent yet.
 fn is_in_order(standing: &Standing, item: &Item) -> bool {
     standing.current && standing.state.is_some() && standing.epoch == item.epoch
 }

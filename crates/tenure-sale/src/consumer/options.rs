@@ -1,13 +1,13 @@
-//! How a consumer works.
+//! The options of a consumer.
 
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most entries in one transaction of the ledger.
+/// The maximum number of entries in one ledger transaction.
 const BATCH_MAX: usize = 5_000;
 
-/// How a [`Consumer`](crate::Consumer) works.
+/// The options of a [`Consumer`](crate::Consumer).
 ///
 /// ```
 /// use std::time::Duration;
@@ -16,7 +16,7 @@ const BATCH_MAX: usize = 5_000;
 /// let options = ConsumerOptions::default().batch(500).idle(Duration::from_secs(60));
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "options do nothing until a consumer gets them"]
+#[must_use = "options do nothing until they are passed to a consumer"]
 pub struct ConsumerOptions {
     pub(super) batch: usize,
     pub(super) idle: Duration,
@@ -42,48 +42,49 @@ impl Default for ConsumerOptions {
 }
 
 impl ConsumerOptions {
-    /// The most entries in one transaction: 200 by default. More: faster, and a larger step back when
-    /// one of them fails.
+    /// The maximum number of entries in one transaction: 200 by default. A larger batch is faster,
+    /// but more work is repeated when one of its entries fails.
     pub fn batch(mut self, entries: usize) -> Self {
         self.batch = entries;
         self
     }
 
-    /// When entries that another consumer took and did not acknowledge are taken over: after 30 s by
-    /// default. Longer than a transaction ever takes; shorter does no harm but work done twice.
+    /// When entries that another consumer read but did not acknowledge are claimed: after 30 s by
+    /// default. It should be longer than any transaction takes; if it is shorter, work is done
+    /// twice, which is harmless.
     pub fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
         self
     }
 
-    /// How often an entry that the ledger does not take is tried before it is buried as dead: 5 times
-    /// by default, and not while the ledger is away.
+    /// How often an entry that the ledger does not accept is tried before it is buried: 5 times by
+    /// default. Time in which the ledger is unavailable does not count.
     pub fn deliveries_max(mut self, deliveries: u64) -> Self {
         self.deliveries_max = deliveries;
         self
     }
 
-    /// How often to look for orders that were not paid for in time: every second by default.
+    /// How often to check for orders that were not paid for in time: every second by default.
     pub fn sweep_every(mut self, every: Duration) -> Self {
         self.sweep_every = every;
         self
     }
 
-    /// How often to look for new items, gates that must be rebuilt and changes that gates were not
-    /// told: twice a second by default.
+    /// How often to check for new items, gates that must be rebuilt and changes that were not sent:
+    /// twice a second by default.
     pub fn look_every(mut self, every: Duration) -> Self {
         self.look_every = every;
         self
     }
 
-    /// How long [`stop`](crate::Consumer::stop) tries to finish while the ledger is away: 5 s by
-    /// default.
+    /// How long [`stop`](crate::Consumer::stop) tries to finish while the ledger is unavailable: 5
+    /// s by default.
     pub fn stop_within(mut self, limit: Duration) -> Self {
         self.stop_within = limit;
         self
     }
 
-    /// For how long changes that the gate knows are kept for those who resume
+    /// How long changes that the gate has applied are kept, for clients that resume
     /// [`Sale::events`](crate::Sale::events): a day by default.
     pub fn changes_kept(mut self, kept: Duration) -> Self {
         self.changes_kept = kept;
@@ -93,7 +94,7 @@ impl ConsumerOptions {
     pub(crate) fn check(&self) -> Result<()> {
         if self.batch == 0 || self.batch > BATCH_MAX {
             let message = format!(
-                "cannot use `{}` as the batch of a consumer: it is 1 to {BATCH_MAX}",
+                "cannot use `{}` as the batch of a consumer: it must be 1 to {BATCH_MAX}",
                 self.batch
             );
             return Err(Error::new(ErrorKind::InvalidSetting, message));
@@ -101,7 +102,8 @@ impl ConsumerOptions {
         for (what, every) in [("sweep", self.sweep_every), ("look", self.look_every)] {
             if every.is_zero() {
                 let message = format!(
-                    "cannot use `0` as how often a consumer is to {what}: it would do nothing else"
+                    "cannot use `0` as how often a consumer is to {what}: it must be longer than \
+                     zero"
                 );
                 return Err(Error::new(ErrorKind::InvalidSetting, message));
             }

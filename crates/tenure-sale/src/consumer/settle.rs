@@ -5,9 +5,9 @@
 //! | settled, known, stale | acknowledge |
 //! | refused | bury |
 //! | an error for the batch | entry by entry |
-//! | an error because others kept it waiting | all stays in the queue: no entry is to blame |
-//! | an error for one entry, and it answers else | leave it in the queue; after some deliveries, bury it |
-//! | an error, and it answers nothing | all stays in the queue: no entry is to blame |
+//! | a conflict with other transactions | all stays in the queue: no entry is at fault |
+//! | an error for one entry, but it responds otherwise | leave it in the queue; after some deliveries, bury it |
+//! | an error, and it does not respond | all stays in the queue: no entry is at fault |
 
 use std::time::Duration;
 
@@ -21,22 +21,23 @@ use crate::failpoint::{bug, failpoint};
 use crate::ledger::{Fate, was_kept_waiting};
 use crate::order::{OrderId, OrderState};
 
-/// After so many deliveries an entry that the ledger does not take is buried.
+/// After this many deliveries, an entry that the ledger does not accept is buried.
 pub(crate) const DELIVERIES_MAX: u64 = 5;
 
-/// Before an entry is buried it is tried so often again, with such a pause before each try.
+/// Before an entry is buried it is retried this often, with this pause before each try.
 const LAST_TRIES: u32 = 3;
 const LAST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What settling did to the stock.
+/// The effect of settling on the stock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settled {
-    /// Units went back: the gate should be told.
+    /// Units were returned: the gate should be informed.
     pub(crate) released: bool,
 }
 
-/// Brings entries of one item to the ledger and takes them out of the queue. `Ok` means that all of
-/// them were dealt with; `Err` that they should be tried again, which does no harm to those that were.
+/// Commits entries of one item to the ledger and removes them from the queue. `Ok` means that all
+/// of them were handled; `Err` that they should be retried, which is harmless for those already
+/// handled.
 pub(crate) async fn settle(
     core: &Core,
     item: &str,
@@ -53,7 +54,7 @@ pub(crate) async fn settle(
         Err(cause) if was_kept_waiting(&cause) => Err(cause),
         Err(cause) => {
             core.counters.batches_failed.one();
-            debug!(item, entries = entries.len(), %cause, "the ledger did not take a batch");
+            debug!(item, entries = entries.len(), %cause, "the ledger did not accept a batch");
             one_by_one(core, item, entries, deliveries_max, cause).await
         }
     }
@@ -72,7 +73,7 @@ async fn one_by_one(
     deliveries_max: u64,
     cause: Error,
 ) -> Result<Settled> {
-    // A ledger that is away is not asked once per entry.
+    // An unavailable ledger is not asked once per entry.
     let mut all = is_there(core, item, cause).await?;
     for entry in entries {
         let single = std::slice::from_ref(entry);
@@ -86,7 +87,7 @@ async fn one_by_one(
     Ok(all)
 }
 
-/// An entry that the ledger did not take by itself.
+/// An entry that the ledger did not accept on its own.
 async fn set_aside(
     core: &Core,
     item: &str,
@@ -95,10 +96,10 @@ async fn set_aside(
     mut cause: Error,
 ) -> Result<Settled> {
     if entry.deliveries <= deliveries_max {
-        warn!(order = %entry.id, %cause, "the ledger did not take an entry: it will be tried again");
+        warn!(order = %entry.id, %cause, "the ledger did not accept an entry: it will be retried");
         return is_there(core, item, cause).await;
     }
-    // It may have been delivered so often because consumers died: only what it does now counts.
+    // It may have been delivered this often because consumers died: only the current error counts.
     let single = std::slice::from_ref(entry);
     for _ in 0..LAST_TRIES {
         sleep(LAST_PAUSE).await;
@@ -114,7 +115,7 @@ async fn set_aside(
     Ok(Settled::default())
 }
 
-/// Whether the ledger answers; if not, no entry is to blame.
+/// Whether the ledger responds; if not, no entry is at fault.
 async fn is_there(core: &Core, item: &str, cause: Error) -> Result<Settled> {
     let answer = core.ledger.item(item).await;
     answer.map(|_| Settled::default()).map_err(|_| cause)
@@ -144,7 +145,7 @@ async fn conclude(core: &Core, item: &str, entries: &[Entry], fates: Vec<Fate>) 
     Ok(settled)
 }
 
-/// First in the ledger: if that is away, nothing happens to the entry.
+/// Into the ledger first: if it is unavailable, the entry stays untouched.
 async fn bury(core: &Core, item: &str, entry: &Entry, reason: &str) -> Result<()> {
     core.ledger.bury(entry, reason).await?;
     core.gate.bury(item, &entry.id, reason).await?;
@@ -169,12 +170,12 @@ fn state_of(entry: &Entry, fate: &Fate) -> Option<OrderState> {
     match fate {
         Fate::Settled(state) | Fate::Known(state) => Some(*state),
         Fate::Stale if matches!(entry.what, Ok(Wanted::Order { .. })) => Some(OrderState::Lost),
-        // What was wished for an order that is in the ledger was not done.
+        // A request about an order that is already in the ledger was not done.
         Fate::Stale | Fate::Withdrawal(_) | Fate::Refused(_) => None,
     }
 }
 
-/// Whether the ledger has a change for the gate that gives units back.
+/// Whether the ledger has a change that returns units to the gate.
 fn releases(fate: &Fate) -> bool {
     match fate {
         Fate::Settled(state) => !state.holds_units(),

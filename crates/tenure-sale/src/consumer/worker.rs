@@ -1,4 +1,4 @@
-//! The worker: consumes the queue of one item, or of one shelf of it.
+//! The worker: consumes the queue of one item, or of one of its shelves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::error::Result;
 use crate::failpoint::failpoint;
 use crate::relay;
 
-/// How long one question for new entries stays open. A clean stop waits for its end, because an answer
-/// under way would be entries handed to nobody.
+/// How long one read for new entries blocks. A clean stop waits for its end, because a reply in
+/// flight would deliver entries to a consumer that is gone.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// The least time between two looks for entries of consumers that died.
+/// The minimum time between two checks for entries of dead consumers.
 const CLAIM_EVERY_MIN: Duration = Duration::from_millis(50);
 
 pub(super) struct Worker {
@@ -50,7 +50,7 @@ impl Worker {
             match self.turn(&mut held, &mut claims_at).await {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
-                    debug!(item = self.item, %error, "a consumer pauses: gate or ledger is away");
+                    debug!(item = self.item, %error, "a consumer pauses: gate or ledger unavailable");
                     backoff.pause(&self.stop).await;
                 }
             }
@@ -59,13 +59,13 @@ impl Worker {
             let (item, entries) = (&self.item, held.len());
             warn!(
                 item,
-                entries, "a consumer ends before the ledger took what it has"
+                entries, "a consumer stops before the ledger accepted its entries"
             );
         }
     }
 
-    /// Settles what is held, or takes something. After an error the same entries are held: they are
-    /// neither read nor counted as delivered again.
+    /// Settles the entries it holds, or reads new ones. After an error it still holds the same
+    /// entries: they are neither read nor counted as delivered again.
     async fn turn(&self, held: &mut Vec<Entry>, claims_at: &mut Instant) -> Result<()> {
         if held.is_empty() {
             *held = self.take(claims_at).await?;
@@ -83,7 +83,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Entries of the dead first, now and then; else new ones.
+    /// Entries of dead consumers first, now and then; otherwise new ones.
     async fn take(&self, claims_at: &mut Instant) -> Result<Vec<Entry>> {
         let (gate, batch) = (&self.core.gate, self.options.batch);
         if Instant::now() >= *claims_at {

@@ -1,8 +1,9 @@
-//! The follower: one look at ledger and gate for all of this process who care about one item.
+//! The follower: one reader of ledger and gate per item, for everything in this process that
+//! depends on it.
 //!
-//! Those are the watchers of [`Events`](super::Events), those who wait for an order, and the orders that
-//! this process saw accepted and not yet committed: if their epoch is over and the ledger has not heard
-//! of them, they are lost, and somebody must say so even if nobody asks.
+//! That is the watchers of [`Events`](super::Events), callers that wait for an order, and the
+//! orders that this process saw accepted but not yet committed: if their epoch has ended and they
+//! are not in the ledger, they are lost, and must be reported even if no caller waits for them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,29 +20,29 @@ use crate::order::{OrderId, OrderState};
 
 use super::followers::{Follower, Followers, Left, Live, State};
 
-/// Events kept for a watcher that is slow; what is older it fetches itself.
+/// Events kept for slow watchers; they fetch older ones themselves.
 const LIVE_MAX: usize = 256;
-/// Orders of one item that are awaited: the queue's default cap is somewhat more, but in a queue that
-/// long nearly all of another process.
+/// Awaited orders of one item. The queue's default limit is somewhat higher, but in a queue that
+/// long nearly all orders are from other processes.
 const AWAITED_MAX: usize = 50_000;
 const PAGE: usize = 200;
-/// Between two looks while somebody waits or watches.
+/// Between two reads while there are waiters or watchers.
 const TICK: Duration = Duration::from_millis(50);
-/// Between two looks while orders are awaited that nobody asks for.
+/// Between two reads while orders are awaited without a waiting caller.
 const SLOW_TICK: Duration = Duration::from_millis(200);
-/// Units left are told at most so often.
+/// Units left are reported at most this often.
 const LEFT_EVERY: Duration = Duration::from_millis(100);
-/// How often to look for awaited orders that are lost, or that were passed over.
+/// How often to check for awaited orders that are lost or were skipped.
 const AUDIT_EVERY: Duration = Duration::from_secs(1);
-/// Awaited orders asked for in one audit, which only matters if changes were passed over. After some
-/// that the ledger does not have either, the others mostly stand behind them in the same queue.
+/// Awaited orders checked in one audit, which only matters if changes were skipped. After some that
+/// are not in the ledger either, the others are mostly behind them in the same queue.
 const AUDIT_MAX: usize = 50;
 const AUDIT_MISSES_MAX: usize = 5;
-/// A follower that nobody needs for so long ends.
+/// A follower that is not needed for this long ends.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 impl Followers {
-    /// Remembers an order that was accepted, until the ledger has it or it is lost.
+    /// Remembers an accepted order until it is in the ledger or lost.
     pub(crate) fn expect(core: &Arc<Core>, order: &OrderId) {
         let mut running = core.followers.running();
         let follower = Self::follower(core, &mut running, order.item());
@@ -52,12 +53,12 @@ impl Followers {
         }
     }
 
-    /// Sees to it that the hub hears of orders of `item`.
+    /// Makes sure that the hub is notified of orders of `item`.
     pub(crate) fn listen(core: &Arc<Core>, item: &str) {
         Self::follower(core, &mut core.followers.running(), item);
     }
 
-    /// Begins to watch. Also says how many units were left when that was told last.
+    /// Starts to watch. Also returns the last reported number of units left.
     pub(super) fn watch(core: &Arc<Core>, item: &str) -> (broadcast::Receiver<Live>, Option<Left>) {
         let mut running = core.followers.running();
         let follower = Self::follower(core, &mut running, item);
@@ -66,7 +67,7 @@ impl Followers {
         (live, left)
     }
 
-    /// A consumer of this process has settled these: nobody needs to wait for the ledger's changes.
+    /// A consumer of this process has settled these: no need to wait for the ledger's changes.
     pub(crate) fn settled(&self, item: &str, news: &[(&OrderId, OrderState)]) {
         let follower = self.running().get(item).map(Arc::clone);
         if let Some(follower) = follower {
@@ -111,7 +112,7 @@ impl Follower {
         }
     }
 
-    /// Passes a change on to all who care.
+    /// Passes a change on to all subscribers.
     fn pass_on(&self, core: &Core, change: Change) {
         match &change.what {
             What::Committed { orders, state } => {
@@ -143,7 +144,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Looks for awaited orders that will never come, and for those that came unseen.
+    /// Checks for awaited orders that will never arrive, and for those that arrived unseen.
     async fn audit(&self, core: &Core) -> Result<()> {
         if self.state().awaited.is_empty() {
             return Ok(());
@@ -174,7 +175,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Awaited orders of epochs that are over, and the oldest of this one in each of so many queues.
+    /// Awaited orders of ended epochs, and the oldest of the current one in each of this many
+    /// queues.
     fn to_audit(&self, epoch: u64, shelves: u64) -> (Vec<OrderId>, Vec<OrderId>) {
         let state = self.state();
         let order = |(epoch, number): &(u64, u64)| OrderId::new(&*self.item, *epoch, *number);
@@ -196,17 +198,17 @@ impl Follower {
     }
 }
 
-/// Writes down that an order of an epoch that is over never arrived.
+/// Records that an order of an ended epoch never arrived.
 pub(crate) async fn announce_lost(core: &Core, order: &OrderId) -> Result<()> {
     if let Moved::Done(_) = core.ledger.mark_lost(order).await? {
         core.counters.lost.one();
-        error!(%order, "an accepted order was lost with its server before the ledger heard of it");
+        error!(%order, "an accepted order was lost with its server before it reached the ledger");
     }
     core.hub.tell([(order, OrderState::Lost)]);
     Ok(())
 }
 
-/// Follows an item until nobody needs it.
+/// Follows an item until it is no longer needed.
 async fn follow(core: Arc<Core>, follower: Arc<Follower>) {
     let mut cursor = None;
     let (mut looks_at, mut audits_at) = (Instant::now(), Instant::now() + AUDIT_EVERY);
@@ -223,12 +225,12 @@ async fn follow(core: Arc<Core>, follower: Arc<Follower>) {
         let now = Instant::now();
         if follower.is_watched() && now >= looks_at {
             looks_at = now + LEFT_EVERY;
-            // A gate that is away tells nothing new.
+            // An unavailable gate has nothing new.
             let _ = follower.look_at_gate(&core).await;
         }
         if now >= audits_at {
             audits_at = now + AUDIT_EVERY;
-            // Whoever is not found is looked for again.
+            // Orders that are not found are checked again later.
             let _ = follower.audit(&core).await;
         }
         if follower.is_needed(&core) {
@@ -243,7 +245,7 @@ async fn follow(core: Arc<Core>, follower: Arc<Follower>) {
     }
 }
 
-/// Passes on the next changes; whether there may be more at once.
+/// Passes on the next changes; returns whether there may be more right away.
 async fn next_page(core: &Core, follower: &Follower, cursor: &mut Option<u64>) -> Result<bool> {
     let after = match *cursor {
         Some(after) => after,
@@ -258,7 +260,7 @@ async fn next_page(core: &Core, follower: &Follower, cursor: &mut Option<u64>) -
     Ok(full_page)
 }
 
-/// Ends it, unless somebody has come to need it.
+/// Ends it, unless it is needed again.
 fn ends(core: &Core, follower: &Follower) -> bool {
     let mut running = core.followers.running();
     if follower.is_needed(core) {
@@ -279,7 +281,7 @@ mod tests {
             live: broadcast::Sender::new(1),
             state: Mutex::default(),
         };
-        // Those of shelf 0 came long before the others.
+        // The entries of shelf 0 are much older than the others.
         let numbers = (1..500).map(|n| n * 2).chain([2001, 2003]);
         let awaited = numbers.map(|number| (2, number)).chain([(1, 7)]);
         follower.state().awaited.extend(awaited);
@@ -291,7 +293,7 @@ mod tests {
             .partition(|number| number % 2 == 0);
         assert_eq!(first.len(), AUDIT_MAX / 2);
         assert_eq!(second, [2001, 2003]);
-        // In one queue the oldest are the oldest.
+        // Within one queue the order is by age.
         let (_, oldest) = follower.to_audit(2, 1);
         assert_eq!(oldest.len(), AUDIT_MAX);
     }

@@ -23,13 +23,13 @@ pub(super) struct Follower {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Epoch and number of orders accepted and not seen in the ledger, the oldest first.
+    /// Epoch and number of accepted orders not yet seen in the ledger, the oldest first.
     pub(super) awaited: BTreeSet<(u64, u64)>,
-    /// The units left that were told last.
+    /// The last reported number of units left.
     pub(super) left: Option<Left>,
 }
 
-/// What watchers are told.
+/// What watchers receive.
 #[derive(Clone, Debug)]
 pub(super) enum Live {
     Change(Arc<Change>),

@@ -1,4 +1,4 @@
-//! What may be asked of a gate, and the errors of those who ask for something else.
+//! Validation of calls to a gate, and the errors of invalid ones.
 
 use std::fmt;
 
@@ -9,7 +9,8 @@ use crate::names::request_id;
 use crate::order::OrderId;
 use crate::stock::UNITS_MAX;
 
-/// What is taken is remembered by this. No buyer's request is: those begin with the buyer's name.
+/// The key under which a taken entry is remembered. No buyer's request has this prefix: those begin
+/// with the buyer's name.
 pub(super) fn reference(item: &str, wanted: &Wanted) -> Result<String> {
     if wanted.units() == 0 || wanted.units() > UNITS_MAX {
         let message = format!(
@@ -20,7 +21,9 @@ pub(super) fn reference(item: &str, wanted: &Wanted) -> Result<String> {
     }
     match wanted {
         Wanted::Order { .. } => {
-            let message = format!("cannot take units of `{item}` for a buyer's order: ask for it");
+            let message = format!(
+                "cannot take units of `{item}` for a buyer's order: submit a request instead"
+            );
             Err(Error::new(ErrorKind::InvalidRequest, message))
         }
         Wanted::Withdrawal { reference, .. } => {
@@ -46,13 +49,13 @@ pub(super) fn of_item(item: &str, order: &OrderId) -> Result<()> {
     if order.item() == item {
         return Ok(());
     }
-    let message = format!("`{order}` is no entry of `{item}`");
+    let message = format!("`{order}` is not an entry of `{item}`");
     Err(Error::new(ErrorKind::InvalidOrder, message))
 }
 
 pub(super) fn other_units(item: &str, reference: &str) -> Error {
     let message = format!(
-        "cannot take units of `{item}`: `{}` stands for another number of them",
+        "cannot take units of `{item}`: `{}` was used for a different number of units",
         reference.trim().replace('\n', " ")
     );
     Error::new(ErrorKind::Conflict, message)
@@ -60,8 +63,8 @@ pub(super) fn other_units(item: &str, reference: &str) -> Error {
 
 pub(super) fn foreign_id(item: &str, epoch: u64, id: impl fmt::Display) -> Error {
     let message = format!(
-        "cannot load `{item}` under epoch {epoch}: its queue has had the id `{id}`, which is not below. \
-         Was the ledger restored from an older copy, or the queue written to by others?"
+        "cannot load `{item}` under epoch {epoch}: its queue already had the id `{id}`, which is \
+         not below. Was the ledger restored from an older copy, or the queue written to by others?"
     );
     Error::new(ErrorKind::Conflict, message)
 }

@@ -1,10 +1,10 @@
-//! Time as gates keep it: whole microseconds, which Lua's numbers hold exactly.
+//! Time at the gates: whole microseconds, which Lua's numbers represent exactly.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::stock::UNITS_MAX;
 
-/// Microseconds since 1970; what is before counts as that.
+/// Microseconds since 1970; earlier times count as 1970.
 pub(super) fn micros(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     exact(since.as_micros())

@@ -1,9 +1,9 @@
-//! Requests of concurrent buyers travel together.
+//! Batches the requests of concurrent buyers.
 //!
-//! While the server answers one call, others gather and make the next one. A buyer who finds room
-//! sends at once, from its own task; whoever comes when enough calls are under way waits and is sent
-//! by a task that goes on for as long as somebody waits. Nobody depends on another buyer's future: a
-//! call with several requests never belongs to one of them.
+//! While the server works on one call, further requests queue up and form the next one. A buyer
+//! that finds a free slot sends at once, from its own task. If enough calls are in flight, it waits
+//! and is sent by a background task, which runs as long as there are waiting requests. No request
+//! depends on another buyer's future: a call with several requests never belongs to one of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -16,22 +16,22 @@ use tokio::sync::oneshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::order::{Answer, Outcome, Request};
 
-/// Requests of one call. The server serves nobody else meanwhile: about a millisecond.
+/// Requests per call. The server serves no one else meanwhile: about a millisecond.
 const REQUESTS_MAX: usize = 128;
-/// Calls to one place that are under way at once. While the server works on one, the next is on its
-/// way; more would only make them smaller.
+/// Calls in flight to one place. While the server works on one, the next is on its way; more would
+/// only make them smaller.
 const CALLS_MAX: usize = 2;
-/// Requests for one place that wait in this process. Who comes then is told that the gate is busy.
+/// Requests for one place that wait in this process. Further ones are answered with *busy*.
 const WAITING_MAX: usize = 16 * 1024;
-/// How often a request whose sender was ended with its runtime looks for another.
+/// How often a request looks for another sender if its sender ended with its runtime.
 const TRIES_MAX: usize = 3;
 
 /// How requests reach the server.
 pub(super) trait Call: Clone + Send + Sync + 'static {
-    /// Where requests go; those for the same place travel together.
+    /// Where requests go; those for the same place are batched.
     type Place: Clone + Eq + Hash + Send + Sync;
 
-    /// Asks for several orders of one item, and gets as many answers, in their order.
+    /// Submits several requests for one item, and returns as many answers, in order.
     fn call(
         &self,
         place: &Self::Place,
@@ -39,7 +39,7 @@ pub(super) trait Call: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Answer>>> + Send;
 }
 
-/// Brings requests for the same place together.
+/// Batches the requests for the same place.
 #[derive(Clone)]
 pub(super) struct Combiner<C: Call> {
     call: C,
@@ -51,7 +51,7 @@ struct Shared<C: Call> {
     lines: Mutex<HashMap<C::Place, Line>>,
 }
 
-/// The requests for one place. It exists while a call is under way.
+/// The requests for one place. It exists while a call is in flight.
 #[derive(Default)]
 struct Line {
     calls: usize,
@@ -66,7 +66,7 @@ struct Ask {
 enum Joined<C: Call> {
     /// Send it yourself.
     Room(Turn<C>),
-    /// Somebody will.
+    /// A background task will send it.
     Waits(oneshot::Receiver<Result<Answer>>),
     Full,
 }
@@ -136,7 +136,7 @@ impl<C: Call> Combiner<C> {
     }
 }
 
-/// One of the calls that may be under way. When it is over, those who wait go next.
+/// One of the allowed calls in flight. When it ends, the waiting requests are next.
 struct Turn<C: Call> {
     combiner: Combiner<C>,
     place: C::Place,
@@ -144,17 +144,17 @@ struct Turn<C: Call> {
 }
 
 enum Kind {
-    /// Of a buyer who sends its own request.
+    /// Of a buyer that sends its own request.
     Own,
     /// Of a task that sends for others.
     Sender,
-    /// Given up already.
+    /// Already given up.
     Left,
 }
 
 impl<C: Call> Turn<C> {
-    /// Those who go next. If nobody waits, the turn is given up in the same step: who comes then
-    /// finds room.
+    /// The next requests. If none wait, the slot is freed in the same step, so that the next
+    /// request finds it.
     fn next(&mut self) -> Vec<Ask> {
         let mut lines = self.combiner.shared.lines();
         let Some(line) = lines.get_mut(&self.place) else {
@@ -164,7 +164,7 @@ impl<C: Call> Turn<C> {
         while next.len() < REQUESTS_MAX
             && let Some(ask) = line.waiting.pop_front()
         {
-            // Who is gone meanwhile needs no answer.
+            // A receiver that is gone needs no answer.
             if !ask.answer.is_closed() {
                 next.push(ask);
             }
@@ -179,7 +179,7 @@ impl<C: Call> Turn<C> {
         next
     }
 
-    /// What failed for one would fail for those who wait, each after as long a wait.
+    /// What failed for one request would fail for the waiting ones, each after the same delay.
     fn fail_waiting(&self, error: &Error) {
         let waiting = {
             let mut lines = self.combiner.shared.lines();
@@ -188,7 +188,7 @@ impl<C: Call> Turn<C> {
         };
         for ask in waiting.into_iter().flatten() {
             let message = format!(
-                "the order of `{}` was not asked for, because the gate failed others before it: ask \
+                "the order of `{}` was not sent, because the gate failed for earlier requests: try \
                  again",
                 ask.request.item()
             );
@@ -222,7 +222,7 @@ impl<C: Call> Drop for Turn<C> {
         }
         line.calls -= 1;
         if line.calls == 0 {
-            // Those who still wait learn by this that nobody sends for them, and try again.
+            // The waiting requests learn from this that they have no sender, and try again.
             let abandoned = lines.remove(&self.place);
             drop(lines);
             drop(abandoned);
@@ -249,16 +249,16 @@ fn one(item: &str, mut answers: Vec<Answer>) -> Result<Answer> {
 
 fn unsent(item: &str) -> Error {
     let message = format!(
-        "the order of `{item}` got no answer, and what became of it is unknown: ask again with the \
+        "the order of `{item}` got no reply, and its outcome is unknown: try again with the \
          same request id"
     );
     Error::new(ErrorKind::Store, message)
 }
 
-/// Sends for those who wait, until nobody does.
+/// Sends waiting requests until there are none.
 async fn send_waiting<C: Call>(mut turn: Turn<C>) {
     loop {
-        // Who was just answered may ask again at once: let them join.
+        // Callers that were just answered may submit again at once: let them join.
         tokio::task::yield_now().await;
         let (requests, answers): (Vec<_>, Vec<_>) = {
             let next = turn.next().into_iter();
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
     use crate::order::OrderId;
 
-    /// A server that answers when it is let, and numbers what it was asked.
+    /// A server that replies when allowed, and numbers its requests.
     #[derive(Clone)]
     struct Server {
         let_through: Arc<Semaphore>,
@@ -346,7 +346,7 @@ mod tests {
         combiner.ask(&"item".to_owned(), &request(id)).await
     }
 
-    /// Asks `count` times at once, one after the other as far as the order goes.
+    /// Submits `count` requests concurrently, in order as far as possible.
     async fn ask_all(
         combiner: &Combiner<Server>,
         ids: std::ops::Range<usize>,
@@ -360,13 +360,13 @@ mod tests {
         asking
     }
 
-    /// Whether nothing is kept of an item that nobody asks for.
+    /// Whether no state is kept for an item without requests.
     async fn is_idle(combiner: &Combiner<Server>) -> bool {
         for _ in 0..100 {
             if combiner.shared.lines().is_empty() {
                 return true;
             }
-            // Who sends for others notices a little later that nobody waits.
+            // The background task notices a little later that there are no waiting requests.
             tokio::task::yield_now().await;
         }
         false
@@ -452,7 +452,7 @@ mod tests {
         for answer in asking.into_iter().skip(CALLS_MAX) {
             let error = answer.await.unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Store);
-            unsent += usize::from(error.to_string().contains("was not asked for"));
+            unsent += usize::from(error.to_string().contains("was not sent"));
         }
         assert_eq!(unsent, 500 - CALLS_MAX);
         assert_eq!(server.calls().len(), CALLS_MAX);
@@ -472,7 +472,8 @@ mod tests {
         assert!(is_idle(&combiner).await);
     }
 
-    /// A runtime that is shut down takes its tasks along, also those that send for buyers elsewhere.
+    /// A runtime that is shut down ends its tasks, including those that send for buyers on other
+    /// runtimes.
     #[test]
     fn a_sender_that_ends_with_its_runtime_leaves_nobody_behind() {
         let runtime = || {

@@ -1,4 +1,4 @@
-//! Several changes of an item made into one.
+//! Combines several changes of an item into one.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::item::{ItemState, Terms};
 use crate::stock::UNITS_MAX;
 
-/// What changes mean for the gate, or for one shelf of it, together.
+/// The combined effect of changes on the gate, or on one of its shelves.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Fold<'a> {
     /// The number of the last of them.
     pub(super) to: u64,
-    /// Units that come back.
+    /// Units that are returned.
     pub(super) units: u64,
-    /// What buyers give back.
+    /// What buyers return.
     pub(super) buyers: BTreeMap<&'a str, u64>,
     pub(super) state: Option<ItemState>,
     pub(super) terms: Option<&'a Terms>,
@@ -26,7 +26,7 @@ impl<'a> Fold<'a> {
     ///
     /// # Errors
     ///
-    /// If one is missing between them: what it says would never reach the gate.
+    /// If one of them is missing: its effect would never reach the gate.
     pub(super) fn of(item: &str, place: Place, after: u64, changes: &'a [Change]) -> Result<Self> {
         let mut fold = Self {
             to: after,
@@ -35,7 +35,7 @@ impl<'a> Fold<'a> {
         for change in changes {
             if change.number != fold.to + 1 {
                 let message = format!(
-                    "cannot tell the gate of change `{}` of `{item}`: it is at change {}",
+                    "cannot send change `{}` of `{item}` to the gate: it is at change {}",
                     change.number, fold.to
                 );
                 return Err(Error::new(ErrorKind::Conflict, message));
@@ -67,7 +67,7 @@ impl<'a> Fold<'a> {
             }
             What::State(state) => self.state = Some(*state),
             What::Terms(terms) => self.terms = Some(terms),
-            // The gate set these units aside itself, or none are concerned.
+            // The gate reserved these units itself, or no units are involved.
             What::Committed { .. } | What::Moved { .. } | What::Withdrawn { .. } => {}
         }
     }

@@ -1,11 +1,11 @@
-//! The gate: where buyers are let in or turned away, at once and one after the other.
+//! The gate: accepts or refuses buyers' requests, immediately and in order.
 //!
-//! One atomic step per order checks everything, puts the order into the item's queue and sets its
-//! units aside. The gate may be too strict, never too generous: the ledger is the truth, and a gate
-//! whose server was restarted or replaced refuses until it is rebuilt from the ledger.
+//! One atomic step per order checks everything, queues the order and reserves its units. The gate
+//! may be too strict, but never too generous: the ledger is the source of truth, and a gate whose
+//! server was restarted or replaced refuses orders until it is rebuilt from the ledger.
 //!
-//! The stock of an item that one node cannot serve is spread over several *shelves*, each in a slot of
-//! its own: units move between them, buyers do not.
+//! The stock of an item that one node cannot serve is spread over several *shelves*, each in its
+//! own slot: units move between them, buyers do not.
 
 mod checks;
 mod clock;
@@ -49,7 +49,7 @@ enum Backend {
     Redis(RedisGate),
 }
 
-/// The same call for every backend: the one in memory answers at once.
+/// The same call for both backends: the one in memory returns at once.
 macro_rules! each {
     ($gate:expr, $item:expr, $method:ident($($argument:expr),*)) => {{
         item_name($item)?;
@@ -61,13 +61,13 @@ macro_rules! each {
 }
 
 impl Gate {
-    /// Connects to the gate that `url` names: `memory://` for one of its own, `memory://name` for one
-    /// that all of this process share who name it, else any Redis as for
+    /// Connects to the gate at `url`: `memory://` for a private one, `memory://name` for one shared
+    /// by this process under that name, otherwise any Redis as for
     /// [`Tenure::connect`](tenure::Tenure::connect).
     ///
     /// # Errors
     ///
-    /// If the URL is wrong or the server cannot be reached.
+    /// If the URL is invalid or the server cannot be reached.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         let backend = match url.as_ref().trim().strip_prefix("memory://") {
             Some(name) => Backend::Memory(MemoryGate::open(name)?),
@@ -76,16 +76,16 @@ impl Gate {
         Ok(Self { backend })
     }
 
-    /// The gate over a connection that others use too.
+    /// The gate over a shared connection.
     pub fn on(redis: tenure::redis::Client) -> Self {
         Self {
             backend: Backend::Redis(RedisGate::on(redis)),
         }
     }
 
-    /// Takes the lock under which units are moved between shelves from `locks`, which must be at the
-    /// same servers. A gate that was [connected](Self::connect) connects its own when it first needs
-    /// one, and one [over a connection](Self::on) moves units without: no unit is lost by that, but
+    /// Uses `locks` for the lock under which units are moved between shelves; they must be on the
+    /// same servers. A [connected](Self::connect) gate creates its own when it first needs one. A
+    /// gate [over a shared connection](Self::on) moves units without a lock: no unit is lost, but
     /// processes that want the last ones may take them from each other.
     #[must_use]
     pub fn with_locks(self, locks: Tenure) -> Self {
@@ -96,26 +96,26 @@ impl Gate {
         Self { backend }
     }
 
-    /// Over how many shelves this gate spreads an item that is to be spread over so many: in memory
-    /// there is only one place.
+    /// How many shelves this gate uses for an item with this spread: in memory there is only one
+    /// place.
     pub(crate) fn shelves_of(&self, item: &Item) -> u64 {
         if self.is_memory() { 1 } else { item.spread }
     }
 
-    /// Whether this gate lives in this process alone.
+    /// Whether this gate exists only in this process.
     pub fn is_memory(&self) -> bool {
         matches!(self.backend, Backend::Memory(_))
     }
 
-    /// Asks for an order. Requests of concurrent callers travel together.
+    /// Submits a request. Concurrent requests are batched.
     ///
-    /// Dropping the future does not take the request back: it may have been sent. Whoever asks again
-    /// with the same request id learns what became of it.
+    /// Dropping the future does not withdraw the request: it may have been sent. Submitting the
+    /// same request id again returns its outcome.
     ///
     /// # Errors
     ///
-    /// If the gate cannot be reached or does not answer in time. What became of the request is
-    /// unknown then: ask again with the same request id.
+    /// If the gate cannot be reached or does not reply in time. The outcome is then unknown: submit
+    /// the same request id again.
     pub async fn ask(&self, request: &Request) -> Result<Answer> {
         match &self.backend {
             Backend::Memory(gate) => Ok(gate.ask(request)),
@@ -123,29 +123,29 @@ impl Gate {
         }
     }
 
-    /// What the gate knows of an item; `None` if it does not know it. The units in the queue are not
-    /// counted: see [`queued_units`](Self::queued_units).
+    /// The gate's state of an item; `None` if it does not know it. Does not include the units in
+    /// the queue: see [`queued_units`](Self::queued_units).
     pub async fn standing(&self, item: &str) -> Result<Option<Standing>> {
         each!(self, item, standing(item))
     }
 
-    /// Whether the gate sells the item of an order now, under the epoch of that order. Of an item that
-    /// is spread, only the shelf of the order is asked: no other could have it.
+    /// Whether the gate currently sells the item of an order, under the epoch of that order. For a
+    /// spread item only the shelf of the order is asked: no other could have it.
     pub(crate) async fn sells(&self, order: &OrderId) -> Result<bool> {
         each!(self, order.item(), sells(order))
     }
 
-    /// The units that all entries in the queue have set aside. Reads the whole queue, page by page,
-    /// while it may change: exact only if nothing is sold and nothing is consumed meanwhile.
+    /// The units reserved by all entries in the queue. Reads the whole queue, page by page, while
+    /// it may change: exact only if nothing is sold or consumed meanwhile.
     pub async fn queued_units(&self, item: &str) -> Result<u64> {
         each!(self, item, queued_units(item))
     }
 
-    /// Tells the gate what changed in the ledger, in the order of the numbers. Takes effect only if the
-    /// gate is at change `after` of that epoch, and then all of them at once.
+    /// Applies changes of the ledger, in the order of their numbers. They take effect only if the
+    /// gate is at change `after` of that epoch, and then all at once.
     ///
-    /// [`Applied::Stale`] also if the gate would have to know what buyers have and does not: a limit
-    /// where there was none, or an item that is opened again after its answers' time was over.
+    /// Also [`Applied::Stale`] if the gate would need to know what buyers have but does not: a
+    /// limit where there was none, or an item that is reopened after its answers expired.
     ///
     /// # Errors
     ///
@@ -160,20 +160,21 @@ impl Gate {
         each!(self, item, apply(item, epoch, after, changes))
     }
 
-    /// Sets units aside for something that is no buyer's order, and queues it. Works also while the
+    /// Reserves units for an entry that is not a buyer's order, and queues it. Also works while the
     /// item is paused or closed.
     ///
     /// # Errors
     ///
-    /// If the gate cannot be reached, if it is a buyer's order (ask for that), or if the same
-    /// reference stands for other units.
+    /// If the gate cannot be reached, if it is a buyer's order (submit a request instead), or if
+    /// the same reference was used for other units.
     pub async fn take(&self, item: &str, wanted: &Wanted) -> Result<Taken> {
         each!(self, item, take(item, wanted))
     }
 
-    /// Begins to load an item, onto so many shelves: nothing is sold until
-    /// [`finish_load`](Self::finish_load). The queue is left alone; what was remembered of buyers is dropped.
-    /// `false`: a load with a greater fence or epoch was here before, or one with this epoch is done.
+    /// Begins to load an item onto this many shelves: nothing is sold until
+    /// [`finish_load`](Self::finish_load). The queue is not touched; remembered data about buyers
+    /// is dropped. `false`: a load with a greater fence or epoch came first, or one with this epoch
+    /// is done.
     pub async fn begin_load(
         &self,
         item: &str,
@@ -191,8 +192,8 @@ impl Gate {
         each!(self, item, begin_load(item, epoch, fence, spread))
     }
 
-    /// Adds what buyers have, and answers to remember, to a load that has begun under that epoch and
-    /// fence. `false`: another load came between.
+    /// Adds what buyers have, and answers to remember, to a load with that epoch and fence.
+    /// `false`: another load came in between.
     pub async fn load_buyers(
         &self,
         item: &str,
@@ -204,8 +205,9 @@ impl Gate {
         each!(self, item, load_buyers(item, epoch, fence, buyers, answers))
     }
 
-    /// Ends a load: from now on the item is sold here. Refused (`false`) if another load came between,
-    /// or if the server is not the one that the load began on. A repetition changes nothing.
+    /// Finishes a load: from now on the item is sold here. Refused (`false`) if another load came
+    /// in between, or if the server is not the one that the load began on. Repeating it changes
+    /// nothing.
     pub async fn finish_load(&self, item: &str, load: &Load) -> Result<bool> {
         if load.left.is_some_and(|left| left > UNITS_MAX) {
             let message = format!(
@@ -218,10 +220,10 @@ impl Gate {
         each!(self, item, finish_load(item, load))
     }
 
-    /// Hands out entries that nobody has yet, waiting for some up to `patience`.
+    /// Delivers entries that were not delivered yet, waiting for some up to `patience`.
     ///
-    /// Cancel safe in that nothing is lost: what was handed out to a future that was dropped is found
-    /// by [`claim`](Self::claim).
+    /// Cancel safe in that nothing is lost: entries delivered to a dropped future are found by
+    /// [`claim`](Self::claim).
     pub async fn read(
         &self,
         item: &str,
@@ -236,8 +238,8 @@ impl Gate {
         }
     }
 
-    /// As [`read`](Self::read), from one shelf of an item that is spread: who waits for entries waits for
-    /// each shelf by itself.
+    /// As [`read`](Self::read), from one shelf of a spread item: a caller that waits for entries
+    /// waits for each shelf separately.
     pub(crate) async fn read_shelf(
         &self,
         item: &str,
@@ -270,8 +272,8 @@ impl Gate {
         }
     }
 
-    /// Finishes moves of units between shelves that somebody began who is gone. Buyers who find their
-    /// shelf empty do so too. Does no harm to one who is not gone.
+    /// Finishes moves of units between shelves that their process abandoned. Buyers that find their
+    /// shelf empty do so too. Harmless if that process is still alive.
     pub async fn finish_moves(&self, item: &str) -> Result<()> {
         item_name(item)?;
         match &self.backend {
@@ -280,8 +282,8 @@ impl Gate {
         }
     }
 
-    /// Hands out entries that were handed to somebody at least `idle` ago and not acknowledged, from
-    /// the oldest on. With zero: all of them. Entries' deliveries are true.
+    /// Delivers entries that were delivered at least `idle` ago and not acknowledged, oldest first.
+    /// With zero: all of them. The delivery counts of the entries are exact.
     pub async fn claim(
         &self,
         item: &str,
@@ -292,7 +294,7 @@ impl Gate {
         each!(self, item, claim(item, consumer, idle, count))
     }
 
-    /// Takes entries out of the queue for good, after their commit. Those that are not there any more
+    /// Removes entries from the queue for good, after their commit. Entries that are already gone
     /// do no harm.
     pub async fn acknowledge(&self, item: &str, entries: &[OrderId]) -> Result<()> {
         for entry in entries {
@@ -301,30 +303,30 @@ impl Gate {
         each!(self, item, acknowledge(item, entries))
     }
 
-    /// Moves an entry from the queue to the dead, where it stays until somebody decides. One step.
-    /// Does nothing if it is not in the queue.
+    /// Moves an entry from the queue to the dead letters, where it stays until an operator decides.
+    /// One step. Does nothing if it is not in the queue.
     pub async fn bury(&self, item: &str, entry: &OrderId, reason: &str) -> Result<()> {
         of_item(item, entry)?;
         each!(self, item, bury(item, entry, reason))
     }
 
-    /// The dead of an item with the reasons, from the oldest on.
+    /// The dead letters of an item with their reasons, oldest first.
     pub async fn dead(&self, item: &str, count: usize) -> Result<Vec<(Entry, String)>> {
         each!(self, item, dead(item, count))
     }
 
-    /// Takes an entry from the dead for good, after its fate is in the ledger. `false`: it was not there.
+    /// Removes a dead letter for good, after its fate is in the ledger. `false`: it was not there.
     pub async fn unbury(&self, item: &str, entry: &OrderId) -> Result<bool> {
         of_item(item, entry)?;
         each!(self, item, unbury(item, entry))
     }
 
-    /// The entry of an order that still stands in the queue or among the dead.
+    /// The entry of an order that is still in the queue or among the dead letters.
     pub async fn find(&self, order: &OrderId) -> Result<Option<Entry>> {
         each!(self, order.item(), find(order))
     }
 
-    /// Forgets a closed item whose queue is empty and that has no dead. `false`: it is not closed, or
+    /// Removes a closed item with an empty queue and no dead letters. `false`: it is not closed, or
     /// entries are left.
     pub async fn forget(&self, item: &str) -> Result<bool> {
         each!(self, item, forget(item))

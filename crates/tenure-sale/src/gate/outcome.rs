@@ -1,33 +1,34 @@
-//! What came of changing the gate.
+//! Results of changing the gate.
 
 use crate::order::OrderId;
 
-/// What came of telling the gate of changes.
+/// The result of applying changes at the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// The gate is at the last of them now.
+    /// The gate is now at the last of them.
     Done,
-    /// The gate is at another change than the caller thought: read the changes after it, and try again.
+    /// The gate is at a different change than the caller thought: read the changes after it, and
+    /// try again.
     At(u64),
-    /// The gate is of another epoch, or does not know the item: nothing may be told to it before a rebuild.
+    /// The gate has another epoch, or does not know the item: it must be rebuilt first.
     Stale,
 }
 
-/// What came of taking units out for something that is no buyer's order.
+/// The result of taking units for an entry that is not a buyer's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The units are set aside and the entry stands in the queue.
+    /// The units are reserved and the entry is queued.
     Queued(OrderId),
-    /// The same reference did so before.
+    /// The same reference already did so.
     Replayed(OrderId),
     /// Fewer units are left.
     SoldOut {
-        /// So many.
+        /// The number of units left.
         left: u64,
     },
-    /// The buyer would have more than one buyer may have.
+    /// The buyer would exceed the limit.
     LimitReached,
-    /// Too many entries wait for the ledger.
+    /// Too many entries are queued for the ledger.
     Busy,
     /// The gate does not know the item.
     NoItem,

@@ -1,17 +1,17 @@
-//! What belongs to which shelf of an item that is spread. These rules are as lasting as the keys: every
-//! process of a sale, of whatever version, must come to the same shelf.
+//! What belongs to which shelf of a spread item. These rules are as permanent as the keys: every
+//! process of a sale, of any version, must compute the same shelf.
 
 /// One shelf of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
-    /// Which one, from zero on.
+    /// Its index, starting at zero.
     pub(super) nth: u64,
     /// Of how many.
     pub(super) of: u64,
 }
 
 impl Place {
-    /// The only one.
+    /// The only shelf.
     pub(super) const ONLY: Self = Self { nth: 0, of: 1 };
 
     /// Whether a buyer's limit, requests and orders are here.
@@ -19,25 +19,25 @@ impl Place {
         home(buyer, self.of) == self.nth
     }
 
-    /// What of a stock lies here.
+    /// The part of a stock that belongs here.
     pub(super) fn part(self, units: u64) -> u64 {
         self.part_from(units, 0)
     }
 
-    /// What of the units of a change comes here. Units that cannot be divided come to another shelf
+    /// The part of the units of a change that belongs here. The remainder goes to a different shelf
     /// with every change.
     pub(super) fn part_of_change(self, units: u64, change: u64) -> u64 {
         self.part_from(units, change % self.of)
     }
 
-    /// The first of those who get one more is `first`.
+    /// `first` is the first shelf that gets one more.
     fn part_from(self, units: u64, first: u64) -> u64 {
         let turn = (self.nth + self.of - first) % self.of;
         units / self.of + u64::from(turn < units % self.of)
     }
 }
 
-/// The shelf of a buyer: FNV-1a of the name, 64 bits, its halves folded.
+/// The shelf of a buyer: the 64-bit FNV-1a hash of the name, with its halves folded.
 pub(super) fn home(buyer: &str, of: u64) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let hash = buyer.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// Processes of different versions must agree: these may never change.
+    /// Processes of different versions must agree: these values must never change.
     #[test]
     fn homes_are_what_they_always_were() {
         let homes = |of| ["ann", "bob", "cat", "user-1", "user-2"].map(|buyer| home(buyer, of));

@@ -1,62 +1,62 @@
-//! What the gate knows of an item.
+//! The gate's state of an item.
 
 use crate::item::ItemState;
 
-/// What the gate knows of an item.
+/// The gate's state of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Whether the server is the one that was loaded, so that orders may be accepted.
     pub current: bool,
-    /// Whether it is on sale; `None` while it is being rebuilt.
+    /// The state of the item; `None` while it is being rebuilt.
     pub state: Option<ItemState>,
-    /// Under which epoch it was loaded.
+    /// The epoch of the load.
     pub epoch: u64,
-    /// Units left; `None` if unlimited. Of an item that is spread: on all shelves, each looked at at
-    /// another moment.
+    /// Units left; `None` if unlimited. For a spread item: on all shelves, each read at a different
+    /// moment.
     pub left: Option<u64>,
-    /// Units that one shelf gave and another may not have received. Zero unless they are just on their
-    /// way, or a process died that moved them: see
+    /// Units that one shelf gave and another may not have received. Zero unless a move is in
+    /// progress or the process that moved them died: see
     /// [`Gate::finish_moves`](crate::gate::Gate::finish_moves).
     pub moving: u64,
     /// The number of the last change that the gate applied.
     pub change: u64,
-    /// Entries in the queue, those handed to consumers included.
+    /// Entries in the queue, including those delivered to consumers.
     pub queued: u64,
-    /// Units that all entries in the queue have set aside, if it was asked for.
+    /// Units reserved by all entries in the queue, if requested.
     pub queued_units: Option<u64>,
-    /// Entries handed to consumers and not acknowledged.
+    /// Entries delivered to consumers and not acknowledged.
     pub pending: u64,
-    /// Entries that were buried as dead.
+    /// Dead letters.
     pub dead: u64,
-    /// The shelves that know the item, if it is spread; none otherwise.
+    /// The shelves that know the item, if it is spread; empty otherwise.
     pub shelves: Vec<ShelfStanding>,
 }
 
-/// What one shelf knows of an item that is spread over several.
+/// The state of one shelf of a spread item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShelfStanding {
-    /// Which one, from zero on.
+    /// Its index, starting at zero.
     pub nth: u64,
     /// Whether its server is the one that was loaded.
     pub current: bool,
-    /// Whether the item is on sale here; `None` while it is being rebuilt.
+    /// The state of the item here; `None` while it is being rebuilt.
     pub state: Option<ItemState>,
-    /// Under which epoch it was loaded.
+    /// The epoch of the load.
     pub epoch: u64,
     /// Units left here; `None` if unlimited.
     pub left: Option<u64>,
-    /// Units that it gave another one, until that is concluded.
+    /// Units that it gave to another shelf, until the move is concluded.
     pub moving: u64,
-    /// Units that came, less those that went, less those that are left: not zero if somebody else
-    /// wrote to this shelf.
+    /// Units that arrived, minus those that left, minus those that are left: nonzero if something
+    /// else wrote to this shelf.
     pub drift: i128,
-    /// The number of the last change that it was told.
+    /// The number of the last change that it applied.
     pub change: u64,
-    /// Entries in its queue, those handed to consumers included.
+    /// Entries in its queue, including those delivered to consumers.
     pub queued: u64,
-    /// Entries handed to consumers and not acknowledged.
+    /// Entries delivered to consumers and not acknowledged.
     pub pending: u64,
-    /// Entries that were buried as dead.
+    /// Dead letters.
     pub dead: u64,
 }

@@ -1,4 +1,4 @@
-//! Units that are added to the stock or were withdrawn from it.
+//! Units added to the stock or withdrawn from it.
 
 use crate::change::What;
 use crate::error::{Error, ErrorKind, Result};
@@ -18,7 +18,7 @@ const INSERT: Sql = Sql::same(
      VALUES ($1, $2, 'add', $3, $4, $5, $6)",
 );
 
-/// More units, once for each reference.
+/// Adds units, once for each reference.
 pub(super) struct Add<'a> {
     pub(super) item: &'a str,
     pub(super) units: u64,
@@ -65,7 +65,7 @@ impl Work for Add<'_> {
 impl Add<'_> {
     fn check(&self) -> Result<()> {
         if self.units == 0 {
-            return Err(self.refused(ErrorKind::InvalidUnits, "it must be one unit or more"));
+            return Err(self.refused(ErrorKind::InvalidUnits, "it must be at least one unit"));
         }
         check_units(self.item, self.units)?;
         check_reference(self.reference)
@@ -80,7 +80,7 @@ impl Add<'_> {
             return Ok(());
         }
         let cause = format!(
-            "reference `{}` stands for another change, {kind} {units}: use one of its own",
+            "reference `{}` was used for another change, {kind} {units}: use a new one",
             self.reference
         );
         Err(self.refused(ErrorKind::Conflict, &cause).into())
@@ -92,7 +92,7 @@ impl Add<'_> {
         }
         if let Some(expected) = self.expected.filter(|expected| *expected != item.total) {
             let cause = format!(
-                "its total is `{}` and not `{expected}`: look again and decide anew",
+                "its total is `{}`, not `{expected}`: check it and decide again",
                 item.total
             );
             return Err(self.refused(ErrorKind::Conflict, &cause));
@@ -107,7 +107,7 @@ impl Add<'_> {
     }
 }
 
-/// Whether a withdrawal was done; `None` if it has not come to the ledger.
+/// Whether a withdrawal was done; `None` if it has not reached the ledger.
 pub(super) async fn withdrawal(books: &Books, item: &str, reference: &str) -> Result<Option<bool>> {
     if item_name(item).is_err() || check_reference(reference).is_err() {
         return Ok(None);

@@ -1,12 +1,12 @@
-//! Who uses a SQLite file: everybody who does holds a lock on the file beside it, `<file>.lock`,
-//! together with others or alone. The lock ends with the process, however that ends.
+//! Who uses a SQLite file: every user holds a lock on the file `<file>.lock`, shared or exclusive.
+//! The lock ends with the process, however that ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// That this ledger is used here.
+/// A use of this ledger.
 #[derive(Debug)]
 pub(super) struct Presence {
     file: File,
@@ -14,7 +14,7 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    /// Uses the ledger together with others. Refused if somebody has it alone.
+    /// Uses the ledger together with others. Refused if another user has it exclusively.
     pub(super) fn shared(ledger: &Path) -> Result<Self> {
         let mut path = ledger.as_os_str().to_owned();
         path.push(".lock");
@@ -33,25 +33,26 @@ impl Presence {
         match presence.file.try_lock_shared() {
             Ok(()) => Ok(presence),
             Err(TryLockError::WouldBlock) => Err(presence.refused(
-                "another process, or another part of this one, has it for itself, because its gate is in \
-                 memory: use that one, or a gate on Redis",
+                "another process, or another part of this one, uses it exclusively, because \
+                     its gate is in memory: use that one, or a gate on Redis",
             )),
             Err(TryLockError::Error(error)) => Err(presence.failed(error)),
         }
     }
 
-    /// From now on nobody else may use the ledger.
+    /// Makes the use exclusive.
     pub(super) fn alone(&self) -> Result<()> {
-        // To turn a lock that is held into another one is not defined everywhere.
+        // Converting a held lock is not defined on all platforms.
         let taken = self.file.unlock().map_err(TryLockError::Error);
         match taken.and_then(|()| self.file.try_lock()) {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => {
                 let refused = self.refused(
-                    "another process uses it, and a gate in memory has to be the only one: stop the \
-                     other process, or use a gate on Redis",
+                    "another process uses it, but a gate in memory must be the only one: stop \
+                     the other process, or use a gate on Redis",
                 );
-                // Whoever took it alone in between keeps it; waiting for that one would never end.
+                // If another user got it exclusively in between, it keeps it; waiting for it would
+                // never end.
                 let _ = self.file.try_lock_shared();
                 Err(refused)
             }
@@ -61,7 +62,7 @@ impl Presence {
 
     fn refused(&self, cause: &str) -> Error {
         let message = format!(
-            "cannot use the ledger beside `{}`: {cause}",
+            "cannot use the ledger with the lock file `{}`: {cause}",
             self.path.display()
         );
         Error::new(ErrorKind::LedgerInUse, message)
@@ -69,7 +70,7 @@ impl Presence {
 
     fn failed(&self, error: std::io::Error) -> Error {
         let message = format!(
-            "cannot lock `{}`: does its file system know locks?",
+            "cannot lock `{}`: does its file system support locks?",
             self.path.display()
         );
         Error::new(ErrorKind::Ledger, message).with_source(error)

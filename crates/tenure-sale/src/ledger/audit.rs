@@ -1,4 +1,4 @@
-//! Auditing: whether the books of an item agree with themselves.
+//! Audit: whether the books of an item are consistent.
 
 use crate::error::Result;
 use crate::ledger::books::Books;
@@ -8,10 +8,10 @@ use crate::ledger::sql::{Param, Row, Sql};
 use crate::names::item_name;
 use crate::order::OrderId;
 
-/// How many orders of one kind of trouble are named.
+/// How many orders are listed per problem.
 const NAMED_MAX: usize = 100;
 
-/// One question each, so that what it compares is of one moment also while orders come in.
+/// One query each, so that the compared values are from one moment even while orders arrive.
 const TOTALS: Sql = Sql::same(
     "SELECT i.sold, \
      (SELECT CAST(coalesce(sum(CASE kind WHEN 'reserve' THEN units ELSE -units END), 0) AS BIGINT) \
@@ -30,8 +30,8 @@ const UNEVEN: Sql = Sql::same(
        CASE WHEN o.state IN ('reserved', 'paid', 'dead') THEN o.units ELSE 0 END \
      ORDER BY o.epoch, o.number LIMIT $2",
 );
-/// The gate numbers the entries of each shelf in an epoch from zero on, without gaps; an entry's number
-/// is that, times the shelves, plus the number of its own.
+/// The gate numbers the entries of each shelf in an epoch from zero, without gaps; the number of an
+/// entry is that, times the shelves, plus the index of its shelf.
 const GAPS: Sql = Sql::same(
     "SELECT epoch, before + spread, (number - before) / spread - 1, spread FROM ( \
        SELECT e.epoch, e.number, i.spread, \
@@ -44,27 +44,26 @@ const GAPS: Sql = Sql::same(
      WHERE number - before > spread ORDER BY before LIMIT $2",
 );
 
-/// What the books of an item say, added up in each way. Each way is of one moment.
+/// The totals of an item, computed in several ways. Each is from one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// Units sold, by the item's own row.
+    /// Units sold, from the item's own row.
     pub sold: i64,
-    /// By the journal: set aside less let go.
+    /// From the journal: reserved minus released.
     pub by_journal: i64,
-    /// By the orders that hold units.
+    /// From the orders that hold units.
     pub by_orders: i64,
-    /// Orders whose journal does not come to what their state holds: units that were set aside or let
-    /// go twice, or never. At most 100 are named.
+    /// Orders whose journal does not match their state: units that were reserved or released twice,
+    /// or never. At most 100 are listed.
     pub uneven: Vec<OrderId>,
-    /// Entries of the current epoch that came before others and are not in the ledger. They must be at
-    /// the gate, in the queue or among the dead. At most 100 are named.
+    /// Entries of the current epoch that are missing in the ledger, while later ones are there.
+    /// They must be at the gate, in the queue or among the dead letters. At most 100 are listed.
     pub missing: Vec<OrderId>,
 }
 
 impl Audit {
-    /// Whether the books agree with themselves. What is missing is another question: the gate may
-    /// have it.
+    /// Whether the books are consistent. Missing entries do not count: the gate may have them.
     pub fn is_even(&self) -> bool {
         self.sold == self.by_journal && self.sold == self.by_orders && self.uneven.is_empty()
     }

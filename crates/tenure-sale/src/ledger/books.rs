@@ -1,4 +1,4 @@
-//! The books: where the ledger is kept, and how work is done in it.
+//! The books: the ledger's database, and how transactions run on it.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::ledger::postgres::{PostgresBooks, PostgresSession};
 use crate::ledger::sql::{Param, Row, Sql};
 use crate::ledger::sqlite::{SqliteBooks, SqliteSession};
 
-/// How long a transaction may take, waiting for a connection and for others included. A server that
-/// has stopped answering is noticed by nothing else.
+/// The time limit of a transaction, including waits for a connection and for locks. Nothing else
+/// notices a server that has stopped responding.
 const WORK_LIMIT: Duration = Duration::from_secs(6);
-/// The same for questions, some of which count all orders of an item.
+/// The same for reads, some of which count all orders of an item.
 const READ_LIMIT: Duration = Duration::from_secs(20);
-/// How often a transaction is tried when others stand in its way.
+/// How often a transaction is tried when it conflicts with others.
 const TRIES: u32 = 5;
-/// How long to wait before each further try, times its number.
+/// The pause before each retry, times its number.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The ledger's database.
@@ -35,12 +35,12 @@ enum Backend {
     Postgres(PostgresBooks),
 }
 
-/// What is done in one transaction. It is done again from the start if another transaction stood in the way.
+/// The work of one transaction. It is repeated from the start after a conflict.
 pub(super) trait Work: Sync {
-    /// What comes of it.
+    /// Its result.
     type Made: Send;
 
-    /// After "cannot".
+    /// The text after "cannot" in errors.
     fn doing(&self) -> String;
 
     fn run(&self, session: &mut Session) -> impl Future<Output = Result<Self::Made, Fault>> + Send;
@@ -66,8 +66,8 @@ impl Books {
             Backend::Sqlite(books) => books.claim_alone(),
             Backend::Postgres(_) => {
                 let message = format!(
-                    "cannot have the ledger `{}` alone: nobody can say who else uses a PostgreSQL \
-                     database; a gate in memory needs a ledger in SQLite",
+                    "cannot use the ledger `{}` exclusively: other users of a PostgreSQL \
+                     database cannot be detected; a gate in memory needs a ledger in SQLite",
                     self.place
                 );
                 Err(Error::new(ErrorKind::LedgerInUse, message))
@@ -75,7 +75,7 @@ impl Books {
         }
     }
 
-    /// One question.
+    /// One read.
     pub(super) async fn rows(
         &self,
         doing: &str,
@@ -103,7 +103,7 @@ impl Books {
                     session.put_back();
                     return Ok(rows);
                 }
-                // The connection may have died while nobody used it.
+                // The connection may have died while it was idle.
                 Err(error) if is_disconnect(&error) && tries > 0 => tries -= 1,
                 Err(error) => return Err(error),
             }
@@ -150,14 +150,14 @@ enum Purpose {
     Write,
 }
 
-/// A connection in use, in a transaction if it is there to write.
+/// A connection in use, in a transaction if it writes.
 pub(super) enum Session {
     Sqlite(SqliteSession),
     Postgres(PostgresSession),
 }
 
 impl Session {
-    /// Runs a statement and says how many rows it touched.
+    /// Runs a statement and returns how many rows it changed.
     pub(super) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64, sqlx::Error> {
         match self {
             Self::Sqlite(session) => session.run(sql, params).await,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::change::What;
 use crate::item::{ItemState, Terms};
-use crate::ledger::moments::{duration, length, milliseconds, moment};
+use crate::ledger::timestamps::{duration, duration_ms, milliseconds, moment};
 use crate::order::{OrderId, OrderState};
 
 /// The word for its kind.
@@ -21,7 +21,7 @@ pub(super) fn kind(what: &What) -> &'static str {
     }
 }
 
-/// The rest of it, without the item, which stands beside it and is spread over so many shelves.
+/// The rest of it, without the item, which has its own column and this many shelves.
 pub(super) fn payload(what: &What, spread: u64) -> String {
     let value = match what {
         What::Committed { orders, state } => {
@@ -50,7 +50,7 @@ pub(super) fn payload(what: &What, spread: u64) -> String {
     value.to_string()
 }
 
-/// Reads it again; `None` if it is not one of ours.
+/// Parses it; `None` if it is not one of ours.
 pub(super) fn what(item: &str, kind: &str, payload: &str) -> Option<What> {
     let value: Value = serde_json::from_str(payload).ok()?;
     let state = || OrderState::of_word(value["state"].as_str()?);
@@ -93,8 +93,8 @@ pub(super) fn what(item: &str, kind: &str, payload: &str) -> Option<What> {
     })
 }
 
-/// `[epoch, first, last]` for orders that follow each other: mostly a batch is one run. Those of one
-/// shelf are as far apart as there are shelves: `[epoch, first, last, step]`.
+/// `[epoch, first, last]` for consecutive orders: usually a batch is one run. The numbers of one
+/// shelf have the number of shelves as their step: `[epoch, first, last, step]`.
 fn runs(orders: &[OrderId], spread: u64) -> Vec<Value> {
     let mut runs: Vec<Run> = Vec::new();
     for order in orders {
@@ -114,12 +114,12 @@ struct Run {
     epoch: u64,
     first: u64,
     last: u64,
-    /// Between two of them, if there are two.
+    /// The step, if there are two.
     step: Option<u64>,
 }
 
 impl Run {
-    /// Whether an order is the next of this run; if so it is in it now.
+    /// Adds an order if it is the next of this run; returns whether it was.
     fn takes(&mut self, order: &OrderId, spread: u64) -> bool {
         let step = order.number().checked_sub(self.last);
         let fits = match self.step {
@@ -162,9 +162,9 @@ fn terms_value(terms: &Terms) -> Value {
         "ends_at": terms.ends_at.map(milliseconds),
         "limit_per_buyer": terms.limit_per_buyer,
         "units_per_order": terms.units_per_order,
-        "pay_within": terms.pay_within.map(length),
+        "pay_within": terms.pay_within.map(duration_ms),
         "backlog_max": terms.backlog_max,
-        "answers_kept": length(terms.answers_kept),
+        "answers_kept": duration_ms(terms.answers_kept),
     })
 }
 
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// The numbers of one shelf are as far apart as there are shelves.
+    /// The step of one shelf's numbers is the number of shelves.
     #[test]
     fn orders_of_one_shelf_are_one_run() {
         let runs = |numbers: &[(u64, u64)], spread| {
@@ -247,12 +247,12 @@ mod tests {
         let of_shelf = [(1, 4), (1, 7), (1, 10), (1, 16), (2, 19), (2, 22)];
         let expected = json!([[1, 4, 10, 3], [1, 16, 16], [2, 19, 22, 3]]);
         assert_eq!(runs(&of_shelf, 3), expected);
-        // On one shelf a gap is a gap, also for those who know of no step.
+        // On one shelf a gap is a gap, also for readers that do not know about steps.
         let plain = [(1, 1), (1, 3), (1, 5), (1, 6)];
         assert_eq!(runs(&plain, 1), json!([[1, 1, 1], [1, 3, 3], [1, 5, 6]]));
-        // A gate in memory has one place, whatever the spread.
+        // A gate in memory has one place, regardless of the spread.
         assert_eq!(runs(&[(1, 1), (1, 2), (1, 3)], 3), json!([[1, 1, 3]]));
-        // Where several shelves are mixed, nothing is lost.
+        // With a mix of several shelves, nothing is lost.
         runs(&[(1, 4), (1, 5), (1, 7), (1, 3), (1, 3)], 3);
         for damaged in [json!([[1, 1, 3, 0]]), json!([[1, 1, 3, "x"]])] {
             assert_eq!(orders_of("sku.7", &damaged), None);

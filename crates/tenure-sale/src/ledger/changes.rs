@@ -1,4 +1,4 @@
-//! The item's changes: written with the item's row, read by those who tell the gate.
+//! The changes of an item: written with the item's row, read by relays and watchers.
 
 use std::time::SystemTime;
 
@@ -8,12 +8,12 @@ use crate::ledger::books::{Books, Session, Work};
 use crate::ledger::change_text::{kind, payload, what};
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock};
-use crate::ledger::moments::{milliseconds, moment};
 use crate::ledger::orders::limit;
 use crate::ledger::sql::{Column, Param, Row, Sql, foreign, int};
+use crate::ledger::timestamps::{milliseconds, moment};
 use crate::names::item_name;
 
-/// Compare-and-set once more, though the row is locked: whoever forgets to lock it is found out.
+/// Also a compare-and-set, even though the row is locked: this detects code that forgets the lock.
 const UPDATE_ITEM: Sql = Sql::same(
     "UPDATE sale_items SET sold = $2, total = $3, change = $4 WHERE name = $1 AND change = $5",
 );
@@ -30,7 +30,7 @@ const READ: Sql = Sql::same(
 const FORGET: Sql =
     Sql::same("DELETE FROM sale_changes WHERE item = $1 AND number <= $2 AND at < $3");
 
-/// Writes the item's units as they stand in `locked`, and what changed, under the next numbers.
+/// Writes the item's counts from `locked`, and the changes, under the next numbers.
 pub(super) async fn record(
     session: &mut Session,
     locked: &mut Locked,
@@ -60,7 +60,7 @@ pub(super) async fn record(
     Ok(())
 }
 
-/// The texts of changes of an item that is spread over so many shelves.
+/// The texts of changes of an item with this many shelves.
 pub(super) fn payloads(changes: &[What], spread: u64) -> Vec<String> {
     let texts = changes.iter().map(|change| payload(change, spread));
     texts.collect()
@@ -101,7 +101,7 @@ pub(super) async fn after(
     changes.map_err(|error| Fault::Sql(error).told(&doing))
 }
 
-/// Changes that nobody needs any more.
+/// Changes that are no longer needed.
 pub(super) struct Forget<'a> {
     pub(super) item: &'a str,
     pub(super) applied: u64,

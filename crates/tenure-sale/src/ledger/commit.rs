@@ -1,4 +1,4 @@
-//! Bringing entries of the queue into the ledger.
+//! Commits entries of the queue to the ledger.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,12 +9,12 @@ use crate::ledger::decision::{Decision, Facts, KnownOrder, Landing, NewRow, deci
 use crate::ledger::fate::Fate;
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock};
-use crate::ledger::moments::milliseconds;
 use crate::ledger::sql::{Column, Param, Row, Sql, foreign, int};
+use crate::ledger::timestamps::milliseconds;
 use crate::names::{buyer_name, request_id};
 use crate::order::OrderState;
 
-/// Orders by their id, by their request, and wishes to cancel, in one question.
+/// Orders by their id, by their request, and stored cancellations, in one query.
 const FACTS: Sql = Sql::each(
     "SELECT 1, o.epoch, o.number, o.buyer, o.request, o.units, o.state, o.round \
      FROM json_each($2) AS w CROSS JOIN sale_orders AS o \
@@ -28,8 +28,8 @@ const FACTS: Sql = Sql::each(
      SELECT 3, c.epoch, c.number, '', '', 0, '', 0 \
      FROM json_each($2) AS w CROSS JOIN sale_cancel_wishes AS c \
      ON c.item = $1 AND c.epoch = w.value ->> 0 AND c.number = w.value ->> 1",
-    // LIMIT 1 makes it one look into an index for each entry. Without it the planner, which knows little of
-    // a table that grows as fast as this one, may read all of the table.
+    // LIMIT 1 makes it one index lookup per entry. Without it the planner, which knows little about
+    // a table that grows this fast, may read the whole table.
     "WITH w AS MATERIALIZED (SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[]) \
      AS w (epoch, number, buyer, request)) \
      SELECT 1::bigint, o.* FROM w CROSS JOIN LATERAL (\
@@ -65,10 +65,11 @@ const REFERENCES: Sql = Sql::each(
      ON a.item = $1 AND a.reference = w.value ->> 0",
     "SELECT reference FROM sale_adjustments WHERE item = $1 AND reference = ANY ($2::text[])",
 );
-/// Orders, journal, item and changes in one go: fewer ways to the database and back.
+/// Orders, journal, item and changes in one statement: fewer round trips to the database.
 ///
-/// Changes are written only if the item is as it was read. Each of the statements sees the tables as they
-/// were before on PostgreSQL, and what those before it did on SQLite.
+/// Changes are written only if the item is unchanged since it was read. On PostgreSQL each of the
+/// statements sees the tables as they were before; on SQLite it sees the effects of the earlier
+/// ones.
 const WRITE: Sql = Sql::each(
     "INSERT INTO sale_orders (item, committed_at, pay_by, epoch, number, buyer, request, units, \
      state, accepted_at, note) \
@@ -162,7 +163,7 @@ async fn commit_item(
     Ok(decision.fates)
 }
 
-/// Reads what the ledger holds that bears on the entries.
+/// Reads the ledger's data that is relevant to the entries.
 async fn gather(
     session: &mut Session,
     locked: &Locked,
@@ -208,15 +209,15 @@ async fn gather(
     Ok(facts)
 }
 
-/// What is to be asked about a batch. Entries that cannot be kept anyway are left out, and with them
-/// whatever the database could choke on.
+/// The queries about a batch. Entries that cannot be stored anyway are left out, and with them
+/// anything that the database could choke on.
 #[derive(Default)]
 struct Asked<'a> {
     keys: Vec<(u64, u64)>,
-    /// Buyer and request for each key; empty if it is no order.
+    /// Buyer and request for each key; empty if it is not an order.
     requests: Vec<(&'a str, &'a str)>,
     buyers: HashSet<&'a str>,
-    /// Entries that are no orders.
+    /// Entries that are not orders.
     others: Vec<(u64, u64)>,
     references: Vec<&'a str>,
 }
@@ -311,7 +312,7 @@ async fn write_orders(
         Param::Bulk(&changes),
     ];
     let written = session.run(WRITE, &params).await?;
-    // SQLite counts what all of the statements touched, PostgreSQL what the last one did.
+    // SQLite counts the rows of all statements, PostgreSQL those of the last one.
     let holding = |row: &&NewRow<'_>| row.state.holds_units();
     let expected = decision.changes.len()
         + match session {

@@ -7,8 +7,8 @@ use crate::order::OrderState;
 pub struct Count {
     /// The state.
     pub state: OrderState,
-    /// So many orders.
+    /// The number of orders.
     pub orders: u64,
-    /// So many units.
+    /// The number of units.
     pub units: u64,
 }

@@ -1,20 +1,20 @@
-//! What becomes of a batch of entries of one item: decided here, without a database.
+//! Decides on a batch of entries of one item, without a database.
 //!
 //! # Units
 //!
-//! At rest `total = left + queued + sold`, with what is left at the gate, what the entries of the queue
-//! have set aside, and what is sold in the ledger. Every decision takes an entry from the queue, so its
-//! units go somewhere else:
+//! At rest `total = left + queued + sold`: the units left at the gate, the units reserved by
+//! entries in the queue, and the units sold in the ledger. Every decision removes an entry from the
+//! queue, so its units go somewhere else:
 //!
 //! - *reserved* and *dead*: into `sold`.
-//! - *paid* late: into `sold`, or back to the gate if the order does not need them any more.
-//! - *cancelled* by a wish, *rejected* because of the buyer's limit or because its request is an order
-//!   already: back to the gate, by a change.
-//! - *rejected* because it does not fit into `total - sold`: nowhere. The gate had set aside more than there
-//!   is (it lost what it had sold, and was not rebuilt), so that `left + queued + sold` was above `total` by
-//!   at least what does not fit. Given back, these units would only be sold again in vain. The one thing that
-//!   goes back is what no order could use: if an order for three comes upon one that is free, only two
-//!   were too many.
+//! - *paid* late: into `sold`, or back to the gate if the order no longer needs them.
+//! - *cancelled* on request, *rejected* because of the buyer's limit or because its request already is an
+//!   order: back to the gate, by a change.
+//! - *rejected* because it does not fit into `total - sold`: nowhere. The gate had reserved more than there
+//!   is (it lost sold units, and was not rebuilt), so `left + queued + sold` was greater than `total` by at
+//!   least what does not fit. If these units were returned, they would only be sold in vain again. Only the
+//!   units that no order could use are returned: if an order for three finds one free unit, only two were
+//!   too many.
 //! - *stale*: nowhere. The gate of that epoch is gone with its queue, and the new one was loaded with
 //!   `total - sold`.
 
@@ -28,20 +28,20 @@ use crate::names::{buyer_name, request_id};
 use crate::order::{ORDER_UNITS_MAX, OrderId, OrderState};
 use crate::stock::UNITS_MAX;
 
-/// Epoch and number: an order of the item at hand.
+/// Epoch and number: an order of the current item.
 pub(super) type Key = (u64, u64);
 
 /// The longest reason of a withdrawal, in bytes.
 pub(super) const REASON_BYTES_MAX: usize = 1024;
 
-/// What the ledger holds that bears on the batch.
+/// The ledger's data that is relevant to the batch.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub(super) orders: HashMap<Key, KnownOrder>,
-    /// Requests that are an order already, but for those rejected and lost.
+    /// Requests that already are an order, except for rejected and lost ones.
     pub(super) requests: HashSet<(String, String)>,
     pub(super) wishes: HashSet<Key>,
-    /// Entries that are no orders and were settled before, and whether what they asked for was done.
+    /// Entries that are not orders and were settled before, and whether they were carried out.
     pub(super) settled: HashMap<Key, bool>,
     /// References of adjustments that were decided before.
     pub(super) references: HashSet<String>,
@@ -58,10 +58,10 @@ pub(super) struct KnownOrder {
     pub(super) round: u64,
 }
 
-/// What is to be written.
+/// What to write.
 #[derive(Debug, Default)]
 pub(super) struct Decision<'a> {
-    /// What became of each entry, in their order.
+    /// The fate of each entry, in order.
     pub(super) fates: Vec<Fate>,
     pub(super) rows: Vec<NewRow<'a>>,
     pub(super) agains: Vec<AgainRow<'a>>,
@@ -82,7 +82,7 @@ pub(super) struct NewRow<'a> {
     pub(super) note: Option<&'a str>,
 }
 
-/// An order that was paid for late: in its new state, and with units again if it is *paid*.
+/// A late payment: the order in its new state, with units again if it is *paid*.
 #[derive(Debug)]
 pub(super) struct AgainRow<'a> {
     pub(super) order: &'a OrderId,
@@ -101,7 +101,7 @@ pub(super) struct AdjustmentRow<'a> {
     pub(super) done: bool,
 }
 
-/// An entry that is no order and need not be looked at again.
+/// An entry that is not an order and is done.
 #[derive(Debug)]
 pub(super) struct SettledRow {
     pub(super) key: Key,
@@ -109,9 +109,9 @@ pub(super) struct SettledRow {
     pub(super) done: bool,
 }
 
-/// Decides about the entries of one item, in their order. `item` has its new units afterwards.
+/// Decides on the entries of one item, in order. Afterwards `item` has its new counts.
 ///
-/// Orders that can be taken land as `landing`: reserved, or dead with the reason why.
+/// Accepted orders get the state `landing`: reserved, or dead with the reason.
 pub(super) fn decide<'a>(
     item: &mut Item,
     facts: Facts,
@@ -134,28 +134,28 @@ pub(super) fn decide<'a>(
     desk.finish()
 }
 
-/// As what an order lands in the ledger.
+/// The state in which an order arrives in the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Landing<'a> {
     Reserved,
     Dead(&'a str),
 }
 
-/// Where a batch is decided.
+/// The working state of a decision.
 struct Desk<'a, 'i> {
     item: &'i mut Item,
     facts: Facts,
     landing: Landing<'a>,
     decision: Decision<'a>,
-    /// Orders that came into the ledger, by state and epoch.
+    /// Orders that were added to the ledger, by state and epoch.
     committed: BTreeMap<(OrderState, u64), Vec<OrderId>>,
-    /// Units that go back to the gate.
+    /// Units that are returned to the gate.
     given_back: u64,
     /// Units of orders that did not fit.
     too_many: u64,
 }
 
-/// An order as its entry has it.
+/// An order as in its entry.
 struct Wish<'a> {
     entry: &'a Entry,
     buyer: &'a str,
@@ -166,7 +166,7 @@ struct Wish<'a> {
 impl<'a> Desk<'a, '_> {
     fn settle(&mut self, entry: &'a Entry) -> Fate {
         if i64::try_from(entry.id.epoch()).is_err() || i64::try_from(entry.id.number()).is_err() {
-            return Fate::Refused("its number is beyond what the ledger can keep".into());
+            return Fate::Refused("its number is too large for the ledger".into());
         }
         match &entry.what {
             Err(reason) => Fate::Refused(reason.clone()),
@@ -214,14 +214,14 @@ impl<'a> Desk<'a, '_> {
         Fate::Settled(self.new_order(wish))
     }
 
-    /// What becomes of an entry that is not of the item's epoch.
+    /// The fate of an entry that is not of the item's epoch.
     fn of_another_epoch(&self, entry: &Entry) -> Option<Fate> {
         match entry.id.epoch().cmp(&self.item.epoch) {
             std::cmp::Ordering::Less => Some(Fate::Stale),
             std::cmp::Ordering::Equal => None,
             std::cmp::Ordering::Greater => Some(Fate::Refused(format!(
-                "it is of epoch {} and the ledger knows epochs up to {}: was the ledger restored from a \
-                 backup?",
+                "it has epoch {}, but the ledger knows epochs only up to {}: was the ledger \
+                 restored from a backup?",
                 entry.id.epoch(),
                 self.item.epoch
             ))),
@@ -236,11 +236,11 @@ impl<'a> Desk<'a, '_> {
         }
         let request = (wish.buyer.to_owned(), wish.request.to_owned());
         if self.facts.requests.contains(&request) {
-            // The gate forgot its answer, and gave another.
+            // The gate lost its answer, and gave another.
             return self.give_back(wish, OrderState::Rejected, "its request is another order");
         }
         if unwanted {
-            // Cancelled it is an order all the same, and its request no other.
+            // A cancelled order is still an order, and its request cannot become another one.
             self.facts.requests.insert(request);
             return self.give_back(wish, OrderState::Cancelled, "cancelled before it arrived");
         }
@@ -316,7 +316,7 @@ impl<'a> Desk<'a, '_> {
             return Fate::Refused(format!("item `{}` has no order `{order}`", self.item.name));
         };
         if known.buyer != buyer || known.units != units {
-            return Fate::Refused(format!("it is not what order `{order}` is in the ledger"));
+            return Fate::Refused(format!("it differs from order `{order}` in the ledger"));
         }
         if self.facts.settled.contains_key(&key(&entry.id)) {
             return Fate::Known(known.state);
@@ -347,7 +347,7 @@ impl<'a> Desk<'a, '_> {
         Fate::Settled(state)
     }
 
-    /// Units that were set aside once more, for nothing. The gate counts them among the buyer's.
+    /// Units that were reserved a second time, for nothing. The gate counts them for the buyer.
     fn let_go(&mut self, order: &OrderId, known: &KnownOrder) {
         self.given_back += known.units;
         self.decision.changes.push(What::Released {
@@ -380,7 +380,7 @@ impl<'a> Desk<'a, '_> {
         known
     }
 
-    /// The units of an order that was not taken go back to the gate.
+    /// The units of an order that was not accepted are returned to the gate.
     fn give_back(&mut self, wish: &Wish<'a>, state: OrderState, note: &'static str) -> OrderState {
         self.write(wish, state, Some(note));
         self.given_back += wish.units;
@@ -413,7 +413,8 @@ impl<'a> Desk<'a, '_> {
         self.facts.orders.insert(key(&wish.entry.id), known);
     }
 
-    /// Says that an order came into the ledger. One whose units go back is announced by that.
+    /// Announces that an order is in the ledger. An order whose units are returned is announced by
+    /// that change.
     fn announce(&mut self, id: &OrderId, state: OrderState) {
         let ids = self.committed.entry((state, id.epoch())).or_default();
         ids.push(id.clone());
@@ -456,7 +457,7 @@ impl<'a> Desk<'a, '_> {
             let free = self.item.total - self.item.sold;
             let units = free.saturating_sub(self.given_back).min(self.too_many);
             if units > 0 {
-                let reason = "too few for the order they were set aside for".to_owned();
+                let reason = "too few for the order they were reserved for".to_owned();
                 changes.push(What::Returned { units, reason });
             }
         }
@@ -465,19 +466,19 @@ impl<'a> Desk<'a, '_> {
     }
 }
 
-/// Whether a text can be the reference of an adjustment.
+/// Whether a text is a valid reference of an adjustment.
 pub(super) fn check_reference(reference: &str) -> Result<(), String> {
     match request_id(reference) {
         Ok(_) => Ok(()),
-        Err(_) => Err("a reference is 1 to 128 bytes without control characters".into()),
+        Err(_) => Err("a reference must be 1 to 128 bytes without control characters".into()),
     }
 }
 
-/// Whether a text can be the reason of an adjustment.
+/// Whether a text is a valid reason of an adjustment.
 pub(super) fn check_reason(reason: &str) -> Result<(), String> {
     if reason.len() > REASON_BYTES_MAX || reason.contains(char::is_control) {
         return Err(format!(
-            "a reason is at most {REASON_BYTES_MAX} bytes without control characters"
+            "a reason must be at most {REASON_BYTES_MAX} bytes without control characters"
         ));
     }
     Ok(())
@@ -487,10 +488,10 @@ pub(super) fn key(id: &OrderId) -> Key {
     (id.epoch(), id.number())
 }
 
-/// An order that the ledger knows comes once more.
+/// An order that is already in the ledger arrives again.
 fn met_again(known: &KnownOrder, wish: &Wish<'_>) -> Fate {
     let same = known.buyer == wish.buyer && known.request == wish.request;
-    // Somebody asked for it and was told that it is lost; nobody knew its buyer then.
+    // It was reported as lost before it arrived, when its buyer was not known.
     let lost_unseen = known.state == OrderState::Lost && known.buyer.is_empty();
     if lost_unseen || (same && known.units == wish.units) {
         return Fate::Known(known.state);

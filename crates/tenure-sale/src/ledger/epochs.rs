@@ -1,4 +1,4 @@
-//! What a gate is loaded with.
+//! The data that a gate is loaded with.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::gate::{Load, Remembered};
 use crate::ledger::books::{Books, Session, Work};
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{lock_known, postgres_now, sqlite_now};
-use crate::ledger::moments::length;
 use crate::ledger::orders::limit;
 use crate::ledger::sql::{Param, Row, Sql, int};
+use crate::ledger::timestamps::duration_ms;
 use crate::names::item_name;
 use crate::order::OrderId;
 
 const SET_EPOCH: Sql = Sql::same(
     "UPDATE sale_items SET epoch = $2, fence = $3 WHERE name = $1 AND epoch < $2 AND fence < $3",
 );
-/// Orders of older epochs arrive as lost, whatever was wished.
+/// Orders of older epochs arrive as lost, even if a cancellation was stored.
 const FORGET_WISHES: Sql =
     Sql::same("DELETE FROM sale_cancel_wishes WHERE item = $1 AND epoch < $2");
 const BUYERS: Sql = Sql::same(
@@ -27,7 +27,8 @@ const BUYERS: Sql = Sql::same(
      AND state NOT IN ('rejected', 'lost') GROUP BY buyer ORDER BY buyer LIMIT $3",
 );
 
-/// A lost order is no answer: its buyer may ask again. A rejected one is, unless its request became another.
+/// A lost order is not an answer: its buyer may submit again. A rejected one is, unless its request
+/// became another order.
 macro_rules! answers {
     ($now:expr) => {
         concat!(
@@ -61,8 +62,8 @@ impl Work for NextEpoch<'_> {
         let fits = i64::try_from(self.fence.get()).is_ok();
         if !fits || self.fence.get() <= locked.fence {
             let message = format!(
-                "cannot begin the next epoch of item `{}` under fence {}: fence {} was here; whoever \
-                 has that rebuilds the gate",
+                "cannot begin the next epoch of item `{}` under fence {}: fence {} came first; its \
+                 holder rebuilds the gate",
                 self.item, self.fence, locked.fence
             );
             return Err(Error::new(ErrorKind::Conflict, message).into());
@@ -126,7 +127,7 @@ pub(super) async fn answers(
         Param::Text(item),
         Param::Int(int(epoch)),
         Param::Int(int(number)),
-        Param::Int(length(within)),
+        Param::Int(duration_ms(within)),
         Param::Int(limit(count)),
     ];
     let rows = books.rows(&doing, ANSWERS, &params).await?;

@@ -1,29 +1,30 @@
-//! What came of an entry, or of a change of state.
+//! Results of settling an entry or changing a state.
 
 use crate::order::{Order, OrderState};
 
-/// What became of an entry that was brought to the ledger. All but [`Refused`](Fate::Refused) mean that
+/// The fate of an entry that was sent to the ledger. All but [`Refused`](Fate::Refused) mean that
 /// the entry is settled and can be acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is in the ledger now, in this state (reserved, rejected, cancelled because that was wished before).
+    /// It is now in the ledger, in this state (reserved, rejected, or cancelled if that was
+    /// requested before).
     Settled(OrderState),
-    /// It was in the ledger before, with the same content; this is its state today.
+    /// It was already in the ledger, with the same content; this is its current state.
     Known(OrderState),
     /// A withdrawal that was done (`true`) or refused and returned to the gate (`false`).
     Withdrawal(bool),
-    /// Of an epoch older than the item's: nothing was written but that it is lost.
+    /// From an epoch older than the item's: only recorded as lost.
     Stale,
-    /// It contradicts what the ledger holds under the same order id, or cannot be read. Bury it.
+    /// It contradicts the ledger's data for the same order id, or cannot be read. Bury it.
     Refused(String),
 }
 
-/// What came of a change of state.
+/// The result of a state change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// It is as wished now.
+    /// It now has the requested state.
     Done(Order),
-    /// It was so before.
+    /// It already had that state.
     Already(Order),
     /// Its state does not allow it; nothing was changed.
     Refused(Order),

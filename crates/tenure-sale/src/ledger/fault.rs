@@ -1,10 +1,10 @@
-//! What can go wrong on the way to the ledger, and how it is told.
+//! Database errors, and how they are reported.
 
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 
-/// Why a transaction did not come about.
+/// Why a transaction failed.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The database failed or refused.
@@ -26,7 +26,7 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// Two transactions stood in each other's way: nothing was done, and another try may go through.
+    /// Two transactions conflicted: nothing was done, and a retry may succeed.
     pub(super) fn is_collision(&self) -> bool {
         matches!(self, Self::Sql(error) if matches!(code(error).as_deref(), Some("40001" | "40P01")))
     }
@@ -39,11 +39,11 @@ impl Fault {
     }
 }
 
-/// The connection is gone; whoever asks gets another one.
+/// The connection is gone; the next caller gets another one.
 pub(super) fn is_disconnect(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::Tls(_) => true,
-        // The server was told to stop, crashed, or is starting.
+        // The server is stopping, crashed, or is starting.
         sqlx::Error::Database(_) => {
             matches!(code(error).as_deref(), Some("57P01" | "57P02" | "57P03"))
         }
@@ -51,11 +51,11 @@ pub(super) fn is_disconnect(error: &sqlx::Error) -> bool {
     }
 }
 
-/// The error of a database with what was wanted of it. What the database said is the source.
+/// A database error with the operation that failed. The original error is the source.
 pub(super) fn told(doing: &str, error: sqlx::Error) -> Error {
     let cause = match &error {
         sqlx::Error::PoolTimedOut => {
-            "no connection in time: is the server there, and not busy with something else?"
+            "no connection in time: is the server running, and not overloaded?"
         }
         sqlx::Error::Database(_) => match code(&error).as_deref() {
             // SQLITE_BUSY and SQLITE_BUSY_SNAPSHOT.
@@ -63,17 +63,21 @@ pub(super) fn told(doing: &str, error: sqlx::Error) -> Error {
             // SQLITE_FULL and disk_full.
             Some("13" | "53100") => "the disk is full: make room",
             // SQLITE_CORRUPT and SQLITE_NOTADB.
-            Some("11" | "26") => "the file is no database, or damaged: restore it from a backup",
-            Some("8" | "1032" | "14") => "the file cannot be opened or written: check its rights",
+            Some("11" | "26") => {
+                "the file is not a database, or is damaged: restore it from a backup"
+            }
+            Some("8" | "1032" | "14") => {
+                "the file cannot be opened or written: check its permissions"
+            }
             Some("28P01" | "28000") => "the server refuses this user and password: check the URL",
-            Some("42501") => "the server refuses it to this user: grant it",
+            Some("42501") => "this user lacks a permission: grant it",
             Some("3D000") => "the server has no such database: create it first",
             Some("57014") => "the database took too long: try again",
-            Some("55P03") => "somebody else keeps the item locked: try again",
+            Some("55P03") => "the item is locked by another transaction: try again",
             _ => "the database refuses",
         },
         _ if is_disconnect(&error) => "the connection failed: try again",
-        _ => "the database answered something unexpected",
+        _ => "unexpected reply from the database",
     };
     let kind = match code(&error).as_deref() {
         Some("28P01" | "28000" | "42501") => ErrorKind::LedgerDenied,
@@ -82,7 +86,7 @@ pub(super) fn told(doing: &str, error: sqlx::Error) -> Error {
     Error::new(kind, format!("cannot {doing}: {cause}")).with_source(error)
 }
 
-/// Whether others were in the way: nothing was done, and nothing is wrong with what was to be done.
+/// Whether there was a conflict: nothing was done, and the work itself is not at fault.
 pub(crate) fn was_kept_waiting(error: &Error) -> bool {
     let source = std::error::Error::source(error);
     match source.and_then(|source| source.downcast_ref::<sqlx::Error>()) {
@@ -93,11 +97,10 @@ pub(crate) fn was_kept_waiting(error: &Error) -> bool {
     }
 }
 
-/// Nobody answered.
+/// No reply.
 pub(super) fn silence(doing: &str, waited: Duration) -> Error {
-    let message = format!(
-        "cannot {doing}: no answer within {waited:?}; whether it was done is unknown: try again"
-    );
+    let message =
+        format!("cannot {doing}: no reply within {waited:?}; the outcome is unknown: try again");
     Error::new(ErrorKind::Ledger, message)
 }
 

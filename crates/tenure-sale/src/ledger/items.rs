@@ -7,8 +7,8 @@ use crate::item::{Item, ItemState, NewItem, Terms};
 use crate::ledger::books::{Books, Session, Work};
 use crate::ledger::changes::record;
 use crate::ledger::fault::Fault;
-use crate::ledger::moments::{duration, length, milliseconds, moment};
 use crate::ledger::sql::{Param, Row, Sql, int};
+use crate::ledger::timestamps::{duration, duration_ms, milliseconds, moment};
 use crate::names::item_name;
 use crate::order::ORDER_UNITS_MAX;
 use crate::stock::UNITS_MAX;
@@ -43,7 +43,7 @@ const ALL: Sql = Sql::same(concat!(
     columns!(),
     " FROM sale_items ORDER BY name"
 ));
-/// On SQLite the transaction has the whole file for itself.
+/// On SQLite the transaction has the whole file to itself.
 const LOCK: Sql = Sql::each(
     concat!(
         "SELECT ",
@@ -71,7 +71,7 @@ const SET_TERMS: Sql = Sql::same(
      pay_within = $6, backlog_max = $7, answers_kept = $8 WHERE name = $1",
 );
 
-/// An item whose row this transaction has locked.
+/// An item whose row is locked by this transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Locked {
     pub(super) item: Item,
@@ -81,18 +81,18 @@ pub(super) struct Locked {
 }
 
 impl Locked {
-    /// Until when an order has to be paid for that is committed now.
+    /// The payment deadline of an order that is committed now.
     pub(super) fn pay_by(&self) -> Option<i64> {
         let within = self.item.terms.pay_within?;
         // Nothing expires before it was committed.
-        Some(self.now.saturating_add(length(within).max(1)))
+        Some(self.now.saturating_add(duration_ms(within).max(1)))
     }
 }
 
-/// Locks the item's row. Every transaction does that first, and those of several items in the order
-/// of their names: nobody waits for anybody in a circle, and changes are numbered as they are committed.
+/// Locks the item's row. Every transaction does that first, and in the order of their names for
+/// several items, so that there are no deadlocks, and changes are numbered in commit order.
 pub(super) async fn lock(session: &mut Session, name: &str) -> Result<Option<Locked>, Fault> {
-    // What cannot be a name is no item's; and PostgreSQL cannot take every text.
+    // A text that is not a valid name is not an item; and PostgreSQL does not accept every text.
     if item_name(name).is_err() {
         return Ok(None);
     }
@@ -156,7 +156,7 @@ impl Work for Create<'_> {
         params.push(Param::Int(int(new.spread)));
         if session.run(CREATE, &params).await? == 0 {
             let message = format!(
-                "cannot create item `{}`: there is one of that name; change its terms or its units",
+                "cannot create item `{}`: it already exists; change its terms or its units",
                 new.name
             );
             return Err(Error::new(ErrorKind::ItemExists, message).into());
@@ -184,7 +184,7 @@ impl Work for SetState<'_> {
         let state = locked.item.state;
         if !self.from.contains(&state) {
             let message = format!(
-                "cannot make item `{}` {}: it is {state}; look again and decide anew",
+                "cannot make item `{}` {}: it is {state}; check it and decide again",
                 self.item, self.to
             );
             return Err(Error::new(ErrorKind::Conflict, message).into());
@@ -244,7 +244,7 @@ pub(super) fn check_units(item: &str, units: u64) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidUnits, message))
 }
 
-/// Terms as numbers, checked.
+/// Terms as numbers, validated.
 pub(super) struct TermsRow {
     starts_at: Option<i64>,
     ends_at: Option<i64>,
@@ -262,9 +262,9 @@ impl TermsRow {
             ends_at: terms.ends_at.map(milliseconds),
             limit_per_buyer: terms.limit_per_buyer,
             units_per_order: terms.units_per_order,
-            pay_within: terms.pay_within.map(length),
+            pay_within: terms.pay_within.map(duration_ms),
             backlog_max: terms.backlog_max,
-            answers_kept: length(terms.answers_kept),
+            answers_kept: duration_ms(terms.answers_kept),
         };
         let wrong = |name: &str, value: String, cause: &str| {
             let message = format!("cannot sell `{item}` with {name} `{value}`: {cause}");
@@ -286,7 +286,7 @@ impl TermsRow {
             wrong(
                 "limit_per_buyer",
                 limit.to_string(),
-                "it must be from 1 on; no limit is `None`",
+                "it must be at least 1; use `None` for no limit",
             )
         } else if !between(row.units_per_order, ORDER_UNITS_MAX) {
             let cause = format!("it must be from 1 to {ORDER_UNITS_MAX}");
@@ -298,7 +298,7 @@ impl TermsRow {
             wrong(
                 "pay_within",
                 "0".into(),
-                "every order would expire at once; no limit is `None`",
+                "every order would expire at once; use `None` for no limit",
             )
         } else {
             Ok(row)

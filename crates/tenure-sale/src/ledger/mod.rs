@@ -1,4 +1,4 @@
-//! The ledger: the truth about items and orders, in SQLite or PostgreSQL.
+//! The ledger: the source of truth about items and orders, in SQLite or PostgreSQL.
 
 mod adjustments;
 mod alone;
@@ -13,7 +13,6 @@ mod epochs;
 mod fate;
 mod fault;
 mod items;
-mod moments;
 mod moves;
 mod orders;
 mod place;
@@ -21,6 +20,7 @@ mod postgres;
 mod schema;
 mod sql;
 mod sqlite;
+mod timestamps;
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -49,11 +49,11 @@ pub struct Ledger {
     books: Books,
 }
 
-/// The longest reason that is kept with an order, in characters.
+/// The longest reason stored with an order, in characters.
 const NOTE_CHARS_MAX: usize = 512;
 
 impl Ledger {
-    /// Opens the ledger that `url` names and brings its schema up to date: `sqlite:path`, `sqlite::memory:`,
+    /// Opens the ledger at `url` and migrates its schema: `sqlite:path`, `sqlite::memory:`,
     /// `postgres://user@host/database`. A schema newer than this program is refused.
     pub async fn open(url: impl AsRef<str>) -> Result<Self> {
         Ok(Self {
@@ -61,8 +61,8 @@ impl Ledger {
         })
     }
 
-    /// For a gate in memory: this process alone may use this ledger from now on, until the ledger and its clones are dropped.
-    /// Refused for PostgreSQL and for a file that another process holds.
+    /// For a gate in memory: from now on only this process may use this ledger, until the ledger
+    /// and its clones are dropped. Refused for PostgreSQL and for a file that another process uses.
     #[expect(
         clippy::unused_async,
         reason = "a ledger elsewhere would have to be asked"
@@ -71,7 +71,7 @@ impl Ledger {
         self.books.claim_alone()
     }
 
-    /// Puts an item into the ledger, as a draft.
+    /// Adds an item to the ledger, as a draft.
     pub async fn create(&self, item: &NewItem) -> Result<Item> {
         self.books.write(&items::Create(item)).await
     }
@@ -81,7 +81,7 @@ impl Ledger {
         items::one(&self.books, name).await
     }
 
-    /// All items, by name; those whose state is one of `states`, or all.
+    /// All items, by name; those in one of `states`, or all.
     pub async fn items(&self, states: &[ItemState]) -> Result<Vec<Item>> {
         items::all(&self.books, states).await
     }
@@ -115,13 +115,13 @@ impl Ledger {
         self.books.write(&add).await
     }
 
-    /// What came of a withdrawal: done, refused, or not yet known.
+    /// The result of a withdrawal: done, refused, or not yet known.
     pub async fn withdrawal(&self, item: &str, reference: &str) -> Result<Option<bool>> {
         adjustments::withdrawal(&self.books, item, reference).await
     }
 
-    /// Brings a batch of entries of any items into the ledger in one transaction, and says what became of each, in their order.
-    /// An error means that nothing was committed, or that it is unknown: try again.
+    /// Commits a batch of entries of any items in one transaction, and returns the fate of each, in
+    /// order. An error means that nothing was committed, or that the outcome is unknown: try again.
     pub async fn commit(&self, entries: &[Entry]) -> Result<Vec<Fate>> {
         if entries.is_empty() {
             return Ok(Vec::new());
@@ -130,7 +130,7 @@ impl Ledger {
         self.books.write(&Commit { entries, landing }).await
     }
 
-    /// Marks an entry as dead: its units stay set aside. Entries that cannot be read leave no row.
+    /// Marks an entry as dead: its units stay reserved. Entries that cannot be read leave no row.
     pub async fn bury(&self, entry: &Entry, reason: &str) -> Result<()> {
         let note: String = reason
             .chars()
@@ -162,7 +162,7 @@ impl Ledger {
         orders::of_buyer(&self.books, buyer, count).await
     }
 
-    /// An item's orders, those in a state or all, newest first.
+    /// The orders of an item, in one state or all, newest first.
     pub async fn orders_for(
         &self,
         item: &str,
@@ -177,34 +177,35 @@ impl Ledger {
         self.make(order, Target::Paid).await
     }
 
-    /// Reserved (or dead) → cancelled, units released. Unknown orders: the wish is kept, and the order is
-    /// cancelled when it arrives; answered [`Moved::Unknown`].
+    /// Reserved (or dead) → cancelled, units released. For unknown orders the cancellation is
+    /// stored, and the order is cancelled when it arrives; the result is [`Moved::Unknown`].
     pub async fn cancel(&self, order: &OrderId) -> Result<Moved> {
         self.make(order, Target::Cancelled).await
     }
 
-    /// Expired or cancelled → paid-unfulfilled: paid for, and nothing left.
+    /// Expired or cancelled → paid-unfulfilled: paid for, but no units left.
     pub async fn pay_unfulfilled(&self, order: &OrderId) -> Result<Moved> {
         self.make(order, Target::PaidUnfulfilled).await
     }
 
-    /// Dead → reserved: somebody decided that it stands.
+    /// Dead → reserved: an operator accepted it.
     pub async fn revive(&self, order: &OrderId) -> Result<Moved> {
         self.make(order, Target::Revived).await
     }
 
-    /// Reserved orders whose time is over → expired, units released. Returns them, at most `count`.
+    /// Overdue reserved orders → expired, units released. Returns them, at most `count`.
     pub async fn expire(&self, count: usize) -> Result<Vec<OrderId>> {
         moves::expire(&self.books, count).await
     }
 
-    /// Writes down that an order of an older epoch never arrived. It is counted and announced once.
+    /// Records that an order of an older epoch never arrived. It is counted and announced once.
     pub async fn mark_lost(&self, order: &OrderId) -> Result<Moved> {
         self.make(order, Target::Lost).await
     }
 
-    /// Gives the item its next epoch, in one transaction with what the gate is to be loaded with. From now on
-    /// entries of older epochs are refused. An older fence than the last is refused by `Err(Conflict)`.
+    /// Starts the item's next epoch, and reads in the same transaction what the gate is to be
+    /// loaded with. From now on entries of older epochs are refused. A lower fence than the last is
+    /// refused with `Err(Conflict)`.
     pub async fn next_epoch(&self, item: &str, fence: Fence) -> Result<Load> {
         self.books.write(&epochs::NextEpoch { item, fence }).await
     }
@@ -219,7 +220,8 @@ impl Ledger {
         epochs::buyers(&self.books, item, after, count).await
     }
 
-    /// Answers to remember: orders accepted within `within`, and all that hold units; a page after the order `after`.
+    /// Answers to remember: orders accepted within `within`, and all that hold units; a page after
+    /// the order `after`.
     pub async fn answers(
         &self,
         item: &str,
@@ -235,7 +237,7 @@ impl Ledger {
         changes::after(&self.books, item, after, count).await
     }
 
-    /// Forgets changes older than `before` that the gate has applied, by the number given.
+    /// Deletes changes older than `before` that the gate has applied, up to the given number.
     pub async fn forget_changes(
         &self,
         item: &str,
@@ -255,9 +257,9 @@ impl Ledger {
         orders::counts(&self.books, item).await
     }
 
-    /// Adds up an item's books in each of the ways that must come to the same, and looks for orders of
-    /// its current epoch that are not there. `None` if there is no such item. Reads everything that
-    /// the ledger has of the item.
+    /// Sums an item's books in each of the ways that must agree, and finds orders of its current
+    /// epoch that are missing. `None` if the item does not exist. Reads everything that the ledger
+    /// has about the item.
     pub async fn audit(&self, item: &str) -> Result<Option<Audit>> {
         audit::audit(&self.books, item).await
     }

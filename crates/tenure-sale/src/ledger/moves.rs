@@ -1,4 +1,4 @@
-//! Changes of an order's state, each by compare-and-set under the lock of its item.
+//! State changes of orders, each by compare-and-set under the lock of the item.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use crate::ledger::changes::record;
 use crate::ledger::fate::Moved;
 use crate::ledger::fault::Fault;
 use crate::ledger::items::{Locked, lock, postgres_now, sqlite_now};
-use crate::ledger::moments::moment;
 use crate::ledger::orders::{OrderRow, key, limit, may_exist, read};
 use crate::ledger::sql::{Column, Param, Row, Sql, foreign, int};
+use crate::ledger::timestamps::moment;
 use crate::order::{Order, OrderId, OrderState};
 
 const SET_STATE: Sql = Sql::same(
@@ -45,7 +45,7 @@ const OVERDUE: Sql = Sql::each(
     ),
 );
 
-/// Those that were paid for, cancelled or expired by somebody else meanwhile are left alone.
+/// Orders that were paid for, cancelled or expired meanwhile are left alone.
 const EXPIRE: Sql = Sql::each(
     "UPDATE sale_orders SET state = 'expired', pay_by = NULL \
      WHERE item = $1 AND state = 'reserved' AND pay_by <= $2 \
@@ -66,13 +66,13 @@ const RELEASE_ALL: Sql = Sql::each(
 /// How many orders expire in one transaction: others wait for the item meanwhile.
 const BATCH: usize = 500;
 
-/// One order to another state.
+/// Moves one order to another state.
 pub(super) struct Move<'a> {
     pub(super) order: &'a OrderId,
     pub(super) to: Target,
 }
 
-/// Where an order may go, and from where.
+/// The target states of an order, and the states from which they are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Paid,
@@ -150,7 +150,7 @@ impl Move<'_> {
         let arrives = self.order.epoch() == locked.item.epoch;
         let arrived_never = self.order.epoch() < locked.item.epoch;
         match self.to {
-            // An order of an older epoch will not arrive, and one of a newer epoch is made up.
+            // An order of an older epoch will not arrive, and one of a newer epoch does not exist.
             Target::Cancelled if arrives => {
                 session.run(WISH, &params).await?;
                 Ok(Moved::Unknown)
@@ -170,7 +170,7 @@ impl Move<'_> {
     }
 }
 
-/// Expires what is overdue, one transaction for each item.
+/// Expires overdue orders, one transaction for each item.
 pub(super) async fn expire(books: &Books, count: usize) -> Result<Vec<OrderId>> {
     let doing = "look for orders that were not paid for in time";
     let rows = books
@@ -193,7 +193,7 @@ pub(super) async fn expire(books: &Books, count: usize) -> Result<Vec<OrderId>> 
     for orders in batches {
         match books.write(&Expire(orders)).await {
             Ok(done) => expired.extend(done),
-            // Others are expired already, and must be told.
+            // Others have already expired, and must be announced.
             Err(_) if !expired.is_empty() => break,
             Err(error) => return Err(error),
         }
@@ -201,7 +201,7 @@ pub(super) async fn expire(books: &Books, count: usize) -> Result<Vec<OrderId>> 
     Ok(expired)
 }
 
-/// Orders of one item that looked overdue.
+/// Orders of one item that seemed overdue.
 struct Expire<'a>(&'a [OrderId]);
 
 impl Work for Expire<'_> {
@@ -293,8 +293,8 @@ async fn release_all(
     Ok(())
 }
 
-/// Changes the state; if the order lets go of its units, writes that into the journal and lowers what
-/// is sold. Says what to announce.
+/// Changes the state; if the order releases its units, records that in the journal and lowers the
+/// sold count. Returns what to announce.
 async fn change_state(
     session: &mut Session,
     locked: &mut Locked,

@@ -1,11 +1,11 @@
-//! Orders in the ledger: reading them.
+//! Reading orders from the ledger.
 
 use crate::error::Result;
 use crate::ledger::books::{Books, Session};
 use crate::ledger::count::Count;
 use crate::ledger::fault::Fault;
-use crate::ledger::moments::moment;
 use crate::ledger::sql::{Param, Row, Sql, int};
+use crate::ledger::timestamps::moment;
 use crate::names::{buyer_name, item_name, request_id};
 use crate::order::{Order, OrderId, OrderState};
 
@@ -20,7 +20,7 @@ const ONE: Sql = Sql::same(concat!(
     columns!(),
     " FROM sale_orders WHERE item = $1 AND epoch = $2 AND number = $3"
 ));
-/// An order that never came to be is told only if there is no other.
+/// A rejected or lost order is returned only if there is no other.
 const OF_REQUEST: Sql = Sql::same(concat!(
     "SELECT ",
     columns!(),
@@ -43,14 +43,14 @@ const COUNTS: Sql = Sql::same(
     "SELECT state, count(*), CAST(sum(units) AS BIGINT) FROM sale_orders WHERE item = $1 GROUP BY state",
 );
 
-/// An order, and how often units were set aside for it.
+/// An order, and how often units were reserved for it.
 #[derive(Clone, Debug)]
 pub(super) struct OrderRow {
     pub(super) order: Order,
     pub(super) round: u64,
 }
 
-/// What names an order, as the database keeps it.
+/// The key of an order, in the database's types.
 pub(super) fn key(id: &OrderId) -> [Param<'_>; 3] {
     [
         Param::Text(id.item()),
@@ -127,12 +127,12 @@ pub(super) async fn counts(books: &Books, item: &str) -> Result<Vec<Count>> {
     Ok(counts)
 }
 
-/// A page's length as the database takes it.
+/// A page size in the database's type.
 pub(super) fn limit(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Whether the id could stand in the ledger at all. Others are simply unknown.
+/// Whether the id could be in the ledger at all. Others are simply unknown.
 pub(super) fn may_exist(id: &OrderId) -> bool {
     let fits = |number: u64| i64::try_from(number).is_ok();
     item_name(id.item()).is_ok() && fits(id.epoch()) && fits(id.number())

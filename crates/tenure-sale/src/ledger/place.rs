@@ -1,4 +1,4 @@
-//! Where a ledger is kept.
+//! The location of a ledger.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteSynchronous;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a URL points at.
+/// The target of a URL.
 #[derive(Clone)]
 pub(super) enum Place {
     /// `sqlite::memory:`
@@ -29,7 +29,7 @@ impl Place {
             return file(rest.strip_prefix("//").unwrap_or(rest));
         }
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            // The cause is told without the URL, which may hold a password.
+            // The cause is reported without the URL, which may contain a password.
             return PgConnectOptions::from_str(url)
                 .map(|options| Self::Postgres(Box::new(options)))
                 .map_err(|error| wrong(&format!("{error}")));
@@ -37,7 +37,7 @@ impl Place {
         let scheme = url.split(':').next().unwrap_or_default();
         let shown: String = scheme.chars().take(32).collect();
         Err(wrong(&format!(
-            "`{}` is no kind of ledger",
+            "unknown kind of ledger `{}`",
             shown.escape_debug()
         )))
     }
@@ -73,14 +73,14 @@ fn file(rest: &str) -> Result<Place> {
             "synchronous=normal" => SqliteSynchronous::Normal,
             other => {
                 let cause = format!(
-                    "`{other}` is not understood; there is `synchronous=full` and `synchronous=normal`"
+                    "unknown parameter `{other}`; use `synchronous=full` or `synchronous=normal`"
                 );
                 return Err(wrong(&cause));
             }
         };
     }
     match path {
-        "" => Err(wrong("it names no file")),
+        "" => Err(wrong("it has no file name")),
         ":memory:" => Ok(Place::Memory),
         path => Ok(Place::File {
             path: path.into(),
@@ -91,7 +91,7 @@ fn file(rest: &str) -> Result<Place> {
 
 fn wrong(cause: &str) -> Error {
     let message = format!(
-        "cannot understand the ledger's URL: {cause}; it should read `sqlite:sale.db`, \
+        "invalid ledger URL: {cause}; use for example `sqlite:sale.db`, \
          `sqlite::memory:` or `postgres://user@host/database`"
     );
     Error::new(ErrorKind::InvalidUrl, message)

@@ -17,7 +17,7 @@ use crate::ledger::sql::{Param, Row, Sql, postgres_arguments};
 const CONNECTIONS: u32 = 8;
 /// How long to wait for a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(4);
-/// How long to wait for the tables, which another process may be preparing.
+/// How long to wait for the tables, which another process may be creating.
 const PREPARE_LIMIT: Duration = Duration::from_secs(30);
 
 /// One database.
@@ -30,19 +30,19 @@ impl PostgresBooks {
     pub(super) async fn open(place: &Place, options: &PgConnectOptions) -> Result<Self> {
         let options = settings(options);
         let doing = format!("open the ledger `{place}`");
-        // Not by the pool: it would try again for long, and not say why.
+        // Not through the pool: it would retry for long, and not report why.
         let connected = timeout(CONNECT_LIMIT, options.connect()).await;
         let connected = connected.map_err(|_| silence(&doing, CONNECT_LIMIT))?;
         let mut connection = connected.map_err(|error| told(&doing, error))?;
         let prepared = schema::prepare_postgres(place, &mut connection);
         let prepared = timeout(PREPARE_LIMIT, prepared).await;
         prepared.map_err(|_| silence(&doing, PREPARE_LIMIT))??;
-        // Nobody waits for the server's goodbye.
+        // No need to wait for a clean close.
         let _ = timeout(CONNECT_LIMIT, connection.close()).await;
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(CONNECT_LIMIT)
-            // A question before each use costs a round trip; `begin` notices by itself.
+            // A check before each use costs a round trip; `begin` notices by itself.
             .test_before_acquire(false)
             .connect_lazy_with(options);
         Ok(Self { pool })
@@ -52,7 +52,7 @@ impl PostgresBooks {
         Ok(PostgresSession(Some(self.pool.acquire().await?)))
     }
 
-    /// A connection in a transaction. Those that died while nobody used them are replaced.
+    /// A connection in a transaction. Connections that died while idle are replaced.
     pub(super) async fn begin(&self) -> Result<PostgresSession, sqlx::Error> {
         let mut tries = CONNECTIONS;
         loop {
@@ -67,8 +67,8 @@ impl PostgresBooks {
     }
 }
 
-/// A connection in use. One that is not put back after its work is closed, for it may be in the middle of
-/// something or wait for a server that never answers.
+/// A connection in use. If it is not returned after its work, it is closed, because it may be in
+/// the middle of something or wait for a server that never responds.
 pub(super) struct PostgresSession(Option<PoolConnection<Postgres>>);
 
 impl PostgresSession {
@@ -104,13 +104,13 @@ impl PostgresSession {
         }
     }
 
-    /// Its work is done and its answer read: somebody else may have it.
+    /// Its work is done and its reply was read: it can be reused.
     pub(super) fn put_back(mut self) {
         drop(self.0.take());
     }
 
     fn connection(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
-        // It is only taken out at the end.
+        // It is only removed at the end.
         self.0.as_deref_mut().ok_or(sqlx::Error::WorkerCrashed)
     }
 }
@@ -129,10 +129,10 @@ fn settings(options: &PgConnectOptions) -> PgConnectOptions {
         None => options.clone().application_name("tenure-sale"),
     };
     options.disable_statement_logging().options([
-        // The server gives up a little before we do, so that it does not work for nobody.
+        // The server gives up slightly before we do, so that it does not work in vain.
         ("statement_timeout", "20s"),
         ("lock_timeout", "4s"),
-        // A client that was stopped in the middle must not keep an item for itself.
+        // A client that was stopped in the middle must not block an item.
         ("idle_in_transaction_session_timeout", "10s"),
         // A plan made while a table was empty would read all of it when it is large.
         ("plan_cache_mode", "force_custom_plan"),

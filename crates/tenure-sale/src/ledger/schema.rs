@@ -1,4 +1,4 @@
-//! The ledger's tables, and how they come to be.
+//! The ledger's tables and their migrations.
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Connection as _, PgConnection, SqlStr, SqliteConnection};
@@ -7,12 +7,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::fault::told;
 use crate::ledger::place::Place;
 
-/// Where the applied versions are written down. A database may be shared with others, who have a table
-/// of their own for that.
+/// The table of applied versions. A database may be shared with other programs, which have their
+/// own.
 const VERSIONS: &str = "sale_schema_versions";
 
-/// The steps by which the tables came to be what they are, in their order. They are not read by
-/// sqlx's macro, which would have every database driver compiled a second time.
+/// The migrations, in order. They are not read by sqlx's macro, which would compile every database
+/// driver a second time.
 const SQLITE: &[Step] = &[
     Step {
         version: 1,
@@ -44,7 +44,7 @@ struct Step {
     sql: &'static str,
 }
 
-/// Brings the tables up to date. A second process that does so at the same time waits.
+/// Migrates the tables. A second process that does so at the same time waits.
 pub(super) async fn prepare_sqlite(place: &Place, writer: &mut SqliteConnection) -> Result<()> {
     let doing = doing(place);
     let begun = writer.begin_with("BEGIN IMMEDIATE").await;
@@ -57,7 +57,7 @@ pub(super) async fn prepare_sqlite(place: &Place, writer: &mut SqliteConnection)
     committed.map_err(|error| told(&doing, error))
 }
 
-/// The same; here the migrator itself locks others out.
+/// The same; here the migrator itself takes a lock.
 pub(super) async fn prepare_postgres(place: &Place, connection: &mut PgConnection) -> Result<()> {
     let done = migrator(POSTGRES).run_direct(None, connection, false).await;
     done.map_err(|error| refused(place, POSTGRES, error))
@@ -83,7 +83,7 @@ fn refused(place: &Place, steps: &[Step], error: MigrateError) -> Error {
     match error {
         MigrateError::VersionMissing(theirs) => {
             let message = format!(
-                "cannot use the ledger `{place}`: its schema is of version {theirs} and this program \
+                "cannot use the ledger `{place}`: its schema has version {theirs} and this program \
                  knows versions up to {ours}: upgrade the program"
             );
             Error::new(ErrorKind::LedgerInUse, message)

@@ -1,10 +1,10 @@
-//! Statements, what is bound to them and what they answer, the same for both databases.
+//! Statements, their parameters and their rows, the same for both databases.
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, Decode, Postgres, Row as _, Sqlite, Type};
 
-/// A statement. Parameters are `$1`, `$2` .. in both languages.
+/// A statement. Parameters are `$1`, `$2`, ... in both dialects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sql {
     pub(super) sqlite: &'static str,
@@ -12,26 +12,26 @@ pub(super) struct Sql {
 }
 
 impl Sql {
-    /// Both databases understand it.
+    /// The same text for both databases.
     pub(super) const fn same(text: &'static str) -> Self {
         Self::each(text, text)
     }
 
-    /// In the words of each.
+    /// One text for each.
     pub(super) const fn each(sqlite: &'static str, postgres: &'static str) -> Self {
         Self { sqlite, postgres }
     }
 }
 
-/// A value to be bound.
+/// A parameter value.
 #[derive(Debug)]
 pub(super) enum Param<'a> {
     Int(i64),
     MaybeInt(Option<i64>),
     Bool(bool),
     Text(&'a str),
-    /// Many rows at once: on PostgreSQL an array for each column, each a parameter of its own, on SQLite
-    /// one JSON array of rows.
+    /// Many rows at once: on PostgreSQL one array parameter per column, on SQLite one JSON array of
+    /// rows.
     Bulk(&'a [Column<'a>]),
 }
 
@@ -118,14 +118,14 @@ fn json_rows(columns: &[Column<'_>]) -> String {
     text
 }
 
-/// One row of an answer.
+/// One row of a result.
 pub(super) enum Row {
     Sqlite(SqliteRow),
     Postgres(PgRow),
 }
 
 impl Row {
-    /// The value in a column, from zero on.
+    /// The value in a column, starting at zero.
     pub(super) fn get<T>(&self, column: usize) -> Result<T, sqlx::Error>
     where
         T: for<'r> Decode<'r, Sqlite> + Type<Sqlite>,
@@ -137,7 +137,7 @@ impl Row {
         }
     }
 
-    /// A number that is never negative.
+    /// A non-negative number.
     pub(super) fn number(&self, column: usize) -> Result<u64, sqlx::Error> {
         let number: i64 = self.get(column)?;
         u64::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
@@ -157,16 +157,16 @@ impl Row {
         of_word: impl FnOnce(&str) -> Option<T>,
     ) -> Result<T, sqlx::Error> {
         let word: String = self.get(column)?;
-        of_word(&word).ok_or_else(|| foreign(format!("`{word}` is no word of this ledger")))
+        of_word(&word).ok_or_else(|| foreign(format!("unknown word `{word}` in the ledger")))
     }
 }
 
-/// The database holds something that this program did not write.
+/// The database contains something that this program did not write.
 pub(super) fn foreign(message: String) -> sqlx::Error {
     sqlx::Error::Decode(message.into())
 }
 
-/// A number as the database keeps it. Everything that comes in from outside is checked before.
+/// A number in the database's type. All external input is checked before.
 pub(super) fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

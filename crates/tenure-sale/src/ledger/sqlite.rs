@@ -18,7 +18,7 @@ use crate::ledger::sql::{Param, Row, Sql, sqlite_arguments};
 
 /// How long to wait for another process that writes to the file.
 const BUSY_LIMIT: Duration = Duration::from_secs(5);
-/// How long to wait for one of the readers.
+/// How long to wait for a reader connection.
 const READER_LIMIT: Duration = Duration::from_secs(5);
 const READERS: u32 = 3;
 
@@ -33,7 +33,7 @@ pub(super) struct SqliteBooks {
 
 struct Writer {
     connection: SqliteConnection,
-    /// A transaction may be open that nobody wants any more.
+    /// Whether an abandoned transaction may be open.
     open: bool,
 }
 
@@ -51,14 +51,14 @@ impl SqliteBooks {
             && !parent.is_dir()
         {
             let message = format!(
-                "cannot open the ledger `{place}`: there is no directory `{}`: create it first",
+                "cannot open the ledger `{place}`: directory `{}` does not exist: create it first",
                 parent.display()
             );
             return Err(Error::new(ErrorKind::Ledger, message));
         }
         if path.is_dir() {
             let message =
-                format!("cannot open the ledger `{place}`: that is a directory: name a file in it");
+                format!("cannot open the ledger `{place}`: it is a directory: name a file in it");
             return Err(Error::new(ErrorKind::Ledger, message));
         }
         let presence = Presence::shared(path)?;
@@ -124,7 +124,7 @@ impl SqliteBooks {
     }
 }
 
-/// A connection to read on, or the writer's turn.
+/// A connection for reading, or the writer's turn.
 pub(super) enum SqliteSession {
     Reader(Reader),
     Writer(Turn),
@@ -157,7 +157,7 @@ impl SqliteSession {
 
     pub(super) async fn rollback(self) {
         if let Self::Writer(mut turn) = self {
-            // If that fails, the next turn begins with another try.
+            // If that fails, the next turn retries it.
             let _ = turn.rollback().await;
         }
     }
@@ -170,7 +170,7 @@ impl SqliteSession {
     }
 }
 
-/// A connection to read on, put back when it is dropped, if there is a runtime to do that.
+/// A connection for reading, returned when it is dropped, if there is a runtime to do that.
 pub(super) struct Reader(Option<PoolConnection<Sqlite>>);
 
 impl Drop for Reader {
@@ -183,10 +183,10 @@ impl Drop for Reader {
     }
 }
 
-/// The time for which one caller has the writer.
+/// One caller's turn with the writer.
 ///
-/// A caller may go away at any await. What it leaves open is rolled back: at once if a runtime is there,
-/// else at the next turn.
+/// A caller may be dropped at any await. An open transaction is then rolled back: at once if there
+/// is a runtime, otherwise at the next turn.
 pub(super) struct Turn(Option<OwnedMutexGuard<Writer>>);
 
 impl Turn {
@@ -215,7 +215,7 @@ impl Turn {
         if !writer.open {
             return Ok(());
         }
-        // Some errors have ended the transaction already: then there is nothing to roll back.
+        // Some errors have already ended the transaction: then there is nothing to roll back.
         let ended = sqlx::raw_sql("ROLLBACK")
             .execute(&mut writer.connection)
             .await;
@@ -229,7 +229,7 @@ impl Turn {
     }
 
     fn writer(&mut self) -> Result<&mut Writer, sqlx::Error> {
-        // It is only taken out when the turn is dropped.
+        // It is only removed when the turn is dropped.
         self.0.as_deref_mut().ok_or(sqlx::Error::WorkerCrashed)
     }
 }

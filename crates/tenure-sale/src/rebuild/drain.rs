@@ -1,4 +1,4 @@
-//! Draining a queue: bringing all that was accepted into the ledger.
+//! Draining a queue: committing everything that was accepted to the ledger.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::core::Core;
 use crate::error::Result;
 
 const BATCH: usize = 500;
-/// A queue at its cap of 100 000 needs a few seconds.
+/// A queue at its limit of 100 000 takes a few seconds.
 const DRAIN_MAX: Duration = Duration::from_mins(2);
-/// Between looks at a queue that others are emptying.
+/// Between checks of a queue that other consumers are emptying.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Empties the queue of a gate that accepts nothing. Entries that consumers have are taken from them:
-/// both bring them to the ledger, which takes them once.
+/// Empties the queue of a gate that accepts nothing. Entries that consumers hold are claimed from
+/// them: both commit them, and the ledger accepts them once.
 pub(super) async fn drain(core: &Core, item: &str, guard: &Guard) -> Result<()> {
     let consumer = format!("{}-rebuild", core.name);
     let end = Instant::now() + DRAIN_MAX;
@@ -41,5 +41,5 @@ pub(super) async fn drain(core: &Core, item: &str, guard: &Guard) -> Result<()> 
         }
         sleep(PAUSE).await;
     }
-    Err(stale(item, "its queue does not get empty"))
+    Err(stale(item, "its queue could not be emptied"))
 }

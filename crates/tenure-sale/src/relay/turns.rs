@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The relays of this process, one per item: callers who come while one runs share the next.
+/// The relays of this process, one per item: callers that arrive while one runs share the next.
 #[derive(Debug, Default)]
 pub(crate) struct Relays {
     // A std mutex, not an async one: no task waits while it is held.
@@ -20,9 +20,9 @@ pub(super) struct Turn {
 
 #[derive(Debug, Default)]
 pub(super) struct TurnState {
-    /// So many of them are served by relays that began after they asked.
+    /// This many of them are served by relays that began after they asked.
     pub(super) served: u64,
-    /// Where the gate was when it was told last.
+    /// The gate's last known position.
     pub(super) place: Option<Place>,
 }
 

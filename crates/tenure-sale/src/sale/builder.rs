@@ -17,7 +17,7 @@ use crate::rebuild::{self, Need};
 
 /// The settings of a [`Sale`], before it is opened.
 #[derive(Clone)]
-#[must_use = "a builder opens nothing until `open`"]
+#[must_use = "a builder does nothing until `open`"]
 pub struct SaleBuilder {
     gate_url: String,
     ledger_url: String,
@@ -38,22 +38,22 @@ impl SaleBuilder {
         }
     }
 
-    /// How long a call waits for the ledger's word on what it put into the queue: 5 s by default. It
-    /// concerns orders at a gate in memory, payments that come late, and stock that is lowered.
-    /// Longer: callers survive a ledger that restarts. Shorter: they learn sooner that it is away.
+    /// How long a call waits for the ledger to commit what it queued: 5 s by default. This applies
+    /// to orders at a gate in memory, late payments, and withdrawals of stock. With a longer limit
+    /// callers survive a ledger restart; with a shorter one they fail sooner.
     pub fn confirm_within(mut self, limit: Duration) -> Self {
         self.limits.confirm = limit;
         self
     }
 
-    /// How long a buyer waits while the gate is rebuilt before the answer is
+    /// How long a buyer waits for a rebuild of the gate before the answer is
     /// [`StaleEpoch`](crate::Outcome::StaleEpoch): 2 s by default.
     pub fn rebuild_within(mut self, limit: Duration) -> Self {
         self.limits.rebuild = limit;
         self
     }
 
-    /// How the sale consumes its own queue, if the gate is in memory.
+    /// The options of the sale's own consumer, with a gate in memory.
     pub fn own_consumer(mut self, options: ConsumerOptions) -> Self {
         self.own = options;
         self
@@ -86,15 +86,15 @@ impl SaleBuilder {
     }
 }
 
-/// The locks under which gates are rebuilt stand beside the gate.
+/// The locks for rebuilding gates are on the same servers as the gate.
 async fn locks(gate_url: &str) -> Result<Tenure> {
     let connecting = Tenure::builder(gate_url).name("tenure-sale").connect();
     connecting
         .await
-        .map_err(|error| Error::store("cannot reach the locks beside the gate", error))
+        .map_err(|error| Error::store("cannot connect to the gate for locks", error))
 }
 
-/// A gate in memory begins empty: it gets all that the ledger has.
+/// A gate in memory starts empty: it is loaded from the ledger.
 async fn load_all(core: &Core) -> Result<()> {
     let states = [ItemState::Open, ItemState::Paused, ItemState::Closed];
     for item in core.ledger.items(&states).await? {

@@ -1,4 +1,4 @@
-//! Dead letters: entries that the ledger did not take, and what to do about them.
+//! Dead letters: entries that the ledger did not accept, and what to do about them.
 
 use super::Sale;
 use super::orders::no_order;
@@ -9,41 +9,41 @@ use crate::order::{Order, OrderId, OrderState};
 use crate::rebuild::{self, Need};
 use crate::relay;
 
-/// How many dead letters are looked through for one.
+/// How many dead letters are searched for one.
 const LOOK_MAX: usize = 10_000;
 
-/// An entry that the ledger did not take, again and again. Its units stay set aside until it is
+/// An entry that the ledger failed to accept repeatedly. Its units stay reserved until it is
 /// [requeued](Sale::requeue) or [discarded](Sale::discard).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// The entry; its id is the order's.
     pub entry: Entry,
-    /// Why the ledger did not take it.
+    /// Why the ledger did not accept it.
     pub reason: String,
 }
 
 impl Sale {
-    /// The dead letters of an item, from the oldest on, at most `count`.
+    /// The dead letters of an item, oldest first, at most `count`.
     pub async fn dead_letters(&self, item: &str, count: usize) -> Result<Vec<DeadLetter>> {
         let dead = self.core().gate.dead(item, count).await?;
         let letter = |(entry, reason)| DeadLetter { entry, reason };
         Ok(dead.into_iter().map(letter).collect())
     }
 
-    /// Brings a dead letter to the ledger once more, after what stood in its way is gone. Returns what
-    /// became of the order.
+    /// Retries a dead letter, after the cause was fixed. Returns the resulting order.
     ///
     /// # Errors
     ///
-    /// [`NoOrder`](ErrorKind::NoOrder) if it is not among the dead, [`Conflict`](ErrorKind::Conflict) if
-    /// the ledger does not take it now either: it stays where it is.
+    /// [`NoOrder`](ErrorKind::NoOrder) if it is not a dead letter,
+    /// [`Conflict`](ErrorKind::Conflict) if the ledger still does not accept it: it stays where it
+    /// is.
     pub async fn requeue(&self, id: &OrderId) -> Result<OrderState> {
         let core = self.core();
         let entry = self.dead_letter(id).await?.entry;
         let row = self.row_of(&entry).await?;
         let state = match row.map(|order| order.state) {
             Some(OrderState::Dead) => self.revive(id).await?,
-            // Somebody decided before, and did not get to the end.
+            // An earlier call decided, but did not finish.
             Some(state) => state,
             None => self.commit_again(&entry).await?,
         };
@@ -53,11 +53,11 @@ impl Sale {
         Ok(state)
     }
 
-    /// Gives a dead letter up: the order is cancelled and its units go back.
+    /// Discards a dead letter: the order is cancelled and its units are returned.
     ///
     /// # Errors
     ///
-    /// [`NoOrder`](ErrorKind::NoOrder) if it is not among the dead.
+    /// [`NoOrder`](ErrorKind::NoOrder) if it is not a dead letter.
     pub async fn discard(&self, id: &OrderId) -> Result<()> {
         let core = self.core();
         let entry = self.dead_letter(id).await?.entry;
@@ -68,7 +68,7 @@ impl Sale {
             return Ok(());
         }
         core.gate.unbury(id.item(), id).await?;
-        // Nothing but the gate knows of units that it set aside: the ledger says how many are left.
+        // Only the gate knows of units that it reserved: the ledger has the number that is left.
         rebuild::in_background(core, id.item(), Need::Always).await
     }
 
@@ -113,12 +113,9 @@ impl Sale {
             }
             Some(Fate::Stale) => return Ok(OrderState::Lost),
             Some(Fate::Refused(reason)) => reason,
-            Some(Fate::Settled(_) | Fate::Known(_)) | None => "it is dead still".to_owned(),
+            Some(Fate::Settled(_) | Fate::Known(_)) | None => "it is still dead".to_owned(),
         };
-        let message = format!(
-            "the ledger does not take `{}` now either: {cause}",
-            entry.id
-        );
+        let message = format!("the ledger still does not accept `{}`: {cause}", entry.id);
         Err(Error::new(ErrorKind::Conflict, message))
     }
 }

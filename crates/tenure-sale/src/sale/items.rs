@@ -1,4 +1,4 @@
-//! Items of a sale: putting them on it and taking them off.
+//! Managing the items of a sale.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::rebuild::{self, Need};
 use crate::relay;
 
 impl Sale {
-    /// Puts an item into the ledger, as a draft: nothing is sold before it is
+    /// Adds an item to the ledger, as a draft: it is not sold until it is
     /// [opened](Sale::open_item).
     ///
     /// # Errors
     ///
-    /// [`ItemExists`](crate::ErrorKind::ItemExists) if there is one of that name, and
+    /// [`ItemExists`](crate::ErrorKind::ItemExists) if there is one with that name, and
     /// [`InvalidSetting`](crate::ErrorKind::InvalidSetting) if its terms contradict each other.
     pub async fn create(&self, item: &NewItem) -> Result<Item> {
         self.core().ledger.create(item).await
     }
 
-    /// An item as the ledger knows it; `None` if there is none of that name.
+    /// An item in the ledger; `None` if it does not exist.
     pub async fn item(&self, name: &str) -> Result<Option<Item>> {
         self.core().ledger.item(name).await
     }
@@ -30,13 +30,13 @@ impl Sale {
         self.core().ledger.items(&ItemState::ALL).await
     }
 
-    /// Puts an item on sale: the gate is loaded from the ledger, unless it runs already. What a
-    /// running gate has is never overwritten.
+    /// Puts an item on sale: the gate is loaded from the ledger, unless it already sells the item.
+    /// The data of a running gate is never overwritten.
     ///
     /// # Errors
     ///
-    /// [`NoItem`](crate::ErrorKind::NoItem), or if gate or ledger cannot be reached. Open it again
-    /// then: whatever was done needs not be undone.
+    /// [`NoItem`](crate::ErrorKind::NoItem), or if the gate or the ledger cannot be reached. In
+    /// that case open it again: nothing has to be undone.
     pub async fn open_item(&self, name: &str) -> Result<Item> {
         let core = self.core();
         core.ledger
@@ -48,19 +48,19 @@ impl Sale {
         core.item(name).await
     }
 
-    /// Stops selling for a while: buyers are told *paused*. Orders in the queue are not touched.
+    /// Pauses the sale of an item: the gate answers *paused*. Queued orders are not affected.
     ///
     /// # Errors
     ///
     /// [`Conflict`](crate::ErrorKind::Conflict) if the item is not open. If the gate could not be
-    /// told, it goes on until a consumer tells it.
+    /// informed, it keeps selling until a consumer informs it.
     pub async fn pause(&self, name: &str) -> Result<Item> {
         let from = [ItemState::Open, ItemState::Paused];
         self.change_state(name, &from, ItemState::Paused).await
     }
 
-    /// Ends the sale of an item: buyers are told *ended*. Orders in the queue are not touched, and
-    /// can still be paid for and cancelled.
+    /// Ends the sale of an item: the gate answers *ended*. Queued orders are not affected, and
+    /// orders can still be paid for and cancelled.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl Sale {
         self.change_state(name, &from, ItemState::Closed).await
     }
 
-    /// Sells an item on other terms from now on. Orders that were accepted keep theirs.
+    /// Changes the terms of an item from now on. Accepted orders keep theirs.
     ///
     /// # Errors
     ///
@@ -83,25 +83,25 @@ impl Sale {
         self.core().item(name).await
     }
 
-    /// Loads the gate from the ledger anew, also if it is in order. Two at once do no harm: one waits
-    /// for the other.
+    /// Reloads the gate from the ledger, even if it is in order. Concurrent calls are safe: one
+    /// waits for the other.
     ///
-    /// The gate refuses meanwhile. First all that stands in the queue is brought into the ledger, by
-    /// this call if no consumer does it.
+    /// The gate refuses orders meanwhile. First everything in the queue is committed to the ledger,
+    /// by this call if no consumer does it.
     ///
     /// # Errors
     ///
-    /// [`Stale`](crate::ErrorKind::Stale) if another process is rebuilding it and does not get done;
-    /// else what gate or ledger said. The gate may then refuse until somebody rebuilds it; consumers
-    /// do so by themselves.
+    /// [`Stale`](crate::ErrorKind::Stale) if another process is rebuilding it and does not finish;
+    /// otherwise the error of the gate or ledger. The gate may then refuse orders until it is
+    /// rebuilt; consumers do that by themselves.
     pub async fn rebuild(&self, name: &str) -> Result<Item> {
         rebuild::in_background(self.core(), name, Need::Always).await?;
         self.core().item(name).await
     }
 
-    /// Lets the gate forget a closed item whose queue is empty: it needs no memory on the server
-    /// any more, and buyers who repeat an old request are told *ended*. `false` if it is not closed or
-    /// entries are left. Consumers do it by themselves when the answers' time is over.
+    /// Removes a closed item with an empty queue from the gate: it then uses no memory on the
+    /// server, and repeated old requests are answered with *ended*. `false` if it is not closed or
+    /// entries are left. Consumers do this by themselves when the time to keep answers is over.
     pub async fn forget(&self, name: &str) -> Result<bool> {
         let forgotten = self.core().gate.forget(name).await?;
         if forgotten {

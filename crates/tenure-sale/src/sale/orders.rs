@@ -1,4 +1,4 @@
-//! Looking at orders, waiting for them, cancelling them.
+//! Reading orders, waiting for them, cancelling them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::ledger::Moved;
 use crate::order::{Order, OrderId, OrderState};
 use crate::relay;
 
-/// Between questions for an order that somebody waits for, while the hub is to tell.
+/// Between reads of an awaited order, while waiting for the hub.
 const LOOK_FIRST: Duration = Duration::from_millis(100);
 const LOOK_LONGEST: Duration = Duration::from_secs(2);
 
@@ -22,24 +22,24 @@ impl Sale {
     ///
     /// # Errors
     ///
-    /// [`NoOrder`](ErrorKind::NoOrder) if there is none of that id, [`Stale`](ErrorKind::Stale) if that
-    /// cannot be said before the gate is rebuilt.
+    /// [`NoOrder`](ErrorKind::NoOrder) if it does not exist, [`Stale`](ErrorKind::Stale) if that
+    /// cannot be determined before the gate is rebuilt.
     pub async fn order(&self, id: &OrderId) -> Result<Order> {
         let core = self.core();
         if let Some(order) = core.ledger.order(id).await? {
             return Ok(order);
         }
-        // Mostly it is there, and nothing need be proven.
+        // Usually it is there, and nothing has to be proven.
         if let Some(entry) = core.gate.find(id).await? {
             return Ok(queued(entry));
         }
-        // Before and after: only a gate that sold all the time can say that it never had an order. One
-        // that was replaced between the questions has forgotten some.
+        // Before and after: only a gate that sold the whole time can prove that it never had an
+        // order. One that was replaced between the two reads has lost some.
         let sold_before = core.gate.sells(id).await?;
         if let Some(entry) = core.gate.find(id).await? {
             return Ok(queued(entry));
         }
-        // It may have gone from the queue into the ledger between the two questions.
+        // It may have moved from the queue into the ledger between the two reads.
         if let Some(order) = core.ledger.order(id).await? {
             return Ok(order);
         }
@@ -52,7 +52,7 @@ impl Sale {
         }
         if id.epoch() == item.epoch && !sells {
             let message = format!(
-                "cannot say what became of order `{id}` before the gate is rebuilt: ask again in a \
+                "the state of order `{id}` is unknown until the gate is rebuilt: try again in a \
                  moment"
             );
             return Err(Error::new(ErrorKind::Stale, message));
@@ -60,12 +60,13 @@ impl Sale {
         Err(no_order(id))
     }
 
-    /// Waits until an order is no longer queued, or until the time is over: then it is returned as it
-    /// is, which is [queued](OrderState::Queued).
+    /// Waits until an order is no longer queued, for at most this time. After that it is returned
+    /// as it is, which is [queued](OrderState::Queued).
     ///
     /// # Errors
     ///
-    /// As for [`order`](Sale::order), after the time is over; [`NoOrder`](ErrorKind::NoOrder) at once.
+    /// As for [`order`](Sale::order), after the time is up; [`NoOrder`](ErrorKind::NoOrder) at
+    /// once.
     ///
     /// # Cancel safety
     ///
@@ -80,20 +81,21 @@ impl Sale {
         self.core().ledger.orders_of(buyer, count).await
     }
 
-    /// The order that a request became, if it is in the ledger.
+    /// The order of a request, if it is in the ledger.
     pub async fn order_of(&self, item: &str, buyer: &str, request: &str) -> Result<Option<Order>> {
         self.core().ledger.order_of(item, buyer, request).await
     }
 
-    /// Cancels an order that is not paid for; its units go back, once. If it still stands in the queue
-    /// the wish is kept and takes effect when it arrives: it may be returned as queued.
+    /// Cancels an unpaid order; its units are returned, once. If it is still in the queue, the
+    /// cancellation is stored and takes effect when it arrives: it may be returned as queued.
     ///
     /// # Errors
     ///
-    /// [`NoOrder`](ErrorKind::NoOrder), and [`Conflict`](ErrorKind::Conflict) if it is in a state that
-    /// does not allow it.
+    /// [`NoOrder`](ErrorKind::NoOrder), and [`Conflict`](ErrorKind::Conflict) if its state does not
+    /// allow it.
     pub async fn cancel(&self, id: &OrderId) -> Result<Order> {
-        // A wish is kept for any id that is not in the ledger: not for those that never were.
+        // A cancellation is stored for any id that is not in the ledger, so check first that the
+        // order exists.
         self.order(id).await?;
         let core = self.core();
         match core.ledger.cancel(id).await? {
@@ -108,7 +110,8 @@ impl Sale {
         }
     }
 
-    /// Waits until an order is as wished, or until the time is over: then it is returned as it is.
+    /// Waits until an order is in the wanted state, for at most this time. Then it is returned as
+    /// it is.
     pub(super) async fn wait_until(
         &self,
         id: &OrderId,
@@ -119,7 +122,7 @@ impl Sale {
         let end = Instant::now() + limit;
         let mut pause = LOOK_FIRST;
         loop {
-            // Before looking, so that nothing is missed between.
+            // Subscribe before reading, so that nothing is missed in between.
             let mut hearing = core.hub.hear_next(id);
             if !core.gate.is_memory() {
                 Followers::listen(core, id.item());
@@ -149,7 +152,7 @@ fn queued(entry: Entry) -> Order {
             request,
             units,
         }) => (buyer, request, units, OrderState::Queued),
-        // No buyer was given the id of such an entry.
+        // The ids of such entries were never given to a buyer.
         Ok(Wanted::Withdrawal {
             reference, units, ..
         }) => (String::new(), reference, units, OrderState::Queued),
@@ -168,7 +171,7 @@ fn queued(entry: Entry) -> Order {
 }
 
 pub(super) fn no_order(id: &OrderId) -> Error {
-    let message = format!("there is no order `{id}`");
+    let message = format!("order `{id}` does not exist");
     Error::new(ErrorKind::NoOrder, message)
 }
 

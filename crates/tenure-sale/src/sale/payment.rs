@@ -1,4 +1,4 @@
-//! Paying for orders, in time and late.
+//! Payments, in time and late.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::order::{Order, OrderId, OrderState};
 use crate::rebuild::background;
 use crate::relay;
 
-/// Between questions to a gate that is busy or must be rebuilt.
+/// Between attempts at a gate that is busy or must be rebuilt.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Sale {
-    /// Writes down that an order was paid for. Once paid it stays so; paying again changes nothing.
+    /// Records that an order was paid for. Once paid it stays paid; paying again changes nothing.
     ///
-    /// Money that comes after the order expired or was cancelled buys the units again if there are
-    /// some; else the order becomes [paid-unfulfilled](OrderState::PaidUnfulfilled): refund it.
+    /// A payment for an expired or cancelled order buys the units again if there are enough;
+    /// otherwise the order becomes [paid-unfulfilled](OrderState::PaidUnfulfilled): refund it.
     ///
     /// # Errors
     ///
-    /// [`NoOrder`](ErrorKind::NoOrder); [`Conflict`](ErrorKind::Conflict) if it is in a state that
-    /// does not allow it: refund it; [`Ledger`](ErrorKind::Ledger) or [`Stale`](ErrorKind::Stale) if
-    /// that cannot be said in time: pay again, which is done once.
+    /// [`NoOrder`](ErrorKind::NoOrder); [`Conflict`](ErrorKind::Conflict) if its state does not
+    /// allow it: refund it; [`Ledger`](ErrorKind::Ledger) or [`Stale`](ErrorKind::Stale) if the
+    /// result is not known in time: pay again, which takes effect once.
     pub async fn pay(&self, id: &OrderId) -> Result<Order> {
         let core = self.core();
         let mut moved = core.ledger.pay(id).await?;
@@ -54,7 +54,7 @@ impl Sale {
         }
     }
 
-    /// Tries to get the units again for an order that has lost them.
+    /// Tries to get the units again for an order that has released them.
     async fn pay_late(&self, order: Order) -> Result<Order> {
         let (core, id) = (self.core(), &order.id);
         let wanted = Wanted::Again {
@@ -62,7 +62,7 @@ impl Sale {
             buyer: order.buyer.clone(),
             units: order.units,
         };
-        // The units that it let go of may not be back at the gate yet, and are as good as any.
+        // Its released units may not be back at the gate yet, and are as good as any.
         relay::relay(core, id.item()).await?;
         match self.set_aside(id.item(), &wanted).await? {
             Taken::Queued(_) | Taken::Replayed(_) => {}
@@ -78,7 +78,7 @@ impl Sale {
         if waits(order.state) {
             return Err(not_yet(
                 id,
-                "its units are set aside and wait for the ledger",
+                "its units are reserved, but not yet in the ledger",
             ));
         }
         Ok(order)
@@ -87,15 +87,15 @@ impl Sale {
     async fn unfulfilled(&self, id: &OrderId) -> Result<Order> {
         match self.core().ledger.pay_unfulfilled(id).await? {
             Moved::Done(order) | Moved::Already(order) => Ok(order),
-            // It got its units in the meantime, by a payment of the same order.
+            // A concurrent payment of the same order got the units.
             Moved::Refused(order) if order.state == OrderState::Paid => Ok(order),
             Moved::Refused(order) => Err(refused("pay for", &order)),
             Moved::Unknown => Err(no_order(id)),
         }
     }
 
-    /// Takes units out at the gate for something that is no buyer's order, after a rebuild if one is
-    /// needed.
+    /// Takes units at the gate for an entry that is not a buyer's order, after a rebuild if
+    /// necessary.
     pub(super) async fn set_aside(&self, item: &str, wanted: &Wanted) -> Result<Taken> {
         let core = self.core();
         let end = Instant::now() + core.limits.rebuild.max(core.limits.confirm);
@@ -114,6 +114,7 @@ impl Sale {
 }
 
 fn not_yet(id: &OrderId, cause: &str) -> Error {
-    let message = format!("cannot say yet whether order `{id}` is paid for: {cause}; pay again");
+    let message =
+        format!("it is not known yet whether order `{id}` is paid for: {cause}; pay again");
     Error::new(ErrorKind::Ledger, message)
 }

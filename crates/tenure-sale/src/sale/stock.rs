@@ -13,18 +13,18 @@ use crate::ledger::Fate;
 use crate::order::OrderId;
 use crate::relay;
 
-/// Between questions whether the ledger has taken a withdrawal.
+/// Between checks whether the ledger has committed a withdrawal.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Sale {
-    /// Changes the stock of an item by so many units, for a reason, once per `reference`: who is not
-    /// sure that a change was made makes it again with the same one.
+    /// Changes the stock of an item by this many units, with a reason, once per `reference`: if it
+    /// is uncertain whether a change was made, repeat it with the same reference.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if fewer units are left than are to be taken out;
-    /// [`Ledger`](ErrorKind::Ledger) if it cannot be said in time whether it was done: ask again with
-    /// the same reference.
+    /// [`Conflict`](ErrorKind::Conflict) if fewer units are left than are to be withdrawn;
+    /// [`Ledger`](ErrorKind::Ledger) if the result is not known in time: repeat it with the same
+    /// reference.
     pub async fn adjust(
         &self,
         item: &str,
@@ -40,18 +40,18 @@ impl Sale {
         self.edit(item, delta, edit).await
     }
 
-    /// Sets the stock of an item, counted with what is sold, to so many units; if `expected` is given
-    /// only if it is that now.
+    /// Sets the stock of an item, including sold units, to this total; with `expected`, only if
+    /// that is the current total.
     ///
     /// # Errors
     ///
-    /// As for [`adjust`](Sale::adjust), and [`Conflict`](ErrorKind::Conflict) if somebody else changed
-    /// the stock meanwhile.
+    /// As for [`adjust`](Sale::adjust), and [`Conflict`](ErrorKind::Conflict) if the stock was
+    /// changed meanwhile.
     pub async fn set_stock(&self, item: &str, total: u64, expected: Option<u64>) -> Result<Item> {
         let known = self.core().item(item).await?;
         if let Some(expected) = expected.filter(|expected| *expected != known.total) {
             let message = format!(
-                "cannot set the stock of `{item}`: it is {} and not {expected}; look again",
+                "cannot set the stock of `{item}`: it is {}, not {expected}; check again",
                 known.total
             );
             return Err(Error::new(ErrorKind::Conflict, message));
@@ -93,7 +93,7 @@ impl Sale {
         core.item(item).await
     }
 
-    /// The gate sets the units aside first, so that nobody can buy them meanwhile.
+    /// The gate reserves the units first, so that they cannot be sold meanwhile.
     async fn lower(&self, item: &Item, units: u64, edit: Edit<'_>) -> Result<()> {
         let name = &item.name;
         let wanted = edit.withdrawal(units);
@@ -120,7 +120,7 @@ impl Sale {
         self.withdrawn(name, edit.reference).await
     }
 
-    /// Waits for the ledger's word on a withdrawal that stands in the queue.
+    /// Waits until the ledger has decided on a queued withdrawal.
     async fn withdrawn(&self, item: &str, reference: &str) -> Result<()> {
         let core = self.core();
         let end = Instant::now() + core.limits.confirm;
@@ -134,7 +134,7 @@ impl Sale {
                 None if Instant::now() >= end => {
                     let message = format!(
                         "the ledger did not lower the stock of `{item}` within {:?}; the units are \
-                         set aside: ask again with the reference `{reference}`",
+                         reserved: try again with the reference `{reference}`",
                         core.limits.confirm
                     );
                     return Err(Error::new(ErrorKind::Ledger, message));
@@ -145,7 +145,7 @@ impl Sale {
     }
 
     /// A draft is not at the gate: the ledger alone decides. If it is opened meanwhile the ledger
-    /// refuses, because the entry is of no epoch then.
+    /// refuses, because the entry then has no epoch.
     async fn lower_draft(&self, item: &Item, wanted: Wanted) -> Result<()> {
         let entry = Entry {
             id: OrderId::new(&item.name, item.epoch, rand::random::<u64>() >> 1),
@@ -161,7 +161,7 @@ impl Sale {
     }
 }
 
-/// How a change of the stock is written down.
+/// The record of a change of the stock.
 #[derive(Clone, Copy)]
 struct Edit<'a> {
     reason: &'a str,

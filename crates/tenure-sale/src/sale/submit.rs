@@ -1,4 +1,4 @@
-//! Asking the gate for an order.
+//! Submitting requests to the gate.
 
 use std::time::Duration;
 
@@ -12,31 +12,30 @@ use crate::item::ItemState;
 use crate::order::{Answer, OrderId, Outcome, Request};
 use crate::rebuild::background;
 
-/// Between two questions to a gate that could not be rebuilt yet.
+/// Between two attempts at a gate that could not be rebuilt yet.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Between questions to the ledger, while the hub is to tell.
+/// Between reads of the ledger, while waiting for the hub.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Sale {
-    /// Asks for an order. Nothing is sold twice, and whoever asks again with the same request gets the
-    /// same answer.
+    /// Submits a request. Nothing is sold twice, and a repeated request gets the same answer.
     ///
-    /// Accepted means: at a gate on Redis, that the order stands in the queue and its units are set
-    /// aside; [`wait`](Sale::wait) says when the ledger has it. At a gate in memory, that the ledger has
-    /// it.
+    /// With a gate on Redis, accepted means that the order is queued and its units are reserved;
+    /// [`wait`](Sale::wait) returns when it is in the ledger. With a gate in memory, accepted means
+    /// that it is in the ledger.
     ///
-    /// A gate that must be rebuilt is rebuilt meanwhile, if that does not take longer than
+    /// If the gate must be rebuilt, this call rebuilds it and waits for at most
     /// [`SaleBuilder::rebuild_within`](crate::SaleBuilder::rebuild_within).
     ///
     /// # Errors
     ///
-    /// [`Store`](ErrorKind::Store) if the gate cannot be reached, [`Ledger`](ErrorKind::Ledger) if it is
-    /// in memory and the ledger does not commit in time. What became of the request is unknown then: ask
-    /// again with the same request.
+    /// [`Store`](ErrorKind::Store) if the gate cannot be reached, [`Ledger`](ErrorKind::Ledger) if
+    /// it is in memory and the ledger does not commit in time. The outcome is then unknown: submit
+    /// the same request again.
     ///
     /// # Cancel safety
     ///
-    /// The order may have been accepted. Ask again with the same request.
+    /// The order may have been accepted. Submit the same request again.
     pub async fn submit(&self, request: &Request) -> Result<Answer> {
         let counters = &self.core().counters;
         let answering = self.answer(request).await;
@@ -47,7 +46,7 @@ impl Sale {
         answering
     }
 
-    /// What happens rarely is in boxes of its own: each order has a future, and most need little of it.
+    /// The rare paths are boxed: each order has a future, and most need little of it.
     async fn answer(&self, request: &Request) -> Result<Answer> {
         let core = self.core();
         let end = Instant::now() + core.limits.rebuild;
@@ -62,7 +61,7 @@ impl Sale {
                 Outcome::StaleEpoch => {}
                 Outcome::NoItem => match Box::pin(core.ledger.item(request.item())).await? {
                     Some(item) if item.state == ItemState::Closed => {
-                        // The gate may forget what is closed.
+                        // The gate may have removed a closed item.
                         answer.outcome = Outcome::Ended;
                         return Ok(answer);
                     }
@@ -77,12 +76,13 @@ impl Sale {
             }
             let rebuilding = Box::pin(background::join(core, request.item()));
             let _ = timeout_at(end, rebuilding).await;
-            // If it was rebuilt, nobody notices so short a pause; if not, it should not be a storm.
+            // If it was rebuilt, this short pause does not matter; if not, it prevents a flood of
+            // retries.
             sleep(PAUSE.mul_f64(rand::random_range(0.0..1.0))).await;
         }
     }
 
-    /// The first who asks after a server was restarted may find a connection that is dead.
+    /// After a server restart, the first request may find a dead connection.
     async fn asked(&self, request: &Request) -> Result<Answer> {
         let gate = &self.core().gate;
         match gate.ask(request).await {
@@ -100,7 +100,7 @@ impl Sale {
         Ok(())
     }
 
-    /// Waits until the ledger has an order that stands in a queue of this process.
+    /// Waits until the ledger has an order of this process's queue.
     async fn committed(&self, order: &OrderId) -> Result<()> {
         let core = self.core();
         let mut hearing = core.hub.hear(order);
@@ -115,8 +115,8 @@ impl Sale {
             }
             if Instant::now() >= end {
                 let message = format!(
-                    "the ledger did not take order `{order}` within {:?}; it stays in the queue: \
-                     ask again with the same request",
+                    "the ledger did not commit order `{order}` within {:?}; it stays in the queue: \
+                         submit the same request again",
                     core.limits.confirm
                 );
                 return Err(Error::new(ErrorKind::Ledger, message));

@@ -8,10 +8,10 @@ use tenure::Fence;
 use super::Take;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Stores that were opened by name and are still in use.
+/// Named stores that are still in use.
 static SHARED: Mutex<Option<HashMap<String, Weak<Shelves>>>> = Mutex::new(None);
 
-/// What all stocks of one `memory://name` share: the items on sale.
+/// The items on sale, shared by all stocks of one `memory://name`.
 #[derive(Default)]
 struct Shelves {
     // A std mutex, not an async one: no call waits while it is held.
@@ -31,13 +31,13 @@ pub(super) struct MemoryShelf {
 }
 
 impl MemoryShelf {
-    /// Opens the store called `store`; a store of its own if that is empty.
+    /// Opens the store named `store`; a private one if the name is empty.
     pub(super) fn open(store: &str, item: &str) -> Result<Self> {
         let store = store.trim_end_matches('/');
         if store.contains(['?', '#', '@', '/']) {
             return Err(Error::new(
                 ErrorKind::InvalidUrl,
-                "cannot read the URL: write `memory://` or `memory://name`",
+                "invalid URL: use `memory://` or `memory://name`",
             ));
         }
         Ok(Self {

@@ -56,7 +56,7 @@ impl RedisShelf {
     }
 
     pub(super) async fn set(&self, units: u64) -> Result<()> {
-        // `XX`: writing the units of an item that is not on sale would bring it on sale.
+        // `XX`: writing the units of an item that is not on sale would put it on sale.
         let command = self.write(units).arg("XX");
         let reply = self.redis.run(command).await;
         if self.check("set", reply)?.is_nil() {

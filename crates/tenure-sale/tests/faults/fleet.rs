@@ -71,7 +71,7 @@ impl<'a> Fleet<'a> {
         *running = self.spawn(slot.role, slot.proxy.as_ref(), failpoint);
     }
 
-    /// Replaces those that are still to die at a step: nobody would put others in their places.
+    /// Replaces those that are still to die at a step: they would not be replaced later.
     pub fn disarm(&self) {
         for slot in &self.slots {
             let mut running = slot.running();

@@ -31,7 +31,7 @@ mod deployment;
 mod fleet;
 /// What is sold, and to whom.
 mod items;
-/// What is broken, when, and whether anybody noticed.
+/// Which faults are injected, when, and whether they took effect.
 mod nemesis;
 /// What a run consists of.
 mod plan;

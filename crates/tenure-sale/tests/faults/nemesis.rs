@@ -1,4 +1,4 @@
-//! What is broken, when, and whether anybody noticed.
+//! Which faults are injected, when, and whether they took effect.
 
 /// Connections between a process and the gate.
 mod connections;

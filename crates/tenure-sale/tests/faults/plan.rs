@@ -16,12 +16,12 @@ pub struct Plan {
     pub seed: Seed,
     pub seconds: u64,
     deployment: Option<Deployment>,
-    /// Where deeds are kept; thrown away if nowhere, and if all is well.
+    /// Where operations are kept; thrown away if nowhere, and if all is well.
     keep: Option<PathBuf>,
     bug: Option<String>,
 }
 
-/// Where the deeds of a run are.
+/// Where the operations of a run are.
 pub struct Dir {
     path: PathBuf,
     temporary: Option<tempfile::TempDir>,
@@ -85,7 +85,7 @@ impl Dir {
         &self.path
     }
 
-    /// Does not delete it: somebody will want to look.
+    /// Does not delete it, for inspection.
     pub fn keep(&mut self) {
         if let Some(temporary) = self.temporary.take() {
             self.path = temporary.keep();

@@ -57,8 +57,8 @@ impl Report {
     }
 
     fn asked(&self, wanted: impl Fn(Answer) -> bool) -> u64 {
-        let asks = self.account.deeds.iter();
-        let asks = asks.filter(|deed| deed.kind == Kind::Ask && wanted(deed.answer));
+        let asks = self.account.operations.iter();
+        let asks = asks.filter(|operation| operation.kind == Kind::Ask && wanted(operation.answer));
         asks.count() as u64
     }
 
@@ -75,9 +75,9 @@ impl Report {
 
     fn refused(&self) -> BTreeMap<&str, u64> {
         let mut words = BTreeMap::new();
-        for deed in &self.account.deeds {
-            if deed.kind == Kind::Ask && deed.answer == Answer::Refused {
-                *words.entry(deed.word.as_str()).or_default() += 1;
+        for operation in &self.account.operations {
+            if operation.kind == Kind::Ask && operation.answer == Answer::Refused {
+                *words.entry(operation.word.as_str()).or_default() += 1;
             }
         }
         words

@@ -141,7 +141,7 @@ fn break_things(
             .into_iter()
             .map(thread::ScopedJoinHandle::join)
             .collect();
-        // Also if one has panicked, else nobody would ever hear of it.
+        // Also if one has panicked, otherwise it would go unnoticed.
         stop.store(true, Ordering::Relaxed);
         for lane in ended {
             lane.unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure_sale::{Mode, OrderId, OrderState, Request, Sale};
-use tenure_testkit::sale::{Account, Books, Deed, Recorder};
+use tenure_testkit::sale::{Account, Books, Operation, Recorder};
 use tokio::task::JoinSet;
 
 use crate::books;
@@ -54,35 +54,48 @@ pub async fn settle(sale: &Sale, items: &[OnSale], dir: &Path, stage: &Stage) ->
 
 /// Sends each request again whose answer was lost, until it is known what became of it.
 async fn resolve(sale: &Sale, recorder: &Arc<Recorder>, account: &Account) -> Vec<String> {
-    let unresolved: Vec<Deed> = account.unresolved().into_iter().cloned().collect();
+    let unresolved: Vec<Operation> = account.unresolved().into_iter().cloned().collect();
     ask_again(sale, recorder, unresolved).await
 }
 
 /// Sends some requests again that were answered with an order: it must still be the same.
 async fn repeat(sale: &Sale, recorder: &Arc<Recorder>, account: &Account) -> Vec<String> {
-    let answered = account.deeds.iter().filter(|deed| deed.is_order());
-    let answered: Vec<&Deed> = answered.collect();
+    let answered = account
+        .operations
+        .iter()
+        .filter(|operation| operation.is_order());
+    let answered: Vec<&Operation> = answered.collect();
     let every = answered.len() / REPEATED + 1;
     let some = answered.into_iter().step_by(every).cloned().collect();
     ask_again(sale, recorder, some).await
 }
 
-async fn ask_again(sale: &Sale, recorder: &Arc<Recorder>, deeds: Vec<Deed>) -> Vec<String> {
+async fn ask_again(
+    sale: &Sale,
+    recorder: &Arc<Recorder>,
+    operations: Vec<Operation>,
+) -> Vec<String> {
     let end = Instant::now() + LIMIT;
     let (sale, recorder) = (sale.clone(), Arc::clone(recorder));
-    for_each(deeds, move |deed| {
+    for_each(operations, move |operation| {
         let (sale, recorder) = (sale.clone(), Arc::clone(&recorder));
         async move {
-            let request = Request::new(&deed.item, &deed.buyer, &deed.request).unwrap();
-            let request = request.units(deed.units).unwrap();
+            let request =
+                Request::new(&operation.item, &operation.buyer, &operation.request).unwrap();
+            let request = request.units(operation.units).unwrap();
             while Instant::now() < end {
-                let asked = recorder.ask(&deed.item, &deed.buyer, &deed.request, deed.units);
+                let asked = recorder.ask(
+                    &operation.item,
+                    &operation.buyer,
+                    &operation.request,
+                    operation.units,
+                );
                 if submit(&sale, &request, asked).await.is_settled() {
                     return None;
                 }
                 tokio::time::sleep(PAUSE).await;
             }
-            Some(format!("nobody says what became of it: {deed}"))
+            Some(format!("nobody says what became of it: {operation}"))
         }
     })
     .await
@@ -128,10 +141,15 @@ async fn obstacle(sale: &Sale, items: &[OnSale]) -> tenure_sale::Result<Option<S
     Ok(None)
 }
 
-/// Every order that anybody was told of is looked at once more, when nothing moves.
+/// Every order that was reported to a client is read once more, when nothing moves.
 async fn look_at_all(sale: &Sale, recorder: &Arc<Recorder>, account: &Account) -> Vec<String> {
-    let told = account.deeds.iter().filter(|deed| deed.is_order());
-    let orders: BTreeSet<String> = told.filter_map(|deed| deed.order.clone()).collect();
+    let told = account
+        .operations
+        .iter()
+        .filter(|operation| operation.is_order());
+    let orders: BTreeSet<String> = told
+        .filter_map(|operation| operation.order.clone())
+        .collect();
     let (sale, recorder) = (sale.clone(), Arc::clone(recorder));
     for_each(orders, move |order| {
         let (sale, recorder) = (sale.clone(), Arc::clone(&recorder));

@@ -34,7 +34,7 @@ impl Stage {
         }
     }
 
-    /// What stands between one process and the gate. Sentinels name their servers themselves, so nothing
+    /// The proxies between one process and the gate. Sentinels name their servers themselves, so nothing
     /// can stand between.
     pub fn proxy(&self) -> Option<Proxy> {
         match &self.gate {

@@ -1,4 +1,4 @@
-//! A stock that somebody else wrote to, and a server that is gone.
+//! A stock that another program wrote to, and a server that is gone.
 
 use std::error::Error as _;
 

@@ -4,7 +4,7 @@
 
 /// The engine: gate, queue and ledger as one thing, with real servers that fail.
 mod engine;
-/// A stock that somebody else wrote to, and a server that is gone.
+/// A stock that another program wrote to, and a server that is gone.
 mod foreign;
 /// What a gate promises, in memory and on every kind of Redis.
 mod gate;

@@ -1,4 +1,4 @@
-//! What was seen of each lock: its last holders, its last events. Bounded in every direction.
+//! The history of each lock: its last holders and events. Bounded in every dimension.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::SystemTime;
@@ -7,11 +7,11 @@ use serde::Serialize;
 use tenure_view::changes::{Change, Event};
 use utoipa::ToSchema;
 
-/// How much is kept of one lock, of how many locks, and of all together.
+/// Limits: entries per lock, number of locks, events of all locks together.
 const KEPT_OF_EACH: usize = 100;
 const LOCKS_MAX: usize = 2_000;
 const KEPT_OF_ALL: usize = 1_000;
-/// How many letters are kept of the words for a holder, which can be 4 kB.
+/// How many characters of a holder's description are kept; it can be 4 kB long.
 const WHO_MAX: usize = 200;
 
 /// The histories of all locks.
@@ -19,7 +19,7 @@ const WHO_MAX: usize = 200;
 pub(crate) struct Histories {
     by_lock: HashMap<String, History>,
     recent: VecDeque<Change>,
-    /// Counts what was noted, to find the lock that was quiet for longest.
+    /// Counts recorded events, to find the lock that was idle for longest.
     noted: u64,
 }
 
@@ -30,7 +30,7 @@ struct History {
     last: u64,
 }
 
-/// One holder's time, as far as it was seen.
+/// One hold, as far as this instance saw it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Hold {
     pub(crate) lease_id: Option<String>,
@@ -67,7 +67,7 @@ impl Histories {
         self.recent.iter().cloned().collect()
     }
 
-    /// Forgets those that were quiet for longest, several at a time.
+    /// Drops the locks that were idle for longest, several at a time.
     fn make_room(&mut self, name: &str) {
         if self.by_lock.len() < LOCKS_MAX || self.by_lock.contains_key(name) {
             return;
@@ -97,7 +97,7 @@ impl History {
             }
             Event::Waiting | Event::Renewed => {}
         }
-        // Of renewals in a row, the last is enough.
+        // Of consecutive renewals, the last one is enough.
         let is_again = |last: &Change| {
             last.event == Event::Renewed
                 && change.event == Event::Renewed
@@ -111,7 +111,7 @@ impl History {
 
     fn begin(&mut self, change: &Change) {
         let mut from = change.since.clone().unwrap_or_else(|| change.at.clone());
-        // Ends are dated by when they were seen. Moments are written so that later ones sort later.
+        // An end has the time at which it was seen. Timestamps sort as text.
         if let Some(before) = self.holds.back_mut() {
             from = from.max(before.from.clone());
             before.to = before.to.take().map(|to| to.min(from.clone()));
@@ -223,7 +223,7 @@ mod tests {
         histories.note(&at(Event::Ended, 1, "01", "05"));
         histories.note(&at(Event::Taken, 2, "03", "05"));
         histories.note(&at(Event::HandedOn, 3, "06", "07"));
-        // By the word of a client whose clock is late.
+        // As reported by a client whose clock is late.
         histories.note(&at(Event::HandedOn, 4, "04", "08"));
         histories.note(&at(Event::Ended, 4, "04", "09"));
         let holds = histories.of("n").0;

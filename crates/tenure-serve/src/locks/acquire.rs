@@ -1,7 +1,7 @@
-//! `POST /locks/{name}`: taking a lock.
+//! `POST /locks/{name}`: acquiring a lock.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
@@ -14,49 +14,44 @@ use utoipa::ToSchema;
 
 use super::metrics::{Attempt, Ended};
 use super::refusals;
-use super::tickets::{Tickets, Waiting};
-use crate::app::AppState;
+use super::tickets::Waiting;
 use crate::extract::{Body, Path};
 use crate::problem::{Kind, Problem};
 use crate::responses;
+use crate::state::AppState;
 
-/// What is wanted. Everything has a default.
+/// All fields are optional; unknown fields are refused.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Wanted {
-    /// How long the lease lasts unless it is renewed: 100 ms to 24 h.
+    /// How long the lease lasts without renewal: 100 ms to 24 h.
     #[schema(example = 30_000)]
     pub(crate) ttl_ms: u64,
-    /// How long to wait for it: not at all, unless it is said. A request waits for at most 30 s; then it
-    /// is answered with a ticket. With a ticket: for as long as is left of what was asked for before.
+    /// How long to wait; default 0. One request waits at most 30 s and then returns a ticket. With
+    /// a ticket, the default is the rest of the original time.
     #[schema(example = 5_000)]
     pub(crate) wait_ms: Option<u64>,
-    /// Who holds it, as it is shown to others.
+    /// Name of the holder, shown to others.
     #[schema(example = "nightly-report")]
     pub(crate) owner: Option<String>,
-    /// What else is shown to others: at most 16 entries and 4096 bytes.
+    /// Metadata shown to others: at most 16 entries and 4096 bytes.
     pub(crate) meta: BTreeMap<String, String>,
-    /// The ticket of an earlier answer, to go on waiting at the same place. The lease is then the one
-    /// that was asked for first.
+    /// The ticket of an earlier response, to keep waiting at the same place in the queue. The lease
+    /// then has the ttl and metadata of the first request.
     pub(crate) ticket: Option<String>,
-    /// `exclusive`; others are not there yet.
-    #[schema(example = "exclusive")]
-    pub(crate) mode: String,
-    /// 1; others are not there yet.
-    pub(crate) slots: u64,
 }
 
-/// A lease. Show its fence to what the lock protects, which refuses a lower one than it has seen.
+/// A lease. Send its fence with every write, so that the receiver can reject an older one.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Granted {
     pub(crate) name: String,
-    /// What renewing and releasing need: keep it to yourself.
+    /// Needed to renew and release: keep it secret.
     pub(crate) lease_id: String,
     pub(crate) fence: u64,
     pub(crate) ttl_ms: u64,
-    /// Until when it may be believed.
+    /// The deadline that the holder may rely on.
     pub(crate) expires_at: String,
-    /// How long it took to get it; not told of a renewal.
+    /// How long it took to acquire; left out for a renewal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waited_ms: Option<u64>,
 }
@@ -69,27 +64,24 @@ impl Default for Wanted {
             owner: None,
             meta: BTreeMap::new(),
             ticket: None,
-            mode: "exclusive".to_owned(),
-            slots: 1,
         }
     }
 }
 
-/// Takes a lock, waiting for it in the order of arrival.
-///
-/// The answer to a wait of more than 30 s is `423` with a `ticket`: whoever sends it again within 10 s
-/// keeps its place. A request that breaks off leaves the queue at once. A lease whose answer could not
-/// be delivered ends by its ttl.
+/// Acquires a lock, waiting in order of arrival.
+/// After 30 s of waiting the response is `423` with a `ticket`: a request with this ticket within
+/// 10 s keeps its place in the queue. A client that disconnects leaves the queue at once. A lease
+/// whose response was not delivered expires after its ttl.
 #[utoipa::path(
     post, path = "/locks/{name}", tag = "locks", request_body = Wanted,
-    params(("name" = String, Path, description = "The lock: 1 to 512 bytes, percent-encoded")),
+    params(("name" = String, Path, description = "Name of the lock: 1 to 512 bytes, \
+             percent-encoded")),
     responses(
-        (status = 201, description = "It is yours", body = Granted),
-        (status = 409, description = "`not_a_lock`: the key is something else", body = Problem),
-        (status = 410, description = "The place in the queue was given up", body = Problem),
-        (status = 423, description = "Another holder has it", body = Problem),
-        (status = 429, description = "Too many wait already", body = Problem),
-        (status = 501, description = "There are only exclusive locks yet", body = Problem),
+        (status = 201, description = "Acquired", body = Granted),
+        (status = 409, description = "`not_a_lock`: the key holds something else", body = Problem),
+        (status = 410, description = "The ticket has expired", body = Problem),
+        (status = 423, description = "The lock is held", body = Problem),
+        (status = 429, description = "Too many waiting requests", body = Problem),
         responses::Invalid, responses::StoreAway,
     )
 )]
@@ -102,9 +94,9 @@ pub(crate) async fn acquire(
     Ok((StatusCode::CREATED, Json(granted)))
 }
 
-/// The same for all who take locks.
+/// Acquires a lock, for all kinds of requests.
 pub(crate) async fn take(app: &AppState, name: &str, wanted: Wanted) -> Result<Granted, Problem> {
-    check(&wanted)?;
+    ttl(wanted.ttl_ms)?;
     tokio::select! {
         biased;
         taken = pursue(app, name, wanted) => taken,
@@ -112,30 +104,17 @@ pub(crate) async fn take(app: &AppState, name: &str, wanted: Wanted) -> Result<G
     }
 }
 
-/// The length of a lease, as it was asked for.
+/// Checks the requested length of a lease.
 pub(crate) fn ttl(ttl_ms: u64) -> Result<Duration, Problem> {
     let ttl = Duration::from_millis(ttl_ms);
     if (TTL_MIN..=TTL_MAX).contains(&ttl) {
         return Ok(ttl);
     }
-    let detail = format!("cannot use `{ttl_ms}` as ttl_ms: it must be from 100 ms to 24 h");
+    let detail = format!("invalid ttl_ms `{ttl_ms}`: expected 100 ms to 24 h");
     Err(Problem::new(Kind::INVALID, detail))
 }
 
-fn check(wanted: &Wanted) -> Result<(), Problem> {
-    ttl(wanted.ttl_ms)?;
-    let (mode, slots) = (&wanted.mode, wanted.slots);
-    if mode == "exclusive" && slots == 1 {
-        return Ok(());
-    }
-    let detail = format!(
-        "cannot take a lock with mode `{mode}` and {slots} slots: there are only exclusive locks with \
-         one slot yet"
-    );
-    Err(Problem::new(Kind::NOT_IMPLEMENTED, detail))
-}
-
-/// What takes long is in boxes of its own: each request has a future, and most take a lock that is free.
+/// The slow paths are boxed: every request has this future, and most acquire a free lock.
 async fn pursue(app: &AppState, name: &str, wanted: Wanted) -> Result<Granted, Problem> {
     let wait = wanted.wait_ms.map(Duration::from_millis);
     if let Some(ticket) = &wanted.ticket {
@@ -146,7 +125,7 @@ async fn pursue(app: &AppState, name: &str, wanted: Wanted) -> Result<Granted, P
         return Box::pin(wait_in_turns(app, waiting)).await;
     }
     let wait = wait.unwrap_or_default();
-    // What can be no lock is counted nowhere.
+    // An invalid name is not counted.
     LockName::new(name)?;
     let attempt = app.desk.meters.attempt(name);
     let owner = wanted.owner.clone();
@@ -160,7 +139,7 @@ async fn pursue(app: &AppState, name: &str, wanted: Wanted) -> Result<Granted, P
         let waiting = Waiting::join(lock, wait, attempt, caller, permit);
         return Box::pin(wait_in_turns(app, waiting)).await;
     }
-    // In this very future: whoever breaks off gives up the place with it.
+    // In this future: a client that disconnects leaves the queue with it.
     let begun = Instant::now();
     match tokio::time::timeout(wait, Box::pin(lock.acquire())).await {
         Ok(acquired) => hand_over(app, name, attempt, begun, acquired),
@@ -189,7 +168,7 @@ async fn wait_in_turns(app: &AppState, mut waiting: Waiting) -> Result<Granted, 
     let (wait, longest) = (waiting.left(), app.settings.limits.max_wait);
     match tokio::time::timeout(wait.min(longest), waiting.granted()).await {
         Ok(acquired) => {
-            let broken = |_| Problem::new(Kind::INTERNAL, "the wait for the lock ended by a bug");
+            let broken = |_| Problem::new(Kind::INTERNAL, "the wait for the lock failed");
             let acquired = acquired.map_err(broken)?;
             let (attempt, since) = (waiting.attempt.take(), waiting.since);
             hand_over(app, &waiting.name, attempt, since, acquired)
@@ -202,15 +181,16 @@ async fn wait_in_turns(app: &AppState, mut waiting: Waiting) -> Result<Granted, 
         }
         Err(_) => {
             let (name, since) = (waiting.name.clone(), waiting.since);
-            // Before anything can go wrong: the place is kept whether or not the store answers.
-            let ticket = Tickets::park(app, waiting);
+            // Before anything can fail: the place is kept whether or not the store responds.
+            let kept = app.settings.limits.keep_place;
+            let ticket = app.desk.tickets.park(waiting, kept, app.stop.clone());
             let refusal = refusals::busy(app, &name, since.elapsed()).await;
             Err(refusal.with("ticket", ticket).retry_after(Duration::ZERO))
         }
     }
 }
 
-/// Gives the lease away to whoever reads the answer.
+/// Returns the lease to the client.
 fn hand_over(
     app: &AppState,
     name: &str,
@@ -242,11 +222,9 @@ fn hand_over(
             });
         }
     };
-    // In this order: it may be told to end too early, never too late.
-    let now = SystemTime::now();
-    let believed_for = guard.remaining();
+    let deadline = guard.deadline();
     let lease = guard.detach().map_err(|error| {
-        let detail = format!("{error}: it ended before it could be told; try again");
+        let detail = format!("{error}: the lease expired before the response; retry");
         Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO)
     })?;
     app.desk.leases.granted(&lease, &app.desk.meters);
@@ -258,7 +236,7 @@ fn hand_over(
         lease_id: lease.id().to_string(),
         fence: lease.fence().get(),
         ttl_ms: millis(lease.ttl()),
-        expires_at: moment(now + believed_for),
+        expires_at: moment(deadline.to_system_time()),
         waited_ms: Some(millis(waited)),
     })
 }

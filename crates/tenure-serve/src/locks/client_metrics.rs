@@ -1,4 +1,4 @@
-//! What the locks' client measures itself, for Prometheus.
+//! Metrics that the lock client measures itself, for Prometheus.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,22 +11,15 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tenure::{Distribution, Locks};
 
-use super::metrics::{MUTEX, OfAll};
+use super::labels::{MUTEX, OWN, OfAll, OfLabel};
 
-/// What the library counts in, so that all rows of the metric have the same buckets.
+/// The buckets of the library, so that all rows of the metric have the same.
 const MARGIN_BUCKETS: [f64; 13] = [
     0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 300.0, 3600.0,
 ];
-/// The label of locks that the service takes for itself.
-pub(crate) const OWN: &str = "_own";
 
-/// How much of leases was left at their renewal, by lock.
+/// How much of a lease was left at its renewal, by lock.
 pub(crate) type Margins = Family<OfLabel, Histogram, fn() -> Histogram>;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct OfLabel {
-    pub(crate) lock: String,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfCall {
@@ -35,16 +28,15 @@ struct OfCall {
     result: &'static str,
 }
 
-/// Registers what this client measures, and has it begin. Returns where renewals that are asked for
-/// over HTTP are added.
+/// Registers the client's metrics and starts measuring. Returns the metric for renewals over HTTP.
 pub(crate) fn register(registry: &mut Registry, locks: &Locks) -> Margins {
     let make: fn() -> Histogram = || Histogram::new(MARGIN_BUCKETS);
     let margins = Family::new_with_constructor(make);
-    // Nothing is measured before somebody has asked.
+    // Measuring starts with the first call.
     let _ = locks.timings();
     registry.register(
         "tenure_renew_margin_seconds",
-        "How much of the lease was left when it was renewed",
+        "Remaining lease time at renewal",
         AllMargins {
             over_http: margins.clone(),
             locks: locks.clone(),
@@ -52,18 +44,18 @@ pub(crate) fn register(registry: &mut Registry, locks: &Locks) -> Margins {
     );
     registry.register(
         "tenure_handover_seconds",
-        "How long a lock was nobody's between its release and the next of those who waited here",
+        "Time from release to the next waiter's acquire in this process",
         Handovers(locks.clone()),
     );
     registry.register(
         "tenure_redis_command_seconds",
-        "How long servers took to answer the locks' client",
+        "Latency of Redis commands",
         Calls(locks.clone()),
     );
     margins
 }
 
-/// Of leases that are renewed over HTTP, and of those that the service holds itself.
+/// For leases that are renewed over HTTP, and for those that the service holds itself.
 #[derive(Debug)]
 struct AllMargins {
     over_http: Margins,

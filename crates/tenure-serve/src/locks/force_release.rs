@@ -1,4 +1,4 @@
-//! `DELETE /locks/{name}`: ending a lease that somebody else holds.
+//! `DELETE /locks/{name}`: releasing a lock of another client.
 
 use std::time::Duration;
 
@@ -11,35 +11,36 @@ use tenure_view::holders::{LockReport, printable};
 use utoipa::IntoParams;
 
 use super::refusals;
-use crate::app::AppState;
 use crate::connections::Peer;
 use crate::extract::{Path, Query};
 use crate::problem::{Kind, Problem};
 use crate::responses;
+use crate::state::AppState;
 
-/// Which lease, and that it is meant.
+/// The lease, and a confirmation.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Forced {
-    /// As `GET /locks/{name}` shows it, so that it cannot hit a later holder.
+    /// As shown by `GET /locks/{name}`, so that a later holder is not released.
     lease_id: String,
-    /// `true`: to be sure that this is meant.
+    /// Must be `true`.
     #[serde(default)]
     force: bool,
 }
 
-/// Ends a lease that somebody else holds: for administrators.
-///
-/// Its holder learns of it at once if it has held the lock for a second, otherwise at its next renewal.
+/// Releases a lock that another client holds; for administrators.
+/// The holder is notified at once if it has held the lock for a second, otherwise at its next
+/// renewal.
 #[utoipa::path(
     delete, path = "/locks/{name}", tag = "locks",
-    params(("name" = String, Path, description = "The lock"), Forced),
+    params(("name" = String, Path, description = "Name of the lock"), Forced),
     responses(
-        (status = 204, description = "It has ended"),
-        (status = 409, description = "The lock has another lease, or none, or is perhaps no lock", body = Problem),
-        (status = 422, description = "It was not said that this is meant", body = Problem),
-        (status = 503, description = "The store did not say", body = Problem),
+        (status = 204, description = "Released"),
+        (status = 409, description = "The lock has another lease or none, or may not be a lock",
+            body = Problem),
+        (status = 422, description = "`force=true` is missing", body = Problem),
+        (status = 503, description = "Unknown outcome: Redis did not respond", body = Problem),
         responses::NoAdmin,
     )
 )]
@@ -51,8 +52,7 @@ pub(crate) async fn release(
 ) -> Result<StatusCode, Problem> {
     app.settings.access.check_admin()?;
     if !forced.force {
-        let detail =
-            "refusing to end a lease that somebody else holds unless that is meant: add force=true";
+        let detail = "refusing to release a lock of another client without force=true";
         return Err(Problem::new(Kind::INVALID, detail));
     }
     let found = refusals::look(&app, &name).await?;
@@ -61,8 +61,8 @@ pub(crate) async fn release(
     }
     if found.left_ms.is_none() {
         let detail = format!(
-            "refusing to delete `{name}`: it has no end, so it is perhaps not a lock; if you know that \
-             it is, type `redis-cli DEL`"
+            "refusing to delete `{name}`: it has no expiry, so it may not be a lock; if you are \
+             sure, run `redis-cli DEL`"
         );
         return Err(Problem::new(Kind::NOT_A_LOCK, detail));
     }
@@ -71,16 +71,17 @@ pub(crate) async fn release(
         Released::WasHeld => {}
         Released::AlreadyGone => return Err(changed(&app, refusals::look(&app, &name).await?)),
         _ => {
-            let detail =
-                format!("the store did not say whether lock `{name}` was released: look again");
+            let detail = format!(
+                "unknown whether lock `{name}` was released: Redis did not respond; check again"
+            );
             return Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO));
         }
     }
     let (shown, who) = (printable(&name), &found.who);
     let from = Peer::of(&extensions);
-    let from = from.map_or_else(|| "an unknown address".to_owned(), |from| from.to_string());
+    let from = from.map_or_else(|| "unknown address".to_owned(), |from| from.to_string());
     app.settings.log.line(format_args!(
-        "tenure: ended the lease of `{shown}` that {who} held, as `{from}` asked"
+        "tenure: force-released `{shown}` held by {who}, requested by `{from}`"
     ));
     note(&app, &id, &found);
     Ok(StatusCode::NO_CONTENT)
@@ -99,9 +100,9 @@ fn note(app: &AppState, id: &LeaseId, found: &LockReport) {
 fn changed(app: &AppState, now: LockReport) -> Problem {
     let detail = if now.held {
         let (name, who) = (&now.name, &now.who);
-        format!("lock `{name}` has another lease by now, held by {who}: nothing was touched")
+        format!("lock `{name}` now has another lease, held by {who}: nothing was changed")
     } else {
-        format!("lock `{}` is not held: there is nothing to end", now.name)
+        format!("lock `{}` is not held: nothing to release", now.name)
     };
     Problem::new(Kind::LEASE_CHANGED, detail).with("now", app.board.shown(now))
 }

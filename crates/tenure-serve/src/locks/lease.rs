@@ -1,6 +1,6 @@
 //! `/locks/{name}/lease`: renewing and releasing a lease.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
@@ -14,45 +14,45 @@ use super::acquire::{self, Granted};
 use super::leases::Term;
 use super::metrics::Outcome;
 use super::refusals;
-use crate::app::AppState;
 use crate::extract::{Body, Path, Query};
 use crate::problem::{Kind, Problem};
 use crate::responses;
+use crate::state::AppState;
 
-/// Which lease, and for how long.
+/// A renewal.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Renewal {
-    /// As it was told when the lock was taken. It may as well be said after the question mark.
+    /// From the acquire response; may be a query parameter instead.
     pub(crate) lease_id: Option<String>,
-    /// How long it lasts from now on; if it is not said, as long as it was taken for.
+    /// How long it lasts from now; default: its original ttl.
     pub(crate) ttl_ms: Option<u64>,
 }
 
-/// Which lease.
+/// The lease.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OfLease {
-    /// As it was told when the lock was taken.
+    /// From the acquire response.
     lease_id: String,
 }
 
-/// Which lease, unless the body says it.
+/// The lease, if the body does not have it.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PerhapsOfLease {
-    /// As it was told when the lock was taken.
+    /// From the acquire response.
     lease_id: Option<String>,
 }
 
-/// Gives a lease its ttl again, counted from now.
+/// Renews a lease: its ttl counts from now.
 #[utoipa::path(
     put, path = "/locks/{name}/lease", tag = "locks", request_body = Renewal,
-    params(("name" = String, Path, description = "The lock"), PerhapsOfLease),
+    params(("name" = String, Path, description = "Name of the lock"), PerhapsOfLease),
     responses(
-        (status = 200, description = "It goes on", body = Granted),
+        (status = 200, description = "Renewed", body = Granted),
         (status = 409, description = "The lock has another lease", body = Problem),
         (status = 410, description = "The lease has ended", body = Problem),
         responses::Invalid, responses::StoreAway,
@@ -65,16 +65,15 @@ pub(crate) async fn renew(
     Body(renewal): Body<Renewal>,
 ) -> Result<Json<Granted>, Problem> {
     let lease_id = renewal.lease_id.or(of.lease_id).ok_or_else(|| {
-        let detail = "which lease is not said: send `lease_id`, as it was told with the lock";
+        let detail = "`lease_id` is missing: send the one from the acquire response";
         Problem::new(Kind::INVALID, detail)
     })?;
     let ttl = renewal.ttl_ms.map(acquire::ttl).transpose()?;
     let (lease, term) = find(&app, &name, &lease_id).await?;
     let ttl = ttl.unwrap_or_else(|| lease.ttl());
-    let asked = SystemTime::now();
     let meters = &app.desk.meters;
     match app.locks.renew(&lease, ttl).await {
-        Ok(_) => {
+        Ok(deadline) => {
             meters.renewed(&name, Outcome::Done);
             if let Some(Term { ttl, ends }) = term {
                 meters.renewal_margin(&name, ends.saturating_duration_since(Instant::now()), ttl);
@@ -85,8 +84,7 @@ pub(crate) async fn renew(
                 lease_id,
                 fence: lease.fence().get(),
                 ttl_ms: millis(ttl),
-                // A little less than the store says, as everywhere: clocks differ.
-                expires_at: moment(asked + ttl.saturating_sub(ttl / 100)),
+                expires_at: moment(deadline.to_system_time()),
                 waited_ms: None,
                 name,
             }))
@@ -104,15 +102,15 @@ pub(crate) async fn renew(
     }
 }
 
-/// Lets go of a lease.
+/// Releases a lease.
 #[utoipa::path(
     delete, path = "/locks/{name}/lease", tag = "locks",
-    params(("name" = String, Path, description = "The lock"), OfLease),
+    params(("name" = String, Path, description = "Name of the lock"), OfLease),
     responses(
-        (status = 204, description = "It was held until now"),
+        (status = 204, description = "Released; it was held until now"),
         (status = 409, description = "The lock has another lease", body = Problem),
-        (status = 410, description = "The lease had ended before", body = Problem),
-        (status = 503, description = "The store did not say", body = Problem),
+        (status = 410, description = "The lease had ended already", body = Problem),
+        (status = 503, description = "Unknown outcome: Redis did not respond", body = Problem),
         responses::Invalid,
     )
 )]
@@ -122,14 +120,15 @@ pub(crate) async fn release(
     Query(of): Query<OfLease>,
 ) -> Result<StatusCode, Problem> {
     let lease = Lease::from_parts(&name, LeaseId::new(&of.lease_id), Fence::new(0))?;
-    let_go(&app, &name, lease.id()).await?;
+    release_and_count(&app, &lease).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Releases a lease, and counts it.
-pub(crate) async fn let_go(app: &AppState, name: &str, id: &LeaseId) -> Result<(), Problem> {
+pub(crate) async fn release_and_count(app: &AppState, lease: &Lease) -> Result<(), Problem> {
     let meters = &app.desk.meters;
-    match app.locks.release(name, id).await {
+    let (name, id) = (lease.name().as_str(), lease.id());
+    match app.locks.release(lease).await {
         Ok(Released::WasHeld) => {
             meters.released(name, Outcome::Done);
             app.stats.released(app.desk.leases.ended(name, id, meters));
@@ -142,8 +141,8 @@ pub(crate) async fn let_go(app: &AppState, name: &str, id: &LeaseId) -> Result<(
         Ok(_) => {
             meters.released(name, Outcome::Failed);
             let detail = format!(
-                "the store did not say whether lock `{name}` was released: the release is repeated, \
-                 and the lease ends by itself"
+                "unknown whether lock `{name}` was released: Redis did not respond; the release is \
+                 retried, and the lease expires by itself"
             );
             Err(Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO))
         }
@@ -154,8 +153,8 @@ pub(crate) async fn let_go(app: &AppState, name: &str, id: &LeaseId) -> Result<(
     }
 }
 
-/// The lease with this id, and its term as far as it is known. Of one that another instance gave,
-/// they are looked up.
+/// The lease with this id, and its term as far as it is known. A lease that another instance
+/// granted is looked up.
 async fn find(app: &AppState, name: &str, id: &str) -> Result<(Lease, Option<Term>), Problem> {
     let id = LeaseId::new(id);
     let known = app.desk.leases.find(name, &id);
@@ -165,7 +164,7 @@ async fn find(app: &AppState, name: &str, id: &str) -> Result<(Lease, Option<Ter
         let term = present(app, &lease, term);
         return Ok((lease, term));
     }
-    let found = app.locks.lock(name).glance().await?;
+    let found = app.locks.lock(name).holder_brief().await?;
     if let Some(holder) = found.filter(|holder| holder.lease == id) {
         let fence = holder.fence.unwrap_or(Fence::new(0));
         let lease = Lease::from_parts(name, id, fence)?;
@@ -177,8 +176,8 @@ async fn find(app: &AppState, name: &str, id: &str) -> Result<(Lease, Option<Ter
     Err(gone(app, name, &id).await)
 }
 
-/// The term of a lease that was given here. Other instances may have renewed it since then: the board
-/// has perhaps seen that, and if the lease should have ended nothing is known of it.
+/// The term of a lease that was granted here. Another instance may have renewed it since: the board
+/// may have seen that, and if the lease should have ended, its term is unknown.
 fn present(app: &AppState, lease: &Lease, term: Term) -> Option<Term> {
     let now = Instant::now();
     let seen = app
@@ -188,7 +187,7 @@ fn present(app: &AppState, lease: &Lease, term: Term) -> Option<Term> {
     (now < ends).then_some(Term { ends, ..term })
 }
 
-/// What is told of a lease that is no longer there, and counted if it was given here.
+/// The problem for a lost lease, which is counted if it was granted here.
 async fn gone(app: &AppState, name: &str, id: &LeaseId) -> Problem {
     let problem = refusals::not_held(app, name).await;
     if let Some(held) = app.desk.leases.ended(name, id, &app.desk.meters) {

@@ -1,4 +1,4 @@
-//! The leases that were given here: how long each is held, and which end without a word.
+//! The leases that this instance granted: how long each is held, and which expire.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,29 +7,27 @@ use std::time::{Duration, Instant};
 use tenure::{Fence, Lease, LeaseId};
 
 use super::metrics::Meters;
-use crate::app::AppState;
 
-/// How many are remembered. Those on top are served all the same, but not counted.
+/// How many are remembered. More are served, but not counted.
 const REMEMBERED_MAX: usize = 100_000;
-/// Leases that were shorter than this may have ended before the board could see them.
-const SEEN_AFTER: Duration = Duration::from_secs(2);
 
-/// By id of the lease.
+/// By lease id.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     given: Mutex<HashMap<LeaseId, Given>>,
 }
 
+/// A lease that this instance granted.
 #[derive(Clone, Debug)]
-struct Given {
-    name: String,
+pub(crate) struct Given {
+    pub(crate) name: String,
     fence: Fence,
-    since: Instant,
+    pub(crate) since: Instant,
     ttl: Duration,
-    ends: Instant,
+    pub(crate) ends: Instant,
 }
 
-/// How long a lease was given for last, and when it ends.
+/// The length of the last grant or renewal, and when it ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     pub(crate) ttl: Duration,
@@ -53,7 +51,8 @@ impl Leases {
         }
     }
 
-    /// The fence of a lease that was given here, and its term, unless another instance renewed it.
+    /// The fence of a lease that was granted here, and its term, unless another instance renewed
+    /// it.
     pub(crate) fn find(&self, name: &str, id: &LeaseId) -> Option<(Fence, Term)> {
         let given = self.given();
         let given = given.get(id).filter(|given| given.name == name)?;
@@ -68,17 +67,17 @@ impl Leases {
         }
     }
 
-    /// A lease was renewed elsewhere, and lasts for so long.
-    fn goes_on(&self, id: &LeaseId, left: Duration) {
+    /// Another instance renewed the lease; it lasts this long.
+    pub(crate) fn goes_on(&self, id: &LeaseId, left: Duration) {
         if let Some(given) = self.given().get_mut(id) {
             given.ends = Instant::now() + left;
         }
     }
 
-    /// Forgets a lease that has ended; how long it was held, if it was given here.
+    /// Removes a lease that has ended; returns how long it was held, if it was granted here.
     pub(crate) fn ended(&self, name: &str, id: &LeaseId, meters: &Meters) -> Option<Duration> {
         let mut leases = self.given();
-        // Whoever asks under another name speaks of another lease, which there never was.
+        // A request with another lock name means another lease, which does not exist.
         leases.get(id).filter(|given| given.name == name)?;
         let given = leases.remove(id)?;
         drop(leases);
@@ -87,8 +86,8 @@ impl Leases {
         Some(held)
     }
 
-    /// Those that should have ended by now.
-    fn due(&self, now: Instant) -> Vec<(LeaseId, Given)> {
+    /// The leases that should have ended by now.
+    pub(crate) fn due(&self, now: Instant) -> Vec<(LeaseId, Given)> {
         let given = self.given();
         let due = given.iter().filter(|(_, given)| given.ends <= now);
         due.map(|(id, given)| (id.clone(), given.clone())).collect()
@@ -96,24 +95,5 @@ impl Leases {
 
     fn given(&self) -> MutexGuard<'_, HashMap<LeaseId, Given>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Counts leases as lost that ran out. One that another instance renewed goes on, and one that another
-/// instance released was not lost: the board has seen which.
-pub(crate) fn sweep(app: &AppState) {
-    let (leases, meters) = (&app.desk.leases, &app.desk.meters);
-    for (id, given) in leases.due(Instant::now()) {
-        let left = app.board.left_of(&given.name, id.as_str());
-        if let Some(left) = left.filter(|left| !left.is_zero()) {
-            leases.goes_on(&id, left);
-            continue;
-        }
-        let is_lost = left.is_some() || given.ends - given.since < SEEN_AFTER;
-        let held = leases.ended(&given.name, &id, meters);
-        if is_lost {
-            meters.lost(&given.name, "expired");
-            app.stats.lost(held);
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted of locks, for Prometheus.
+//! Metrics of locks, for Prometheus.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -13,7 +13,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tenure::{Locks, StatsSnapshot};
 
-use super::client_metrics::{self, Margins, OWN, OfLabel};
+use super::client_metrics::{self, Margins};
+use super::labels::{MUTEX, OWN, OfAll, OfLabel};
 
 type Counter = OfKind<u64, AtomicU64>;
 type Gauge = OfGauge<i64, AtomicI64>;
@@ -26,18 +27,16 @@ const WAIT_BUCKETS: [f64; 16] = [
 const HOLD_BUCKETS: [f64; 12] = [
     0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
 ];
-/// Shares of a lease.
+/// Fractions of a lease.
 const SHARE_BUCKETS: [f64; 12] = [
     0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9,
 ];
-/// How many values the label `lock` has at most, and the one for all others.
+/// The maximum number of values of the label `lock`, and the value for all others.
 const LABELS_MAX: usize = 200;
 const OTHER: &str = "_other";
 const LABEL_BYTES_MAX: usize = 64;
-/// The only kind of lock there is yet.
-pub(crate) const MUTEX: &str = "mutex";
 
-/// All counters of locks. Cheap to clone.
+/// All metrics of locks. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Meters(Arc<Inner>);
 
@@ -88,11 +87,6 @@ struct Lost {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct OfAll {
-    pub(crate) kind: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfNode {
     node: String,
 }
@@ -107,22 +101,22 @@ struct OfClient {
     event: &'static str,
 }
 
-/// How an attempt to take a lock ended.
+/// How an attempt to acquire a lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Acquired,
-    /// Another holder has it, and nobody wanted to wait.
+    /// The lock is held, and the request does not wait.
     Busy,
     TimedOut,
-    /// The caller went away.
+    /// The caller disconnected.
     Cancelled,
-    /// The store did not serve.
+    /// The store failed.
     Failed,
-    /// What was asked for is not allowed: that is no attempt.
+    /// The request was invalid: not an attempt.
     Refused,
 }
 
-/// What became of a renewal or a release.
+/// The result of a renewal or a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
@@ -130,7 +124,7 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-/// An attempt to take a lock. Dropped before it has ended, it was cancelled.
+/// An attempt to acquire a lock. If it is dropped before it has ended, it was cancelled.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     of: Option<(Meters, OfLock)>,
@@ -165,7 +159,7 @@ impl Meters {
         Self(Arc::new(inner))
     }
 
-    /// Somebody asks for a lock.
+    /// An attempt to acquire a lock starts.
     pub(crate) fn attempt(&self, name: &str) -> Attempt {
         let of_lock = self.of_lock(name);
         self.0.waiting.get_or_create(&of_lock).inc();
@@ -175,12 +169,12 @@ impl Meters {
         }
     }
 
-    /// A lease was given.
+    /// A lease was granted.
     pub(crate) fn hold_begins(&self, name: &str) {
         self.0.held.get_or_create(&self.of_lock(name)).inc();
     }
 
-    /// A lease that was given here has ended.
+    /// A lease that was granted here has ended.
     pub(crate) fn hold_ends(&self, name: &str, held: Duration) {
         let of_lock = self.of_lock(name);
         self.0.held.get_or_create(&of_lock).dec();
@@ -198,7 +192,7 @@ impl Meters {
         self.0.renewed.get_or_create(&labels).inc();
     }
 
-    /// So much of a lease of this length was left when it was renewed.
+    /// How much of a lease of this length was left when it was renewed.
     pub(crate) fn renewal_margin(&self, name: &str, left: Duration, ttl: Duration) {
         let lock = self.label(name);
         let labels = OfLabel { lock };
@@ -228,7 +222,7 @@ impl Meters {
         self.0.forced.inc();
     }
 
-    /// What is looked at rather than counted.
+    /// Updates the metrics that are read rather than counted.
     pub(crate) fn refresh(&self, node: &str, seen: &Seen, client: &StatsSnapshot) {
         let all = OfAll { kind: MUTEX };
         self.0.live.get_or_create(&all).set(seen.held);
@@ -273,7 +267,7 @@ impl Meters {
         }
     }
 
-    /// What stands before the first colon, or its beginning: names themselves are too many.
+    /// The part before the first colon, or the beginning: there are too many full names.
     fn label(&self, name: &str) -> String {
         let label = name.split(':').next().unwrap_or_default();
         let label = &label[..label.floor_char_boundary(LABEL_BYTES_MAX)];
@@ -300,7 +294,7 @@ impl Meters {
     }
 }
 
-/// What the board sees of all locks.
+/// Counts of the board, over all locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) held: i64,
@@ -313,64 +307,48 @@ impl Inner {
         let waited = self.waited.clone();
         registry.register(
             "tenure_acquire",
-            "Attempts to take a lock",
+            "Attempts to acquire a lock",
             self.acquired.clone(),
         );
         registry.register(
             "tenure_acquire_wait_seconds",
-            "How long attempts took",
+            "Duration of attempts to acquire a lock",
             waited,
         );
         let held_for = self.held_for.clone();
-        registry.register("tenure_hold_seconds", "How long leases were held", held_for);
+        registry.register("tenure_hold_seconds", "Duration of holds", held_for);
         let held = self.held.clone();
-        registry.register(
-            "tenure_held",
-            "Leases that were given here and have not ended",
-            held,
-        );
+        registry.register("tenure_held", "Live leases granted by this instance", held);
         let waiting = self.waiting.clone();
-        registry.register(
-            "tenure_waiting",
-            "Requests that ask for a lock now",
-            waiting,
-        );
+        registry.register("tenure_waiting", "Requests waiting for a lock", waiting);
         registry.register("tenure_renew", "Renewals", self.renewed.clone());
         let margin_shares = self.margin_shares.clone();
         registry.register(
             "tenure_renew_margin_ratio",
-            "The same as a share of the lease's ttl, of leases that are renewed over HTTP",
+            "Remaining share of the ttl at renewal, for leases renewed over HTTP",
             margin_shares,
         );
         registry.register("tenure_release", "Releases", self.released.clone());
         let lost = self.lost.clone();
-        registry.register(
-            "tenure_lost",
-            "Leases that ended before they were released",
-            lost,
-        );
+        registry.register("tenure_lost", "Leases lost before release", lost);
         let forced = self.forced.clone();
         registry.register(
             "tenure_force_release",
-            "Leases that an administrator ended",
+            "Locks force-released by an administrator",
             forced,
         );
         let live = self.live.clone();
-        registry.register(
-            "tenure_live_locks",
-            "Locks that are held, by whomever",
-            live,
-        );
+        registry.register("tenure_live_locks", "Held locks of all clients", live);
         let queued = self.queued.clone();
-        registry.register("tenure_queue_length", "Callers that wait, wherever", queued);
+        registry.register("tenure_queue_length", "Waiters of all clients", queued);
         let is_up = self.is_up.clone();
-        registry.register("tenure_redis_up", "Whether the store answers", is_up);
+        registry.register("tenure_redis_up", "Whether Redis responds", is_up);
         let woken = self.woken.clone();
-        registry.register("tenure_wakeups", "What woke those who wait", woken);
+        registry.register("tenure_wakeups", "Wake-ups of waiters by cause", woken);
         let of_client = self.of_client.clone();
         registry.register(
             "tenure_client_events",
-            "What the locks' client counts",
+            "Events of the lock client",
             of_client,
         );
     }
@@ -381,7 +359,7 @@ impl Attempt {
         self.count(ended, waited);
     }
 
-    /// This attempt, leaving none behind.
+    /// Takes this attempt, so that it is counted once.
     pub(crate) fn take(&mut self) -> Self {
         Self {
             of: self.of.take(),
@@ -423,7 +401,7 @@ mod tests {
     #[tokio::test]
     async fn there_are_no_more_labels_than_prometheus_can_bear() {
         let locks = tenure::Tenure::connect("memory://").await.unwrap();
-        let meters = Meters::new(&mut Registry::default(), &locks);
+        let meters = Meters::new(&mut Registry::default(), locks.locks());
         assert_eq!(meters.label("order:1"), "order");
         assert_eq!(meters.label("nightly"), "nightly");
         assert_eq!(meters.label("_own:1"), OTHER, "that is the service's");

@@ -1,4 +1,4 @@
-//! Who holds what: one lock, all of them, and what was seen of them.
+//! Showing one lock, all locks, and their history.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,35 +11,35 @@ use tenure_view::time::moment;
 use utoipa::{IntoParams, ToSchema};
 
 use super::refusals;
-use crate::app::AppState;
 use crate::extract::{Path, Query};
-use crate::lock_board::Hold;
+use crate::lock_board::history::Hold;
 use crate::problem::{Kind, Problem};
 use crate::responses;
+use crate::state::AppState;
 
-/// How many locks a page has, unless something else is said, and at most.
+/// Page size of a listing: default and maximum.
 const PAGE_LENGTH: usize = 1_000;
 const PAGE_LENGTH_MAX: usize = 10_000;
-/// How long listing may take.
+/// Time limit of a listing.
 const LIST_WITHIN: Duration = Duration::from_secs(5);
 
-/// Which locks.
+/// Filter.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wanted {
-    /// What their names begin with.
+    /// Prefix of the name.
     #[serde(default)]
     prefix: String,
-    /// What their names, or the words for their holders, contain; in any case.
+    /// Text in name or holder, case-insensitive.
     #[serde(default)]
     q: String,
-    /// `held`, or `waiting`: those that callers wait for.
+    /// `held`, or `waiting` for locks with waiters.
     #[param(inline)]
     state: Option<InState>,
-    /// How many at most: 1000 unless something else is said, 10000 at most.
+    /// Page size: default 1000, maximum 10000.
     limit: Option<usize>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -50,43 +50,42 @@ enum InState {
     Waiting,
 }
 
-/// A page of locks, by name.
+/// A page of locks, sorted by name.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Page {
     at: String,
     locks: Vec<LockReport>,
-    /// Where the next page begins, if there is one.
+    /// Cursor of the next page, if any.
     next_cursor: Option<String>,
-    /// How many there are on all pages.
+    /// Total over all pages.
     total: usize,
-    /// How many more leases clients hold than they name.
+    /// Leases that clients hold but do not list.
     unlisted: u64,
 }
 
-/// What this instance has seen of a lock.
+/// History of a lock, as seen by this instance.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct History {
     pub(crate) name: String,
-    /// The last ones to hold it, oldest first.
+    /// The last holders, oldest first.
     pub(crate) holds: Vec<Hold>,
     /// The last events, oldest first.
     pub(crate) events: Vec<Change>,
 }
 
-/// What this instance has seen last of all locks.
+/// The last events of all locks, as seen by this instance.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Events {
     /// Oldest first.
     pub(crate) events: Vec<Change>,
 }
 
-/// Lists the locks that are held for half a second or longer, or waited for.
-///
-/// Locks of other libraries are listed if a client of Tenure waits for them.
+/// Lists locks that are held for at least half a second or have waiters.
+/// Lists locks of other libraries only if a Tenure client waits for them.
 #[utoipa::path(
     get, path = "/locks", tag = "locks", params(Wanted),
     responses(
-        (status = 200, description = "A page of them", body = Page),
+        (status = 200, description = "A page of locks", body = Page),
         responses::StoreAway,
     )
 )]
@@ -102,7 +101,7 @@ pub(crate) async fn list(
     let listing = tokio::time::timeout(LIST_WITHIN, listing)
         .await
         .map_err(|_| {
-            let detail = format!("the store did not list the locks within {LIST_WITHIN:?}");
+            let detail = format!("Redis did not list the locks within {LIST_WITHIN:?}");
             Problem::new(Kind::UNAVAILABLE, detail).retry_after(Duration::ZERO)
         })??;
     let found = listing.locks.iter().map(LockReport::of_listed);
@@ -129,15 +128,15 @@ pub(crate) async fn list(
     }))
 }
 
-/// One lock, whoever holds it.
+/// Shows one lock.
 #[utoipa::path(
     get, path = "/locks/{name}", tag = "locks",
-    params(("name" = String, Path, description = "The lock")),
+    params(("name" = String, Path, description = "Name of the lock")),
     responses(
-        (status = 200, description = "Its holder and its waiters", body = LockReport),
-        (status = 404, description = "Nobody holds it or waits for it", body = Problem),
-        (status = 409, description = "The key is no lock", body = Problem),
-        (status = 422, description = "No lock can have this name", body = Problem),
+        (status = 200, description = "Holder and waiters", body = LockReport),
+        (status = 404, description = "The lock is free and has no waiters", body = Problem),
+        (status = 409, description = "The key is not a lock", body = Problem),
+        (status = 422, description = "Invalid lock name", body = Problem),
         responses::StoreAway,
     )
 )]
@@ -149,15 +148,15 @@ pub(crate) async fn show(
     if lock.held || lock.waiting > 0 {
         return Ok(Json(app.board.shown(lock)));
     }
-    let detail = format!("nobody holds lock `{name}` or waits for it");
+    let detail = format!("lock `{name}` is free and has no waiters");
     Err(Problem::new(Kind::NOT_FOUND, detail))
 }
 
-/// What this instance has seen of a lock since it was started: its last holders and events.
+/// The last holders and events of a lock, as seen by this instance since it started.
 #[utoipa::path(
     get, path = "/locks/{name}/history", tag = "locks",
-    params(("name" = String, Path, description = "The lock")),
-    responses((status = 200, description = "What was seen, perhaps nothing", body = History))
+    params(("name" = String, Path, description = "Name of the lock")),
+    responses((status = 200, description = "The history, possibly empty", body = History))
 )]
 pub(crate) async fn history(
     State(app): State<AppState>,
@@ -171,10 +170,10 @@ pub(crate) async fn history(
     })
 }
 
-/// The last thousand events that this instance has seen.
+/// The last thousand lock events that this instance has seen.
 #[utoipa::path(
     get, path = "/history", tag = "locks",
-    responses((status = 200, description = "What was seen, perhaps nothing", body = Events))
+    responses((status = 200, description = "The history, possibly empty", body = Events))
 )]
 pub(crate) async fn all_history(State(app): State<AppState>) -> Json<Events> {
     let events = app.board.recent();

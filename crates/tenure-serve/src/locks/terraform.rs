@@ -1,40 +1,32 @@
-//! `/terraform/{name}`: what Terraform's `http` backend asks of whoever keeps its lock.
-
-use std::collections::BTreeMap;
+//! `/terraform/{name}`: state locking for Terraform's `http` backend.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::Value;
-use tenure::{LeaseId, TTL_MAX};
-use tenure_view::holders::{LockReport, OWNER};
+use tenure::{Fence, Lease, LeaseId, TTL_MAX};
+use tenure_view::holders::OWNER;
 use tenure_view::time::millis;
 
 use super::acquire::{self, Wanted};
+use super::terraform_info::{self, ID, INFO};
 use super::{lease, refusals};
-use crate::app::AppState;
 use crate::extract::{Path, Raw};
 use crate::problem::{Kind, Problem};
 use crate::responses;
+use crate::state::AppState;
 
-/// Where in a lease's metadata Terraform's own words are, and its id among them.
-const INFO: &str = "terraform";
-const ID: &str = "terraform_id";
-
-/// Takes the lock of a Terraform state: also by the method `LOCK`.
-///
-/// The body is Terraform's lock info, and so is the answer if another holder has it. Asked again with
-/// the same `ID` it is yours still, as the answer may have been lost. Terraform renews nothing, so the
-/// lease lasts for 24 h unless Terraform lets go of it.
+/// Locks a Terraform state; also with the method `LOCK`.
+/// The body is Terraform's lock info; if the state is locked, so is the response. A retry with the
+/// same `ID` succeeds. Terraform does not renew, so the lease lasts 24 h unless it is released.
 #[utoipa::path(
     post, path = "/terraform/{name}", tag = "terraform", request_body = Object,
-    params(("name" = String, Path, description = "The lock")),
+    params(("name" = String, Path, description = "Name of the lock")),
     responses(
-        (status = 200, description = "It is yours"),
-        (status = 409, description = "`not_a_lock`: the key is something else", body = Problem),
-        (status = 423, description = "The lock info of its holder", body = Object),
-        (status = 422, description = "The body is no lock info", body = Problem),
+        (status = 200, description = "Acquired"),
+        (status = 409, description = "`not_a_lock`: the key holds something else", body = Problem),
+        (status = 423, description = "Lock info of the holder", body = Object),
+        (status = 422, description = "The body is not lock info", body = Problem),
         responses::StoreAway,
     )
 )]
@@ -43,7 +35,7 @@ pub(crate) async fn lock(
     Path(name): Path<String>,
     Raw(body): Raw,
 ) -> Result<Response, Problem> {
-    let info = read(&body)?;
+    let info = terraform_info::of_request(&body)?;
     let said = |field: &str| info[field].as_str().unwrap_or_default().to_owned();
     let wanted = Wanted {
         ttl_ms: millis(TTL_MAX),
@@ -62,27 +54,26 @@ pub(crate) async fn lock(
             if holder.meta.get(ID).is_some_and(|held| info["ID"] == **held) {
                 return Ok(StatusCode::OK.into_response());
             }
-            // With its `ID`, though that is the key to the lock: Terraform shows it to people, who
-            // need it for `terraform force-unlock`. Nothing else tells it to those who do not
-            // administrate.
-            Ok((StatusCode::LOCKED, Json(told(&holder))).into_response())
+            // With its `ID`, although that unlocks the state: Terraform shows it to users, who need
+            // it for `terraform force-unlock`. No other response shows it to clients without
+            // administration.
+            Ok((StatusCode::LOCKED, Json(terraform_info::of_holder(&holder))).into_response())
         }
         Err(problem) => Err(problem),
     }
 }
 
-/// Lets go of the lock of a Terraform state: also by the method `UNLOCK`.
-///
-/// The body is the lock info that it was taken with; asked again, it is free still. `terraform
-/// force-unlock` sends none: that is for administrators.
+/// Unlocks a Terraform state; also with the method `UNLOCK`.
+/// The body is the lock info of the lock request; a retry succeeds. `terraform force-unlock` sends
+/// no body and needs administration.
 #[utoipa::path(
     delete, path = "/terraform/{name}", tag = "terraform", request_body = Object,
-    params(("name" = String, Path, description = "The lock")),
+    params(("name" = String, Path, description = "Name of the lock")),
     responses(
-        (status = 200, description = "It is free"),
-        (status = 409, description = "The lock info of another holder", body = Object),
-        (status = 410, description = "There was no lease to end", body = Problem),
-        (status = 422, description = "The body is no lock info", body = Problem),
+        (status = 200, description = "Unlocked"),
+        (status = 409, description = "Lock info of another holder", body = Object),
+        (status = 410, description = "The state was not locked", body = Problem),
+        (status = 422, description = "The body is not lock info", body = Problem),
         responses::NoAdmin, responses::StoreAway,
     )
 )]
@@ -95,7 +86,8 @@ pub(crate) async fn unlock(
         app.settings.access.check_admin()?;
         None
     } else {
-        Some(read(&body)?["ID"].as_str().unwrap_or_default().to_owned())
+        let info = terraform_info::of_request(&body)?;
+        Some(info["ID"].as_str().unwrap_or_default().to_owned())
     };
     let holder = refusals::look(&app, &name).await?;
     let Some(lease_id) = &holder.lease_id else {
@@ -107,34 +99,25 @@ pub(crate) async fn unlock(
         .is_none_or(|held| id.as_ref().is_some_and(|id| id != held))
     {
         let holder = app.board.shown(holder);
-        return Ok((StatusCode::CONFLICT, Json(told(&holder))).into_response());
+        return Ok((
+            StatusCode::CONFLICT,
+            Json(terraform_info::of_holder(&holder)),
+        )
+            .into_response());
     }
-    match lease::let_go(&app, &name, &LeaseId::new(lease_id)).await {
+    let lease = Lease::from_parts(&name, LeaseId::new(lease_id), Fence::new(0))?;
+    match lease::release_and_count(&app, &lease).await {
         Ok(()) => Ok(StatusCode::OK.into_response()),
         Err(problem) => freed(id.is_some(), problem),
     }
 }
 
-/// Whoever names its lease and finds the lock free has perhaps let go of it before, and not been told.
+/// A retried unlock finds the lock free: its first response may have been lost.
 fn freed(is_named: bool, problem: Problem) -> Result<Response, Problem> {
     if is_named && problem.status() == Kind::LEASE_GONE.status() {
         return Ok(StatusCode::OK.into_response());
     }
     Err(problem)
-}
-
-/// Takes away what others could unlock a Terraform state with.
-pub(crate) fn hide_id(meta: &mut BTreeMap<String, String>) {
-    if meta.remove(ID).is_none() {
-        return;
-    }
-    let Some(info) = meta.remove(INFO) else {
-        return;
-    };
-    if let Ok(Value::Object(mut info)) = serde_json::from_str(&info) {
-        info.remove("ID");
-        meta.insert(INFO.to_owned(), Value::Object(info).to_string());
-    }
 }
 
 /// Sorts requests by methods that only Terraform and `WebDAV` have.
@@ -148,32 +131,8 @@ pub(crate) async fn by_name(
         "LOCK" => lock(app, path, body).await,
         "UNLOCK" => unlock(app, path, body).await,
         _ => {
-            let detail = "this path has no such method: see /openapi.json";
+            let detail = "method not allowed: see /openapi.json";
             Err(Problem::new(Kind::METHOD_NOT_ALLOWED, detail))
         }
     }
-}
-
-fn read(body: &[u8]) -> Result<Value, Problem> {
-    let refuse = |cause: &str| {
-        let detail = format!("the body is not Terraform's lock info: {cause}");
-        Problem::new(Kind::INVALID, detail)
-    };
-    let info: Value = serde_json::from_slice(body).map_err(|error| refuse(&error.to_string()))?;
-    match info["ID"].as_str() {
-        Some(id) if !id.is_empty() => Ok(info),
-        _ => Err(refuse("it has no `ID`")),
-    }
-}
-
-/// The holder in Terraform's words; of a holder that is not Terraform, as far as they go.
-fn told(holder: &LockReport) -> Value {
-    let own = holder.meta.get(INFO);
-    let own = own.and_then(|info| serde_json::from_str(info).ok());
-    own.unwrap_or_else(|| {
-        serde_json::json!({
-            "ID": "", "Operation": "", "Info": "held by something else than Terraform",
-            "Who": holder.who, "Version": "", "Created": holder.since, "Path": holder.name,
-        })
-    })
 }

@@ -1,44 +1,39 @@
-//! Places in the queue that are kept while nobody waits: between a long poll and the next.
+//! Places in the queue that are kept between two long polls.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use tenure::{Guard, Lock};
 use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
 
 use super::metrics::Attempt;
 use super::waiters::Caller;
-use crate::app::AppState;
 use crate::limits::Permit;
 use crate::problem::{Kind, Problem};
 
-pub(crate) const TICKET_GONE: Kind = Kind::new(
-    StatusCode::GONE,
-    "ticket_gone",
-    "the place in the queue was given up",
-);
+pub(crate) const TICKET_GONE: Kind =
+    Kind::new(StatusCode::GONE, "ticket_gone", "the ticket has expired");
 
-/// A place in the queue for a lock. Dropped, it is given up.
+/// A place in the queue for a lock. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) name: String,
     pub(crate) since: Instant,
     pub(crate) attempt: Attempt,
-    /// How long to wait, and since when that counts.
+    /// How long to wait, and from when on.
     wait: (Duration, Instant),
-    /// It runs by itself, so that it can be left alone.
+    /// The acquire runs in its own task, so that it continues without a request.
     acquiring: JoinHandle<Result<Guard, tenure::Error>>,
     _caller: Option<Caller>,
     _permit: Permit,
 }
 
-/// The places that nobody waits at, by ticket.
-#[derive(Debug, Default)]
-pub(crate) struct Tickets {
-    parked: Mutex<HashMap<String, Waiting>>,
-}
+/// The places without a request, by ticket. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tickets(Arc<Mutex<HashMap<String, Waiting>>>);
 
 impl Waiting {
     /// Joins the queue.
@@ -61,7 +56,7 @@ impl Waiting {
         }
     }
 
-    /// Waits for so long from now on, whatever was asked for before.
+    /// Sets a new time limit from now on.
     pub(crate) fn wait_for(&mut self, wait: Duration) {
         self.wait = (wait, Instant::now());
     }
@@ -72,7 +67,7 @@ impl Waiting {
         wait.saturating_sub(since.elapsed())
     }
 
-    /// Waits for the lock. Can be dropped and asked again.
+    /// Waits for the lock. Cancel safe.
     pub(crate) async fn granted(&mut self) -> Result<Result<Guard, tenure::Error>, JoinError> {
         (&mut self.acquiring).await
     }
@@ -80,43 +75,42 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Gives up the place, or the grant.
+        // Leaves the queue, or releases the grant.
         self.acquiring.abort();
     }
 }
 
 impl Tickets {
-    /// Leaves the place alone for a while, and tells the ticket for it.
-    pub(crate) fn park(app: &AppState, waiting: Waiting) -> String {
+    /// Parks the place for a time, or until the service stops, and returns its ticket.
+    pub(crate) fn park(&self, waiting: Waiting, kept: Duration, stop: CancellationToken) -> String {
         let ticket = format!("{:032x}", rand::random::<u128>());
-        app.desk.tickets.parked().insert(ticket.clone(), waiting);
-        let (app, parked) = (app.clone(), ticket.clone());
+        self.parked().insert(ticket.clone(), waiting);
+        let (tickets, parked) = (self.clone(), ticket.clone());
         tokio::spawn(async move {
-            let kept = app.settings.limits.keep_place;
             tokio::select! {
                 () = tokio::time::sleep(kept) => {}
-                () = app.stop.cancelled() => {}
+                () = stop.cancelled() => {}
             }
-            // Not while the tickets are locked: it may give a lock back.
-            let given_up = app.desk.tickets.parked().remove(&parked);
+            // Not while the tickets are locked: it may release a lock.
+            let given_up = tickets.parked().remove(&parked);
             drop(given_up);
         });
         ticket
     }
 
-    /// The place with this ticket, for whoever comes back.
+    /// Takes the place of this ticket.
     pub(crate) fn claim(&self, ticket: &str, name: &str) -> Result<Waiting, Problem> {
         let mut parked = self.parked();
         let is_it = parked.get(ticket).is_some_and(|it| it.name == name);
         let waiting = is_it.then(|| parked.remove(ticket)).flatten();
         waiting.ok_or_else(|| {
-            let detail = "no place in the queue has this ticket: it was given up because nobody came \
-                          back in time, or another instance gave it; ask again without a ticket";
+            let detail = "unknown ticket: it expired, or another instance issued it; retry without \
+                          a ticket";
             Problem::new(TICKET_GONE, detail)
         })
     }
 
     fn parked(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Those who wait here and said who they are. Others see of them only that this service waits.
+//! Requests that wait here and have an owner. Other clients see only that this service waits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure::ClientId;
 use tenure_view::holders::LockReport;
 
-/// How many are named for each lock.
+/// How many are listed for each lock.
 const NAMED_MAX: usize = 100;
 
-/// Those who wait, by lock and in the order they came. Cheap to clone.
+/// Waiting requests by lock, in order of arrival. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Callers(Arc<Mutex<Waiting>>);
 
@@ -19,7 +19,7 @@ struct Waiting {
     came: u64,
 }
 
-/// One who waits. Dropped, it waits no longer.
+/// A waiting request. It is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Caller {
     of: Callers,
@@ -28,7 +28,7 @@ pub(crate) struct Caller {
 }
 
 impl Callers {
-    /// Somebody begins to wait for a lock, and says who it is.
+    /// Adds a waiter with its owner.
     pub(crate) fn wait(&self, name: &str, owner: &str) -> Caller {
         let mut waiting = self.waiting();
         waiting.came += 1;
@@ -43,7 +43,7 @@ impl Callers {
         }
     }
 
-    /// The report with the names of those who wait here, at this client.
+    /// The report with the owners of the requests that wait here.
     pub(crate) fn named(&self, here: &ClientId, mut lock: LockReport) -> LockReport {
         let here = here.to_string();
         let mut waiters = lock.waiters.iter_mut();

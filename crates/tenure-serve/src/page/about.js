@@ -1,4 +1,4 @@
-// What this service is, and where to read on.
+// About the service, with links.
 
 import { board } from './board.js';
 import { isHere } from './commands.js';
@@ -12,7 +12,7 @@ export function open(root) {
   root.append(el('h1', {}, 'About'),
     el('div.columns', {}, el('section.card', {}, el('h2', {}, 'This service'), service),
       el('div', {}, el('section.card', {}, el('h2', {}, 'Store'), store), el('section.card', {}, el('h2', {}, 'Limits'), limits))),
-    el('section.card', {}, el('h2', {}, 'Read on'), links()), promise());
+    el('section.card', {}, el('h2', {}, 'Links'), links()), promise());
   let shown = null;
   return {
     render() {
@@ -21,7 +21,7 @@ export function open(root) {
       shown = about;
       service.replaceChildren(...facts(about));
       limits.replaceChildren(...told(about.limits));
-      store.replaceChildren(...(about.store ? told(about.store) : [pair('Store', isHere() ? 'in this process' : 'says nothing of itself')]));
+      store.replaceChildren(...(about.store ? told(about.store) : [pair('Store', isHere() ? 'in this process' : 'not responding')]));
     },
   };
 }
@@ -31,21 +31,21 @@ function facts(about) {
   const { instance } = about;
   return [pair('Version', about.version), pair('Instance', instance ? `${instance.host}:${instance.port}, pid ${instance.pid}` : NONE),
     pair('Since', instance ? clock(instance.started_at) : NONE), pair('Locks', el('span.mono.long', {}, about.locks)),
-    pair('Ledger', el('span.mono.long', {}, about.ledger ?? 'none, so there are no sales')),
-    pair('Administration', about.admin ? 'allowed' : 'off; start with --allow-admin'), pair('Only shows', yes(about.read_only)),
-    pair('Token', about.token ? 'needed' : 'none'), pair('Demo paths', yes(about.demo))];
+    pair('Ledger', el('span.mono.long', {}, about.ledger ?? 'none, sales are off')),
+    pair('Administration', about.admin ? 'allowed' : 'off; start with --allow-admin'), pair('Read-only', yes(about.read_only)),
+    pair('Token', about.token ? 'required' : 'none'), pair('Demo paths', yes(about.demo))];
 }
 
 const told = (map) => Object.entries(map ?? {}).map(([name, value]) => pair(words(name), name === 'used_memory' ? bytes(value) : String(value ?? NONE)));
 
 function links() {
   const link = (href, name, what) => el('li', {}, el('a', { href }, name), ` ${what}`);
-  return el('ul', {}, link('openapi.json', 'openapi.json', 'describes every path of the API'),
-    link('metrics', 'metrics', 'for Prometheus'), link('readyz', 'readyz', 'whether locks can be served'));
+  return el('ul', {}, link('openapi.json', 'openapi.json', 'describes the API'),
+    link('metrics', 'metrics', 'for Prometheus'), link('readyz', 'readyz', 'shows whether the service is ready'));
 }
 
 function promise() {
-  return el('section.card', {}, el('h2', {}, 'What is promised'),
+  return el('section.card', {}, el('h2', {}, 'Guarantees'),
     el('p', {}, 'A lease makes double work rare. Only a fence that the resource checks makes it harmless.'),
-    el('p.quiet', {}, 'docs/guarantees.md says for each deployment and each fault what holds and what does not, with the test that shows it.'));
+    el('p.quiet', {}, 'docs/guarantees.md lists for each deployment and fault what is guaranteed, and the test that proves it.'));
 }

@@ -1,4 +1,4 @@
-// What has happened lately, and what happens, as it happens.
+// Recent and live events.
 
 import { board } from './board.js';
 import { takeHint } from './commands.js';
@@ -8,7 +8,7 @@ import { eventLine } from './lock.js';
 
 const SHOWN_MAX = 300;
 const KINDS = ['held', 'taken', 'handed_on', 'waiting', 'renewed', 'ended', 'forced'];
-/** What was held before anybody looked, and renewals: most of what is told, and the least of what matters. */
+/** Locks held before the page opened, and renewals: the most frequent and least important events. */
 const QUIET = ['held', 'renewed'];
 
 export const title = () => 'Activity';
@@ -59,7 +59,7 @@ export function open(root, { query }) {
     while (list.childElementCount > SHOWN_MAX) list.lastChild.remove();
     drawn = { key, last: events.at(-1) ?? null, of: board.events };
     write(shown, `${count(events.length)} of ${many(board.events.length, 'event')}`);
-    write(nothing, board.events.length ? 'No event is of what is chosen above.' : 'Nothing has happened yet: events appear here as they happen.');
+    write(nothing, board.events.length ? 'No events match the filter.' : 'No events yet. They appear here as they happen.');
     mark(hint.element, 'hidden', board.events.length ? '' : null);
     hint.render();
     mark(empty, 'hidden', events.length ? '' : null);

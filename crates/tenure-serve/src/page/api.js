@@ -1,8 +1,8 @@
 // Asking the service. Where it wants a token, the page asks for it and keeps it in this variable only.
 
 const ROOT = 'api/v1/';
-const TOKEN_NEEDED = 'This service was started with a token. Whoever started it knows it.';
-const TOKEN_WRONG = 'That is not the one that this service was started with. Try again.';
+const TOKEN_NEEDED = 'This service requires a token. Ask its operator.';
+const TOKEN_WRONG = 'Invalid token. Try again.';
 
 let token = null;
 /** The dialog that is open, if one is: all requests that were refused wait for the same answer. */
@@ -11,13 +11,13 @@ let asking = null;
 /** What the service refused, in its words. */
 export class Refusal extends Error {
   constructor(status, problem) {
-    super(problem?.detail ?? problem?.title ?? `the service answered ${status}`);
+    super(problem?.detail ?? problem?.title ?? `the service returned ${status}`);
     this.status = status;
     this.problem = problem ?? {};
   }
 }
 
-/** The answer, if it is a good one. Throws `Refusal`, or what the browser says if nobody answered. */
+/** The response, if successful. Throws `Refusal`, or the browser's error if there was no response. */
 export async function ask(path, { method = 'GET', body, signal, headers: more = {} } = {}) {
   for (;;) {
     const used = token;
@@ -29,7 +29,7 @@ export async function ask(path, { method = 'GET', body, signal, headers: more = 
     if (response.ok) return response;
     const problem = await response.json().catch(() => null);
     if (response.status !== 401) throw new Refusal(response.status, problem);
-    // Somebody else may have been told the token meanwhile.
+    // Another request may have set the token meanwhile.
     if (used === token) await askForToken(used === null ? TOKEN_NEEDED : TOKEN_WRONG);
   }
 }
@@ -47,7 +47,7 @@ export const part = encodeURIComponent;
 /** What an error says to people. */
 export function said(error) {
   if (error instanceof Refusal) return error.message;
-  return `the service cannot be reached (${error.message})`;
+  return `the service is unreachable (${error.message})`;
 }
 
 function askForToken(detail) {

@@ -26,7 +26,7 @@ let tickedAt = 0;
 function route() {
   const [path, query = ''] = location.hash.replace(/^#\/?/, '').split(/\?(.*)/s);
   const [name, ...rest] = path.split('/');
-  // Somebody who types an address may well name one of the locks so.
+  // A typed address may be the name of a lock.
   const isOne = name === 'locks' && rest.some(Boolean);
   return { name: isOne ? 'lock' : Object.hasOwn(VIEWS, name) ? name : 'locks', rest: decoded(rest.join('/')), query: new URLSearchParams(query) };
 }

@@ -62,7 +62,7 @@ export function heard() {
 
 export function lost(error, pause) {
   board.connection = 'lost';
-  board.trouble = `${error.message}; trying again in ${Math.max(pause / 1_000, 0.1).toFixed(1)} s`;
+  board.trouble = `${error.message}; retrying in ${Math.max(pause / 1_000, 0.1).toFixed(1)} s`;
   board.version += 1;
 }
 
@@ -81,7 +81,7 @@ const HEARD = {
     board.events.push(event);
     if (board.events.length > EVENTS_MAX) board.events.splice(0, EVENTS_MAX / 10);
   },
-  'store.away': ({ detail }) => { board.away = detail ?? 'it does not answer'; },
+  'store.away': ({ detail }) => { board.away = detail ?? 'no response'; },
   'store.back': () => { board.away = null; },
   stats: (stats) => {
     board.stats.push({ ...stats, at: Date.parse(stats.at) });
@@ -134,7 +134,7 @@ async function learn() {
   }
 }
 
-/** What the service remembers and what the stream told, each event once, the newest last. */
+/** What the service remembers and what the stream sent, each event once, the newest last. */
 function merged(past, lived) {
   const key = ({ at, event, name, fence, waiting }) => JSON.stringify([at, event, name, fence, waiting]);
   const known = new Set(lived.map(key));

@@ -10,11 +10,11 @@ const WINDOWS = { '5m': '5 minutes', '1h': '1 hour', '24h': '24 hours' };
 const REFRESH_MS = 15_000;
 const CHARTS = [
   { title: 'Held and waiting', show: count, lines: [['held', 'Held', '--accent'], ['waiting', 'Waiting', '--amber', [6, 4]]], isStep: true, isWhole: true, atLeast: 4 },
-  { title: 'Acquired and busy, each second', show: rate, lines: [['acquired', 'Acquired', '--green'], ['busy', 'Busy', '--amber', [6, 4]]] },
-  { title: 'Wait until acquired', show: millis, lines: [['wait_p99_ms', 'p99', '--accent'], ['wait_p50_ms', 'p50', '--quiet', [6, 4]]] },
-  { title: 'Hold', show: millis, lines: [['hold_p99_ms', 'p99', '--accent'], ['hold_p50_ms', 'p50', '--quiet', [6, 4]]] },
-  { title: 'Round trip to the store', show: millis, lines: [['store_ms', 'Store', '--green']] },
-  { title: 'Ran out, each second', show: rate, lines: [['lost', 'Ran out', '--amber']] },
+  { title: 'Acquired and busy per second', show: rate, lines: [['acquired', 'Acquired', '--green'], ['busy', 'Busy', '--amber', [6, 4]]] },
+  { title: 'Time to acquire', show: millis, lines: [['wait_p99_ms', 'p99', '--accent'], ['wait_p50_ms', 'p50', '--quiet', [6, 4]]] },
+  { title: 'Hold time', show: millis, lines: [['hold_p99_ms', 'p99', '--accent'], ['hold_p50_ms', 'p50', '--quiet', [6, 4]]] },
+  { title: 'Redis round trip', show: millis, lines: [['store_ms', 'Redis', '--green']] },
+  { title: 'Expired per second', show: rate, lines: [['lost', 'Expired', '--amber']] },
 ];
 
 export const title = () => 'Charts';
@@ -23,7 +23,7 @@ export function open(root, { query }) {
   const window = Object.hasOwn(WINDOWS, query.get('window')) ? query.get('window') : '5m';
   const problem = el('p.quiet', { role: 'status' });
   const places = CHARTS.map(({ title: name }) => ({ name, place: el('div.plot') }));
-  const choices = el('div.choices', { role: 'group', 'aria-label': 'How far back' }, Object.entries(WINDOWS).map(([value, label]) => el('label', {},
+  const choices = el('div.choices', { role: 'group', 'aria-label': 'Time window' }, Object.entries(WINDOWS).map(([value, label]) => el('label', {},
     el('input', { type: 'radio', name: 'window', checked: value === window, onchange: () => { location.hash = `#/charts?window=${value}`; } }), el('span', {}, label))));
   root.append(el('h1', {}, 'Charts'), el('div.filters', {}, choices, problem),
     el('div.charts', {}, places.map(({ name, place }) => el('section.card', {}, el('h2', {}, name), place))));

@@ -1,4 +1,4 @@
-// Lines for a shell that do what the page speaks of, where these locks are.
+// Shell commands for these locks.
 
 import { part } from './api.js';
 import { board } from './board.js';
@@ -13,10 +13,10 @@ export const takeLine = () => (isHere()
   ? `${curl('POST', 'locks/demo')} -H 'content-type: application/json' -d '{"ttl_ms": 30000}'`
   : `tenure run ${at()}demo -- sleep 30`);
 
-/** Tells who holds a lock, and the id of the lease. */
+/** Shows the holder and the lease id of a lock. */
 export const showLine = (name) => `tenure show ${at()}${quoted(name)}`;
 
-/** Ends a lease that somebody else holds. */
+/** Releases a lock of another client. */
 export const endLine = (name, lease) => (isHere()
   ? curl('DELETE', `locks/${part(name)}?lease_id=${part(lease)}&force=true`)
   : `tenure force-unlock ${at()}${quoted(name)} ${quoted(lease)}`);
@@ -32,21 +32,21 @@ export function sellLine() {
 /** How to take a lock, so that there is something to see; nothing where that is refused. */
 export function takeHint() {
   const [code, remark] = [el('code'), el('p.quiet')];
-  const way = el('div', {}, el('p', {}, 'Take one, and it appears here:'), el('pre', {}, code));
+  const way = el('div', {}, el('p', {}, 'Acquire one, and it appears here:'), el('pre', {}, code));
   return {
     element: el('div', {}, way, remark),
     render() {
       const isRefused = isHere() && board.about.read_only;
       way.hidden = isRefused;
       write(code, takeLine());
-      write(remark, isRefused ? 'These locks live in this service, and it only shows: it was started with --read-only.'
-        : isHere() ? 'These locks live in this service. Start it with --url redis://… and those that tenure run takes show up too.'
+      write(remark, isRefused ? 'These locks live in this service, which is read-only (--read-only).'
+        : isHere() ? 'These locks live in this service. Start it with --url redis://… to see those of tenure run too.'
           : 'Locks that are held for less than half a second are not listed.');
     },
   };
 }
 
-/** With its blank. A place whose password is hidden is no use to anybody: there the environment has to say it. */
+/** With a trailing space. Empty if the URL has a hidden password: then the environment must have it. */
 function at() {
   const places = (board.about?.locks ?? '').split(' ').filter(Boolean);
   return places.some((place) => place.includes('***')) ? '' : places.map((place) => `--url ${quoted(place)} `).join('');

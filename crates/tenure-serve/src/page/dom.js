@@ -45,7 +45,7 @@ export function pair(term, ...what) {
   return el('div', {}, el('dt', {}, term), el('dd', {}, ...what));
 }
 
-/** Whether whoever looks asked for less movement. */
+/** Whether the user prefers reduced motion. */
 export const isCalm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
 
 /** Offers a text as a file. */

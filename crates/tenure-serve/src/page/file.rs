@@ -20,11 +20,11 @@ pub(crate) struct File {
     pub(crate) name: &'static str,
     kind: &'static str,
     bytes: &'static [u8],
-    /// Made when it is first asked for, and then kept.
+    /// Compressed on first use, then kept.
     forms: OnceLock<Forms>,
 }
 
-/// A file as it is and as it is sent to those who can unpack it. Different bytes, so different tags.
+/// A file, plain or compressed. The bytes differ, so the tags differ.
 struct Forms {
     plain: Form,
     packed: Form,
@@ -45,8 +45,8 @@ impl File {
         }
     }
 
-    /// Sends it, unless the browser says that it has it already. Browsers ask every time: a new
-    /// version of the program has a new page, and no old one may stay behind.
+    /// Sends it, unless the browser already has it. Browsers ask every time: a new version of the
+    /// program has a new page, and an old one must not be used.
     pub(crate) fn answer(&self, headers: &HeaderMap) -> Response {
         let forms = self.forms.get_or_init(|| Forms::of(self.bytes));
         let is_packed = accepts_gzip(headers);
@@ -90,7 +90,7 @@ impl Forms {
     }
 }
 
-/// Into memory, which does not fail.
+/// Writes to memory, which does not fail.
 fn pack(bytes: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let _ = encoder.write_all(bytes);

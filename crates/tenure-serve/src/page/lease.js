@@ -6,7 +6,7 @@ import { length } from './format.js';
 /** What is left of a lock's lease, in words and as a share. Renewal comes at two thirds. */
 export function leaseOf(lock, now) {
   if (!lock.held) return { state: 'free', text: 'free', share: 0 };
-  if (lock.expires === null) return { state: 'endless', text: 'no end', share: 1 };
+  if (lock.expires === null) return { state: 'endless', text: 'no expiry', share: 1 };
   const left = lock.expires - now;
   if (left < 0) return { state: 'overdue', text: `✕ overdue ${length(-left)}`, share: 0 };
   const share = lock.ttl_ms ? Math.min(left / lock.ttl_ms, 1) : 1;
@@ -27,7 +27,7 @@ export function leaseBar() {
       fill.style.width = `${(lease.share * 100).toFixed(2)}%`;
       write(text, lease.text);
       mark(element, 'data-state', lease.state);
-      mark(element, 'title', lock.expires_at ? `ends ${lock.expires_at} unless it is renewed` : null);
+      mark(element, 'title', lock.expires_at ? `expires ${lock.expires_at} unless renewed` : null);
       return lease;
     },
   };

@@ -1,4 +1,4 @@
-// One lock: who holds it, who waits, who held it before, and ending a lease that nobody ends.
+// One lock: holder, waiters, history, forced release.
 
 import { Refusal, ask, get, part, said } from './api.js';
 import { board, now } from './board.js';
@@ -25,7 +25,7 @@ export function open(root, { rest: name }) {
     el('div.columns', {},
       el('section.card', { 'aria-label': 'Holder' }, el('h2', {}, 'Holder'), card.element),
       el('section.card', { 'aria-label': 'Queue' }, el('h2', {}, 'Queue'), queue)),
-    el('section.card', { 'aria-label': 'Timeline' }, el('h2', {}, 'Who held it when'), drawing),
+    el('section.card', { 'aria-label': 'Timeline' }, el('h2', {}, 'Holders over time'), drawing),
     el('section.card', { 'aria-label': 'Events' }, el('h2', {}, 'Last events'), events),
   );
   let drawnAt = -Infinity;
@@ -68,13 +68,13 @@ export function open(root, { rest: name }) {
       if (performance.now() - drawnAt < 250) return;
       drawnAt = performance.now();
       const holds = withCurrent(history.holds ?? [], board.locks.get(name));
-      drawing.replaceChildren(holds.length ? timeline(holds, moment) : el('p.quiet', {}, 'This instance has seen nobody hold it yet.'));
+      drawing.replaceChildren(holds.length ? timeline(holds, moment) : el('p.quiet', {}, 'This instance has not seen a holder yet.'));
     },
     close: () => card.close(),
   };
 }
 
-/** The hold that goes on now, if the history does not have it. */
+/** The current hold, if the history does not have it. */
 function withCurrent(holds, lock) {
   if (!lock?.held || holds.some((hold) => hold.lease_id === lock.lease_id && hold.fence === lock.fence && !hold.to)) return holds;
   const from = lock.since ?? new Date(now()).toISOString();
@@ -82,7 +82,7 @@ function withCurrent(holds, lock) {
 }
 
 function showState(element, lock) {
-  const state = lock?.held ? 'held' : lock?.waiting ? 'waited for' : 'free';
+  const state = lock?.held ? 'held' : lock?.waiting ? 'has waiters' : 'free';
   write(element, state);
   mark(element, 'data-state', state);
 }
@@ -98,7 +98,7 @@ function holderCard(name) {
   element.append(release.dialog);
   function renderFacts() {
     if (!lock?.held) {
-      facts.replaceChildren(pair('Holder', 'nobody'));
+      facts.replaceChildren(pair('Holder', 'none'));
       actions.replaceChildren();
       return;
     }
@@ -135,11 +135,11 @@ function holderCard(name) {
 function ending(name, lease) {
   if (!board.about) return [];
   const copied = (line) => el('div.copy', {}, el('code', {}, line), copyButton(() => line));
-  const wish = 'If its holder is gone for good, end the lease';
+  const wish = 'To release it if its holder is gone';
   if (lease) return [el('p.quiet', {}, `${wish}:`), copied(endLine(name, lease))];
   const admin = ['start the service with ', el('code', {}, '--allow-admin')];
-  if (isHere()) return [el('p.quiet', {}, `${wish}: for that, `, admin, '.')];
-  return [el('p.quiet', {}, `${wish}: for that, `, admin, ', or ask the store for the id that ', el('code', {}, 'tenure force-unlock'), ' needs:'), copied(showLine(name))];
+  if (isHere()) return [el('p.quiet', {}, `${wish}, `, admin, '.')];
+  return [el('p.quiet', {}, `${wish}, `, admin, ', or look up the lease id for ', el('code', {}, 'tenure force-unlock'), ':'), copied(showLine(name))];
 }
 
 /** Ends the lease that was shown when the dialog opened, and no later one. */
@@ -148,11 +148,11 @@ function forceRelease(name) {
   const lease = el('code.long');
   const answer = el('p.answer', { role: 'alert' });
   const go = el('button.danger', { type: 'submit', disabled: true, 'data-testid': 'force-go' }, 'Force release');
-  const cancel = el('button', { type: 'button', onclick: () => dialog.close() }, 'Leave it');
+  const cancel = el('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel');
   const form = el('form', { method: 'dialog', autocomplete: 'off' },
-    el('h2', {}, 'End this lease?'),
-    el('p', {}, 'Its holder learns of it, but may go on for a moment. What it writes then is refused only where fences are checked.'),
-    el('p', {}, 'Lease ', lease), el('label', {}, 'Type the name of the lock, ', el('strong', {}, name), typed), answer,
+    el('h2', {}, 'Force-release this lock?'),
+    el('p', {}, 'Its holder is notified, but may keep working for a moment. Its late writes are refused only where fences are checked.'),
+    el('p', {}, 'Lease ', lease), el('label', {}, 'Type the name of the lock to confirm: ', el('strong', {}, name), typed), answer,
     el('div.actions', {}, cancel, go));
   const dialog = el('dialog.force', {}, form);
   let target = null;
@@ -166,7 +166,7 @@ function forceRelease(name) {
       dialog.close();
     } catch (error) {
       const isStale = error instanceof Refusal && error.status === 409;
-      write(answer, `Refused: ${said(error)}${isStale ? ' Nothing was touched.' : ''}`);
+      write(answer, `Refused: ${said(error)}${isStale ? ' Nothing was changed.' : ''}`);
     }
   });
   return {
@@ -184,7 +184,7 @@ function forceRelease(name) {
 }
 
 function waiters(lock) {
-  if (!lock?.waiters?.length) return el('p.quiet', {}, 'Nobody waits.');
+  if (!lock?.waiters?.length) return el('p.quiet', {}, 'No waiters.');
   const who = (waiter) => {
     const about = waiter.about ?? {};
     const more = [waiter.name, about.user, about.command].filter(Boolean);
@@ -198,7 +198,7 @@ function waiters(lock) {
 function eventList(past, lived) {
   const first = lived[0]?.at ?? '';
   const all = [...(past ?? []).filter((event) => !first || event.at < first), ...lived].slice(-EVENTS_SHOWN).reverse();
-  if (!all.length) return el('p.quiet', {}, 'This instance has seen nothing happen to it yet.');
+  if (!all.length) return el('p.quiet', {}, 'This instance has not seen any events yet.');
   return el('ol.events', {}, all.map(eventLine));
 }
 

@@ -94,13 +94,13 @@ function makeTiles() {
     const spark = svg('svg.spark', { viewBox: '0 0 100 24', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, line);
     return { element: el('div.tile', { title: hint }, el('span.label', {}, label), value, spark), value, line };
   };
-  const [held, waiting, acquired, wait, ranOut] = [
-    tile('Held', 'Locks that are held now'), tile('Waiting', 'Callers that wait for a lock now'),
-    tile('Acquired / s', 'Locks taken through this instance in the last second'), tile('Wait p99', 'How long the slowest hundredth of those waited'),
-    tile('Ran out, 5 min', 'Leases of this instance that ended without a release: their time ran out, or they were ended by force'),
+  const [held, waiting, acquired, wait, expired] = [
+    tile('Held', 'Held locks'), tile('Waiting', 'Callers waiting for a lock'),
+    tile('Acquired / s', 'Locks acquired through this instance in the last second'), tile('Wait p99', '99th percentile of their wait'),
+    tile('Expired, 5 min', 'Leases of this instance that expired or were force-released'),
   ];
   return {
-    element: el('section.tiles', { 'aria-label': 'Figures' }, [held, waiting, acquired, wait, ranOut].map(({ element }) => element)),
+    element: el('section.tiles', { 'aria-label': 'Figures' }, [held, waiting, acquired, wait, expired].map(({ element }) => element)),
     render() {
       let [holding, queued] = [0, 0];
       for (const lock of board.locks.values()) {
@@ -113,13 +113,13 @@ function makeTiles() {
       write(waiting.value, board.isFilled ? count(queued) : NONE);
       write(acquired.value, rate(last?.acquired));
       write(wait.value, millis(last?.wait_p99_ms));
-      write(ranOut.value, board.stats.length ? count(sum) : NONE);
-      mark(ranOut.element, 'data-some', sum > 0 ? '' : null);
+      write(expired.value, board.stats.length ? count(sum) : NONE);
+      mark(expired.element, 'data-some', sum > 0 ? '' : null);
       draw(held.line, 'held');
       draw(waiting.line, 'waiting');
       draw(acquired.line, 'acquired');
       draw(wait.line, 'wait_p99_ms');
-      draw(ranOut.line, 'lost');
+      draw(expired.line, 'lost');
     },
   };
 }
@@ -138,10 +138,10 @@ function makeFilters(wanted, changed) {
     changed();
   };
   const search = el('input', { type: 'search', placeholder: 'Search  /', 'aria-label': 'Search names, holders, leases, metadata', value: wanted.q, oninput: set('q') });
-  const prefix = el('select', { 'aria-label': 'Names that begin with', onchange: set('prefix') });
+  const prefix = el('select', { 'aria-label': 'Prefix', onchange: set('prefix') });
   const choice = (value, label) => el('label', {},
     el('input', { type: 'radio', name: 'state', value, checked: wanted.state === value, onchange: set('state') }), el('span', {}, label));
-  const states = el('div.choices', { role: 'group', 'aria-label': 'Which locks' }, choice('', 'All'), choice('held', 'Held'), choice('waiting', 'Waited for'));
+  const states = el('div.choices', { role: 'group', 'aria-label': 'Which locks' }, choice('', 'All'), choice('held', 'Held'), choice('waiting', 'With waiters'));
   const shownCount = el('p.quiet.shown', { role: 'status' });
   let offered = '';
   return {
@@ -170,7 +170,7 @@ function prefixes(chosen) {
   }
   const offered = [...counts].sort(([, a], [, b]) => b - a).slice(0, 30);
   const options = offered.map(([prefix, number]) => [prefix, `${prefix}… (${number})`]);
-  return [['', 'Every prefix'], ...(chosen ? [[chosen, `${chosen}…`]] : []), ...options.filter(([prefix]) => prefix !== chosen)];
+  return [['', 'All prefixes'], ...(chosen ? [[chosen, `${chosen}…`]] : []), ...options.filter(([prefix]) => prefix !== chosen)];
 }
 
 function makeTable(wanted, changed) {
@@ -183,7 +183,7 @@ function makeTable(wanted, changed) {
   });
   const body = el('tbody');
   const table = el('table.locks', { 'data-testid': 'locks' },
-    el('caption.hidden', {}, 'Locks that are held or waited for, with their holders and leases'),
+    el('caption.hidden', {}, 'Live locks with holders and leases'),
     el('thead', {}, el('tr', {}, heads)), body);
   const rows = new Rows(body, makeRow);
   return {
@@ -219,14 +219,14 @@ function makeRow(first) {
       write(name, lock.name);
       mark(name, 'href', `#/lock/${encodeURIComponent(lock.name)}`);
       mark(name, 'title', lock.name);
-      const who = lock.held ? lock.who ?? NONE : 'nobody';
+      const who = lock.held ? lock.who ?? NONE : 'none';
       for (const place of [below, holder]) write(place, who);
       mark(holder, 'title', who);
       write(fence, lock.fence === null ? NONE : String(lock.fence));
       write(waiting, count(lock.waiting));
       mark(waiting, 'data-some', lock.waiting > 0 ? '' : null);
       mark(held, 'title', lock.since ? `since ${lock.since}` : null);
-      // Who holds it stands in its own column.
+      // The holder has its own column.
       const { owner, ...others } = lock.meta ?? {};
       const said = pairs(who.includes(owner) ? others : lock.meta);
       write(meta, said);
@@ -256,7 +256,7 @@ function makeEmpty() {
     render(shown) {
       mark(element, 'hidden', shown && board.isFilled ? '' : null);
       const isFree = board.isFilled && !board.locks.size;
-      write(words, !board.isFilled ? 'Waiting for the first picture of the locks…' : isFree ? 'Nobody holds a lock, and nobody waits for one.' : 'No lock matches.');
+      write(words, !board.isFilled ? 'Loading…' : isFree ? 'No locks are held or waited for.' : 'No locks match the filter.');
       mark(hint.element, 'hidden', isFree ? null : '');
       hint.render();
     },

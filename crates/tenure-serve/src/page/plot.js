@@ -8,7 +8,7 @@ let loading = null;
 export function load() {
   loading ??= new Promise((resolve, reject) => {
     document.head.append(el('link', { rel: 'stylesheet', href: 'assets/uplot.css' }),
-      el('script', { src: 'assets/uplot.js', onload: () => resolve(window.uPlot), onerror: () => reject(new Error('the charts could not be loaded')) }));
+      el('script', { src: 'assets/uplot.js', onload: () => resolve(window.uPlot), onerror: () => reject(new Error('cannot load the charts')) }));
   });
   return loading;
 }

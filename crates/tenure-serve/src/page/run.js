@@ -5,8 +5,8 @@ import { NONE, count, millis, rate, words } from './format.js';
 import { chart } from './plot.js';
 
 export const MODES = {
-  naive: { name: 'Naive', does: 'read the stock, think, write it back' },
-  lock: { name: 'Lock', does: 'the same while holding a lock, and the write shows its fence' },
+  naive: { name: 'Naive', does: 'read the stock, wait, write it back' },
+  lock: { name: 'Lock', does: 'the same with a lock, and the write checks its fence' },
   script: { name: 'Script', does: 'check and subtract in one step on the server' },
 };
 
@@ -19,7 +19,7 @@ export function verdict(run) {
   if (isRunning(run)) return { state: 'running', text: 'selling…' };
   if (run.state === 'failed') return { state: 'bad', text: `failed: ${run.detail ?? 'no reason given'}` };
   if (run.state === 'stopped') return { state: 'stopped', text: 'stopped' };
-  return run.holds ? { state: 'good', text: 'EXACT' } : { state: 'bad', text: 'the books do not agree' };
+  return run.holds ? { state: 'good', text: 'EXACT' } : { state: 'bad', text: 'does not add up' };
 }
 
 /** The line that must hold, with a sign. */
@@ -41,7 +41,7 @@ export function runCard(mode) {
     (await drawing)?.close();
     drawn = '';
     drawing = chart(plot, { height: 130, isTime: false, show: count, isWhole: true, atLeast: 10,
-      lines: [{ label: 'Stock less sold', colour: '--accent', fill: '--accent-soft' }, { colour: '--red', fill: '--red-soft' }] });
+      lines: [{ label: 'Stock minus sold', colour: '--accent', fill: '--accent-soft' }, { colour: '--red', fill: '--red-soft' }] });
     return drawing;
   }
 
@@ -69,13 +69,13 @@ export function runCard(mode) {
 function figures(run) {
   const figure = (term, value) => pair(term, value ?? NONE);
   const shares = (run?.by_instance ?? []).map((one) => (typeof one === 'object' ? one.sold : one));
-  return [figure('Sold', run && `${count(run.sold)} of ${count(run.stock)}`), figure('Counter says', run && `${count(run.left)} left`),
+  return [figure('Sold', run && `${count(run.sold)} of ${count(run.stock)}`), figure('Counter', run && `${count(run.left)} left`),
     figure('Stale writes refused', run && count(run.refused_stale)), figure('Leases lost', run && count(run.lost)),
     figure('Sold / s', run && rate(run.sold_per_s)), figure('p50 / p99', run && `${millis(run.p50_ms)} / ${millis(run.p99_ms)}`),
     figure('By instance', shares.length ? shares.map(count).join(' · ') : null)];
 }
 
-/** The curve, and beside it what of it is below zero. */
+/** The curve, and its part below zero. */
 function columns(curve, run) {
   const points = crossed(run ? whole(curve, run) : []);
   const isBelow = (index) => (points[index]?.[1] ?? 0) < 0;

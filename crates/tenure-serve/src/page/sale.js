@@ -8,12 +8,12 @@ import { count, many, words } from './format.js';
 import { MODES, isRunning, runCard, runRow } from './run.js';
 
 const FAULTS = {
-  pause_holder: ['Pause holder', 'The holder stands still past its lease, as in a long garbage collection'],
-  drop_renewals: ['Drop renewals', 'Renewals are lost on the way'],
-  kill_holder: ['Kill holder', 'The holder dies and releases nothing'],
+  pause_holder: ['Pause holder', 'The holder pauses longer than its lease, as in a long garbage collection'],
+  drop_renewals: ['Drop renewals', 'Renewals are lost'],
+  kill_holder: ['Kill holder', 'The holder dies without releasing'],
 };
 const INPUTS = [
-  ['stock', 'Stock', 100, 1], ['buyers', 'Buyers', 500, 1], ['concurrency', 'At once', 50, 1], ['instances', 'Instances', 4, 1],
+  ['stock', 'Stock', 100, 1], ['buyers', 'Buyers', 500, 1], ['concurrency', 'Concurrency', 50, 1], ['instances', 'Instances', 4, 1],
   ['work_ms', 'Work, ms', 5, 0], ['ttl_ms', 'Lease, ms', 2_000, 100],
 ];
 const HEADS = ['Way', 'Result', 'Stock', 'Buyers', 'Sold', 'Oversold', 'Stale refused', 'Sold / s', 'p50', 'p99', 'Took', 'Faults', 'Seed'];
@@ -26,7 +26,7 @@ export function open(root, { query }) {
   const controls = makeControls(query.get('mode'), answer);
   const table = makeComparison();
   const items = makeItems();
-  root.append(el('h1', {}, 'Flash sale'), el('p.lead', {}, 'One stock, many buyers, several instances. Watch the naive way sell what is not there, and two ways that do not.'),
+  root.append(el('h1', {}, 'Flash sale'), el('p.lead', {}, 'One stock, many buyers, several instances. Watch the naive way oversell, and two ways that do not.'),
     items.pointer, controls.element, el('div.runs', {}, Object.values(cards).map(({ element }) => element)), items.element, table.element);
   const asked = new Set();
   const redraw = () => Promise.all(Object.values(cards).map((card) => card.redraw())).then(render).catch((error) => write(answer, error.message));
@@ -79,7 +79,7 @@ function makeControls(mode, answer) {
   const faults = el('div.fault-buttons', { role: 'group', 'aria-label': 'Faults' }, el('span.quiet', {}, 'While it runs:'),
     Object.entries(FAULTS).map(([key, [name, what]]) => el('button.small', { type: 'button', title: what, disabled: true, 'data-fault': key,
       onclick: () => attempt(() => post(`playground/runs/${part(running.id)}/faults`, { fault: key })) }, name)));
-  const reason = el('p.quiet', { hidden: true }, 'Nothing can be run here: this service only shows, it was started with --read-only.');
+  const reason = el('p.quiet', { hidden: true }, 'Runs are off: the service is read-only (--read-only).');
   const form = el('form.card.controls', { autocomplete: 'off', onsubmit: (event) => {
     event.preventDefault();
     attempt(() => begin(new FormData(form).get('mode')));
@@ -177,7 +177,7 @@ function makeItems() {
     render() {
       const items = [...board.items.values()];
       write(line, sellLine());
-      write(advice, `No item is on sale yet.${board.about?.read_only ? '' : line.textContent ? ' Put one on sale, and it appears here:' : ' To put one on sale here, start the service with --allow-admin.'}`);
+      write(advice, `No items on sale.${board.about?.read_only ? '' : line.textContent ? ' Create one, and it appears here:' : ' To create one here, start the service with --allow-admin.'}`);
       mark(element, 'hidden', items.length || board.about?.sales ? null : '');
       mark(table, 'hidden', items.length ? null : '');
       mark(none, 'hidden', items.length ? '' : null);

@@ -7,27 +7,27 @@ const OF_LOCKS = /^(lock|store)\./;
 const TOPICS = 'locks,stats,playground,sales';
 /** The service says something every second, and at the latest every ten. */
 const SILENCE_MAX_MS = 25_000;
-/** How long a page that nobody sees goes on reading. */
+/** How long a hidden page keeps reading. */
 const HIDDEN_MAX_MS = 30_000;
 const PAUSE_MIN_MS = 300;
 const PAUSE_MAX_MS = 5_000;
 
-/** The id of the last message about locks: the service goes on from there if it can. */
+/** The id of the last message about locks: the service resumes from there if it can. */
 let lastId = null;
-/** Whether nobody looks. A browser has six connections for one service; what nobody sees must not keep any. */
+/** Whether the page is hidden. A browser has six connections per service; a hidden page must not keep one. */
 let isResting = false;
 let stopReading = () => {};
-let goOnNow = () => {};
+let resumeNow = () => {};
 
-/** Follows for ever. `hear(event, data)` for each message, `heard()` for any sign of life. */
+/** Follows the stream forever: `hear(event, data)` for each message, `heard()` for any sign of life. */
 export async function follow({ opened, hear, heard, lost }) {
   minimise();
   for (let failures = 0; ; failures += 1) {
     try {
       await read({ opened: () => { failures = 0; opened(); }, hear, heard });
-      throw new Error('the service ended the stream');
+      throw new Error('the service closed the stream');
     } catch (error) {
-      const isCalled = new Promise((resolve) => { goOnNow = resolve; });
+      const isCalled = new Promise((resolve) => { resumeNow = resolve; });
       const pause = Math.min(PAUSE_MIN_MS * 2 ** failures, PAUSE_MAX_MS) * (0.75 + Math.random() / 2);
       if (!isResting) lost(error, pause);
       const isOver = isResting ? new Promise(() => {}) : new Promise((resolve) => setTimeout(resolve, pause));
@@ -46,7 +46,7 @@ function minimise() {
   const wake = () => {
     clearTimeout(timer);
     isResting = false;
-    goOnNow();
+    resumeNow();
   };
   addEventListener('pagehide', rest);
   addEventListener('pageshow', wake);
@@ -58,11 +58,11 @@ function minimise() {
 
 async function read({ opened, hear, heard }) {
   const controller = new AbortController();
-  stopReading = () => controller.abort(new Error('nobody looks'));
+  stopReading = () => controller.abort(new Error('the page is hidden'));
   let watchdog;
   const alive = () => {
     clearTimeout(watchdog);
-    watchdog = setTimeout(() => controller.abort(new Error('the stream went silent')), SILENCE_MAX_MS);
+    watchdog = setTimeout(() => controller.abort(new Error('the stream timed out')), SILENCE_MAX_MS);
     heard();
   };
   try {
@@ -83,7 +83,7 @@ async function read({ opened, hear, heard }) {
   }
 }
 
-/** Takes text in pieces and tells whole messages. */
+/** Takes text in pieces and passes on whole messages. */
 function parser(hear) {
   // Pieces of a line that has no end yet: a snapshot can be megabytes, so they are joined once.
   let pieces = [];

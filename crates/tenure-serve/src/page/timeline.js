@@ -14,7 +14,7 @@ const SPAN_MIN_MS = 10_000;
 const SPAN_MAX_MS = 10 * 60_000;
 const STATES = { forced: 'bad', expired: 'late' };
 const SIGNS = { bad: '✕ ', late: '▲ ' };
-const ENDS = { expired: 'ran out' };
+const ENDS = { expired: 'expired' };
 
 /** Draws the holds that fit, the newest to the right. */
 export function timeline(holds, now) {
@@ -26,7 +26,7 @@ export function timeline(holds, now) {
   const x = (at) => ((Math.max(at, begin) - begin) / (now - begin)) * WIDTH;
   const height = TOP + Math.max(lines.length, 1) * LINE;
   const drawing = svg('svg.timeline', { viewBox: `0 0 ${WIDTH} ${height}`, height, preserveAspectRatio: 'none', role: 'img',
-    'aria-label': `Who held it in the last ${length(now - begin)}: ${many(lines.length, 'holder')}, ${many(seen.length, 'hold')}` },
+    'aria-label': `Holders in the last ${length(now - begin)}: ${many(lines.length, 'holder')}, ${many(seen.length, 'hold')}` },
   ticks(begin, now, x, height), seen.filter(({ who }) => lines.includes(who)).map((hold) => bar(hold, lines.indexOf(hold.who), x)));
   const names = el('ol.lanes', {}, lines.map((who) => el('li', { title: who }, who)));
   const marked = seen.filter(({ who }) => lines.includes(who)).map((hold) => fenceMark(hold, lines.indexOf(hold.who), x));
@@ -66,6 +66,6 @@ function fenceMark(hold, line, x) {
 function bar(hold, line, x) {
   const width = Math.max(x(hold.stop) - x(hold.start), 3);
   const state = stateOf(hold);
-  const told = `fence ${hold.fence ?? '?'} · ${hold.who} · ${clock(hold.start)}, ${length(hold.stop - hold.start)}${hold.to ? `, ${ENDS[hold.end] ?? words(hold.end)}` : ', holds it now'}`;
+  const told = `fence ${hold.fence ?? '?'} · ${hold.who} · ${clock(hold.start)}, ${length(hold.stop - hold.start)}${hold.to ? `, ${ENDS[hold.end] ?? words(hold.end)}` : ', current holder'}`;
   return svg('rect.hold', { x: x(hold.start), y: TOP + line * LINE + 4, width, height: LINE - 10, rx: 3, 'data-state': state }, svg('title', {}, told));
 }

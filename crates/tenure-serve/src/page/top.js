@@ -1,4 +1,4 @@
-// The bar on top: where the locks are, how fresh the picture is, pause and theme; and what is wrong.
+// The top bar: servers, freshness, pause, theme and problems.
 
 import { mark, write } from './dom.js';
 import { bytes, length } from './format.js';
@@ -46,22 +46,22 @@ export function tick() {
     lost: 'connection lost',
     paused: 'paused',
   }[state] ?? `updated ${length(ago)} ago`);
-  write(pause, board.isPaused ? 'Go on' : 'Pause');
+  write(pause, board.isPaused ? 'Resume' : 'Pause');
   mark(pause, 'aria-pressed', board.isPaused);
   write(place, board.about?.locks ?? '');
   tellTrouble();
   const { store, version, instance } = board.about ?? {};
   const facts = [version && `tenure ${version}`, instance && `${instance.host}:${instance.port}`,
-    store?.version && `store ${store.version}`, store?.role, store?.used_memory && `${bytes(store.used_memory)} used`,
+    store?.version && `Redis ${store.version}`, store?.role, store?.used_memory && `${bytes(store.used_memory)} used`,
     store?.clients && `${store.clients} clients`];
   write(footer, facts.filter(Boolean).join(' · '));
 }
 
 function tellTrouble() {
   const [kind, text] = board.connection === 'lost'
-    ? ['lost', `Connection lost: ${board.trouble}. What you see is as it was.`]
+    ? ['lost', `Connection lost: ${board.trouble}. Showing the last known state.`]
     : board.away !== null
-      ? ['away', `The store of the locks does not answer: ${board.away}. What you see is as it was; this page recovers by itself.`]
+      ? ['away', `Redis is not responding: ${board.away}. Showing the last known state.`]
       : ['', ''];
   mark(notice, 'hidden', kind ? null : '');
   mark(notice, 'data-kind', kind || null);

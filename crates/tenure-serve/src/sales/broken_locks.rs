@@ -1,5 +1,4 @@
-//! Home-made locks for people to break: one stock sold under each, with its flaw. Nothing of it touches
-//! the sale.
+//! Home-made locks to break: one stock sold under each, with its flaw. They do not touch the sale.
 
 use std::time::Duration;
 
@@ -13,38 +12,38 @@ use utoipa::{IntoParams, ToSchema};
 use super::extract::CHANGE_WITHIN;
 use super::load_test_order::sold_message;
 use super::refusal::SOLD_OUT;
-use crate::app::AppState;
 use crate::extract::{Path, Query};
 use crate::problem::{Kind, Problem};
 use crate::responses;
+use crate::state::AppState;
 
-/// What is to go wrong.
+/// The fault to inject.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wish {
-    /// `exception`, `crash` or `slow`; nothing, if nothing is said.
+    /// `exception`, `crash` or `slow`; default: no fault.
     #[param(value_type = Option<String>)]
     trouble: Option<Trouble>,
 }
 
-/// What was sold, and by whom.
+/// The sale, and the instance that served it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Sold {
     #[schema(example = "sold one, 4999 left, served by port 8081")]
     message: String,
-    /// What this order has left of the stock.
+    /// Units left after this order.
     left: i64,
     port: u16,
 }
 
-/// Orders one unit under one of the notes' locks. In demo mode only.
+/// Orders one unit with one of the classic broken locks. Demo mode only.
 #[utoipa::path(get, path = "/submitOrder/{step}", tag = "load tests",
-    params(("step" = String, Path, description = "`v0` without a lock to `v4`"), Wish),
+    params(("step" = String, Path, description = "`v0` (no lock) to `v4`"), Wish),
     responses((status = 200, description = "Sold", body = Sold),
-        (status = 403, description = "This service only shows", body = Problem),
-        (status = 404, description = "Not in demo mode, or no such step", body = Problem),
-        (status = 423, description = "`busy`: somebody has the lock, perhaps for ever", body = Problem),
-        (status = 503, description = "The trouble that was asked for, or the store is away",
+        (status = 403, description = "The service is read-only", body = Problem),
+        (status = 404, description = "Not in demo mode, or unknown step", body = Problem),
+        (status = 423, description = "`busy`: the lock is held, possibly forever", body = Problem),
+        (status = 503, description = "The requested fault, or Redis is unavailable",
             body = Problem),
         responses::SoldOut))]
 pub(crate) async fn get(
@@ -57,11 +56,11 @@ pub(crate) async fn get(
 
 /// The same.
 #[utoipa::path(post, path = "/submitOrder/{step}", tag = "load tests",
-    params(("step" = String, Path, description = "`v0` without a lock to `v4`"), Wish),
+    params(("step" = String, Path, description = "`v0` (no lock) to `v4`"), Wish),
     responses((status = 200, description = "Sold", body = Sold),
-        (status = 404, description = "Not in demo mode, or no such step", body = Problem),
-        (status = 423, description = "`busy`: somebody has the lock, perhaps for ever", body = Problem),
-        (status = 503, description = "The trouble that was asked for, or the store is away",
+        (status = 404, description = "Not in demo mode, or unknown step", body = Problem),
+        (status = 423, description = "`busy`: the lock is held, possibly forever", body = Problem),
+        (status = 503, description = "The requested fault, or Redis is unavailable",
             body = Problem),
         responses::SoldOut))]
 pub(crate) async fn post(
@@ -79,12 +78,12 @@ async fn order(
 ) -> Result<Json<Sold>, Problem> {
     let port = app.settings.address.port();
     let Some(locks) = &app.shop.broken_locks else {
-        let detail = "the notes' broken locks are served in demo mode only: start `tenure serve` \
-                      with --demo, and one Redis or none";
+        let detail = "the classic broken locks are served in demo mode only: start `tenure serve` \
+                      with --demo, and at most one Redis";
         return Err(Problem::new(Kind::NOT_FOUND, detail).with("port", port));
     };
     let Some(step) = Step::of_word(step) else {
-        let detail = "there is no such step: the notes' locks are `v0` to `v4`";
+        let detail = "unknown step: the classic broken locks are `v0` to `v4`";
         return Err(Problem::new(Kind::NOT_FOUND, detail).with("port", port));
     };
     let ordering = async {
@@ -96,14 +95,14 @@ async fn order(
         Err(late) => Err(late.into()),
     };
     let (came, left) = done.map_err(|error| {
-        let detail = format!("the store of the demo does not serve: {error:#}");
+        let detail = format!("the store of the demo is unavailable: {error:#}");
         let problem = Problem::new(Kind::UNAVAILABLE, detail).with("port", port);
         problem.retry_after(Duration::from_secs(1))
     })?;
-    told(came, left, port)
+    response(came, left, port)
 }
 
-fn told(came: Came, left: i64, port: u16) -> Result<Json<Sold>, Problem> {
+fn response(came: Came, left: i64, port: u16) -> Result<Json<Sold>, Problem> {
     let later = Duration::from_secs(1);
     let problem = match came {
         Came::Sold(left) => {
@@ -116,13 +115,13 @@ fn told(came: Came, left: i64, port: u16) -> Result<Json<Sold>, Problem> {
         }
         Came::SoldOut => {
             let message = format!("sold out, served by port {port}");
-            let detail = "the stock of this step is sold out: delete the keys \
-                          `tenure-demo:*` and start `tenure serve` again";
+            let detail = "the stock of this step is sold out: delete the keys `tenure-demo:*` and \
+                          restart `tenure serve`";
             Problem::new(SOLD_OUT, detail).with("message", message)
         }
         Came::Locked => {
             let message = format!("locked, {left} left, served by port {port}");
-            let detail = "another order has the lock, or had it and never let it go";
+            let detail = "another order holds the lock, or never released it";
             let problem = Problem::new(Kind::BUSY, detail).with("message", message);
             problem.retry_after(later)
         }

@@ -1,8 +1,9 @@
-//! Entries that the ledger did not take, and what to do about them.
+//! Dead letters: entries that the ledger rejected.
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
+use tenure_sale::OrderId;
 use tenure_view::sale::{Decided, ShownLetter};
 use utoipa::ToSchema;
 
@@ -10,20 +11,21 @@ use super::extract::{
     Administering, LONG_ANSWER_WITHIN, Selling, ask, ask_within, changing, known, order_id,
 };
 use super::paging::Listing;
-use crate::app::AppState;
 use crate::extract::{Path, Query};
 use crate::problem::Problem;
 use crate::responses;
+use crate::state::AppState;
 
-/// Dead letters, from the oldest on.
+/// Dead letters, oldest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Letters {
     dead_letters: Vec<ShownLetter>,
 }
 
-/// The dead letters of an item, from the oldest on. Their units stay set aside until somebody decides.
+/// Lists the dead letters of an item, oldest first. Their units stay reserved until you requeue or
+/// discard them.
 #[utoipa::path(get, path = "/items/{item}/dlq", tag = "sales",
-    params(("item" = String, Path, description = "Its name"), Listing),
+    params(("item" = String, Path, description = "Name of the item"), Listing),
     responses((status = 200, description = "The dead letters", body = Letters),
         responses::NoItem, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn list(
@@ -37,12 +39,12 @@ pub(crate) async fn list(
     Ok(Json(Letters { dead_letters }))
 }
 
-/// Brings a dead letter to the ledger once more, after what stood in its way is gone.
+/// Sends a dead letter to the ledger again, after fixing the cause.
 #[utoipa::path(post, path = "/dlq/{order_id}/requeue", tag = "sales",
-    params(("order_id" = String, Path, description = "The order's id")),
-    responses((status = 200, description = "What became of the order", body = Decided),
-        (status = 404, description = "It is not among the dead", body = Problem),
-        (status = 409, description = "The ledger does not take it now either", body = Problem),
+    params(("order_id" = String, Path, description = "Id of the order")),
+    responses((status = 200, description = "New state of the order", body = Decided),
+        (status = 404, description = "Not a dead letter", body = Problem),
+        (status = 409, description = "The ledger rejects it again", body = Problem),
         responses::NoAdmin, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn requeue(
     State(app): State<AppState>,
@@ -51,18 +53,14 @@ pub(crate) async fn requeue(
 ) -> Result<Json<Decided>, Problem> {
     let id = order_id(&id)?;
     let state = changing(sale.requeue(&id)).await?;
-    app.shop.look_soon();
-    Ok(Json(Decided {
-        order_id: id.to_string(),
-        state: state.word(),
-    }))
+    Ok(decided(&app, &id, state.word()))
 }
 
-/// Gives a dead letter up: the order is cancelled and its units go back.
+/// Discards a dead letter: cancels the order and returns its units.
 #[utoipa::path(post, path = "/dlq/{order_id}/discard", tag = "sales",
-    params(("order_id" = String, Path, description = "The order's id")),
-    responses((status = 200, description = "It is discarded", body = Decided),
-        (status = 404, description = "It is not among the dead", body = Problem),
+    params(("order_id" = String, Path, description = "Id of the order")),
+    responses((status = 200, description = "Discarded", body = Decided),
+        (status = 404, description = "Not a dead letter", body = Problem),
         responses::NoAdmin, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn discard(
     State(app): State<AppState>,
@@ -71,9 +69,12 @@ pub(crate) async fn discard(
 ) -> Result<Json<Decided>, Problem> {
     let id = order_id(&id)?;
     ask_within(LONG_ANSWER_WITHIN, sale.discard(&id)).await?;
-    app.shop.look_soon();
-    Ok(Json(Decided {
-        order_id: id.to_string(),
-        state: "discarded",
-    }))
+    Ok(decided(&app, &id, "discarded"))
+}
+
+/// The response to a change of a dead letter. Watchers of its item see the change soon.
+fn decided(app: &AppState, id: &OrderId, state: &'static str) -> Json<Decided> {
+    app.shop.request_refresh();
+    let order_id = id.to_string();
+    Json(Decided { order_id, state })
 }

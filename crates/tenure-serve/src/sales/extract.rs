@@ -1,4 +1,4 @@
-//! Asking the sale: whether there is one, who may change it, and for how long it may take.
+//! Access to the sale: whether there is one, who may change it, and time limits.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use tenure_sale::{Item, OrderId, Request, Sale};
 use tokio::time::timeout;
 
 use super::refusal;
-use crate::app::AppState;
 use crate::problem::{Kind, Problem};
+use crate::state::AppState;
 
-/// For a question.
+/// Time limit of a query.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// For an order or a change. A little longer than the sale itself gives the ledger, so that mostly its
-/// own words are told.
+/// Time limit of an order or a change. A little longer than the sale's own limit for the ledger, so
+/// that clients usually get the error of the sale.
 pub(crate) const CHANGE_WITHIN: Duration = Duration::from_secs(7);
-/// For what reads all orders of an item, or rebuilds its gate.
+/// Time limit of requests that read all orders of an item or rebuild its gate.
 pub(crate) const LONG_ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// When to ask again after that.
+/// When to retry after that.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The sale, where there is one.
+/// The sale, if there is one.
 pub(crate) struct Selling(pub(crate) Sale);
 
-/// The sale, for those who may change items and stock.
+/// The sale, for requests that may change items and stock.
 pub(crate) struct Administering(pub(crate) Sale);
 
-/// What the header `Idempotency-Key` says.
+/// The value of the header `Idempotency-Key`.
 pub(crate) struct Key(pub(crate) Option<String>);
 
 impl FromRequestParts<AppState> for Selling {
@@ -56,10 +56,10 @@ impl<S: Sync> FromRequestParts<S> for Key {
             return Ok(Self(None));
         };
         let text = value.to_str().map_err(|_| {
-            let detail = "the header `Idempotency-Key` holds more than plain letters";
+            let detail = "the header `Idempotency-Key` is not plain ASCII";
             Problem::new(Kind::INVALID, detail)
         })?;
-        // By its draft it is a string in quotes; most clients send it without.
+        // The draft asks for a quoted string; most clients send it without quotes.
         let plain = text
             .strip_prefix('"')
             .and_then(|text| text.strip_suffix('"'));
@@ -67,26 +67,26 @@ impl<S: Sync> FromRequestParts<S> for Key {
     }
 }
 
-/// What the sale says to a question.
+/// Runs a query of the sale within its time limit.
 pub(crate) fn ask<T>(
     asking: impl Future<Output = tenure_sale::Result<T>> + Send,
 ) -> impl Future<Output = Result<T, Problem>> + Send {
     ask_within(ANSWER_WITHIN, asking)
 }
 
-/// What the sale says to an order or a change.
+/// Runs an order or a change of the sale within its time limit.
 pub(crate) fn changing<T>(
     asking: impl Future<Output = tenure_sale::Result<T>> + Send,
 ) -> impl Future<Output = Result<T, Problem>> + Send {
     ask_within(CHANGE_WITHIN, asking)
 }
 
-/// What the sale says, within a time.
+/// Runs an operation of the sale within a time limit.
 pub(crate) fn ask_within<T>(
     limit: Duration,
     asking: impl Future<Output = tenure_sale::Result<T>> + Send,
 ) -> impl Future<Output = Result<T, Problem>> + Send {
-    // It holds a way through the ledger, which is large, and is moved several times before it runs.
+    // Boxed: the future is large, and is moved several times before it runs.
     let asking = Box::pin(asking);
     async move {
         match timeout(limit, asking).await {
@@ -98,43 +98,45 @@ pub(crate) fn ask_within<T>(
 
 fn late(limit: Duration) -> Problem {
     let detail = format!(
-        "gate or ledger did not answer within {} s; whether a change was made is unknown: ask again",
+        "gate or ledger did not respond within {} s; the outcome is unknown: retry",
         limit.as_secs()
     );
     Problem::new(Kind::UNAVAILABLE, detail).retry_after(RETRY_AFTER)
 }
 
-/// An item that must be there.
+/// An item that must exist.
 pub(crate) async fn known(sale: &Sale, name: &str) -> Result<Item, Problem> {
     check_item(name)?;
     let found = ask(sale.item(name)).await?;
     found.ok_or_else(|| {
-        let detail = format!("there is no item `{name}` in the ledger: create it first");
+        let detail = format!(
+            "item `{name}` not found in the ledger: create it with `tenure sale item create`"
+        );
         Problem::new(refusal::NO_ITEM, detail)
     })
 }
 
-/// The id of an order out of a path.
+/// The order id in a path.
 pub(crate) fn order_id(text: &str) -> Result<OrderId, Problem> {
     text.parse().map_err(|error: tenure_sale::Error| {
-        // What cannot be an order is none.
+        // An invalid id cannot exist.
         Problem::new(Kind::NOT_FOUND, error.to_string())
     })
 }
 
-/// Refuses what cannot be the name of an item before anybody is asked for it.
+/// Refuses an invalid item name before calling the sale.
 pub(crate) fn check_item(name: &str) -> Result<(), Problem> {
     Request::new(name, "buyer", "request")?;
     Ok(())
 }
 
-/// Refuses what cannot be the name of a buyer.
+/// Refuses an invalid buyer name.
 pub(crate) fn check_buyer(name: &str) -> Result<(), Problem> {
     Request::new("item", name, "request")?;
     Ok(())
 }
 
-/// Refuses what cannot be the id of a request, or the reference of a change.
+/// Refuses an invalid request id or reference.
 pub(crate) fn check_reference(reference: &str) -> Result<(), Problem> {
     Request::new("item", "buyer", reference)?;
     Ok(())

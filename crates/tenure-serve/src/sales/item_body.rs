@@ -8,51 +8,49 @@ use utoipa::ToSchema;
 
 use crate::problem::{Kind, Problem};
 
-/// An item that is to be created, or what is to be different about it. What is left out stays as it
-/// is, or is what is usual.
+/// An item to create, or changes to its terms. Missing fields keep their value or get the default.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ItemBody {
-    /// Its name; only where it is created.
+    /// Name; only when creating.
     #[serde(default, alias = "name")]
     #[schema(value_type = Option<String>, example = "sku-7")]
     item: Given<String>,
-    /// How many there are, or null if it never sells out; only where it is created.
+    /// Units in stock, or null for no limit; only when creating.
     #[serde(default)]
     #[schema(value_type = Option<u64>, example = 5000)]
     units: Given<u64>,
-    /// Over how many shelves its stock is spread, each in a slot of its own: 1, if nothing is said;
-    /// only where it is created.
+    /// Number of shelves of the stock, each in its own slot; default 1; only when creating.
     #[schema(minimum = 1, maximum = 64)]
     spread: Option<u64>,
-    /// Whether to put it on sale at once; only where it is created.
+    /// Whether to open the sale at once; only when creating.
     #[serde(default)]
     pub(crate) open: bool,
-    /// Nobody may order before; null for at once.
+    /// Start of the sale; null for at once.
     #[serde(default)]
     #[schema(value_type = Option<String>, example = "2026-11-27T20:00:00Z")]
     starts_at: Given<String>,
-    /// Nobody may order from then on; null for never.
+    /// End of the sale; null for never.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     ends_at: Given<String>,
-    /// The most units that one buyer may have; null for any number.
+    /// Maximum units per buyer; null for no limit.
     #[serde(default)]
     #[schema(value_type = Option<u64>)]
     limit_per_buyer: Given<u64>,
-    /// The most units of one order: 1, if nothing is said.
+    /// Maximum units per order; default 1.
     units_per_order: Option<u64>,
-    /// An order not paid for within this time expires and its units go back; null for never.
+    /// Unpaid orders expire after this time and return their units; null for never.
     #[serde(default)]
     #[schema(value_type = Option<u64>)]
     pay_within_ms: Given<u64>,
-    /// With so many orders waiting for the ledger the gate answers `backlog`.
+    /// Orders are refused with `backlog` while this many are queued.
     backlog_max: Option<u64>,
-    /// For how long after its end the gate still knows the answers it gave.
+    /// How long after the end the gate recognizes retries.
     answers_kept_ms: Option<u64>,
 }
 
-/// A field that may be left out, which is not the same as null.
+/// A field that may be left out, which is different from null.
 #[derive(Debug, Default)]
 enum Given<T> {
     #[default]
@@ -73,7 +71,7 @@ impl<T> Given<T> {
         !matches!(self, Self::No)
     }
 
-    /// This instead of what was there, if it was given.
+    /// The new value if one was given, otherwise the old one.
     fn over<U>(
         &self,
         before: Option<U>,
@@ -91,14 +89,13 @@ impl ItemBody {
     /// The item to create.
     pub(crate) fn new_item(&self) -> Result<NewItem, Problem> {
         let Given::Is(name) = &self.item else {
-            return Err(invalid("`item` is missing: the name of the item"));
+            return Err(invalid("`item` is missing: give the name of the item"));
         };
         let item = match self.units {
             Given::Is(units) => NewItem::new(name, units)?,
             Given::Null => NewItem::unlimited(name)?,
             Given::No => {
-                let detail =
-                    "`units` is missing: how many there are, or null if it never sells out";
+                let detail = "`units` is missing: give the stock, or null for no limit";
                 return Err(invalid(detail));
             }
         };
@@ -106,13 +103,13 @@ impl ItemBody {
         Ok(item.terms(self.terms(&Terms::default())?))
     }
 
-    /// These terms, changed where something is said.
+    /// These terms, with the changes that the body asks for.
     pub(crate) fn changed(&self, terms: &Terms) -> Result<Terms, Problem> {
         let is_new = self.item.is_given() || self.units.is_given() || self.spread.is_some();
         if is_new || self.open {
             return Err(invalid(
-                "`item`, `units`, `spread` and `open` are said when an item is created: change its \
-                 stock with PUT …/stock, and open it with POST …/open",
+                "`item`, `units`, `spread` and `open` cannot be changed here: change the stock \
+                 with PUT …/stock, and open the item with POST …/open",
             ));
         }
         self.terms(terms)
@@ -143,7 +140,7 @@ fn moment(field: &str, text: &str) -> Result<SystemTime, Problem> {
     humantime::parse_rfc3339_weak(text).map_err(|_| {
         let shown: String = text.chars().take(64).collect();
         let detail = format!(
-            "cannot use `{}` as `{field}`: write a time like `2026-11-27T20:00:00Z`",
+            "invalid `{field}` `{}`: write a time like `2026-11-27T20:00:00Z`",
             shown.escape_debug()
         );
         Problem::new(Kind::INVALID, detail)

@@ -1,6 +1,6 @@
-//! How an item stands at a moment, for those who watch it.
+//! A snapshot of an item, for its watchers.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use tenure_sale::gate::Standing;
@@ -9,30 +9,30 @@ use tenure_view::sale::at;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
-/// How long gate and ledger may take to be looked at: whoever watches sees the last picture meanwhile.
+/// Time limit for reading gate and ledger; watchers see the last state meanwhile.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
-/// How an item stands.
+/// The state of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Picture {
     #[schema(example = "sku-7")]
     pub(crate) item: String,
     /// `draft`, `open`, `paused` or `closed`.
     pub(crate) state: &'static str,
-    /// Null if it is unlimited.
+    /// Null if unlimited.
     pub(crate) total: Option<u64>,
-    /// At the gate; null if it is unlimited, or if the gate does not say.
+    /// Left at the gate; null if unlimited or unknown.
     pub(crate) left: Option<u64>,
-    /// Units on their way from one shelf of an item to another.
+    /// Units in transit between shelves.
     #[serde(skip)]
     pub(crate) moving: u64,
-    /// Orders on their way into the ledger.
+    /// Orders queued for the ledger.
     pub(crate) queued: u64,
     /// Units of orders in the ledger.
     pub(crate) sold: u64,
-    /// Entries that the ledger did not take.
+    /// Dead letters.
     pub(crate) dead: u64,
-    /// Whether the gate sells: it answers, and need not be rebuilt.
+    /// Whether the gate responds and needs no rebuild.
     pub(crate) current: bool,
     pub(crate) limit_per_buyer: Option<u64>,
     pub(crate) starts_at: Option<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// Of an item as it was known last, with what the gate says now.
+    /// An item as it was last known, with the current state of its gate.
     pub(crate) async fn take(sale: &Sale, item: &Item) -> Self {
         let standing = standing(sale, &item.name).await.ok().flatten();
         Self::of(item, standing.as_ref())
@@ -64,7 +64,15 @@ impl Picture {
         }
     }
 
-    /// Units that are nowhere, or below zero in two places. Means something only if nothing moves.
+    /// With the current time, as sent to watchers.
+    pub(crate) fn timed(&self) -> impl Serialize {
+        Timed {
+            at: at(SystemTime::now()),
+            picture: self,
+        }
+    }
+
+    /// Units that are missing or counted twice. Meaningful only while no units are in transit.
     pub(crate) fn drift(&self) -> Option<i64> {
         let signed = |units: u64| i64::try_from(units).ok();
         if self.queued > 0 || self.moving > 0 || !self.current {
@@ -74,22 +82,30 @@ impl Picture {
     }
 }
 
-/// Nobody answered, or said that it is away.
+/// A snapshot with its time, as sent to watchers.
+#[derive(Serialize)]
+struct Timed<'a> {
+    at: String,
+    #[serde(flatten)]
+    picture: &'a Picture,
+}
+
+/// No response, or unavailable.
 pub(crate) struct Away;
 
-/// What the gate knows of an item, if it answers.
+/// The gate's state of an item, if it responds.
 pub(crate) async fn standing(sale: &Sale, item: &str) -> Result<Option<Standing>, Away> {
     let asked = timeout(LOOK_WITHIN, sale.gate().standing(item)).await;
     asked.map_err(|_| Away)?.map_err(|_| Away)
 }
 
-/// The item as the ledger knows it; `None` if that does not answer.
+/// The item in the ledger; `None` if the ledger does not respond.
 pub(crate) async fn item(sale: &Sale, name: &str) -> Option<Item> {
     let asked = timeout(LOOK_WITHIN, sale.item(name)).await;
     asked.ok().and_then(Result::ok).flatten()
 }
 
-/// All items as the ledger knows them; `None` if that does not answer.
+/// All items in the ledger; `None` if the ledger does not respond.
 pub(crate) async fn items(sale: &Sale) -> Option<Vec<Item>> {
     let asked = timeout(LOOK_WITHIN, sale.items()).await;
     asked.ok().and_then(Result::ok)

@@ -1,4 +1,4 @@
-//! What is sold.
+//! Items on sale.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,10 +17,10 @@ use super::item_body::ItemBody;
 use super::item_snapshot::standing;
 use super::metrics::ITEMS_MAX;
 use super::submit::path_segment;
-use crate::app::AppState;
 use crate::extract::{Body, Path};
 use crate::problem::Problem;
 use crate::responses;
+use crate::state::AppState;
 
 /// All items.
 #[derive(Debug, Serialize, ToSchema)]
@@ -28,7 +28,7 @@ pub(crate) struct Items {
     items: Vec<ShownItem>,
 }
 
-/// All items, by name; the first 200 with what their gates say.
+/// Lists all items by name; the first 200 with the state of their gates.
 #[utoipa::path(get, path = "/items", tag = "sales",
     responses((status = 200, description = "The items", body = Items),
         responses::NoLedger, responses::LedgerAway))]
@@ -40,11 +40,11 @@ pub(crate) async fn list(Selling(sale): Selling) -> Result<Json<Items>, Problem>
     Ok(Json(Items { items: shown }))
 }
 
-/// Puts an item into the ledger, as a draft unless `open` is said.
+/// Creates an item, as a draft unless `open` is true.
 #[utoipa::path(post, path = "/items", tag = "sales", request_body = ItemBody,
-    responses((status = 201, description = "It is there", body = ShownItem,
-            headers(("Location" = String, description = "Where it is"))),
-        (status = 409, description = "There is one of that name", body = Problem),
+    responses((status = 201, description = "Created", body = ShownItem,
+            headers(("Location" = String, description = "Path of the item"))),
+        (status = 409, description = "The item exists already", body = Problem),
         responses::NoAdmin, responses::Invalid, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn create(
     State(app): State<AppState>,
@@ -56,16 +56,16 @@ pub(crate) async fn create(
     if body.open {
         item = ask_within(LONG_ANSWER_WITHIN, sale.open_item(&item.name)).await?;
     }
-    app.shop.look_soon();
+    app.shop.request_refresh();
     let base = &app.settings.base_path;
     let place = format!("{base}/api/v1/items/{}", path_segment(&item.name));
     let shown = Json(ShownItem::of(&item));
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], shown).into_response())
 }
 
-/// One item, with what its gate says unless that is away.
+/// Shows one item, with the state of its gate if available.
 #[utoipa::path(get, path = "/items/{item}", tag = "sales",
-    params(("item" = String, Path, description = "Its name")),
+    params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The item", body = ShownItem),
         responses::NotFound, responses::NoLedger, responses::LedgerAway))]
 pub(crate) async fn show(
@@ -76,10 +76,10 @@ pub(crate) async fn show(
     Ok(Json(at_gate(&sale, &item).await))
 }
 
-/// Sells an item on other terms from now on. Orders that were accepted keep theirs.
+/// Changes the terms of an item. Accepted orders keep theirs.
 #[utoipa::path(patch, path = "/items/{item}", tag = "sales", request_body = ItemBody,
-    params(("item" = String, Path, description = "Its name")),
-    responses((status = 200, description = "As it is now", body = ShownItem),
+    params(("item" = String, Path, description = "Name of the item")),
+    responses((status = 200, description = "The new state", body = ShownItem),
         responses::NoAdmin, responses::NotFound, responses::Invalid, responses::NoLedger,
         responses::SaleAway))]
 pub(crate) async fn change(
@@ -89,13 +89,13 @@ pub(crate) async fn change(
     Body(body): Body<ItemBody>,
 ) -> Result<Json<ShownItem>, Problem> {
     let terms = body.changed(&known(&sale, &name).await?.terms)?;
-    told(&app, changing(sale.set_terms(&name, &terms)).await)
+    item_response(&app, changing(sale.set_terms(&name, &terms)).await)
 }
 
-/// Puts an item on sale: its gate is loaded from the ledger, unless it runs already.
+/// Opens the sale of an item: loads its gate from the ledger if needed.
 #[utoipa::path(post, path = "/items/{item}/open", tag = "sales",
-    params(("item" = String, Path, description = "Its name")),
-    responses((status = 200, description = "As it is now", body = ShownItem),
+    params(("item" = String, Path, description = "Name of the item")),
+    responses((status = 200, description = "The new state", body = ShownItem),
         responses::NoAdmin, responses::NotFound, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn open(
     State(app): State<AppState>,
@@ -104,14 +104,14 @@ pub(crate) async fn open(
 ) -> Result<Json<ShownItem>, Problem> {
     check_item(&name)?;
     let opening = ask_within(LONG_ANSWER_WITHIN, sale.open_item(&name));
-    told(&app, opening.await)
+    item_response(&app, opening.await)
 }
 
-/// Stops selling for a while. Orders in the queue are not touched.
+/// Pauses the sale of an item. Queued orders are kept.
 #[utoipa::path(post, path = "/items/{item}/pause", tag = "sales",
-    params(("item" = String, Path, description = "Its name")),
-    responses((status = 200, description = "As it is now", body = ShownItem),
-        (status = 409, description = "It is not on sale", body = Problem),
+    params(("item" = String, Path, description = "Name of the item")),
+    responses((status = 200, description = "The new state", body = ShownItem),
+        (status = 409, description = "The item is not on sale", body = Problem),
         responses::NoAdmin, responses::NotFound, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn pause(
     State(app): State<AppState>,
@@ -119,14 +119,14 @@ pub(crate) async fn pause(
     Path(name): Path<String>,
 ) -> Result<Json<ShownItem>, Problem> {
     check_item(&name)?;
-    told(&app, changing(sale.pause(&name)).await)
+    item_response(&app, changing(sale.pause(&name)).await)
 }
 
-/// Ends the sale of an item. Orders in the queue are not touched; it may be opened again.
+/// Closes the sale of an item. Queued orders are kept; it can be opened again.
 #[utoipa::path(post, path = "/items/{item}/close", tag = "sales",
-    params(("item" = String, Path, description = "Its name")),
-    responses((status = 200, description = "As it is now", body = ShownItem),
-        (status = 409, description = "It was never on sale", body = Problem),
+    params(("item" = String, Path, description = "Name of the item")),
+    responses((status = 200, description = "The new state", body = ShownItem),
+        (status = 409, description = "The item was never on sale", body = Problem),
         responses::NoAdmin, responses::NotFound, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn close(
     State(app): State<AppState>,
@@ -134,14 +134,15 @@ pub(crate) async fn close(
     Path(name): Path<String>,
 ) -> Result<Json<ShownItem>, Problem> {
     check_item(&name)?;
-    told(&app, changing(sale.close(&name)).await)
+    item_response(&app, changing(sale.close(&name)).await)
 }
 
-/// Loads the gate from the ledger anew, also if it is in order. It refuses meanwhile.
+/// Rebuilds the gate from the ledger, even if it is consistent. It refuses orders meanwhile.
 #[utoipa::path(post, path = "/items/{item}/rebuild", tag = "sales",
-    params(("item" = String, Path, description = "Its name")),
-    responses((status = 200, description = "As it is now", body = ShownItem),
-        (status = 503, description = "Gate or ledger is away, or another process is rebuilding it",
+    params(("item" = String, Path, description = "Name of the item")),
+    responses((status = 200, description = "The new state", body = ShownItem),
+        (status = 503, description = "Gate or ledger is unavailable, or another process is \
+                                      rebuilding the gate",
             body = Problem),
         responses::NoAdmin, responses::NotFound, responses::NoLedger))]
 pub(crate) async fn rebuild(
@@ -151,19 +152,19 @@ pub(crate) async fn rebuild(
 ) -> Result<Json<ShownItem>, Problem> {
     known(&sale, &name).await?;
     let rebuilding = ask_within(LONG_ANSWER_WITHIN, sale.rebuild(&name));
-    told(&app, rebuilding.await)
+    item_response(&app, rebuilding.await)
 }
 
-/// What an item is like after something was done with it.
-pub(crate) fn told(
+/// The item after a change.
+pub(crate) fn item_response(
     app: &AppState,
     done: Result<Item, Problem>,
 ) -> Result<Json<ShownItem>, Problem> {
-    app.shop.look_soon();
+    app.shop.request_refresh();
     Ok(Json(ShownItem::of(&done?)))
 }
 
-/// A gate that does not answer says nothing: the item is shown without it.
+/// If the gate does not respond, the item is shown without its state.
 async fn at_gate(sale: &Sale, item: &Item) -> ShownItem {
     let shown = ShownItem::of(item);
     match standing(sale, &item.name).await {

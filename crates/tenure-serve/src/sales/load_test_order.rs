@@ -1,4 +1,4 @@
-//! The order of the notes' load tests: one unit, and who sold it.
+//! The classic load-test endpoint: orders one unit, and names the instance that sold it.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,47 +12,46 @@ use utoipa::{IntoParams, ToSchema};
 use super::extract::{Key, Selling};
 use super::refusal;
 use super::submit::{asked, chosen_id, state};
-use crate::app::AppState;
 use crate::extract::{Body, Query};
 use crate::problem::Problem;
 use crate::responses;
+use crate::state::AppState;
 
-/// What to order. Everything may be left out.
+/// What to order. All fields are optional.
 #[derive(Debug, Default, Deserialize, IntoParams, ToSchema)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wish {
-    /// `1001`, if nothing is said.
+    /// Default: `1001`.
     item: Option<String>,
-    /// Somebody new, if nothing is said, but for the same request the same.
+    /// Default: a new buyer for each request id.
     buyer: Option<String>,
-    /// The buyer's id of the request, also as the header `Idempotency-Key`: a new one, if nothing is
-    /// said.
+    /// Idempotency key, also as the header `Idempotency-Key`; default: random.
     request: Option<String>,
-    /// One, if nothing is said.
+    /// Default: 1.
     units: Option<u64>,
 }
 
-/// What was sold, and by whom.
+/// The sale, and the instance that served it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Sold {
     #[schema(example = "sold one, 4999 left, served by port 8081")]
     message: String,
-    /// The units left; null if it is unlimited.
+    /// Units left; null if unlimited.
     left: Option<u64>,
-    /// Of the instance that answered.
+    /// Port of the instance.
     #[schema(example = 8081)]
     port: u16,
     order_id: String,
 }
 
-/// Orders one unit of item 1001, or what is named.
+/// Orders one unit of item 1001, or as given.
 #[utoipa::path(get, path = "/submitOrder", tag = "load tests", params(Wish),
     responses((status = 200, description = "Sold", body = Sold),
-        (status = 202, description = "Sold; it is on its way into the ledger", body = Sold),
-        (status = 403, description = "This service only shows", body = Problem),
-        (status = 410, description = "The sale is over", body = Problem),
-        (status = 425, description = "The sale has not begun", body = Problem),
-        (status = 503, description = "The gate is away", body = Problem),
+        (status = 202, description = "Sold; queued for the ledger", body = Sold),
+        (status = 403, description = "The service is read-only", body = Problem),
+        (status = 410, description = "The sale has ended", body = Problem),
+        (status = 425, description = "The sale has not started", body = Problem),
+        (status = 503, description = "The gate is unavailable", body = Problem),
         responses::NoItem, responses::SoldOut, responses::Invalid, responses::NoLedger))]
 pub(crate) async fn get(
     State(app): State<AppState>,
@@ -63,13 +62,13 @@ pub(crate) async fn get(
     order(&app, &sale, key, wish).await
 }
 
-/// The same, with what to order in the body or after the question mark.
+/// The same, with the order in the body or in the query.
 #[utoipa::path(post, path = "/submitOrder", tag = "load tests", params(Wish), request_body = Wish,
     responses((status = 200, description = "Sold", body = Sold),
-        (status = 202, description = "Sold; it is on its way into the ledger", body = Sold),
-        (status = 410, description = "The sale is over", body = Problem),
-        (status = 425, description = "The sale has not begun", body = Problem),
-        (status = 503, description = "The gate is away", body = Problem),
+        (status = 202, description = "Sold; queued for the ledger", body = Sold),
+        (status = 410, description = "The sale has ended", body = Problem),
+        (status = 425, description = "The sale has not started", body = Problem),
+        (status = 503, description = "The gate is unavailable", body = Problem),
         responses::NoItem, responses::SoldOut, responses::Invalid, responses::NoLedger))]
 pub(crate) async fn post(
     State(app): State<AppState>,
@@ -94,11 +93,11 @@ async fn order(
     wish: Wish,
 ) -> Result<Response, Problem> {
     let port = app.settings.address.port();
-    let told = |problem: Problem| problem.with("port", port);
-    let request = wish.request(key).map_err(told)?;
-    let answer = asked(app, sale, &request).await.map_err(told)?;
+    let with_port = |problem: Problem| problem.with("port", port);
+    let request = wish.request(key).map_err(with_port)?;
+    let answer = asked(app, sale, &request).await.map_err(with_port)?;
     if let Some(problem) = refused(app, sale, &request, &answer) {
-        return Err(told(problem));
+        return Err(with_port(problem));
     }
     let is_queued = state(sale, &answer.outcome) == Some(OrderState::Queued);
     let status = if is_queued {
@@ -120,7 +119,7 @@ impl Wish {
     fn request(self, key: Option<String>) -> Result<Request, Problem> {
         let id = chosen_id("request", key, self.request)?;
         let item = self.item.as_deref().unwrap_or(ITEM);
-        // Whoever asks again with the same id is the same buyer, so that it is the same order.
+        // A retry with the same id has the same buyer, so that it is the same order.
         let buyer = self.buyer.unwrap_or_else(|| id.clone());
         Ok(Request::new(item, buyer, id)?.units(self.units.unwrap_or(1))?)
     }
@@ -128,7 +127,7 @@ impl Wish {
 
 fn refused(app: &AppState, sale: &Sale, request: &Request, answer: &Answer) -> Option<Problem> {
     let port = app.settings.address.port();
-    let problem = refusal::of(app, answer, request)?;
+    let problem = refusal::of(&app.shop, answer, request)?;
     Some(match answer.outcome {
         Outcome::NoItem if request.item() == ITEM => {
             Problem::new(refusal::NO_ITEM, how_to_stock(sale))
@@ -141,16 +140,16 @@ fn refused(app: &AppState, sale: &Sale, request: &Request, answer: &Answer) -> O
 fn how_to_stock(sale: &Sale) -> String {
     let how = if sale.gate().is_memory() {
         format!(
-            "start `tenure serve` with --allow-admin and POST \
-             {{\"item\": \"{ITEM}\", \"units\": {UNITS}, \"open\": true}} to /api/v1/items"
+            "start `tenure serve` with --allow-admin and POST {{\"item\": \"{ITEM}\", \"units\": \
+             {UNITS}, \"open\": true}} to /api/v1/items"
         )
     } else {
         format!("run `tenure sale item create {ITEM} --stock {UNITS} --open`")
     };
-    format!("there is no item `{ITEM}` on sale: {how}, or start `tenure serve` with --demo")
+    format!("item `{ITEM}` is not on sale: {how}, or start `tenure serve` with --demo")
 }
 
-/// The sentence of the notes.
+/// The message of the response.
 pub(crate) fn sold_message(units: u64, left: Option<u64>, port: u16) -> String {
     let sold = match units {
         1 => "one".to_owned(),

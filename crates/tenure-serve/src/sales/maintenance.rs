@@ -1,4 +1,4 @@
-//! Looking after an item: how it goes, and whether it all adds up.
+//! Statistics and consistency checks of an item.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,12 +10,12 @@ use utoipa::IntoParams;
 use super::extract::{
     Administering, LONG_ANSWER_WITHIN, Selling, ask, ask_within, check_item, known,
 };
-use crate::app::AppState;
 use crate::extract::{Path, Query};
 use crate::problem::Problem;
 use crate::responses;
+use crate::state::AppState;
 
-/// What to do about what is found.
+/// Options.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Repairing {
@@ -24,10 +24,10 @@ pub(crate) struct Repairing {
     repair: bool,
 }
 
-/// How the sale of an item goes: left, queued, sold, orders by state.
+/// Shows the statistics of an item: left, queued, sold, orders by state.
 #[utoipa::path(get, path = "/items/{item}/stats", tag = "sales",
-    params(("item" = String, Path, description = "Its name")),
-    responses((status = 200, description = "How it goes", body = ShownStats),
+    params(("item" = String, Path, description = "Name of the item")),
+    responses((status = 200, description = "The statistics", body = ShownStats),
         responses::NotFound, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn stats(
     State(app): State<AppState>,
@@ -41,10 +41,10 @@ pub(crate) async fn stats(
     Ok(Json(ShownStats::of(&item, standing.as_ref(), &counts)))
 }
 
-/// Whether gate, queue and ledger tell the same story. Repairs nothing.
+/// Checks whether gate, queue and ledger agree. Repairs nothing.
 #[utoipa::path(get, path = "/items/{item}/reconcile", tag = "sales",
-    params(("item" = String, Path, description = "Its name")),
-    responses((status = 200, description = "What was found", body = ShownReport),
+    params(("item" = String, Path, description = "Name of the item")),
+    responses((status = 200, description = "The result", body = ShownReport),
         responses::NotFound, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn reconcile(
     State(app): State<AppState>,
@@ -55,10 +55,10 @@ pub(crate) async fn reconcile(
     compared(&sale, &name, Mode::DryRun).await
 }
 
-/// The same, and rebuilds the gate from the ledger if they disagree and `repair` is said.
+/// The same; with `repair`, rebuilds the gate from the ledger if they disagree.
 #[utoipa::path(post, path = "/items/{item}/reconcile", tag = "sales",
-    params(("item" = String, Path, description = "Its name"), Repairing),
-    responses((status = 200, description = "What was found, or is so now", body = ShownReport),
+    params(("item" = String, Path, description = "Name of the item"), Repairing),
+    responses((status = 200, description = "The result", body = ShownReport),
         responses::NoAdmin, responses::NotFound, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn repair(
     State(app): State<AppState>,
@@ -72,15 +72,14 @@ pub(crate) async fn repair(
         Mode::DryRun
     };
     let report = compared(&sale, &name, mode).await;
-    app.shop.look_soon();
+    app.shop.request_refresh();
     report
 }
 
-/// Whether everything holds that a sale promises: nothing sold twice, nothing lost. Reads all orders
-/// of the item.
+/// Checks that nothing was oversold or lost. Reads all orders of the item.
 #[utoipa::path(get, path = "/items/{item}/verify", tag = "sales",
-    params(("item" = String, Path, description = "Its name")),
-    responses((status = 200, description = "What was found", body = ShownVerdict),
+    params(("item" = String, Path, description = "Name of the item")),
+    responses((status = 200, description = "The result", body = ShownVerdict),
         responses::NotFound, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn verify(
     State(app): State<AppState>,

@@ -1,4 +1,4 @@
-//! What is counted of sales, for Prometheus.
+//! Metrics of sales, for Prometheus.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,15 +18,15 @@ use tenure_view::sale::outcome_word;
 
 use super::item_snapshot::Picture;
 
-/// How many items are counted by name: labels are for ever.
+/// How many items are counted by name: labels are never removed.
 pub(crate) const ITEMS_MAX: usize = 200;
-/// The name of all others.
+/// The label of all other items.
 const OTHER: &str = "_other";
 const SUBMIT_BUCKETS: [f64; 12] = [
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0,
 ];
 
-/// What the service counts of its sales.
+/// The sale metrics that the service counts.
 #[derive(Debug)]
 pub(crate) struct Counted {
     requests: Family<RequestLabels, Counter<u64, AtomicU64>>,
@@ -35,7 +35,7 @@ pub(crate) struct Counted {
     queued: Family<ItemLabels, Gauge<i64, AtomicI64>>,
     dead: Family<ItemLabels, Gauge<i64, AtomicI64>>,
     drift: Family<ItemLabels, Gauge<i64, AtomicI64>>,
-    /// Those that are counted by name.
+    /// The items that have their own label.
     named: RwLock<HashSet<Arc<str>>>,
 }
 
@@ -71,29 +71,21 @@ impl Counted {
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "tenure_sale_requests",
-            "Orders that were asked for, by what came of it",
+            "Order requests by outcome",
             self.requests.clone(),
         );
         registry.register(
             "tenure_sale_submit_seconds",
-            "How long the gate took to answer for an order",
+            "Latency of the gate for orders",
             self.submit_seconds.clone(),
         );
         for (name, help, gauges) in [
             ("units_left", "Units left at the gate", &self.left),
-            (
-                "queue_length",
-                "Orders on their way into the ledger",
-                &self.queued,
-            ),
-            (
-                "dead_letters",
-                "Entries that the ledger did not take",
-                &self.dead,
-            ),
+            ("queue_length", "Orders queued for the ledger", &self.queued),
+            ("dead_letters", "Dead letters", &self.dead),
             (
                 "drift",
-                "Units that are nowhere, or below zero in two places, when nothing moves",
+                "Units missing (or, below zero, in two places) at rest",
                 &self.drift,
             ),
         ] {
@@ -101,12 +93,12 @@ impl Counted {
         }
     }
 
-    /// An order was asked for; `None` if there was no answer.
+    /// Counts an order request; `None` if there was no answer.
     pub(crate) fn submitted(&self, item: &str, outcome: Option<&Outcome>, took: Duration) {
         self.submit_seconds.observe(took.as_secs_f64());
         let labels = RequestLabels {
             item: match outcome {
-                // Anybody can ask for anything: only what is there gets a name.
+                // Requests may name anything: only existing items get a label.
                 None | Some(Outcome::NoItem) => self.known_name(item),
                 Some(_) => self.name(item),
             },
@@ -115,7 +107,7 @@ impl Counted {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// This is how an item stands.
+    /// Records the state of an item.
     pub(crate) fn seen(&self, picture: &Picture, drift: Option<i64>) {
         let item = self.name(&picture.item);
         if &*item == OTHER {
@@ -135,7 +127,7 @@ impl Counted {
         }
     }
 
-    /// Under which name an item is counted from now on.
+    /// The label of an item from now on.
     fn name(&self, item: &str) -> Arc<str> {
         let known = self.known_name(item);
         if &*known != OTHER {
@@ -156,13 +148,13 @@ impl Counted {
     }
 }
 
-/// What the sale counts itself.
+/// The counters that the sale keeps itself.
 #[derive(Debug)]
 struct OwnCounters(Sale);
 
 impl Collector for OwnCounters {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for (name, help, value) in told(&self.0.stats()) {
+        for (name, help, value) in counters(&self.0.stats()) {
             let counter = ConstCounter::new(value);
             let kind = counter.metric_type();
             let name = format!("tenure_sale_{name}");
@@ -173,27 +165,23 @@ impl Collector for OwnCounters {
     }
 }
 
-/// All but the answers, which are counted by item.
-fn told(stats: &SaleStats) -> [(&'static str, &'static str, u64); 13] {
+/// All counters except the outcomes, which are counted per item.
+fn counters(stats: &SaleStats) -> [(&'static str, &'static str, u64); 13] {
     [
-        (
-            "batches",
-            "Batches that came into the ledger",
-            stats.batches,
-        ),
+        ("batches", "Batches written to the ledger", stats.batches),
         (
             "batches_failed",
-            "Batches that the ledger did not take, each try counted",
+            "Failed attempts to write a batch",
             stats.batches_failed,
         ),
         (
             "committed",
-            "Entries that came into the ledger",
+            "Entries written to the ledger",
             stats.committed,
         ),
         (
             "redelivered",
-            "Entries that were in the ledger before",
+            "Entries that the ledger already had",
             stats.redelivered,
         ),
         (
@@ -208,26 +196,18 @@ fn told(stats: &SaleStats) -> [(&'static str, &'static str, u64); 13] {
         ),
         (
             "rejected",
-            "Orders that the ledger rejected for lack of units: a server lost what it had acknowledged",
+            "Orders rejected by the ledger for lack of units: Redis lost acknowledged writes",
             stats.rejected,
         ),
-        ("buried", "Entries buried as dead", stats.buried),
-        (
-            "expired",
-            "Orders that were not paid for in time",
-            stats.expired,
-        ),
-        ("relayed", "Changes told to the gate", stats.relayed),
+        ("buried", "Entries moved to the dead letters", stats.buried),
+        ("expired", "Orders expired unpaid", stats.expired),
+        ("relayed", "Changes sent to the gate", stats.relayed),
         ("rebuilds", "Rebuilds of a gate", stats.rebuilds),
         (
             "rebuilds_failed",
-            "Rebuilds that failed, or were overtaken",
+            "Rebuilds that failed or were superseded",
             stats.rebuilds_failed,
         ),
-        (
-            "lost",
-            "Orders that were lost with their server",
-            stats.lost,
-        ),
+        ("lost", "Orders lost with a Redis server", stats.lost),
     ]
 }

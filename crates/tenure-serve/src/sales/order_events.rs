@@ -1,4 +1,4 @@
-//! What becomes of one order, live.
+//! The state of one order, live.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -7,26 +7,27 @@ use tenure_sale::{Event, Events, Order, OrderId, OrderState, Sale};
 use tenure_view::sale::ShownOrder;
 
 use super::extract::{Selling, ask, order_id};
-use crate::app::AppState;
-use crate::event_stream::{Message, respond_with};
+use crate::event_stream::respond_with;
 use crate::extract::Path;
+use crate::feed::Message;
 use crate::problem::Problem;
 use crate::responses;
+use crate::state::AppState;
 
-/// What is known of an order that is watched.
+/// A watched order.
 struct Watching {
     sale: Sale,
     events: Events,
     id: OrderId,
-    /// To be told.
+    /// Not yet sent.
     news: Option<Order>,
-    told: Option<OrderState>,
+    sent: Option<OrderState>,
 }
 
-/// What becomes of an order, as events: `order` at once and whenever its state changes; the stream
-/// ends when it is paid for, cancelled, expired, rejected or lost.
+/// Streams the state of an order: an event `order` at once and on every change, until it is paid,
+/// cancelled, expired, rejected or lost.
 #[utoipa::path(get, path = "/orders/{order_id}/events", tag = "sales",
-    params(("order_id" = String, Path, description = "Its id")),
+    params(("order_id" = String, Path, description = "Id of the order")),
     responses((status = 200, description = "Events named `order`", body = ShownOrder,
             content_type = "text/event-stream"),
         responses::NotFound, responses::TooManyStreams, responses::NoLedger, responses::SaleAway))]
@@ -36,14 +37,14 @@ pub(crate) async fn watch(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = order_id(&id)?;
-    // Before looking, so that nothing is missed between.
+    // Subscribe before reading, so that no change is missed in between.
     let events = ask(sale.events(id.item(), None)).await?;
     let watching = Watching {
         news: Some(ask(sale.order(&id)).await?),
         sale,
         events,
         id,
-        told: None,
+        sent: None,
     };
     respond_with(&app, states(watching))
 }
@@ -51,21 +52,21 @@ pub(crate) async fn watch(
 fn states(watching: Watching) -> impl Stream<Item = Message> + Send {
     stream::unfold(watching, |mut watching| async move {
         let order = watching.next().await?;
-        watching.told = Some(order.state);
+        watching.sent = Some(order.state);
         let (state, shown) = (order.state.word(), ShownOrder::of(&order));
         Some((Message::written("order", Some(state), "", &shown), watching))
     })
 }
 
 impl Watching {
-    /// The order in its next state; `None` if there is none after what was told.
+    /// The order in its next state; `None` if the state that was sent last is final.
     async fn next(&mut self) -> Option<Order> {
-        if self.told.is_some_and(is_final) {
+        if self.sent.is_some_and(is_final) {
             return None;
         }
         loop {
             if let Some(order) = self.news.take()
-                && self.told != Some(order.state)
+                && self.sent != Some(order.state)
             {
                 return Some(order);
             }
@@ -75,7 +76,7 @@ impl Watching {
                 _ => false,
             };
             if is_about_it {
-                // While the ledger is away there is no news; its next event asks again.
+                // While the ledger is unavailable there is no news; its next event asks again.
                 self.news = ask(self.sale.order(&self.id)).await.ok();
             }
         }

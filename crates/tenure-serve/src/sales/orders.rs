@@ -1,4 +1,4 @@
-//! What became of orders.
+//! The state of orders.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::extract::{
     known, order_id,
 };
 use super::paging::Listing;
-use crate::app::AppState;
 use crate::extract::{Path, Query};
 use crate::problem::{Kind, Problem};
 use crate::responses;
+use crate::state::AppState;
 
 /// The longest time that one request waits for an order.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -26,7 +26,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Waiting {
-    /// Wait for so long until it is no longer queued; cut to 30 s.
+    /// Wait at most this long while it is queued; maximum 30 s.
     #[serde(default)]
     wait_ms: u64,
 }
@@ -35,21 +35,21 @@ pub(crate) struct Waiting {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Choice {
-    /// Only those in this state.
+    /// Only orders in this state.
     state: Option<String>,
 }
 
-/// Orders, the newest first.
+/// Orders, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Orders {
     orders: Vec<ShownOrder>,
 }
 
-/// An order, wherever it is: in the queue, in the ledger, lost.
+/// Shows an order, in the queue or in the ledger.
 #[utoipa::path(get, path = "/orders/{order_id}", tag = "sales",
-    params(("order_id" = String, Path, description = "Its id"), Waiting),
+    params(("order_id" = String, Path, description = "Id of the order"), Waiting),
     responses((status = 200, description = "The order", body = ShownOrder),
-        (status = 429, description = "Too many requests wait", body = Problem),
+        (status = 429, description = "Too many waiting requests", body = Problem),
         responses::NotFound, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn show(
     State(app): State<AppState>,
@@ -65,16 +65,16 @@ pub(crate) async fn show(
     let _counted = app.limits.wait()?;
     tokio::select! {
         order = ask_within(limit + ANSWER_WITHIN, sale.wait(&id, limit)) => Ok(shown(&order?)),
-        () = app.stop.cancelled() => Err(Problem::new(Kind::STOPPING, "this service is stopping")),
+        () = app.stop.cancelled() => Err(Problem::new(Kind::STOPPING, "the service is shutting down")),
     }
 }
 
-/// Cancels an order that is not paid for; its units go back, once. If it still stands in the queue it
-/// is cancelled when it arrives.
+/// Cancels an unpaid order and returns its units, once. A queued order is cancelled when it reaches
+/// the ledger.
 #[utoipa::path(post, path = "/orders/{order_id}/cancel", tag = "sales",
-    params(("order_id" = String, Path, description = "Its id")),
-    responses((status = 200, description = "As it is now", body = ShownOrder),
-        (status = 409, description = "It is paid for, or over", body = Problem),
+    params(("order_id" = String, Path, description = "Id of the order")),
+    responses((status = 200, description = "The new state", body = ShownOrder),
+        (status = 409, description = "The order is paid or closed", body = Problem),
         responses::NotFound, responses::NoLedger, responses::SaleAway))]
 pub(crate) async fn cancel(
     Selling(sale): Selling,
@@ -84,13 +84,13 @@ pub(crate) async fn cancel(
     Ok(shown(&changing(sale.cancel(&id)).await?))
 }
 
-/// Writes down that an order was paid for; asked again, it is the same. Money that comes too late buys
-/// the units again if there are some; else the order is `paid-unfulfilled`: refund it.
+/// Marks an order as paid; may be retried. A payment after the order expired reserves the units
+/// again if some are left; otherwise the order becomes `paid-unfulfilled`: refund it.
 #[utoipa::path(post, path = "/orders/{order_id}/pay", tag = "sales",
-    params(("order_id" = String, Path, description = "Its id")),
-    responses((status = 200, description = "As it is now", body = ShownOrder),
-        (status = 409, description = "It is in a state that cannot be paid for", body = Problem),
-        (status = 503, description = "Gate or ledger is away: pay again", body = Problem),
+    params(("order_id" = String, Path, description = "Id of the order")),
+    responses((status = 200, description = "The new state", body = ShownOrder),
+        (status = 409, description = "The order cannot be paid in its state", body = Problem),
+        (status = 503, description = "Gate or ledger is unavailable: retry", body = Problem),
         responses::NotFound, responses::NoLedger))]
 pub(crate) async fn pay(
     Selling(sale): Selling,
@@ -100,11 +100,11 @@ pub(crate) async fn pay(
     Ok(shown(&changing(sale.pay(&id)).await?))
 }
 
-/// A buyer's orders that are in the ledger, the newest first.
+/// Lists a buyer's orders in the ledger, newest first.
 #[utoipa::path(get, path = "/buyers/{buyer}/orders", tag = "sales",
-    params(("buyer" = String, Path, description = "Whose"), Listing),
+    params(("buyer" = String, Path, description = "Name of the buyer"), Listing),
     responses((status = 200, description = "The orders", body = Orders),
-        (status = 422, description = "That is no name of a buyer", body = Problem),
+        (status = 422, description = "Invalid buyer name", body = Problem),
         responses::NoLedger, responses::LedgerAway))]
 pub(crate) async fn of_buyer(
     Selling(sale): Selling,
@@ -116,11 +116,11 @@ pub(crate) async fn of_buyer(
     Ok(listed(&orders))
 }
 
-/// The same as `/buyers/{buyer}/orders`, under the name that others use.
+/// Alias of `/buyers/{buyer}/orders`.
 #[utoipa::path(get, path = "/users/{buyer}/orders", tag = "sales",
-    params(("buyer" = String, Path, description = "Whose"), Listing),
+    params(("buyer" = String, Path, description = "Name of the buyer"), Listing),
     responses((status = 200, description = "The orders", body = Orders),
-        (status = 422, description = "That is no name of a buyer", body = Problem),
+        (status = 422, description = "Invalid buyer name", body = Problem),
         responses::NoLedger, responses::LedgerAway))]
 pub(crate) async fn of_user(
     selling: Selling,
@@ -130,11 +130,11 @@ pub(crate) async fn of_user(
     of_buyer(selling, buyer, listing).await
 }
 
-/// The orders of an item that are in the ledger, the newest first.
+/// Lists the orders of an item in the ledger, newest first.
 #[utoipa::path(get, path = "/items/{item}/orders", tag = "sales",
-    params(("item" = String, Path, description = "Of which item"), Choice, Listing),
+    params(("item" = String, Path, description = "Name of the item"), Choice, Listing),
     responses((status = 200, description = "The orders", body = Orders),
-        (status = 422, description = "There is no such state", body = Problem),
+        (status = 422, description = "Unknown state", body = Problem),
         responses::NoItem, responses::NoLedger, responses::LedgerAway))]
 pub(crate) async fn of_item(
     Selling(sale): Selling,
@@ -149,13 +149,13 @@ pub(crate) async fn of_item(
     Ok(listed(&orders))
 }
 
-/// The order that a request became, if it is in the ledger.
+/// Finds the order of a request in the ledger.
 #[utoipa::path(get, path = "/items/{item}/orders/{buyer}/{request}", tag = "sales",
-    params(("item" = String, Path, description = "Of which item"),
-        ("buyer" = String, Path, description = "Whose"),
-        ("request" = String, Path, description = "The buyer's id of the request")),
+    params(("item" = String, Path, description = "Name of the item"),
+        ("buyer" = String, Path, description = "Name of the buyer"),
+        ("request" = String, Path, description = "Idempotency key of the request")),
     responses((status = 200, description = "The order", body = ShownOrder),
-        (status = 422, description = "A name is not allowed", body = Problem),
+        (status = 422, description = "Invalid name", body = Problem),
         responses::NotFound, responses::NoLedger, responses::LedgerAway))]
 pub(crate) async fn of_request(
     Selling(sale): Selling,
@@ -166,7 +166,8 @@ pub(crate) async fn of_request(
     check_reference(&request)?;
     let found = ask(sale.order_of(&item, &buyer, &request)).await?;
     let order = found.ok_or_else(|| {
-        let detail = format!("the ledger has no order for request `{request}` of buyer `{buyer}`");
+        let detail =
+            format!("order not found in the ledger: request `{request}` of buyer `{buyer}`");
         Problem::new(Kind::NOT_FOUND, detail)
     })?;
     Ok(shown(&order))
@@ -181,7 +182,7 @@ impl Choice {
         let found = states.find(|state| state.word() == word);
         found.map(Some).ok_or_else(|| {
             let words = OrderState::ALL.map(OrderState::word).join("`, `");
-            let detail = format!("that is no state of an order: there is `{words}`");
+            let detail = format!("unknown order state: expected one of `{words}`");
             Problem::new(Kind::INVALID, detail)
         })
     }

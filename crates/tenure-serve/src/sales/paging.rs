@@ -1,4 +1,4 @@
-//! How much of a list is wanted.
+//! The size of a list.
 
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -10,7 +10,7 @@ const LISTED_MAX: usize = 1_000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Listing {
-    /// At most so many: 100 if nothing is said, and never more than 1000.
+    /// Maximum number of results: default 100, at most 1000.
     limit: Option<usize>,
 }
 

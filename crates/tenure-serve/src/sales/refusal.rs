@@ -1,4 +1,4 @@
-//! How the sale refuses, as problems.
+//! Refusals of the sale, as problems.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,10 +6,10 @@ use axum::http::StatusCode;
 use tenure_sale::{Answer, Error, ErrorKind, Outcome, Request};
 use tenure_view::sale::at;
 
-use crate::app::AppState;
+use super::shop::Shop;
 use crate::problem::{Kind, Problem};
 
-/// When to ask again a gate that is busy or being rebuilt.
+/// When to retry at a gate that is busy or being rebuilt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// One line for each kind.
@@ -20,26 +20,25 @@ macro_rules! kinds {
 }
 
 kinds! {
-    NO_SALES = NOT_IMPLEMENTED, "no_sales", "this service sells nothing";
-    NO_ITEM = NOT_FOUND, "no_item", "there is no such item on sale";
-    SOLD_OUT = CONFLICT, "sold_out", "fewer units are left than were asked for";
-    LIMIT = CONFLICT, "limit", "one buyer, or one order, may not have so many";
-    PAUSED = CONFLICT, "paused", "the sale pauses";
-    NOT_STARTED = TOO_EARLY, "not_started", "the sale has not begun";
-    ENDED = GONE, "ended", "the sale is over";
-    REQUEST_REUSED = UNPROCESSABLE_ENTITY, "request_reused", "the same request asked for something else";
-    BACKLOG = SERVICE_UNAVAILABLE, "backlog", "too many orders wait for the ledger";
+    NO_SALES = NOT_IMPLEMENTED, "no_sales", "sales are off";
+    NO_ITEM = NOT_FOUND, "no_item", "item not on sale";
+    SOLD_OUT = CONFLICT, "sold_out", "not enough units left";
+    LIMIT = CONFLICT, "limit", "over the limit per buyer or per order";
+    PAUSED = CONFLICT, "paused", "the sale is paused";
+    NOT_STARTED = TOO_EARLY, "not_started", "the sale has not started";
+    ENDED = GONE, "ended", "the sale has ended";
+    REQUEST_REUSED = UNPROCESSABLE_ENTITY, "request_reused", "request id reused for another order";
+    BACKLOG = SERVICE_UNAVAILABLE, "backlog", "too many queued orders";
     REBUILDING = SERVICE_UNAVAILABLE, "rebuilding", "the gate is being rebuilt";
 }
 
 /// There is no ledger.
 pub(crate) fn no_sales() -> Problem {
-    let detail =
-        "this service has no ledger, so it sells nothing: start `tenure serve` with --ledger";
+    let detail = "sales are off, because there is no ledger: start `tenure serve` with --ledger";
     Problem::new(NO_SALES, detail)
 }
 
-/// What the sale could not do.
+/// An error of the sale.
 pub(crate) fn of_error(error: Error) -> Problem {
     match error.kind() {
         ErrorKind::NoItem => Problem::new(NO_ITEM, error.to_string()),
@@ -47,42 +46,42 @@ pub(crate) fn of_error(error: Error) -> Problem {
     }
 }
 
-/// What an answer is that gives no order; `None` if it gives one.
-pub(crate) fn of(app: &AppState, answer: &Answer, request: &Request) -> Option<Problem> {
+/// The problem for an outcome without an order; `None` if there is an order.
+pub(crate) fn of(shop: &Shop, answer: &Answer, request: &Request) -> Option<Problem> {
     let (item, units) = (request.item(), request.wanted());
     let problem = match &answer.outcome {
         Outcome::Accepted(_) | Outcome::Replayed(_) => return None,
         Outcome::Conflict(order) => {
             let detail = format!(
-                "request `{}` of buyer `{}` is order `{order}`, for another number of units: use \
-                 another id for another order",
+                "request `{}` of buyer `{}` is already order `{order}` with another number of \
+                 units: use a new request id",
                 request.id(),
                 request.buyer()
             );
             Problem::new(REQUEST_REUSED, detail).with("order_id", order.to_string())
         }
         Outcome::NoItem => {
-            let detail =
-                format!("`{item}` is not on sale: there is no such item, or it is a draft");
+            let detail = format!("`{item}` is not on sale: item not found, or a draft");
             Problem::new(NO_ITEM, detail)
         }
-        Outcome::NotStarted => not_started(item, app.shop.starts_at(item)),
-        Outcome::Ended => refused(ENDED, item, "is over"),
-        Outcome::Paused => refused(PAUSED, item, "pauses: come back later"),
+        Outcome::NotStarted => not_started(item, shop.starts_at(item)),
+        Outcome::Ended => refused(ENDED, item, "has ended"),
+        Outcome::Paused => refused(PAUSED, item, "is paused: retry later"),
         Outcome::LimitReached => {
             let detail = format!(
-                "buyer `{}` may not have `{units}` of `{item}`",
+                "buyer `{}` cannot order `{units}` of `{item}`",
                 request.buyer()
             );
             Problem::new(LIMIT, detail)
         }
         Outcome::SoldOut => Problem::new(SOLD_OUT, format!("`{item}` is sold out")),
-        Outcome::Busy => refused(BACKLOG, item, "waits for the ledger: ask again in a moment")
-            .retry_after(RETRY_AFTER),
+        Outcome::Busy => {
+            refused(BACKLOG, item, "is busy: retry in a moment").retry_after(RETRY_AFTER)
+        }
         Outcome::StaleEpoch => refused(
             REBUILDING,
             item,
-            "waits for its gate: ask again in a moment",
+            "is waiting for its gate: retry in a moment",
         )
         .retry_after(RETRY_AFTER),
     };
@@ -91,10 +90,10 @@ pub(crate) fn of(app: &AppState, answer: &Answer, request: &Request) -> Option<P
 
 fn not_started(item: &str, starts_at: Option<SystemTime>) -> Problem {
     let Some(starts_at) = starts_at else {
-        return refused(NOT_STARTED, item, "has not begun: come back later");
+        return refused(NOT_STARTED, item, "has not started: retry later");
     };
     let (shown, left) = (at(starts_at), starts_at.duration_since(SystemTime::now()));
-    refused(NOT_STARTED, item, &format!("begins at {shown}"))
+    refused(NOT_STARTED, item, &format!("starts at {shown}"))
         .with("starts_at", shown)
         .retry_after(left.unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Ordering: the way that is to be fast.
+//! Submitting orders: the hot path.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,15 +14,15 @@ use utoipa::ToSchema;
 
 use super::extract::{Key, Selling, changing};
 use super::refusal;
-use crate::app::AppState;
 use crate::extract::Body;
 use crate::problem::{Kind, Problem};
 use crate::responses;
+use crate::state::AppState;
 
-/// When to look for an order that stands in the queue.
+/// When to look up a queued order.
 const POLL_AFTER_MS: u64 = 100;
 
-/// What a buyer wants.
+/// An order request.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OrderBody {
@@ -30,50 +30,51 @@ pub(crate) struct OrderBody {
     item: String,
     #[schema(example = "anna")]
     buyer: String,
-    /// How many.
+    /// Number of units.
     #[serde(default = "one")]
     units: u64,
-    /// The buyer's id of this request: asked again, it is the same order. The header
-    /// `Idempotency-Key` says the same; without both, one is made.
+    /// Idempotency key: a retry is the same order. Also as the header `Idempotency-Key`; default:
+    /// random.
     #[schema(example = "click-1")]
     request: Option<String>,
 }
 
-/// An order that was taken.
+/// An accepted order.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Submitted<'a> {
     #[schema(example = "sku-7.1.42")]
     order_id: String,
-    /// `queued`: it stands in the queue, its units are set aside. `reserved`: the ledger has it. Left
-    /// out if the same request was taken before: look what became of it.
+    /// `queued`: in the queue, units reserved. `reserved`: in the ledger. Left out if the request
+    /// is a retry: look up the order.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
-    /// Whether the same request was taken before.
+    /// Whether the request is a retry.
     replayed: bool,
     item: &'a str,
     buyer: &'a str,
     request: &'a str,
     units: u64,
-    /// The units left at that moment; null if it is unlimited.
+    /// Units left at that moment; null if unlimited.
     left: Option<u64>,
-    /// When to look for it.
+    /// When to look up the order.
     poll_after_ms: u64,
 }
 
-/// Asks for an order. Nothing is sold twice, and the same request gets the same order.
+/// Submits an order. A retry with the same request id returns the same order.
 #[utoipa::path(post, path = "/orders", tag = "sales", request_body = OrderBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The buyer's id of the request")),
-    responses((status = 202, description = "Taken, or taken before by the same request", body = Submitted,
-            headers(("Location" = String, description = "Where to look for it"))),
-        (status = 404, description = "There is no such item: `no_item`", body = Problem),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key of the \
+             request")),
+    responses((status = 202, description = "Accepted, or accepted before with the same request \
+                                            id", body = Submitted,
+            headers(("Location" = String, description = "Path of the order"))),
+        (status = 404, description = "`no_item`", body = Problem),
         (status = 409, description = "`sold_out`, `limit` or `paused`", body = Problem),
-        (status = 410, description = "The sale is over: `ended`", body = Problem),
-        (status = 422, description = "A value is not allowed, or the same request asked for \
-            something else: `request_reused`", body = Problem),
-        (status = 425, description = "The sale has not begun: `not_started`, with `starts_at`", body = Problem),
-        (status = 429, description = "Too many requests of one address", body = Problem),
-        (status = 503, description = "`backlog`, `rebuilding`, or the gate is away: ask again with \
-            the same request", body = Problem),
+        (status = 410, description = "`ended`", body = Problem),
+        (status = 422, description = "Invalid value, or `request_reused`", body = Problem),
+        (status = 425, description = "`not_started`, with `starts_at`", body = Problem),
+        (status = 429, description = "Too many requests from one address", body = Problem),
+        (status = 503, description = "`backlog`, `rebuilding`, or the gate is unavailable: retry \
+                                      with the same request id", body = Problem),
         responses::NoLedger))]
 pub(crate) async fn submit(
     State(app): State<AppState>,
@@ -84,13 +85,13 @@ pub(crate) async fn submit(
     let id = chosen_id("request", key, body.request)?;
     let request = Request::new(&body.item, &body.buyer, id)?.units(body.units)?;
     let answer = asked(&app, &sale, &request).await?;
-    if let Some(problem) = refusal::of(&app, &answer, &request) {
+    if let Some(problem) = refusal::of(&app.shop, &answer, &request) {
         return Err(problem.with("request", request.id()));
     }
     Ok(taken(&app, &sale, &request, &answer))
 }
 
-/// Asks the gate, and counts what it says.
+/// Submits the order at the gate, and counts the outcome.
 pub(crate) async fn asked(
     app: &AppState,
     sale: &Sale,
@@ -101,7 +102,8 @@ pub(crate) async fn asked(
     let outcome = answer.as_ref().ok().map(|answer| &answer.outcome);
     let counted = &app.shop.counted;
     counted.submitted(request.item(), outcome, begun.elapsed());
-    // Whether it was taken is unknown: the request must be asked for again, so it must be known.
+    // It is unknown whether the order was accepted: the client must retry with the same id, so the
+    // response has it.
     answer.map_err(|problem| problem.with("request", request.id()))
 }
 
@@ -129,7 +131,7 @@ fn taken(app: &AppState, sale: &Sale, request: &Request, answer: &Answer) -> Res
     (StatusCode::ACCEPTED, place, Json(submitted)).into_response()
 }
 
-/// What is known of an order that was just taken.
+/// The state of an order that was just accepted; `None` if it is not known.
 pub(crate) fn state(sale: &Sale, outcome: &Outcome) -> Option<OrderState> {
     match outcome {
         Outcome::Accepted(_) if sale.gate().is_memory() => Some(OrderState::Reserved),
@@ -138,7 +140,7 @@ pub(crate) fn state(sale: &Sale, outcome: &Outcome) -> Option<OrderState> {
     }
 }
 
-/// The id that the header or the body gives, or a new one.
+/// The id from the header or the body, or a new one.
 pub(crate) fn chosen_id(
     field: &str,
     key: Option<String>,
@@ -146,9 +148,8 @@ pub(crate) fn chosen_id(
 ) -> Result<String, Problem> {
     match (key, given) {
         (Some(key), Some(given)) if key != given => {
-            let detail = format!(
-                "the header `Idempotency-Key` and `{field}` differ: give one of them, or the same"
-            );
+            let detail =
+                format!("the header `Idempotency-Key` and `{field}` differ: give only one of them");
             Err(Problem::new(Kind::INVALID, detail))
         }
         (Some(id), _) | (None, Some(id)) => Ok(id),
@@ -156,7 +157,7 @@ pub(crate) fn chosen_id(
     }
 }
 
-/// An id that nobody else has.
+/// A unique id.
 fn new_id() -> String {
     format!("http-{:032x}", rand::random::<u128>())
 }
@@ -172,7 +173,7 @@ pub(crate) fn path_segment(name: &str) -> Cow<'_, str> {
         if is_plain(byte) {
             encoded.push(char::from(byte));
         } else {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ = write!(encoded, "%{byte:02X}");
         }
     }

@@ -1,12 +1,12 @@
-//! Points of the last minutes, hours and the last day, in memory that does not grow.
+//! Points of the last minutes, hours and day, in bounded memory.
 
 use std::collections::VecDeque;
 
 use serde::Deserialize;
-use tenure_view::timings::Timings;
 use utoipa::ToSchema;
 
-use super::{Point, Tally};
+use super::point::Point;
+use super::tally::Tally;
 
 /// How far back to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
@@ -28,7 +28,7 @@ pub(crate) struct Rings([Ring; 3]);
 struct Ring {
     window: Window,
     points: VecDeque<Point>,
-    /// What has been collected for the next point.
+    /// Collected for the next point.
     tally: Tally,
     seconds: u32,
     highest: Point,
@@ -56,7 +56,7 @@ impl Default for Rings {
 }
 
 impl Rings {
-    /// Takes in a second, and tells its point.
+    /// Adds a second and returns its point.
     pub(crate) fn push(&mut self, seen: Point, tally: &Tally) -> Point {
         for ring in &mut self.0 {
             ring.push(seen, tally);
@@ -105,39 +105,6 @@ impl Ring {
         self.seconds = 0;
         self.highest = Point::default();
     }
-}
-
-impl Tally {
-    fn add(&mut self, other: &Self) {
-        self.acquired += other.acquired;
-        self.busy += other.busy;
-        self.released += other.released;
-        self.lost += other.lost;
-        self.renewed += other.renewed;
-        self.waits.join(&other.waits);
-        self.holds.join(&other.holds);
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "counts of seconds are small")]
-    fn point(&self, seen: Point, seconds: f64) -> Point {
-        let a_second = |count: u64| count as f64 / seconds;
-        Point {
-            acquired: a_second(self.acquired),
-            busy: a_second(self.busy),
-            released: a_second(self.released),
-            lost: a_second(self.lost),
-            renewed: a_second(self.renewed),
-            wait_p50_ms: percentile_ms(&self.waits, 50.0),
-            wait_p99_ms: percentile_ms(&self.waits, 99.0),
-            hold_p50_ms: percentile_ms(&self.holds, 50.0),
-            hold_p99_ms: percentile_ms(&self.holds, 99.0),
-            ..seen
-        }
-    }
-}
-
-fn percentile_ms(of: &Timings, percent: f64) -> Option<f64> {
-    (of.count() > 0).then(|| of.percentile(percent).as_secs_f64() * 1_000.0)
 }
 
 #[cfg(test)]

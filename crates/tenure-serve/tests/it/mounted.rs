@@ -18,7 +18,10 @@ async fn app(url: &str, access: Access) -> App {
         base_path: "/tenure".to_owned(),
         ..Settings::default()
     };
-    App::new(settings, Parts::new(Locks::clone(&tenure.unwrap()), [url]))
+    App::new(
+        settings,
+        Parts::new(Locks::clone(tenure.unwrap().locks()), [url]),
+    )
 }
 
 fn mount(app: &App) -> Router {

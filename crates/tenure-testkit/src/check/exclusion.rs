@@ -1,4 +1,4 @@
-//! Nobody believes to hold what another holds.
+//! No two clients believe that they hold the same lock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use crate::history::{History, Mode};
 
 /// Believed exclusion: an exclusive hold overlaps no other hold of its lock, from the return of
 /// its grant to the earliest of its release's call, its deadline as last believed, the notice of
-/// its loss and its process's death. Permits are not looked at, see [`permits`].
+/// its loss and its process's death. Permits are ignored; see [`permits`].
 pub fn exclusion(history: &History) -> Vec<Violation> {
     let holds = holds(history);
     let holds = holds.iter().filter(|hold| hold.grant.mode != Mode::Permit);
@@ -44,8 +44,8 @@ pub fn permits(history: &History, lock: &str, permits_max: usize) -> Vec<Violati
     violations
 }
 
-/// Goes through the holds of one lock by their start. Remembering those that end last is enough:
-/// if a new hold overlaps any earlier one, it overlaps that.
+/// Sweeps the holds of one lock by their start. Remembering the one that ends last is enough: if a
+/// new hold overlaps any earlier one, it overlaps that one.
 fn sweep(lock: &str, holds: &[&Hold<'_>], violations: &mut Vec<Violation>) {
     let mut last: Option<&Hold<'_>> = None;
     let mut last_exclusive: Option<&Hold<'_>> = None;
@@ -82,8 +82,8 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_fine() {
-        // The second grant was asked for early and came after the release was called.
+    fn consecutive_holds_are_fine() {
+        // The second grant was requested early and came after the release was called.
         assert_eq!(
             violations(vec![
                 grant(1, 0, 10, 100),
@@ -92,7 +92,7 @@ mod tests {
             ]),
             0
         );
-        // Nobody released, but the first had stopped to believe.
+        // There was no release, but the first had stopped believing.
         assert_eq!(
             violations(vec![grant(1, 0, 10, 100), grant(2, 5, 100, 200)]),
             0
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_believed_at_the_release_counts() {
+    fn the_belief_at_the_release_counts() {
         let late_release = Event {
             believed_until_ns: Some(300),
             ..release(1, 200, 210)
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_hold_nothing() {
+    fn a_killed_client_holds_nothing() {
         let kill = fault(Fault::KILL_CLIENT, 1, 15, 20);
         let events = vec![grant(1, 0, 10, 100), grant(2, 5, 30, 200)];
         assert!(exclusion(&History::new(events, vec![kill])).is_empty());

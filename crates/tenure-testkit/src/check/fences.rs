@@ -9,10 +9,10 @@ use crate::history::{Event, History, Op, Outcome};
 /// The rule that a later grant has a greater fence.
 pub const FENCE_WENT_BACK: &str = "fence went back";
 
-/// Fences of one lock are unique; a grant that was asked for after another had returned has a
-/// greater one; re-entering and renewing keep the hold's.
+/// Fences of one lock are unique. A grant requested after another had returned has a greater one.
+/// Re-entering and renewing keep the fence.
 ///
-/// Grants without a fence are not looked at.
+/// Grants without a fence are ignored.
 pub fn fences(history: &History) -> Vec<Violation> {
     let fenced = history.events.iter().filter(|event| event.fence.is_some());
     let mut violations = Vec::new();
@@ -40,7 +40,7 @@ fn unique(lock: &str, grants: &[&Event], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Sweeps by the time of the call with the greatest fence of the grants that had returned by then.
+/// Sweeps by call time and compares with the greatest fence returned before each call.
 fn growing(lock: &str, by_call: &[&Event], violations: &mut Vec<Violation>) {
     let mut by_return = by_call.to_vec();
     by_return.sort_by_key(|grant| grant.return_ns);
@@ -52,7 +52,7 @@ fn growing(lock: &str, by_call: &[&Event], violations: &mut Vec<Violation>) {
                 greatest = Some(earlier);
             }
         }
-        // Equal ones are reported as not unique.
+        // Equal fences are reported by `unique`.
         if let Some(greatest) = greatest.filter(|greatest| greatest.fence > grant.fence) {
             let evidence: [&dyn std::fmt::Display; 2] = [greatest, grant];
             violations.push(Violation::new(FENCE_WENT_BACK, lock, &evidence));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_fence_that_went_back_is_found() {
-        // The greatest is not the latest before.
+        // The greatest fence is not the latest one.
         let events = vec![
             fenced(9, grant(1, 0, 10, 100)),
             fenced(3, grant(2, 5, 12, 100)),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lock_has_fences_of_its_own() {
+    fn each_lock_has_its_own_fences() {
         let mut other = fenced(1, grant(2, 20, 30, 100));
         other.lock = "b".into();
         assert!(rules(vec![fenced(5, grant(1, 0, 10, 100)), other]).is_empty());

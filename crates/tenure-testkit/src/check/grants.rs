@@ -1,4 +1,4 @@
-//! Which holder of a lock is newer than another.
+//! The order of the holders of a lock.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,17 +12,17 @@ pub(super) struct Grants<'a> {
     grants: HashMap<(u64, u64), Grant<'a>>,
 }
 
-/// A hold, and the grant of the server that its fence comes from.
+/// A hold, and the server's grant that its fence comes from.
 #[derive(Debug)]
 pub(super) struct Grant<'a> {
     hold: Hold<'a>,
-    /// Its own, or that of an earlier holder in the same process who handed the lock on.
+    /// Its own grant, or that of an earlier holder in the same process that handed the lock on.
     by_server: &'a Event,
 }
 
 impl<'a> Grants<'a> {
-    /// Grants without a fence are not looked at. Fences of one client that are next to each other and
-    /// at most `hand_off_turns` apart come from one grant of the server, which reserved them all.
+    /// Ignores grants without a fence. Consecutive fences of one client that are at most
+    /// `hand_off_turns` apart come from one grant of the server, which reserved them all.
     pub(super) fn of(history: &'a History, hand_off_turns: u64) -> Self {
         let mut holds: Vec<(u64, Hold<'a>)> = holds(history)
             .into_iter()
@@ -46,7 +46,7 @@ impl<'a> Grants<'a> {
         self.grants.get(&(client, fence))
     }
 
-    /// Whether somebody newer had the lock in hand by then.
+    /// Whether a newer holder had the lock at that time.
     pub(super) fn is_succeeded(&self, grant: &Grant<'_>, at_ns: u64) -> bool {
         let mut others = self.grants.values();
         others.any(|other| other.is_after(grant) && other.hold.start_ns() <= at_ns)
@@ -54,18 +54,18 @@ impl<'a> Grants<'a> {
 }
 
 impl Grant<'_> {
-    /// When the server was asked.
+    /// When the grant was requested from the server.
     pub(super) fn asked_ns(&self) -> u64 {
         self.by_server.call_ns
     }
 
-    /// Whether the server certainly granted this one later: it was asked when the other grant had
+    /// Whether the server certainly granted this one later: it was requested after the other grant had
     /// returned.
     pub(super) fn is_after(&self, other: &Grant<'_>) -> bool {
         other.by_server.return_ns < self.by_server.call_ns
     }
 
-    /// Whether its holder believed to hold the lock at this time.
+    /// Whether its holder believed that it held the lock at this time.
     pub(super) fn is_believed_at(&self, at_ns: u64) -> bool {
         (self.hold.start_ns()..self.hold.end_ns()).contains(&at_ns)
     }

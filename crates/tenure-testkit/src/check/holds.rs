@@ -1,23 +1,23 @@
-//! The times in which clients believed to hold a lock.
+//! The periods in which clients believed that they held a lock.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use crate::history::{Event, Fault, History, Op, Outcome};
 
-/// One guard's life as its holder saw it.
+/// The lifetime of one guard as its holder saw it.
 #[derive(Debug, Clone)]
 pub struct Hold<'a> {
     /// The grant it began with.
     pub grant: &'a Event,
     /// When its release was called, if it was.
     pub released_ns: Option<u64>,
-    /// When its holder noticed its loss, if it did: told so, or by a release that said so.
+    /// When its holder noticed the loss, if it did: by notification or by a failed release.
     pub lost_ns: Option<u64>,
     /// When its process was gone, if it was killed.
     pub killed_ns: Option<u64>,
-    /// The latest moment until which its holder ever believed to hold it; for ever if it never
-    /// said.
+    /// The latest moment until which its holder believed that it held the lock; `u64::MAX` if never
+    /// recorded.
     pub believed_until_ns: u64,
 }
 
@@ -40,12 +40,12 @@ pub fn holds(history: &History) -> Vec<Hold<'_>> {
     holds
 }
 
-/// Whether this began a hold.
+/// Whether this event began a hold.
 pub(super) fn is_grant(event: &Event) -> bool {
     event.op == Op::Acquire && event.outcome == Outcome::Granted
 }
 
-/// The items of each lock, in their order.
+/// Groups items by lock and keeps their order.
 pub(super) fn by_lock<'a, T>(
     items: impl IntoIterator<Item = T>,
     lock: impl Fn(&T) -> &'a str,
@@ -70,12 +70,12 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// When the client had it in hand.
+    /// When the client received the guard.
     pub fn start_ns(&self) -> u64 {
         self.grant.return_ns
     }
 
-    /// When the client no longer believed to hold it, for whichever reason came first.
+    /// When the client stopped believing that it held the lock, for whichever reason came first.
     pub fn end_ns(&self) -> u64 {
         let ends = [self.released_ns, self.lost_ns, self.killed_ns];
         let earliest = ends.into_iter().flatten().min();
@@ -84,8 +84,8 @@ impl<'a> Hold<'a> {
         })
     }
 
-    /// Whether its holder ever believed in it. A client that is paused just before its call returns
-    /// gets a guard that has ended already, while others have had the lock.
+    /// Whether its holder ever believed that it held the lock. A client that is paused just before its
+    /// call returns gets a guard that has already expired, while others have had the lock.
     pub fn was_believed(&self) -> bool {
         self.start_ns() < self.end_ns()
     }
@@ -124,7 +124,7 @@ impl fmt::Display for Hold<'_> {
             }
         }
         if self.end_ns() == u64::MAX {
-            return f.write_str("; held for ever");
+            return f.write_str("; held forever");
         }
         let (start, end) = (Millis(self.start_ns()), Millis(self.end_ns()));
         write!(f, "; held {start}..{end} ms")

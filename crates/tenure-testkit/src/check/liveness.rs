@@ -1,4 +1,4 @@
-//! After healing, every lock can be had and nothing is left over.
+//! After healing, every lock can be acquired and no key is left over.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use super::violation::Violation;
 use crate::RespClient;
 use crate::history::{Event, History, Millis, Op, whole_ns};
 
-/// Liveness: each lock that appears in the history was granted to somebody at most `limit` (usually
-/// the ttl and a second) after `healed_ns`, or after the first time that it was asked for since: who
-/// asks for many locks one after the other comes late to the last of them. A lock that nobody asked
-/// for after the healing is a violation too: a test that does not try proves nothing.
+/// Liveness: each lock in the history was granted to some client within `limit` (usually the ttl plus
+/// a second). The limit starts at `healed_ns` or at the first request after it, whichever is later: a
+/// client that requests many locks in sequence comes late to the last of them. A lock that no client
+/// requested after the healing is a violation too: a test that does not try proves nothing.
 pub fn liveness(history: &History, healed_ns: u64, limit: Duration) -> Vec<Violation> {
     let acquires = history
         .events
@@ -24,7 +24,7 @@ pub fn liveness(history: &History, healed_ns: u64, limit: Duration) -> Vec<Viola
     judged.collect()
 }
 
-/// Keys that match `pattern` (as in `SCAN`) and never expire; `allowed` names those that may.
+/// Keys that match `pattern` (as in `SCAN`) and never expire, except those that are `allowed`.
 pub fn immortal_keys(
     client: &mut RespClient,
     pattern: &str,
@@ -40,8 +40,8 @@ pub fn immortal_keys(
     violations
 }
 
-/// Keys that match `pattern` (as in `SCAN`) and whose owner, as `owner_of` reads it, is not among
-/// those that are alive. Keys without an owner are free.
+/// Keys that match `pattern` (as in `SCAN`) and whose owner, read by `owner_of`, is not alive. Keys
+/// without an owner are free.
 pub fn orphans(
     client: &mut RespClient,
     pattern: &str,
@@ -87,7 +87,7 @@ fn keys(client: &mut RespClient, pattern: &str) -> Vec<String> {
     loop {
         let reply = client.command(&["SCAN", &cursor, "MATCH", pattern, "COUNT", "1000"]);
         let [next, found] = reply.array() else {
-            panic!("`SCAN` answered `{reply:?}`");
+            panic!("unexpected reply to `SCAN`: `{reply:?}`");
         };
         keys.extend(found.array().iter().map(|key| key.text().to_string()));
         cursor = next.text().into();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_counts_from_the_first_question() {
+    fn the_limit_counts_from_the_first_request() {
         assert!(rules(vec![grant(1, 1500, 1600, 2000)]).is_empty());
         assert_eq!(
             rules(vec![grant(1, 1500, 1601, 2000)]),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_nobody_tried_is_found() {
+    fn a_lock_that_no_client_tried_is_found() {
         assert_eq!(rules(vec![grant(1, 0, 10, 100)]), ["not tried again"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Who loses a lock hears of it in time.
+//! A client that loses a lock notices in time.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::holds::{Hold, by_lock, holds};
 use super::violation::Violation;
 use crate::history::{Fault, History, Mode, whole_ns};
 
-/// Loss noticed: when an exclusive lock goes to somebody else while a hold of it was neither
-/// released nor its process killed, that hold's client had noticed the loss by then, or at most
+/// Loss noticed: when an exclusive lock goes to another client although the previous hold was not
+/// released and its process not killed, the previous holder has noticed the loss by then, or at most
 /// `tolerance` later. A client that was paused ([`Fault::PAUSE_CLIENT`]) at that time has until
 /// `tolerance` after its pause.
 pub fn loss(history: &History, tolerance: Duration) -> Vec<Violation> {
@@ -20,7 +20,7 @@ pub fn loss(history: &History, tolerance: Duration) -> Vec<Violation> {
     for (lock, holds) in by_lock(exclusive, |hold| &hold.grant.lock) {
         for (number, before) in holds.iter().enumerate() {
             let mut later = holds[number + 1..].iter();
-            // A grant that had ended before its client heard of it took the lock from nobody.
+            // A grant that expired before its client received it took the lock from no other client.
             let Some(after) = later.find(|hold| hold.was_believed()) else {
                 continue;
             };
@@ -46,8 +46,8 @@ fn was_noticed(hold: &Hold<'_>, next_ns: u64, due_ns: u64) -> bool {
     ended_before || killed_before_due || noticed
 }
 
-/// When the loss had to be noticed: at the next grant, or when the pause ended that the client was
-/// in at that time.
+/// The deadline to notice the loss: the next grant, or the end of the pause that the client was in
+/// at that time.
 fn notice_due_ns(hold: &Hold<'_>, next_ns: u64, faults: &[Fault]) -> u64 {
     let pauses = faults.iter().filter(|fault| {
         fault.kind == Fault::PAUSE_CLIENT
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_paused_have_until_they_wake() {
+    fn a_paused_client_has_until_it_resumes() {
         let events = || vec![grant(1, 0, 10, 100), lost(1, 303), grant(2, 5, 110, 200)];
         let pause = |client| fault(Fault::PAUSE_CLIENT, client, 50, 300);
         assert_eq!(violations(events(), vec![pause(1)]), 0);
@@ -113,18 +113,18 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_had_ended_before_it_returned_takes_the_lock_from_nobody() {
-        // Client 2 was granted the lock first, and paused until its lease had ended.
+    fn a_grant_that_expired_before_it_returned_causes_no_loss() {
+        // Client 2 was granted the lock first and paused until its lease had expired.
         let late = grant(2, 0, 50, 40);
         let events = vec![grant(1, 5, 45, 200), late.clone(), release(1, 100, 101)];
         assert_eq!(violations(events, vec![]), 0);
-        // It hides nothing: whoever is granted the lock after it counts.
+        // It hides nothing: every later grant of the lock counts.
         let events = vec![grant(1, 5, 45, 200), late, grant(3, 5, 60, 200)];
         assert_eq!(violations(events, vec![]), 2);
     }
 
     #[test]
-    fn the_dead_need_not_notice() {
+    fn a_killed_client_need_not_notice() {
         let events = vec![grant(1, 0, 10, 100), grant(2, 5, 110, 200)];
         let kill = fault(Fault::KILL_CLIENT, 1, 20, 30);
         assert_eq!(violations(events, vec![kill]), 0);

@@ -1,22 +1,23 @@
-//! A fenced resource is never damaged, whatever becomes of the lock.
+//! A fenced resource is never damaged, whatever happens to the lock.
 
 use super::grants::{Grant, Grants};
 use super::violation::Violation;
 use crate::history::History;
 use crate::resource::{Access, AccessKind};
 
-/// The journal of a register that clients increment under one lock, and the history of that lock:
+/// Checks the journal of a register that clients increment under one lock against the history of that
+/// lock:
 ///
 /// - no update is lost: each write is one more than the value before it;
-/// - no fence is accepted after a greater one, and no fence is shown by two clients;
-/// - no holder is accepted after one that was granted the lock later;
-/// - the newest holder is not refused while it believes to hold the lock.
+/// - no fence is accepted after a greater one, and no two clients use the same fence;
+/// - no holder is accepted after a newer holder was;
+/// - the newest holder is not refused while it believes that it holds the lock.
 ///
 /// The register itself refuses lower fences, so the second rule holds whatever the lock does. The
-/// last two do not ask the register but the history: which holder is newer is the order of the
-/// grants. They are broken when a later grant has a lower fence.
+/// last two rules take the order of holders from the history of grants, not from the register. They
+/// are broken when a later grant has a lower fence.
 ///
-/// A process may hand a lock on inside itself, with one of at most `hand_off_turns` fences that the
+/// A process may hand a lock on internally, with one of at most `hand_off_turns` fences that the
 /// server reserved for it. Such a holder is as new as that grant of the server.
 pub fn resource(journal: &[Access], history: &History, hand_off_turns: u64) -> Vec<Violation> {
     let grants = Grants::of(history, hand_off_turns);
@@ -35,22 +36,22 @@ pub fn resource(journal: &[Access], history: &History, hand_off_turns: u64) -> V
     sweep.violations
 }
 
-const NOT_GRANTED: &str = "fence that nobody was granted";
+const NOT_GRANTED: &str = "fence that was never granted";
 
-/// What is known of the accesses so far.
+/// The state of the sweep over the accesses.
 #[derive(Default)]
 struct Sweep<'a> {
     violations: Vec<Violation>,
     last_write: Option<&'a Access>,
-    /// The one with the greatest fence.
-    greatest: Option<Shown<'a>>,
-    /// The one whose lock was asked for last.
-    latest: Option<Shown<'a>>,
+    /// The access with the greatest fence.
+    greatest: Option<Accepted<'a>>,
+    /// The access whose lock was requested last.
+    latest: Option<Accepted<'a>>,
 }
 
-/// A fence that was accepted, and when it was granted.
+/// An accepted access, and the grant of its fence.
 #[derive(Clone, Copy)]
-struct Shown<'a> {
+struct Accepted<'a> {
     access: &'a Access,
     grant: &'a Grant<'a>,
 }
@@ -63,7 +64,7 @@ impl<'a> Sweep<'a> {
             } else if access.fence == greatest.access.fence
                 && access.client != greatest.access.client
             {
-                self.report("fence shown by two clients", Some(greatest.access), access);
+                self.report("fence used by two clients", Some(greatest.access), access);
             }
         }
         if let Some(latest) = self.latest.filter(|latest| latest.grant.is_after(grant)) {
@@ -76,24 +77,24 @@ impl<'a> Sweep<'a> {
             }
             self.last_write = Some(access);
         }
-        let shown = Shown { access, grant };
+        let accepted = Accepted { access, grant };
         if self
             .greatest
             .is_none_or(|it| it.access.fence <= access.fence)
         {
-            self.greatest = Some(shown);
+            self.greatest = Some(accepted);
         }
         if self
             .latest
             .is_none_or(|it| it.grant.asked_ns() <= grant.asked_ns())
         {
-            self.latest = Some(shown);
+            self.latest = Some(accepted);
         }
     }
 
     fn refused(&mut self, access: &'a Access, grant: &'a Grant<'a>, grants: &Grants<'_>) {
         let Some(greatest) = self.greatest else {
-            return self.report("refused for nothing", None, access);
+            return self.report("refused without a greater fence", None, access);
         };
         let is_newer = grant.is_after(greatest.grant);
         let at_ns = access.at_ns;
@@ -132,7 +133,7 @@ mod tests {
         violations.iter().map(|violation| violation.rule).collect()
     }
 
-    /// The clients 1 and 2 hold the lock one after the other, with these fences.
+    /// Clients 1 and 2 hold the lock one after the other, with these fences.
     fn held(first: u64, second: u64) -> Vec<Event> {
         vec![
             fenced(first, grant(1, 0, 10, 100)),
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_one_after_the_other_are_fine() {
+    fn consecutive_holders_are_fine() {
         let dir = tempfile::tempdir().unwrap();
         let register = FencedRegister::open(dir.path());
         assert_eq!(register.increment(1, 10, || {}), Ok(1));
@@ -202,10 +203,10 @@ mod tests {
         register.increment(1, 10, || {}).unwrap();
         register.read(2, 10).unwrap();
         let found = rules(&register.journal(), &held(10, 10));
-        assert_eq!(found, ["fence shown by two clients"]);
+        assert_eq!(found, ["fence used by two clients"]);
     }
 
-    /// The second holder has the lower fence. The register does what it must, and harms the wrong one.
+    /// The second holder has the lower fence, so the register correctly refuses the wrong client.
     #[test]
     fn the_newest_holder_is_refused_for_the_fence_of_an_older_one() {
         let journal = [
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_no_longer_believes_may_be_refused() {
+    fn a_holder_that_no_longer_believes_may_be_refused() {
         let journal = |at_ns| {
             [
                 access(1, 20, 0, AccessKind::Read(0), 40),
@@ -235,7 +236,7 @@ mod tests {
         // Its belief ends at 200.
         assert_eq!(rules(&journal(199), &held(20, 10)).len(), 1);
         assert!(rules(&journal(200), &held(20, 10)).is_empty());
-        // It has noticed its loss, or let go.
+        // It has noticed its loss or released the lock.
         for end in [lost(2, 45), release(2, 45, 46)] {
             let mut history = held(20, 10);
             history.push(end);
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_grants_at_once_either_may_be_refused() {
+    fn either_of_two_concurrent_grants_may_be_refused() {
         let journal = [
             access(1, 20, 0, AccessKind::Read(0), 40),
             access(2, 10, 20, AccessKind::Refused(0), 50),
@@ -270,7 +271,7 @@ mod tests {
         assert!(rules(&journal, &history).is_empty());
     }
 
-    /// Client 1 lost its lease before it knew, and handed it on.
+    /// Client 1 lost its lease, did not notice, and handed it on.
     #[test]
     fn a_holder_that_was_handed_the_lock_is_as_new_as_its_lease() {
         let mut handed_on = fenced(12, grant(1, 40, 45, 200));
@@ -283,7 +284,7 @@ mod tests {
         ];
         let history = [first.clone(), other.clone(), handed_on.clone()];
         assert!(rules(&journal, &history).is_empty());
-        // So far apart that the server must have granted it anew, with too low a fence.
+        // Too far apart for a hand-off, so this is a new grant of the server with too low a fence.
         handed_on.fence = Some(10 + TURNS + 1);
         let journal = [
             access(2, 20, 0, AccessKind::Read(0), 40),
@@ -302,6 +303,9 @@ mod tests {
     #[test]
     fn a_refusal_without_a_greater_fence_is_found() {
         let journal = [access(1, 10, 0, AccessKind::Refused(0), 40)];
-        assert_eq!(rules(&journal, &held(10, 20)), ["refused for nothing"]);
+        assert_eq!(
+            rules(&journal, &held(10, 20)),
+            ["refused without a greater fence"]
+        );
     }
 }

@@ -5,14 +5,14 @@ use std::fmt;
 /// How many violations a failed test shows.
 const SHOWN_MAX: usize = 10;
 
-/// A rule that was broken, and by what.
+/// A broken rule and the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The rule, in a few words.
     pub rule: &'static str,
     /// The lock, key or resource.
     pub subject: String,
-    /// What broke it, one thing per line; usually two events.
+    /// One item per line; usually two events.
     pub evidence: Vec<String>,
 }
 

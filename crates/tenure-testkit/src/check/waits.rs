@@ -1,4 +1,4 @@
-//! Nobody waits for a lock that is free.
+//! No client waits for a free lock.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use crate::history::{Event, Fault, History, Millis, Op, whole_ns};
 /// How long a client may wait for a lock; see [`waits`].
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// While nobody believes to hold it, without a break. The lease of a holder that died, or of one
-    /// that never heard of its grant, must have time to end.
+    /// Continuously, while no client believes that it holds the lock. The lease of a holder that died,
+    /// or that never received its grant, must have time to expire.
     pub while_free: Duration,
-    /// In all, whoever holds it meanwhile.
-    pub in_all: Duration,
-    /// For so long after its end a fault still counts.
+    /// In total, regardless of the holder.
+    pub total: Duration,
+    /// How long after its end a fault still counts.
     pub recovery: Duration,
 }
 
 /// Waiting: while a client waits for a lock, that lock is not left free for longer than
-/// [`while_free`](Patience::while_free), and no wait is longer than [`in_all`](Patience::in_all).
+/// [`while_free`](Patience::while_free), and no wait is longer than [`total`](Patience::total).
 ///
-/// Time does not count while the client itself was paused, nor while there was a fault that hit
-/// nobody in particular, if it `hinders`. What happened to other clients is no excuse.
+/// Time does not count while the client itself was paused, nor during a fault that hit no particular
+/// client, if it `hinders`. Faults of other clients are no excuse.
 pub fn waits(
     history: &History,
     patience: Patience,
@@ -31,7 +31,7 @@ pub fn waits(
     let holds = holds(history);
     let holds = holds.iter().filter(|hold| hold.was_believed());
     let holds = by_lock(holds, |hold| &hold.grant.lock);
-    let shortest_ns = whole_ns(patience.while_free.min(patience.in_all));
+    let shortest_ns = whole_ns(patience.while_free.min(patience.total));
     let long = history
         .events
         .iter()
@@ -82,7 +82,7 @@ fn too_long<'a>(
         }
     }
     let waited_ns = counted_ns(whole);
-    if waited_ns > whole_ns(patience.in_all) {
+    if waited_ns > whole_ns(patience.total) {
         let waited = format!("for {} ms of its wait without a fault", Millis(waited_ns));
         return Some(Violation::new(
             "waited too long",
@@ -93,7 +93,7 @@ fn too_long<'a>(
     None
 }
 
-/// From one moment to another.
+/// A period of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Span {
     start_ns: u64,
@@ -112,7 +112,7 @@ impl Span {
         self.end_ns - self.start_ns
     }
 
-    /// What is left of it, in order.
+    /// The parts not covered by `others`, in order.
     fn without(self, others: &[Span]) -> Vec<Span> {
         let mut others: Vec<Span> = others.to_vec();
         others.sort_by_key(|other| other.start_ns);
@@ -141,7 +141,7 @@ mod tests {
 
     const PATIENCE: Patience = Patience {
         while_free: Duration::from_nanos(100),
-        in_all: Duration::from_micros(1),
+        total: Duration::from_micros(1),
         recovery: Duration::from_nanos(10),
     };
 
@@ -163,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_holder_is_fine() {
+    fn waiting_for_a_holder_is_fine() {
         let held = vec![grant(1, 0, 10, 900), waited(Outcome::Granted, 20, 1000)];
         assert!(rules(held, vec![]).is_empty());
-        // One holder after the other, with short times in between.
+        // One holder after another, with short gaps.
         let held = vec![
             grant(1, 0, 10, 300),
             grant(2, 20, 390, 600),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_a_free_lock_is_found_whatever_comes_of_it() {
+    fn a_wait_for_a_free_lock_is_found_whatever_its_outcome() {
         for outcome in [
             Outcome::Granted,
             Outcome::Cancelled,
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_lease_and_a_release_make_a_lock_free() {
+    fn expiry_and_release_free_a_lock() {
         let ended = vec![grant(1, 0, 10, 300), waited(Outcome::Granted, 20, 401)];
         assert_eq!(rules(ended, vec![]), ["free but not granted"]);
         let released = vec![
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_spans_are_taken_away_once() {
+    fn overlapping_spans_are_subtracted_once() {
         let span = |start_ns, end_ns| Span { start_ns, end_ns };
         let others = [span(50, 60), span(0, 20), span(15, 30), span(90, 200)];
         assert_eq!(span(10, 100).without(&others), [span(30, 50), span(60, 90)]);

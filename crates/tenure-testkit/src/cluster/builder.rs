@@ -1,4 +1,4 @@
-//! How a cluster is set up.
+//! The settings of a cluster.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::tls::Certificates;
 use crate::{ClockShim, Fsync, RedisServer, ServerBuilder};
 
 const STEADY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Nodes tell each other what they know twice in this time, so a long one makes them slow to meet.
+/// Nodes exchange gossip twice in this time, so a long timeout makes them slow to meet.
 const FORMING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Settings of a cluster to be started; see [`Cluster::builder`].
+/// Builds and starts a cluster; see [`Cluster::builder`].
 #[derive(Debug, Clone)]
 pub struct ClusterBuilder {
     masters: usize,
@@ -39,74 +39,74 @@ impl Default for ClusterBuilder {
 }
 
 impl ClusterBuilder {
-    /// How many masters, at least one; three by default. With fewer than three nobody has the
-    /// majority to replace one that dies.
+    /// The number of masters, at least one; three by default. With fewer than three there is no majority
+    /// to replace one that dies.
     #[must_use]
     pub fn masters(mut self, masters: usize) -> Self {
-        assert!(masters > 0, "a cluster has a master");
+        assert!(masters > 0, "a cluster needs a master");
         self.masters = masters;
         self
     }
 
-    /// How many replicas each master has; one by default.
+    /// The number of replicas of each master; one by default.
     #[must_use]
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// Has one more node ready, which is down until it [joins](Cluster::join_latecomer) the first
-    /// shard. It is the last of the servers, and the URL does not name it.
+    /// Prepares one more node, which is down until it [joins](Cluster::join_latecomer) the first shard.
+    /// It is the last of the servers, and not in the URL.
     #[must_use]
     pub fn latecomer(mut self) -> Self {
         self.latecomer = true;
         self
     }
 
-    /// How long a node may be silent before others think that it is down; a second by default.
+    /// How long a node may be silent before others consider it down; a second by default.
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
         self
     }
 
-    /// Takes no node for dead, however slow the machine is: for clusters whose nodes no test kills,
-    /// and above all for those that tests share.
+    /// Considers no node dead, however slow the machine is. For clusters whose nodes no test kills,
+    /// especially shared ones.
     #[must_use]
     pub fn steady(self) -> Self {
         self.node_timeout(STEADY_TIMEOUT)
     }
 
-    /// Lets nodes serve their own slots also while nobody serves some other slot. By default the
-    /// whole cluster stops then.
+    /// Lets nodes serve their slots even if another slot is not served. By default the whole cluster
+    /// stops then.
     #[must_use]
     pub fn partial_coverage(self) -> Self {
         self.config("cluster-require-full-coverage", "no")
     }
 
-    /// Demands a password of the default user of all nodes.
+    /// Sets a password for the default user of all nodes.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.server = self.server.password(password);
         self
     }
 
-    /// Lets nodes and clients speak TLS, by certificates that one authority made for this cluster. The
-    /// kit itself still uses the plain ports.
+    /// Enables TLS for nodes and clients, with certificates from an authority for this cluster. The kit
+    /// itself still uses the plain ports.
     #[must_use]
     pub fn with_tls(mut self) -> Self {
         self.with_tls = true;
         self
     }
 
-    /// Whether TLS clients must show a certificate of their own. They need not by default.
+    /// Whether TLS clients must present a certificate. They need not by default.
     #[must_use]
     pub fn auth_clients(mut self, demanded: bool) -> Self {
         self.server = self.server.auth_clients(demanded);
         self
     }
 
-    /// Keeps an append-only file at each node.
+    /// Gives each node an append-only file.
     #[must_use]
     pub fn aof(mut self, fsync: Fsync) -> Self {
         self.server = self.server.aof(fsync);
@@ -120,16 +120,15 @@ impl ClusterBuilder {
         self
     }
 
-    /// Lets one node live by a clock that the test turns (keep a clone of it).
+    /// Makes one node use a clock that the test changes (keep a clone of it).
     #[must_use]
     pub fn clock(mut self, index: usize, clock: ClockShim) -> Self {
         self.clocks.push((index, clock));
         self
     }
 
-    /// Starts the nodes, lets them form a cluster and returns when it is
-    /// [ok](Cluster::wait_until_ok). It takes more than two seconds: for so long a master that has
-    /// just started refuses to work.
+    /// Starts the nodes, forms the cluster and returns when it is [ok](Cluster::wait_until_ok). This
+    /// takes more than two seconds, because a new master refuses to serve for that long.
     #[track_caller]
     pub fn start(mut self) -> Cluster {
         let certificates = self.with_tls.then(Certificates::generate);
@@ -165,7 +164,7 @@ impl ClusterBuilder {
             .clone()
             .config("cluster-enabled", "yes")
             .config("cluster-node-timeout", timeout)
-            // Replicas stay with their shard, so that a test knows who succeeds whom.
+            // Replicas stay in their shard, so that a test knows which node succeeds which.
             .config("cluster-allow-replica-migration", "no");
         for (_, clock) in self.clocks.iter().filter(|(at, _)| *at == index) {
             setup = setup.clock(clock.clone());

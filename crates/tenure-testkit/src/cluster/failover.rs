@@ -1,4 +1,4 @@
-//! A replica becomes the master of its shard.
+//! Promotes a replica to master of its shard.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use crate::RedisServer;
 use crate::server::ADMIN_PASSWORD;
 use crate::wait::until_ok;
 
-/// A replica that takes over without a vote, just after another failover, may do so under the same epoch
-/// as somebody else; then it loses, and has to be told again.
+/// A replica that takes over without a vote just after another failover may pick the same epoch as
+/// another node. Then it loses, and the command must be repeated.
 const FAILOVER_TRIES: u32 = 3;
 
-/// How a replica is told to become master; see [`Cluster::failover`].
+/// How a replica becomes the master; see [`Cluster::failover`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailoverKind {
-    /// With its master's help: nothing is lost.
+    /// Coordinated with its master: nothing is lost.
     Orderly,
-    /// Without asking its master, but by a vote of the others.
+    /// Without its master, but with a vote of the others.
     Force,
-    /// Without asking anybody.
+    /// Without a vote.
     Takeover,
 }
 
 impl Cluster {
-    /// Makes a replica the master of its shard, and returns when all nodes know. The old master
-    /// becomes its replica if it runs.
+    /// Makes a replica the master of its shard, and returns when all nodes know. The old master becomes
+    /// its replica if it is running.
     #[track_caller]
     pub fn failover(&self, replica: &RedisServer, kind: FailoverKind) {
         let words: &[&str] = match kind {
@@ -60,8 +60,8 @@ impl Cluster {
         master
     }
 
-    /// Waits until a replica has taken the place of the master `from` in the eyes of all nodes that
-    /// run, and returns it; panics with the logs if it has not within `limit`.
+    /// Waits until all running nodes see that a replica has replaced the master `from`, and returns the
+    /// new master; panics with the logs if that takes longer than `limit`.
     #[track_caller]
     pub fn wait_for_failover(&self, from: &RedisServer, limit: Duration) -> &RedisServer {
         let promoted = until_ok(limit, || {
@@ -76,15 +76,14 @@ impl Cluster {
         })
     }
 
-    /// Parts a replica from its master for good, which both of them notice: what is written from
-    /// now on is not on this replica. It can still be promoted, by a failover of any kind but an
-    /// [orderly](FailoverKind::Orderly) one.
+    /// Permanently disconnects a replica from its master, and both notice: the replica gets no later
+    /// writes. It can still be promoted by any failover except an [orderly](FailoverKind::Orderly) one.
     #[track_caller]
     pub fn cut_replication(&self, replica: &RedisServer) {
-        // Nodes name each other directly, so no proxy can stand between them.
+        // Nodes connect to each other directly, so no proxy can be placed between them.
         replica.set_config("masterauth", "not-the-password");
         let port = replica.stat("master_port");
-        let port = u16::try_from(port).expect("a port is a small number");
+        let port = u16::try_from(port).expect("a port fits a u16");
         let master = self.server_at(port);
         master.run(&["CLIENT", "KILL", "TYPE", "replica"]);
         self.expect(|_| match replica.master_link().as_deref() {
@@ -93,18 +92,18 @@ impl Cluster {
         });
     }
 
-    /// The end of [`cut_replication`](Self::cut_replication); returns when the replica is in sync.
+    /// Undoes [`cut_replication`](Self::cut_replication); returns when the replica is in sync.
     #[track_caller]
     pub fn heal_replication(&self, replica: &RedisServer) {
         replica.set_config("masterauth", ADMIN_PASSWORD);
         assert!(
             replica.wait_for_master(SETTLE_LIMIT),
-            "`{}` does not find its master",
+            "`{}` does not connect to its master",
             replica.addr()
         );
     }
 
-    /// The one of this shard that has slots in the eyes of all nodes that run.
+    /// The node of this shard that serves its slots according to all running nodes.
     pub(super) fn serving_in_shard_of(&self, server: &RedisServer) -> Result<&RedisServer, String> {
         let views: Result<Vec<View>, String> = self.awake().map(View::of).collect();
         let views = views?;
@@ -115,6 +114,6 @@ impl Cluster {
         let mut shard = self.shard_of(server).into_iter();
         shard
             .find(|server| views.iter().all(|view| serves(view, server)))
-            .ok_or_else(|| "not all agree on the master of the shard".into())
+            .ok_or_else(|| "the nodes disagree on the master of the shard".into())
     }
 }

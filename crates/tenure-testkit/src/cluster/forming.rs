@@ -1,4 +1,4 @@
-//! How nodes that know nobody become a cluster.
+//! Forms a cluster from separate nodes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::Cluster;
 use super::slot::SLOTS;
 
 impl Cluster {
-    /// Shares the slots, introduces all nodes to each other and gives each replica its master.
+    /// Assigns the slots, introduces all nodes to each other and assigns each replica to its master.
     #[track_caller]
     pub(super) fn form(&self) {
         self.share_slots();
@@ -16,7 +16,7 @@ impl Cluster {
         self.expect(Self::is_ok);
     }
 
-    /// How long a node may be silent from now on, until the node is restarted.
+    /// Changes the node timeout until the node is restarted.
     #[track_caller]
     pub(super) fn set_node_timeout(&self, timeout: Duration) {
         let millis = timeout.as_millis().to_string();
@@ -29,7 +29,7 @@ impl Cluster {
     fn share_slots(&self) {
         let first = |index: usize| index * usize::from(SLOTS) / self.masters;
         for (index, server) in self.servers.iter().enumerate() {
-            // Nodes of equal epochs would have to quarrel about them later.
+            // Nodes with equal epochs would have to resolve the conflict later.
             let epoch = (index + 1).to_string();
             server.run(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
             if index < self.masters {
@@ -40,7 +40,7 @@ impl Cluster {
         }
     }
 
-    /// Each to each: left to themselves they would spread the news for seconds.
+    /// Introduces every node to every other: gossip alone would take seconds.
     #[track_caller]
     fn introduce_all(&self) {
         for (index, server) in self.servers.iter().enumerate() {

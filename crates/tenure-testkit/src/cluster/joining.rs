@@ -1,11 +1,11 @@
-//! A node joins a cluster that works already, and leaves it again.
+//! Adds a node to a running cluster and removes it again.
 
 use super::Cluster;
 use crate::RedisServer;
 
 impl Cluster {
-    /// Lets the [latecomer](super::ClusterBuilder::latecomer) join as a replica of the first shard, and
-    /// returns it when all nodes know it and it is in sync. It comes empty, as somebody new.
+    /// Adds the [latecomer](super::ClusterBuilder::latecomer) as a replica of the first shard, and
+    /// returns it when all nodes know it and it is in sync. It starts empty, with a new id.
     #[track_caller]
     pub fn join_latecomer(&self) -> &RedisServer {
         let late = self.latecomer();
@@ -23,14 +23,14 @@ impl Cluster {
         late
     }
 
-    /// Kills the latecomer, which must be no master then, and lets all others forget it.
+    /// Kills the latecomer, which must not be a master, and makes all other nodes forget it.
     #[track_caller]
     pub fn dismiss_latecomer(&self) {
         let late = self.latecomer();
         let id = late.run(&["CLUSTER", "MYID"]);
         late.kill();
         for server in self.awake() {
-            // One that did not know it has nothing to forget.
+            // Refused by a node that did not know it.
             let _ = server.try_run(&["CLUSTER", "FORGET", id.text()]);
         }
         self.expect(Self::is_ok);

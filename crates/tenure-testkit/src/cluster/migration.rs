@@ -1,4 +1,4 @@
-//! A slot moves from one master to another, as slowly as a test likes.
+//! Moves a slot from one master to another, at the pace of the test.
 
 use super::Cluster;
 use crate::RedisServer;
@@ -7,17 +7,17 @@ use crate::server::{ADMIN_PASSWORD, ADMIN_USER};
 
 /// Keys that one `MIGRATE` moves.
 const KEYS_PER_STEP: &str = "100";
-/// A crowded machine may not let the other server run for seconds. Less than the kit waits for an
-/// answer, so that a test that fails shows the server's reason.
+/// On a busy machine the other server may not run for seconds. Shorter than the kit's own timeout,
+/// so that a failed test shows the server's error.
 const MIGRATE_LIMIT_MS: &str = "15000";
 
-/// A slot on the move; see [`Cluster::begin_migration`].
+/// A slot being migrated; see [`Cluster::begin_migration`].
 ///
-/// Meanwhile the source answers `ASK` for keys that it does not have, moved ones and new ones, and
-/// the target takes them after `ASKING` only. Commands on several keys of which some are missing
-/// get `TRYAGAIN` from both. Dropped, it leaves the slot as it is.
+/// During the migration the source replies `ASK` for keys that it does not have, moved or new, and
+/// the target accepts them only after `ASKING`. Both reply `TRYAGAIN` to commands on several keys of
+/// which some are missing. Dropping this leaves the slot as it is.
 #[derive(Debug)]
-#[must_use = "the slot stays on the move until `finish`"]
+#[must_use = "the migration stays open until `finish`"]
 pub struct Migration<'a> {
     cluster: &'a Cluster,
     slot: u16,
@@ -35,7 +35,7 @@ impl Cluster {
             source: self.master_of_slot(slot),
             target: self.server_at(to.port()),
         };
-        // The target first: nobody may be sent to one that does not know yet.
+        // The target first: no client may be redirected to a node that does not expect it.
         migration.set_slot(migration.target, "IMPORTING", migration.source);
         migration.set_slot(migration.source, "MIGRATING", migration.target);
         migration
@@ -49,12 +49,12 @@ impl Cluster {
 }
 
 impl<'a> Migration<'a> {
-    /// The master that has the slot so far.
+    /// The current master of the slot.
     pub fn source(&self) -> &'a RedisServer {
         self.source
     }
 
-    /// The master that will have it.
+    /// The future master of the slot.
     pub fn target(&self) -> &'a RedisServer {
         self.target
     }
@@ -65,7 +65,7 @@ impl<'a> Migration<'a> {
         self.migrate(&[key]) == "OK"
     }
 
-    /// Moves all keys that the source still has, in steps, and tells how many.
+    /// Moves all keys that the source still has, in batches, and returns how many.
     #[track_caller]
     pub fn move_keys(&self) -> usize {
         let slot = self.slot.to_string();
@@ -82,31 +82,31 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Moves the keys that are left and makes the target the slot's master everywhere.
+    /// Moves the remaining keys and makes the target the slot's master on all nodes.
     #[track_caller]
     pub fn finish(self) {
         self.move_keys();
         let _alone = lock(&self.cluster.ending_migration);
         self.cluster.expect(|_| self.target_knows_epoch());
-        // The target first: if it alone knew, it would win; if the source alone knew, nobody would
-        // serve the slot.
+        // The target first: if only the target knew, it would win; if only the source knew, no node
+        // would serve the slot.
         self.set_slot(self.target, "NODE", self.target);
         self.set_slot(self.source, "NODE", self.target);
         for server in self.cluster.awake() {
-            // The others would hear of it anyway; replicas must, they cannot be told.
+            // Speeds up the gossip. Replicas refuse the command and rely on gossip.
             let _ = self.try_set_slot(server, "NODE", self.target);
         }
         self.cluster
             .expect(|cluster| cluster.all_see(self.slot, Some(self.target)));
     }
 
-    /// The target raises its epoch above all it knows of. If it did not know the source's, the source
-    /// would claim the slot back, and the target would drop the keys.
+    /// The target raises its epoch above all that it knows. If it did not know the source's epoch, the
+    /// source would claim the slot back, and the target would drop the keys.
     fn target_knows_epoch(&self) -> Result<(), String> {
         let known = epoch(self.target, "cluster_current_epoch");
         let needed = epoch(self.source, "cluster_my_epoch");
         if known < needed {
-            return Err(format!("the target knows epoch {known}, and not {needed}"));
+            return Err(format!("the target knows epoch {known}, not yet {needed}"));
         }
         Ok(())
     }
@@ -151,5 +151,5 @@ fn epoch(server: &RedisServer, which: &str) -> u64 {
     let mut lines = info.text().lines();
     let found = lines.find_map(|line| line.strip_prefix(which)?.strip_prefix(':'));
     let epoch = found.and_then(|epoch| epoch.trim().parse().ok());
-    epoch.unwrap_or_else(|| panic!("`{}` says no `{which}`", server.addr()))
+    epoch.unwrap_or_else(|| panic!("`{}` does not report `{which}`", server.addr()))
 }

@@ -1,4 +1,4 @@
-//! The cluster in the eyes of one node.
+//! The cluster as one node sees it.
 
 use std::ops::RangeInclusive;
 
@@ -6,7 +6,7 @@ use super::Cluster;
 use crate::RedisServer;
 use crate::server::field_of;
 
-/// What one node knows of all nodes, itself included.
+/// What one node knows about all nodes, including itself.
 #[derive(Debug)]
 pub(super) struct View {
     nodes: Vec<Node>,
@@ -24,7 +24,7 @@ pub(super) struct Node {
 }
 
 impl View {
-    /// Asks a node.
+    /// Reads the view of a node.
     pub(super) fn of(server: &RedisServer) -> Result<Self, String> {
         let reply = server.try_run(&["CLUSTER", "NODES"])?;
         let nodes = reply.text().lines().map(node_of);
@@ -42,7 +42,7 @@ impl View {
         self.nodes.iter().find(serves)
     }
 
-    /// Each range of slots with its owner, in order: equal in nodes that agree.
+    /// Each range of slots with its owner, sorted: equal for nodes that agree.
     fn owners(&self) -> Vec<(u16, u16, &str)> {
         let ranges = self.nodes.iter().flat_map(|node| {
             let slots = node.slots.iter();
@@ -55,10 +55,10 @@ impl View {
 }
 
 impl Node {
-    /// Whether there is a connection, all formalities are over and nothing is wrong with it.
-    pub(super) fn is_well(&self) -> bool {
-        let has_trouble = |flag| matches!(flag, "fail" | "fail?" | "handshake" | "noaddr");
-        self.is_connected && !self.flags.split(',').any(has_trouble)
+    /// Whether it is connected, its handshake is over and it has no failure flags.
+    pub(super) fn is_healthy(&self) -> bool {
+        let is_failure = |flag| matches!(flag, "fail" | "fail?" | "handshake" | "noaddr");
+        self.is_connected && !self.flags.split(',').any(is_failure)
     }
 
     pub(super) fn is_master(&self) -> bool {
@@ -71,14 +71,14 @@ impl Node {
 }
 
 impl Cluster {
-    /// `Err` says what is not well.
+    /// `Err` describes what is wrong.
     pub(super) fn is_ok(&self) -> Result<(), String> {
         let awake: Vec<&RedisServer> = self.awake().collect();
         let views: Result<Vec<View>, String> = awake.iter().map(|one| View::of(one)).collect();
         let views = views?;
         for (server, view) in awake.iter().zip(&views) {
-            let well = sees_all_well(view, &awake).and_then(|()| says_ok(server));
-            well.map_err(|error| format!("node `{}`: {error}", server.addr()))?;
+            let healthy = sees_all_healthy(view, &awake).and_then(|()| reports_ok(server));
+            healthy.map_err(|error| format!("node `{}`: {error}", server.addr()))?;
         }
         for server in &awake {
             let is_master = |view: &View| view.node(server).is_some_and(Node::is_master);
@@ -86,37 +86,40 @@ impl Cluster {
                 .iter()
                 .any(|view| is_master(view) != is_master(&views[0]))
             {
-                return Err(format!("not all agree on the role of `{}`", server.addr()));
+                return Err(format!(
+                    "the nodes disagree on the role of `{}`",
+                    server.addr()
+                ));
             }
         }
         if views.iter().any(|view| view.owners() != views[0].owners()) {
-            return Err("not all agree on the slots".into());
+            return Err("the nodes disagree on the slots".into());
         }
         Ok(())
     }
 
-    /// Whether all nodes that run have met.
+    /// Whether all running nodes have met.
     pub(super) fn have_met(&self) -> Result<(), String> {
         let awake: Vec<&RedisServer> = self.awake().collect();
         awake
             .iter()
-            .try_for_each(|server| sees_all_well(&View::of(server)?, &awake))
+            .try_for_each(|server| sees_all_healthy(&View::of(server)?, &awake))
     }
 }
 
-fn sees_all_well(view: &View, servers: &[&RedisServer]) -> Result<(), String> {
+fn sees_all_healthy(view: &View, servers: &[&RedisServer]) -> Result<(), String> {
     for server in servers {
         let addr = server.addr();
         let node = view.node(server);
         let node = node.ok_or_else(|| format!("does not know `{addr}`"))?;
-        if !node.is_well() {
+        if !node.is_healthy() {
             return Err(format!("sees `{addr}` as `{}`", node.flags));
         }
     }
     Ok(())
 }
 
-fn says_ok(server: &RedisServer) -> Result<(), String> {
+fn reports_ok(server: &RedisServer) -> Result<(), String> {
     let info = server.try_run(&["CLUSTER", "INFO"])?;
     let state = field_of(info.text(), "cluster_state").unwrap_or_default();
     if state != "ok" {
@@ -135,10 +138,10 @@ fn node_of(line: &str) -> Option<Node> {
     let addr = words.next()?.split('@').next()?;
     let port = addr.rsplit(':').next()?.parse().ok()?;
     let flags = words.next()?.into();
-    // Past its master and when it was pinged and answered.
+    // Skips its master, ping and pong.
     let epoch = words.nth(3)?.parse().ok()?;
     let is_connected = words.next()? == "connected";
-    // `[slot->-id]` and `[slot-<-id]` are slots on the move.
+    // `[slot->-id]` and `[slot-<-id]` are slots being migrated.
     let slots = words.filter(|word| !word.starts_with('['));
     let slots: Option<Vec<_>> = slots.map(range_of).collect();
     Some(Node {

@@ -1,20 +1,20 @@
-//! Records as lines of text: fields between tabs, one record per line.
+//! Records as lines of text: one record per line, fields separated by tabs.
 //!
-//! Text costs a little space and can be read with `less` when a run has failed.
+//! Text takes a little more space, but can be read with `less` after a failed run.
 
 use std::fmt::{self, Write as _};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 
-/// A record that is one line of a file.
+/// A record stored as one line of a file.
 pub(crate) trait Line: Sized {
     fn encode(&self) -> String;
     fn decode(fields: &mut Fields<'_>) -> Option<Self>;
 }
 
-/// A file of records that only grows. Each is one plain `write`, so that `kill -9` loses none that
-/// were written.
+/// An append-only file of records. Each record is one plain `write`, so that `kill -9` loses no
+/// written record.
 #[derive(Debug)]
 pub(crate) struct Log(File);
 
@@ -36,7 +36,7 @@ impl Log {
     }
 }
 
-/// All records of a file; panics, naming the line, if one is damaged.
+/// Reads all records of a file; panics with the line if one is damaged.
 pub(crate) fn load<T: Line>(path: &Path) -> Vec<T> {
     let text = fs::read_to_string(path)
         .unwrap_or_else(|error| panic!("failed to read `{}`: {error}", path.display()));
@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Any text; what would break the line is written as `%XX`.
+    /// Any text; characters that would break the line are escaped as `%XX`.
     pub(crate) fn text(mut self, text: &str) -> Self {
         self.separate();
         for character in text.chars() {
@@ -97,7 +97,7 @@ impl Writer {
     }
 }
 
-/// The fields of a line, taken one after the other.
+/// The fields of a line, read in order.
 pub(crate) struct Fields<'a>(std::str::Split<'a, char>);
 
 impl Fields<'_> {
@@ -107,7 +107,7 @@ impl Fields<'_> {
 
     #[expect(
         clippy::option_option,
-        reason = "a missing field is not a field that says none"
+        reason = "a missing field differs from an empty one"
     )]
     pub(crate) fn optional(&mut self) -> Option<Option<u64>> {
         match self.0.next()? {
@@ -138,7 +138,7 @@ impl fmt::Display for Millis {
     }
 }
 
-/// An enumeration of which each variant is a word, to be written and read.
+/// An enum that is written and parsed as one word per variant.
 macro_rules! words {
     ($(#[$attribute:meta])* pub enum $name:ident {
         $($(#[$note:meta])* $variant:ident = $word:literal,)*

@@ -1,4 +1,4 @@
-//! Writes down what the test breaks.
+//! Records the faults that a test injects.
 
 use std::fmt;
 use std::path::Path;
@@ -8,18 +8,18 @@ use super::now_ns;
 
 pub(crate) const EXTENSION: &str = "faults";
 
-/// Something that was broken for a while.
+/// An injected fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// What was done, such as `pause-server`; two kinds are known to the checkers.
+    /// What was done, such as `pause-server`; the checkers know two kinds.
     pub kind: String,
-    /// The client process it was done to, if it was one.
+    /// The affected client process, if it was one.
     pub client: Option<u64>,
     /// Just before it began.
     pub start_ns: u64,
-    /// Just after it ended, or, of a kill, after the process was gone.
+    /// Just after it ended; for a kill, after the process was gone.
     pub end_ns: u64,
-    /// Whether anybody could have noticed; a fault during idleness proves nothing.
+    /// Whether a client could have noticed it; a fault while all clients are idle proves nothing.
     pub took_effect: bool,
 }
 
@@ -29,23 +29,23 @@ pub struct Nemesis {
     log: Log,
 }
 
-/// A fault that goes on; [`end`](Self::end) writes it down, dropping it too.
+/// A fault in progress; [`end`](Self::end) or dropping it records it.
 #[derive(Debug)]
 #[must_use = "the fault lasts until this ends"]
-pub struct FaultUnderWay<'a> {
+pub struct ActiveFault<'a> {
     nemesis: &'a Nemesis,
     fault: Fault,
 }
 
 impl Fault {
-    /// The kind of a client's `SIGKILL`.
+    /// The kind for a `SIGKILL` to a client.
     pub const KILL_CLIENT: &'static str = "kill-client";
-    /// The kind of a client's `SIGSTOP` until its `SIGCONT`.
+    /// The kind for a client that is stopped by `SIGSTOP` until `SIGCONT`.
     pub const PAUSE_CLIENT: &'static str = "pause-client";
 }
 
 impl Nemesis {
-    /// A log in `dir`; panics if there was one already.
+    /// Creates a log in `dir`; panics if there is one already.
     #[track_caller]
     pub fn create(dir: &Path) -> Self {
         Self {
@@ -53,9 +53,9 @@ impl Nemesis {
         }
     }
 
-    /// A fault begins now; call it before doing anything.
-    pub fn begin(&self, kind: &str) -> FaultUnderWay<'_> {
-        FaultUnderWay {
+    /// Begins a fault; call it before injecting the fault.
+    pub fn begin(&self, kind: &str) -> ActiveFault<'_> {
+        ActiveFault {
             nemesis: self,
             fault: Fault {
                 kind: kind.into(),
@@ -67,31 +67,31 @@ impl Nemesis {
         }
     }
 
-    /// A client is about to be killed ([`Fault::KILL_CLIENT`]).
-    pub fn kill_client(&self, client: u64) -> FaultUnderWay<'_> {
+    /// Begins the kill of a client ([`Fault::KILL_CLIENT`]).
+    pub fn kill_client(&self, client: u64) -> ActiveFault<'_> {
         self.begin(Fault::KILL_CLIENT).client(client)
     }
 
-    /// A client is about to be paused ([`Fault::PAUSE_CLIENT`]).
-    pub fn pause_client(&self, client: u64) -> FaultUnderWay<'_> {
+    /// Begins the pause of a client ([`Fault::PAUSE_CLIENT`]).
+    pub fn pause_client(&self, client: u64) -> ActiveFault<'_> {
         self.begin(Fault::PAUSE_CLIENT).client(client)
     }
 }
 
-impl FaultUnderWay<'_> {
-    /// The client process it is done to.
+impl ActiveFault<'_> {
+    /// Sets the affected client process.
     pub fn client(mut self, client: u64) -> Self {
         self.fault.client = Some(client);
         self
     }
 
-    /// The fault is over.
+    /// Ends the fault.
     pub fn end(mut self, took_effect: bool) {
         self.fault.took_effect = took_effect;
     }
 }
 
-impl Drop for FaultUnderWay<'_> {
+impl Drop for ActiveFault<'_> {
     fn drop(&mut self) {
         self.fault.end_ns = now_ns();
         self.nemesis.log.write(&self.fault);

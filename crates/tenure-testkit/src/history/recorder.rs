@@ -1,4 +1,4 @@
-//! Writes down what a client does.
+//! Records the operations of a client.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use super::{Event, Mode, Op, Outcome, now_ns};
 
 pub(super) const EXTENSION: &str = "events";
 
-/// Writes a client's events to a file of its own, each with one plain `write`, so that `kill -9`
-/// loses at most the call that was under way.
+/// Writes a client's events to its own file, each with one plain `write`, so that `kill -9` loses at
+/// most the call in progress.
 #[derive(Debug)]
 pub struct Recorder {
     client: u64,
@@ -17,11 +17,12 @@ pub struct Recorder {
     holds: AtomicU64,
 }
 
-/// A call that has begun; [`end`](Self::end) writes it down.
+/// A call in progress; [`end`](Self::end) records it.
 ///
-/// Dropped without an end, as by a cancelled future, it is recorded as [`Outcome::Cancelled`].
+/// Dropped without `end`, for example by a cancelled future, it is recorded as
+/// [`Outcome::Cancelled`].
 #[derive(Debug)]
-#[must_use = "dropped at once it is recorded as cancelled"]
+#[must_use = "if dropped, it is recorded as cancelled"]
 pub struct Pending<'a> {
     recorder: &'a Recorder,
     event: Event,
@@ -29,7 +30,7 @@ pub struct Pending<'a> {
 }
 
 impl Recorder {
-    /// A recorder for the process `client`, writing into `dir`; panics if there was one already.
+    /// Creates the recorder of the process `client` in `dir`; panics if there is one already.
     #[track_caller]
     pub fn create(dir: &Path, client: u64) -> Self {
         Self {
@@ -39,12 +40,12 @@ impl Recorder {
         }
     }
 
-    /// The number for a new hold, to be given to its grant and to all that follows.
+    /// A number for a new hold, used by its grant and all later events.
     pub fn next_hold(&self) -> u64 {
         self.holds.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Any call; takes the time now.
+    /// Begins any call now.
     pub fn begin(&self, task: u64, op: Op, lock: &str) -> Pending<'_> {
         let now_ns = now_ns();
         Pending {
@@ -66,13 +67,13 @@ impl Recorder {
         }
     }
 
-    /// An acquisition; takes the time now.
+    /// Begins an acquisition now.
     pub fn acquire(&self, task: u64, lock: &str) -> Pending<'_> {
         self.begin(task, Op::Acquire, lock)
     }
 
-    /// The release of a hold; takes the time now and writes at once that it was called. Call it
-    /// before the request leaves, with what the guard believed at that time ([`until_ns`]).
+    /// Begins the release of a hold now, and records immediately that it was called. Call it before
+    /// sending the request, with what the guard believed at that time ([`until_ns`]).
     ///
     /// [`until_ns`]: super::until_ns
     pub fn release(&self, task: u64, lock: &str, hold: u64, believed_until_ns: u64) -> Pending<'_> {
@@ -84,50 +85,50 @@ impl Recorder {
         release.believed_until(believed_until_ns)
     }
 
-    /// The client notices now that it no longer holds the lock.
+    /// Records that the client notices now that it no longer holds the lock.
     pub fn lost(&self, task: u64, lock: &str, hold: u64) {
         let lost = self.begin(task, Op::Lost, lock).hold(hold);
         lost.end(Outcome::Done);
     }
 
-    /// Writes an event made by hand.
+    /// Records a hand-made event.
     pub fn record(&self, event: &Event) {
         self.log.write(event);
     }
 }
 
 impl Pending<'_> {
-    /// The hold that it is about.
+    /// Sets the hold.
     pub fn hold(mut self, hold: u64) -> Self {
         self.event.hold = hold;
         self
     }
 
-    /// In which way; exclusive if nothing is said.
+    /// Sets the mode; exclusive by default.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.event.mode = mode;
         self
     }
 
-    /// The guard's fence.
+    /// Sets the guard's fence.
     pub fn fence(mut self, fence: u64) -> Self {
         self.event.fence = Some(fence);
         self
     }
 
-    /// Until when the holder believes to hold the lock; see [`until_ns`](super::until_ns).
+    /// Sets until when the holder believes that it holds the lock; see [`until_ns`](super::until_ns).
     pub fn believed_until(mut self, ns: u64) -> Self {
         self.event.believed_until_ns = Some(ns);
         self
     }
 
-    /// The call has returned: takes the time and writes.
+    /// Records that the call returns now.
     pub fn end(mut self, outcome: Outcome) {
         self.event.outcome = outcome;
         self.write();
     }
 
-    /// A granted acquisition, with all that belongs to it. Returns the hold's number.
+    /// Records a granted acquisition and returns the number of its hold.
     pub fn granted(self, fence: Option<u64>, believed_until_ns: u64) -> u64 {
         let hold = self.recorder.next_hold();
         let mut granted = self.hold(hold).believed_until(believed_until_ns);

@@ -1,4 +1,4 @@
-//! One client's connection and the one to the server that belongs to it.
+//! A client connection and its server connection.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,26 +13,26 @@ use super::Direction;
 use super::session::Session;
 use crate::mutex::lock;
 
-/// How soon a write to a peer that does not read notices that the connection shall end.
+/// How often a blocked write checks whether the connection is to end.
 const WRITE_TICK: Duration = Duration::from_millis(50);
-/// How often it is looked whether all commands have been answered.
+/// How often to check whether all commands have been answered.
 const DRAIN_TICK: Duration = Duration::from_millis(1);
-/// How long another server may take to answer a greeting.
-const GREET_LIMIT: Duration = Duration::from_secs(2);
+/// How long the new server may take to answer the handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Both sockets; they close when both pumps have let go of it.
+/// Both sockets; they close when both pumps have dropped this.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: TcpStream,
-    /// Another one, if the connection was moved.
+    /// Replaced when the connection is moved.
     server: Mutex<Arc<TcpStream>>,
     /// How often it was moved.
     moves: AtomicU64,
-    /// What its server was told, if it may be moved. Locked while requests are written.
+    /// The client's session, if the connection is movable. Locked while requests are written.
     session: Option<Mutex<Session>>,
-    /// Commands that were sent and not answered yet.
+    /// Commands sent and not yet answered.
     unanswered: AtomicI64,
-    /// About to be moved: requests are kept.
+    /// About to be moved: requests are held.
     draining: AtomicBool,
     ending: AtomicBool,
     lost_bytes: AtomicBool,
@@ -43,7 +43,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(client: TcpStream, server: TcpStream, movable: bool) -> Self {
         for stream in [&client, &server] {
-            // Without it a write could block for ever; if it cannot be set, it is only slower.
+            // Without it a write could block forever. Errors are ignored: ending is only slower then.
             let _ = stream.set_write_timeout(Some(WRITE_TICK));
         }
         Self {
@@ -60,28 +60,28 @@ impl Connection {
         }
     }
 
-    /// Makes both pumps end, and both sockets send RST when they close.
+    /// Ends both pumps and makes both sockets send RST when they close.
     pub(super) fn reset(&self) {
         let server = self.server();
         reset_when_closed(&self.client);
         reset_when_closed(&server);
         self.ending.store(true, Ordering::SeqCst);
-        // Says nothing to the peers but wakes the pumps that sleep in `read`.
+        // Invisible to the peers, but wakes the pumps that block in `read`.
         let _ = self.client.shutdown(Shutdown::Read);
         let _ = server.shutdown(Shutdown::Read);
     }
 
-    /// Ends both sides in order.
+    /// Closes both sides with FIN.
     pub(super) fn end(&self) {
         self.ending.store(true, Ordering::SeqCst);
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server().shutdown(Shutdown::Both);
     }
 
-    /// Moves the connection to another server, which its client does not notice: no request is lost
-    /// and no reply is another's. Requests wait until the old server has answered all before them;
-    /// the new one is greeted as the old one was. A client that listens is reset, and so is one
-    /// whose server does not answer within `limit`. Tells whether it was moved.
+    /// Moves the connection to another server without the client noticing: no request is lost and no
+    /// reply is mixed up. Requests wait until the old server has answered all earlier ones; the handshake
+    /// is replayed to the new one. A client with a subscription is reset, and so is one whose server does
+    /// not answer within `limit`. Returns whether it was moved.
     pub(super) fn move_to(
         &self,
         connect: impl Fn() -> io::Result<TcpStream>,
@@ -95,19 +95,21 @@ impl Connection {
         let end = Instant::now() + limit;
         let mut moved = false;
         while !moved && !self.is_ending() {
-            // A pump that cannot write keeps it locked.
+            // A pump that is blocked in a write keeps it locked.
             let quiet = session.try_lock().ok().filter(|session| {
                 let answered = self.unanswered.load(Ordering::SeqCst) <= 0;
-                answered && (session.is_between_commands() || session.listens())
+                answered && (session.is_between_commands() || session.has_subscription())
             });
             match quiet {
-                Some(session) if !session.listens() => match greeted(&session, &connect) {
-                    Ok(server) => {
-                        self.replace_server(server);
-                        moved = true;
+                Some(session) if !session.has_subscription() => {
+                    match connect_with_handshake(&session, &connect) {
+                        Ok(server) => {
+                            self.replace_server(server);
+                            moved = true;
+                        }
+                        Err(_) => self.reset(),
                     }
-                    Err(_) => self.reset(),
-                },
+                }
                 Some(_) => self.reset(),
                 None if Instant::now() >= end => self.reset(),
                 None => thread::sleep(DRAIN_TICK),
@@ -121,7 +123,7 @@ impl Connection {
         let _ = server.set_write_timeout(Some(WRITE_TICK));
         let old = std::mem::replace(&mut *lock(&self.server), Arc::new(server));
         self.moves.fetch_add(1, Ordering::SeqCst);
-        // Wakes the pump that waits for its replies; there are none to come.
+        // Wakes the pump that waits for its replies; no more will come.
         let _ = old.shutdown(Shutdown::Both);
     }
 
@@ -138,18 +140,18 @@ impl Connection {
         self.session.is_some()
     }
 
-    /// Takes note of replies that came from the server.
+    /// Counts replies from the server.
     pub(super) fn note_replies(&self, count: i64) {
         self.unanswered.fetch_sub(count, Ordering::SeqCst);
     }
 
-    /// Ends the client's side only. What it had sent is kept until [`land`](Self::land).
+    /// Closes the client side only. Its requests are held until [`land`](Self::land).
     pub(super) fn strand(&self) {
         self.stranded.store(true, Ordering::SeqCst);
         let _ = self.client.shutdown(Shutdown::Both);
     }
 
-    /// Lets what a gone client had sent reach the server.
+    /// Delivers the requests of a stranded client.
     pub(super) fn land(&self) {
         self.stranded.store(false, Ordering::SeqCst);
     }
@@ -158,7 +160,7 @@ impl Connection {
         self.stranded.load(Ordering::SeqCst)
     }
 
-    /// Tells the receiving side that no more will come.
+    /// Signals the end of the stream to the receiving side.
     pub(super) fn finish(&self, direction: Direction) {
         let _ = match direction {
             Direction::Requests => self.server().shutdown(Shutdown::Write),
@@ -170,7 +172,7 @@ impl Connection {
         self.ending.load(Ordering::SeqCst)
     }
 
-    /// Whether bytes were swallowed, so that the streams no longer fit each other.
+    /// Whether bytes were dropped, so that requests and replies no longer match.
     pub(super) fn lost_bytes(&self) -> bool {
         self.lost_bytes.load(Ordering::SeqCst)
     }
@@ -187,7 +189,7 @@ impl Connection {
         self.reset_at_reply.store(true, Ordering::SeqCst);
     }
 
-    /// How long later reads wait; without a limit at first.
+    /// Sets the timeout of later reads; none at first.
     pub(super) fn set_read_limit(
         &self,
         direction: Direction,
@@ -199,7 +201,7 @@ impl Connection {
         }
     }
 
-    /// Reads what there is; `None` if nothing came in time.
+    /// Reads available bytes; `None` after a timeout.
     pub(super) fn read(
         &self,
         direction: Direction,
@@ -211,7 +213,7 @@ impl Connection {
         };
         match read {
             Ok(count) => Ok(Some(count)),
-            Err(error) if is_pause(&error) => Ok(None),
+            Err(error) if is_timeout(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -223,7 +225,7 @@ impl Connection {
         }
         let mut session = self.session.as_ref().map(lock);
         if let Some(session) = &mut session {
-            let commands = i64::try_from(session.note(bytes)).unwrap_or(i64::MAX);
+            let commands = i64::try_from(session.record(bytes)).unwrap_or(i64::MAX);
             self.unanswered.fetch_add(commands, Ordering::SeqCst);
         }
         self.write_all(&self.server(), bytes)
@@ -233,7 +235,7 @@ impl Connection {
         while !bytes.is_empty() && !self.is_ending() {
             match target.write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
-                Err(error) if is_pause(&error) => {}
+                Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -245,29 +247,29 @@ impl Connection {
     }
 }
 
-/// A connection to another server that has been told all that the first one was.
-fn greeted(
+/// Connects to another server and replays the handshake.
+fn connect_with_handshake(
     session: &Session,
     connect: impl Fn() -> io::Result<TcpStream>,
 ) -> io::Result<TcpStream> {
     let server = connect()?;
-    server.set_read_timeout(Some(GREET_LIMIT))?;
-    session.greet(&server)?;
+    server.set_read_timeout(Some(HANDSHAKE_LIMIT))?;
+    session.replay_handshake(&server)?;
     server.set_read_timeout(None)?;
     Ok(server)
 }
 
-/// Lets a socket send RST instead of an orderly end when it is closed.
+/// Makes a socket send RST instead of FIN when it is closed.
 pub(super) fn reset_when_closed(stream: &TcpStream) {
     let no_linger = nix::libc::linger {
         l_onoff: 1,
         l_linger: 0,
     };
-    // It fails only on a socket whose peer has gone, where there is nobody to send RST to.
+    // It fails only if the peer is gone, and then no RST is needed.
     let _ = setsockopt(stream, sockopt::Linger, &no_linger);
 }
 
-fn is_pause(error: &io::Error) -> bool {
+fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted

@@ -1,32 +1,32 @@
-//! Where the commands and replies in a stream of bytes end: as much of RESP as a proxy must know that
-//! moves a connection from one server to another.
+//! Finds the commands and replies in a stream of bytes: the part of RESP that a proxy needs to move a
+//! connection from one server to another.
 
-/// Cuts a stream into whole values.
+/// Splits a stream into complete values.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// The beginning of a value whose end has not come yet.
-    begun: Vec<u8>,
+    /// An incomplete value.
+    incomplete: Vec<u8>,
 }
 
 impl Frames {
-    /// Takes in more of the stream and passes each value on that is whole by now.
+    /// Adds more of the stream and calls `whole` for each complete value.
     pub(super) fn feed(&mut self, bytes: &[u8], mut whole: impl FnMut(&[u8])) {
-        self.begun.extend_from_slice(bytes);
+        self.incomplete.extend_from_slice(bytes);
         let mut start = 0;
-        while let Some(end) = end_of_value(&self.begun, start) {
-            whole(&self.begun[start..end]);
+        while let Some(end) = end_of_value(&self.incomplete, start) {
+            whole(&self.incomplete[start..end]);
             start = end;
         }
-        self.begun.drain(..start);
+        self.incomplete.drain(..start);
     }
 
-    /// Whether the stream stands between two values.
+    /// Whether the stream is between two values.
     pub(super) fn is_between(&self) -> bool {
-        self.begun.is_empty()
+        self.incomplete.is_empty()
     }
 }
 
-/// The words of a command, in upper case as far as they are needed to know it.
+/// The words of a command that identify it, in upper case.
 pub(super) fn words(command: &[u8]) -> Vec<String> {
     let mut lines = command.split(|byte| *byte == b'\n');
     if command.first() != Some(&b'*') {
@@ -45,12 +45,12 @@ pub(super) fn words(command: &[u8]) -> Vec<String> {
     words
 }
 
-/// Whether a value from the server answers a command, as all but pushes do.
+/// Whether a value from the server is a reply, not a push.
 pub(super) fn is_reply(value: &[u8]) -> bool {
     value.first() != Some(&b'>')
 }
 
-/// The end of the value that begins at `start`; `None` if it has not come yet.
+/// The end of the value that begins at `start`; `None` if it is incomplete.
 fn end_of_value(bytes: &[u8], start: usize) -> Option<usize> {
     let rest = bytes.get(start..)?;
     let line = rest.windows(2).position(|pair| pair == b"\r\n")?;
@@ -58,7 +58,7 @@ fn end_of_value(bytes: &[u8], start: usize) -> Option<usize> {
     let kind = *rest.first()?;
     let count = || -> Option<usize> {
         let digits = std::str::from_utf8(&rest[1..line]).ok()?;
-        // A length of -1 is nothing at all.
+        // A length of -1 is null.
         Some(usize::try_from(digits.parse::<i64>().ok()?).unwrap_or(0))
     };
     match kind {
@@ -69,7 +69,7 @@ fn end_of_value(bytes: &[u8], start: usize) -> Option<usize> {
         }
         b'*' | b'~' | b'>' => end_of_values(bytes, after_line, count()?),
         b'%' => end_of_values(bytes, after_line, count()? * 2),
-        // Attributes stand before the value that they belong to.
+        // Attributes precede their value.
         b'|' => end_of_values(bytes, after_line, count()? * 2 + 1),
         _ => Some(after_line),
     }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_however_they_are_cut() {
+    fn values_are_found_however_the_stream_is_split() {
         let values = [
             "+OK\r\n",
             "$-1\r\n",
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_known_by_their_words() {
+    fn commands_are_identified_by_their_words() {
         assert_eq!(words(b"*2\r\n$5\r\nhello\r\n$1\r\n3\r\n"), ["HELLO", "3"]);
         assert_eq!(words(b"ping\r\n"), ["PING"]);
         assert!(is_reply(b"+OK\r\n") && !is_reply(b">1\r\n+x\r\n"));

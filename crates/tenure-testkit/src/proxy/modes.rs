@@ -1,21 +1,21 @@
-//! What a proxy does at the moment.
+//! The current faults of a proxy.
 
 use std::time::Duration;
 
 use super::Direction;
 
-/// All faults of a proxy; the default is to have none.
+/// All faults of a proxy; none by default.
 #[derive(Debug, Default)]
 pub(super) struct Modes {
     pub(super) requests: Flow,
     pub(super) replies: Flow,
     /// Equal-length replacements in replies.
     pub(super) rewrites: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The same, but no fault: they stay when faults end.
+    /// Like `rewrites`, but not a fault: they stay when faults end.
     pub(super) translations: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Armed: the connection that next sends these bytes is reset when the server answers.
+    /// Armed: the connection that next sends these bytes is reset when the server replies.
     pub(super) reset_after: Option<Vec<u8>>,
-    /// Armed: the connection that sends next is reset after so many bytes.
+    /// Armed: the connection that sends next is reset after this many bytes.
     pub(super) cut_after: Option<usize>,
     pub(super) refusing: bool,
 }
@@ -26,13 +26,13 @@ pub(super) struct Flow {
     pub(super) held: bool,
     pub(super) dropped: bool,
     pub(super) delay: Duration,
-    /// What comes first on a connection is not delayed.
+    /// The first chunk of a connection is not delayed.
     pub(super) delay_spares_first: bool,
     pub(super) dribble: Duration,
 }
 
 impl Modes {
-    /// Whether bytes are swallowed in any direction.
+    /// Whether bytes are dropped in any direction.
     pub(super) fn is_dropping(&self) -> bool {
         self.requests.dropped || self.replies.dropped
     }
@@ -52,7 +52,7 @@ impl Modes {
         }
     }
 
-    /// Whether these requests are the ones that [`Modes::reset_after`] was armed for.
+    /// Whether these requests match [`Modes::reset_after`]; disarms it if so.
     pub(super) fn take_reset(&mut self, requests: &[u8]) -> bool {
         let armed_for = |pattern: &Vec<u8>| find(requests, pattern).is_some();
         self.reset_after

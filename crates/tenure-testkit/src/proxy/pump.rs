@@ -1,4 +1,4 @@
-//! Moves one direction of one connection, with the faults of the moment.
+//! Forwards one direction of one connection and applies the current faults.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,9 +12,9 @@ use super::modes::Flow;
 use super::{Direction, Shared};
 use crate::mutex::lock;
 
-/// How soon a pump that keeps something notices that it may let it go.
+/// How often held data is rechecked.
 const TICK: Duration = Duration::from_millis(2);
-/// Large, so that a reply is seldom split and rewriting finds it in one chunk.
+/// Large, so that a reply is rarely split and rewriting finds it in one chunk.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 pub(super) struct Pump {
@@ -22,16 +22,16 @@ pub(super) struct Pump {
     shared: Arc<Shared>,
     direction: Direction,
     /// Received and not yet delivered.
-    kept: VecDeque<Parcel>,
-    /// When the next byte may go, while dribbling.
+    held: VecDeque<Parcel>,
+    /// When the next byte may be sent while dribbling.
     next_byte: Instant,
-    /// Bytes until the connection is cut, if it shall be.
+    /// Bytes until the connection is cut, if requested.
     cut_left: Option<usize>,
-    /// The socket's timeout at the moment.
+    /// The socket's current timeout.
     read_limit: Option<Duration>,
     source_ended: bool,
     has_received: bool,
-    /// The replies so far, where they must be counted.
+    /// Counts replies on movable connections.
     replies: Frames,
     /// How often the connection had been moved when the last read began.
     moves: u64,
@@ -41,17 +41,17 @@ struct Parcel {
     bytes: Vec<u8>,
     sent: usize,
     arrived: Instant,
-    /// Whether nothing came before it on this connection.
+    /// Whether it is the first on this connection.
     is_first: bool,
 }
 
-/// What to do next about the kept parcels.
+/// The next step for the held parcels.
 enum Next {
-    /// Nothing is kept.
+    /// Nothing is held.
     Idle,
-    /// Deliver so many bytes of the first parcel now.
+    /// Deliver this many bytes of the first parcel now.
     Deliver(usize),
-    /// Look again after so long.
+    /// Check again after this long.
     Wait(Duration),
 }
 
@@ -65,7 +65,7 @@ impl Pump {
             connection: Arc::clone(connection),
             shared: Arc::clone(shared),
             direction,
-            kept: VecDeque::new(),
+            held: VecDeque::new(),
             next_byte: Instant::now(),
             cut_left: None,
             read_limit: None,
@@ -90,7 +90,7 @@ impl Pump {
     }
 
     fn next(&self) -> Next {
-        let Some(parcel) = self.kept.front() else {
+        let Some(parcel) = self.held.front() else {
             return self.next_without_parcels();
         };
         let flow = self.flow();
@@ -113,7 +113,7 @@ impl Pump {
         }
     }
 
-    /// Also the end of a stream is kept or swallowed while bytes would be.
+    /// The end of a stream is held or dropped like data.
     fn next_without_parcels(&self) -> Next {
         if !self.source_ended {
             return Next::Idle;
@@ -130,7 +130,7 @@ impl Pump {
     }
 
     fn deliver(&mut self, count: usize) {
-        let Some(parcel) = self.kept.front_mut() else {
+        let Some(parcel) = self.held.front_mut() else {
             return;
         };
         let bytes = &parcel.bytes[parcel.sent..][..count];
@@ -139,7 +139,7 @@ impl Pump {
         }
         parcel.sent += count;
         if parcel.sent == parcel.bytes.len() {
-            self.kept.pop_front();
+            self.held.pop_front();
         }
         let dribble = self.flow().dribble;
         if !dribble.is_zero() {
@@ -151,14 +151,14 @@ impl Pump {
     fn receive(&mut self, buffer: &mut [u8], limit: Option<Duration>) {
         let limit = limit.map(|limit| limit.min(TICK));
         if let Some(limit) = limit {
-            // A socket's timeout is counted in the kernel's coarse ticks: sleep through short waits.
+            // Socket timeouts have the kernel's coarse resolution, so sleep for short waits.
             if self.source_ended || limit < TICK {
                 return thread::sleep(limit);
             }
         }
         match self.read(buffer, limit) {
             Ok(None) => {}
-            // The old server's end; the new one is read from now on.
+            // The old server's connection ended; read from the new one from now on.
             Ok(Some(0)) | Err(_) if self.was_moved() => {}
             Ok(Some(0)) | Err(_) => self.source_ended = true,
             Ok(Some(count)) => self.take(&mut buffer[..count]),
@@ -175,7 +175,7 @@ impl Pump {
             self.moves = self.connection.moves();
             self.read_limit = None;
         }
-        // Saves a system call for each chunk of a proxy without faults.
+        // Saves a system call per chunk when the proxy has no faults.
         if self.read_limit != limit {
             self.connection.set_read_limit(self.direction, limit)?;
             self.read_limit = limit;
@@ -186,7 +186,7 @@ impl Pump {
     fn take(&mut self, mut chunk: &mut [u8]) {
         self.shared.count(self.direction, chunk.len());
         self.count_replies(chunk);
-        if self.is_swallowed(chunk) {
+        if self.is_dropped(chunk) {
             return;
         }
         if let Some(left) = &mut self.cut_left {
@@ -197,7 +197,7 @@ impl Pump {
         if chunk.is_empty() {
             return;
         }
-        self.kept.push_back(Parcel {
+        self.held.push_back(Parcel {
             bytes: chunk.to_vec(),
             sent: 0,
             arrived: Instant::now(),
@@ -215,8 +215,8 @@ impl Pump {
         }
     }
 
-    /// Applies what is decided once per chunk; whether the chunk ends here.
-    fn is_swallowed(&mut self, chunk: &mut [u8]) -> bool {
+    /// Applies the faults that are decided once per chunk. Returns whether the chunk is dropped.
+    fn is_dropped(&mut self, chunk: &mut [u8]) -> bool {
         let mut modes = lock(&self.shared.modes);
         match self.direction {
             Direction::Requests => {
@@ -237,8 +237,8 @@ impl Pump {
             self.connection.set_lost_bytes();
             return true;
         }
-        // The fault has ended, and this connection is about to be reset: a request that passed now
-        // would get its reply in the place of the one that was swallowed.
+        // The fault has ended, and this connection is about to be reset: the reply to a request that
+        // passed now would be taken for the reply to a dropped one.
         if self.connection.lost_bytes() && !modes.is_dropping() {
             self.connection.reset();
             return true;
@@ -248,8 +248,8 @@ impl Pump {
 
     fn flow(&self) -> Flow {
         let mut flow = self.shared.flow(self.direction);
-        let kept = self.connection.is_stranded() || self.connection.is_draining();
-        flow.held |= self.direction == Direction::Requests && kept;
+        let held = self.connection.is_stranded() || self.connection.is_draining();
+        flow.held |= self.direction == Direction::Requests && held;
         flow
     }
 }

@@ -1,95 +1,95 @@
-//! What clients did and were told.
+//! The operations of the clients and the answers they got.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use super::recorder::{self, Half};
+use super::recorder::{self, Entry};
 use crate::history::line::{self, words};
 use crate::history::{Fault, Millis, nemesis};
 
-/// Everything that clients wrote down in one run.
+/// All recorded operations of one run.
 #[derive(Debug, Clone, Default)]
 pub struct Account {
-    /// What they did, ordered by the time of sending.
-    pub deeds: Vec<Deed>,
-    /// What was broken meanwhile, ordered by its start.
+    /// The operations, ordered by the time of sending.
+    pub operations: Vec<Operation>,
+    /// The injected faults, ordered by their start.
     pub faults: Vec<Fault>,
 }
 
-/// One thing that a client did, from the question to the answer.
+/// One operation of a client, from the request to the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deed {
+pub struct Operation {
     /// The process.
     pub client: u64,
-    /// What was asked for.
+    /// The kind of request.
     pub kind: Kind,
-    /// Of which item.
+    /// The item.
     pub item: String,
-    /// By whom.
+    /// The buyer.
     pub buyer: String,
-    /// The buyer's own id of the request.
+    /// The buyer's id of the request.
     pub request: String,
-    /// For how many units.
+    /// The number of units.
     pub units: u64,
-    /// The order that it is about, or that came of it.
+    /// The order that it refers to or created.
     pub order: Option<String>,
-    /// Just before the question left.
+    /// Just before the request was sent.
     pub sent_ns: u64,
-    /// Just after the answer came; `None` if none came.
+    /// Just after the answer came; `None` without an answer.
     pub received_ns: Option<u64>,
-    /// What was told.
+    /// The answer.
     pub answer: Answer,
-    /// The word of a refusal, or of the state that the order is in.
+    /// The reason for a refusal, or the state of the order.
     pub word: String,
 }
 
 words! {
-    /// What a client asked for.
+    /// The kind of a request.
     #[derive(Hash)]
     pub enum Kind {
-        /// An order.
+        /// Places an order.
         Ask = "ask",
-        /// What became of an order.
+        /// Queries an order.
         Look = "look",
-        /// To pay for an order.
+        /// Pays for an order.
         Pay = "pay",
-        /// To cancel an order.
+        /// Cancels an order.
         Cancel = "cancel",
     }
 }
 
 words! {
-    /// What a client was told.
+    /// The answer to a request.
     #[derive(Hash)]
     pub enum Answer {
-        /// There is an order now.
+        /// A new order exists.
         Accepted = "accepted",
-        /// There was this order before.
+        /// The order existed already.
         Replayed = "replayed",
-        /// No, for the reason that the word says.
+        /// Refused; the word is the reason.
         Refused = "refused",
-        /// The order is in the state that the word says.
+        /// The word is the state of the order.
         State = "state",
-        /// It was done; the word says in which state the order is now, if that was told.
+        /// Done; the word is the new state of the order, if known.
         Done = "done",
-        /// No answer, or one that says nothing: it may have been done.
+        /// No answer, or an inconclusive one: it may have been done.
         Unknown = "unknown",
     }
 }
 
 impl Account {
-    /// Reads all files that recorders and a nemesis have written into `dir`. What a killed client
-    /// had asked and was not told is an unknown answer.
+    /// Reads all files that recorders and a nemesis wrote into `dir`. A request of a killed client without
+    /// an answer counts as unknown.
     pub fn load(dir: &Path) -> Self {
         let mut account = Self::default();
         let files = fs::read_dir(dir)
             .unwrap_or_else(|error| panic!("failed to read `{}`: {error}", dir.display()));
         for file in files {
-            let path = file.expect("a directory can be read to its end").path();
+            let path = file.expect("failed to read a directory entry").path();
             match path.extension().and_then(|extension| extension.to_str()) {
-                Some(recorder::EXTENSION) => account.deeds.extend(joined(line::load(&path))),
+                Some(recorder::EXTENSION) => account.operations.extend(joined(line::load(&path))),
                 Some(nemesis::EXTENSION) => account.faults.extend(line::load::<Fault>(&path)),
                 _ => {}
             }
@@ -98,52 +98,56 @@ impl Account {
         account
     }
 
-    /// An account made by hand.
-    pub fn new(deeds: Vec<Deed>) -> Self {
+    /// A hand-made account.
+    pub fn new(operations: Vec<Operation>) -> Self {
         let mut account = Self {
-            deeds,
+            operations,
             faults: Vec::new(),
         };
         account.sort();
         account
     }
 
-    /// The number of deeds with this answer.
+    /// The number of operations with this kind and answer.
     pub fn count(&self, kind: Kind, answer: Answer) -> usize {
-        let matching = |deed: &&Deed| deed.kind == kind && deed.answer == answer;
-        self.deeds.iter().filter(matching).count()
+        let matching =
+            |operation: &&Operation| operation.kind == kind && operation.answer == answer;
+        self.operations.iter().filter(matching).count()
     }
 
-    /// Requests of which nobody knows what became of them: an answer was lost, and nobody has been
-    /// told anything since that settles it. Each once.
-    pub fn unresolved(&self) -> Vec<&Deed> {
-        let mut open: HashMap<_, &Deed> = HashMap::new();
-        for deed in self.deeds.iter().filter(|deed| deed.kind == Kind::Ask) {
-            if deed.settles() {
-                open.remove(&deed.key());
-            } else if deed.answer == Answer::Unknown {
-                open.insert(deed.key(), deed);
+    /// Requests with an unknown outcome: an answer was lost, and no later answer settles it. Each once.
+    pub fn unresolved(&self) -> Vec<&Operation> {
+        let mut open: HashMap<_, &Operation> = HashMap::new();
+        for operation in self
+            .operations
+            .iter()
+            .filter(|operation| operation.kind == Kind::Ask)
+        {
+            if operation.settles() {
+                open.remove(&operation.key());
+            } else if operation.answer == Answer::Unknown {
+                open.insert(operation.key(), operation);
             }
         }
-        let mut open: Vec<&Deed> = open.into_values().collect();
-        open.sort_by_key(|deed| deed.sent_ns);
+        let mut open: Vec<&Operation> = open.into_values().collect();
+        open.sort_by_key(|operation| operation.sent_ns);
         open
     }
 
     fn sort(&mut self) {
-        self.deeds.sort_by_key(|deed| deed.sent_ns);
+        self.operations.sort_by_key(|operation| operation.sent_ns);
         self.faults.sort_by_key(|fault| fault.start_ns);
     }
 }
 
-impl Deed {
-    /// What a request is known by: the id is the buyer's own, for one item.
+impl Operation {
+    /// Identifies a request: its id is unique per item and buyer.
     pub fn key(&self) -> (&str, &str, &str) {
         (&self.item, &self.buyer, &self.request)
     }
 
-    /// Whether this answer to a request says what became of it, however often it was sent before. A
-    /// gate that is busy or must be rebuilt says only that nothing was done this time.
+    /// Whether this answer settles the outcome of the request, however often it was sent before. A gate
+    /// that is busy or must be rebuilt only reports that nothing was done this time.
     pub fn settles(&self) -> bool {
         match self.answer {
             Answer::Unknown => false,
@@ -152,13 +156,13 @@ impl Deed {
         }
     }
 
-    /// Whether an order was told to exist for this very request.
+    /// Whether the answer confirms an order for this request.
     pub fn is_order(&self) -> bool {
         self.kind == Kind::Ask && matches!(self.answer, Answer::Accepted | Answer::Replayed)
     }
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for Operation {
     /// One line, times in milliseconds of the monotonic clock.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -184,30 +188,30 @@ impl fmt::Display for Deed {
     }
 }
 
-/// Questions with their answers.
-fn joined(halves: Vec<Half>) -> Vec<Deed> {
-    let mut deeds = Vec::new();
+/// Joins requests with their answers.
+fn joined(entries: Vec<Entry>) -> Vec<Operation> {
+    let mut operations = Vec::new();
     let mut asked = HashMap::new();
-    for half in halves {
-        match half {
-            Half::Sent { number, deed } => {
-                asked.insert(number, deeds.len());
-                deeds.push(deed);
+    for entry in entries {
+        match entry {
+            Entry::Sent { number, operation } => {
+                asked.insert(number, operations.len());
+                operations.push(operation);
             }
-            Half::Received {
+            Entry::Received {
                 number,
                 answer,
                 word,
                 order,
                 at_ns,
             } => {
-                let deed: &mut Deed = &mut deeds[asked[&number]];
-                deed.received_ns = Some(at_ns);
-                deed.answer = answer;
-                deed.word = word;
-                deed.order = order.or(deed.order.take());
+                let operation: &mut Operation = &mut operations[asked[&number]];
+                operation.received_ns = Some(at_ns);
+                operation.answer = answer;
+                operation.word = word;
+                operation.order = order.or(operation.order.take());
             }
         }
     }
-    deeds
+    operations
 }

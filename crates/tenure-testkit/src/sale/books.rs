@@ -1,4 +1,4 @@
-//! What ledger and gate say when all is quiet, as plain data.
+//! The final state of ledger and gate, as plain data.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,41 +10,42 @@ use crate::history::line::words;
 pub struct Books {
     /// All items.
     pub items: Vec<Item>,
-    /// All orders that the ledger knows.
+    /// All orders in the ledger.
     pub orders: Vec<Order>,
-    /// What the ledger moved, in the order of the commits.
+    /// The movements in the ledger, in commit order.
     pub journal: Vec<Posting>,
 }
 
-/// An item, as ledger and gate know it.
+/// An item in ledger and gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// Its name.
     pub name: String,
-    /// All units that there are; `None` if it never sells out.
+    /// All units; `None` if it never sells out.
     pub total: Option<u64>,
-    /// Units of orders that hold some, by the ledger's own count.
+    /// Units held by orders, as the ledger counts them.
     pub sold: u64,
-    /// The most units that one buyer may have.
+    /// The maximum number of units per buyer.
     pub limit: Option<u64>,
-    /// What the gate says.
+    /// The state of the gate.
     pub counter: Counter,
-    /// What the gate believes each buyer to have, where it keeps that. Who has nothing is left out.
+    /// The units of each buyer according to the gate, if it tracks them. Buyers without units are left
+    /// out.
     pub quotas: Option<BTreeMap<String, u64>>,
 }
 
-/// What the gate says of an item.
+/// The state of an item at the gate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counter {
-    /// Units left to sell; a naive one may go below zero. Means nothing if the item is unlimited.
+    /// Units left to sell; a naive gate may go below zero. Meaningless if the item is unlimited.
     pub left: i64,
     /// Orders that wait for the ledger.
     pub queued: u64,
-    /// Units of these.
+    /// Units of the queued orders.
     pub queued_units: u64,
-    /// Orders that were handed to somebody who has not said what became of them.
+    /// Orders delivered to a consumer and not acknowledged.
     pub pending: u64,
-    /// Orders that were given up.
+    /// Orders in the dead letter queue.
     pub dead: u64,
 }
 
@@ -53,56 +54,56 @@ pub struct Counter {
 pub struct Order {
     /// Its id.
     pub id: String,
-    /// Of which item.
+    /// The item.
     pub item: String,
-    /// By whom; nobody knows of an order that was lost.
+    /// The buyer; unknown for a lost order.
     pub buyer: String,
-    /// The buyer's own id of the request.
+    /// The buyer's id of the request.
     pub request: String,
-    /// For how many units.
+    /// The number of units.
     pub units: u64,
-    /// What became of it.
+    /// Its state.
     pub state: State,
 }
 
-/// Something that the ledger moved.
+/// A movement of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posting {
-    /// Of which item.
+    /// The item.
     pub item: String,
-    /// What.
+    /// The movement.
     pub movement: Movement,
 }
 
-/// What was moved.
+/// A change in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Movement {
-    /// Units were set aside for an order.
+    /// Units were reserved for an order.
     Reserved {
-        /// Which.
+        /// The order.
         order: String,
-        /// For whom.
+        /// The buyer.
         buyer: String,
-        /// How many.
+        /// The number of units.
         units: u64,
     },
-    /// Units of an order went back.
+    /// Units of an order were released.
     Released {
-        /// Which.
+        /// The order.
         order: String,
-        /// Whose.
+        /// The buyer.
         buyer: String,
-        /// How many.
+        /// The number of units.
         units: u64,
     },
-    /// Units came into the stock.
+    /// Units were added to the stock.
     Added(u64),
-    /// Units were taken out of the stock.
+    /// Units were withdrawn from the stock.
     Withdrawn(u64),
 }
 
 words! {
-    /// What became of an order.
+    /// The state of an order.
     #[derive(Hash)]
     pub enum State {
         /// Not yet in the ledger.
@@ -111,35 +112,35 @@ words! {
         Reserved = "reserved",
         /// Paid for.
         Paid = "paid",
-        /// Called off.
+        /// Cancelled by the buyer.
         Cancelled = "cancelled",
         /// Not paid for in time.
         Expired = "expired",
         /// Refused by the ledger.
         Rejected = "rejected",
-        /// Forgotten by the gate's server before the ledger heard of it.
+        /// Lost by the gate's server before it reached the ledger.
         Lost = "lost",
-        /// Given up by the consumers; its units stay set aside.
+        /// Given up by the consumers; its units stay reserved.
         Dead = "dead",
-        /// Paid for when its units were gone.
+        /// Paid for after its units were gone.
         PaidUnfulfilled = "paid-unfulfilled",
     }
 }
 
 impl State {
-    /// Whether an order in this state holds units by the ledger.
+    /// Whether an order in this state holds units in the ledger.
     pub fn holds_units(self) -> bool {
         matches!(self, Self::Reserved | Self::Paid | Self::Dead)
     }
 
-    /// Whether an order may come from this state to the other, by one or more steps or none.
+    /// Whether an order in this state may later be in the other, after any number of steps.
     pub fn may_become(self, later: Self) -> bool {
         use State::{Cancelled, Dead, Expired, Paid, PaidUnfulfilled, Queued, Reserved};
         let next: &[Self] = match self {
             Queued => return true,
             Dead => &[Reserved, Paid, Cancelled, Expired, PaidUnfulfilled],
             Reserved => &[Paid, Cancelled, Expired, PaidUnfulfilled],
-            // Paid for too late: it gets units again, or is to be refunded.
+            // Paid for too late: it gets units again, or must be refunded.
             Cancelled | Expired => &[Paid, PaidUnfulfilled],
             Paid | Self::Rejected | Self::Lost | PaidUnfulfilled => &[],
         };
@@ -154,13 +155,13 @@ impl Books {
         of_it.filter(|order| order.state.holds_units())
     }
 
-    /// What was moved of an item.
+    /// The movements of an item.
     pub(super) fn postings<'a>(&'a self, item: &'a str) -> impl Iterator<Item = &'a Movement> {
         let of_it = self.journal.iter().filter(move |entry| entry.item == item);
         of_it.map(|entry| &entry.movement)
     }
 
-    /// The units that there were before the first movement.
+    /// The total units before the first movement.
     pub(super) fn first_total(&self, item: &Item, total: u64) -> u64 {
         let moved = self.postings(&item.name);
         let (mut added, mut withdrawn) = (0, 0);
@@ -176,7 +177,7 @@ impl Books {
 }
 
 impl Order {
-    /// What its request is known by, as [`Deed::key`](super::Deed::key).
+    /// Identifies its request, like [`Operation::key`](super::Operation::key).
     pub fn key(&self) -> (&str, &str, &str) {
         (&self.item, &self.buyer, &self.request)
     }

@@ -1,4 +1,4 @@
-//! What buyers want: the load, the same for every shop.
+//! The load that buyers generate, the same for every shop.
 
 use std::collections::VecDeque;
 
@@ -7,37 +7,37 @@ use rand::rngs::StdRng;
 
 use crate::Seed;
 
-/// How buyers behave towards one item.
+/// How buyers order one item.
 #[derive(Debug, Clone)]
 pub struct Profile {
     /// The item's name.
     pub item: String,
-    /// So many buyers take part. Each client process has all of them.
+    /// The number of buyers. Each client process has all of them.
     pub buyers: u64,
-    /// Orders are for one to so many units.
+    /// The maximum units per order.
     pub units_max: u64,
-    /// In a hundred wishes, so many are sent several times with the same request id.
+    /// The percentage of wishes that are sent several times with the same request id.
     pub repeated_percent: u32,
-    /// In a hundred wishes, so many begin a storm of one buyer with different request ids.
+    /// The percentage of wishes that start a storm of requests with different ids by one buyer.
     pub storm_percent: u32,
 }
 
 /// One request of a buyer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
-    /// What is wanted.
+    /// The item.
     pub item: String,
-    /// By whom.
+    /// The buyer.
     pub buyer: String,
-    /// The buyer's own id of it.
+    /// The buyer's id of the request.
     pub request: String,
-    /// How many units.
+    /// The number of units.
     pub units: u64,
-    /// How often it is sent, at once.
+    /// How often it is sent concurrently.
     pub times: u64,
 }
 
-/// Wishes without end, the same for the same seed.
+/// An endless sequence of wishes, deterministic for a seed.
 #[derive(Debug)]
 pub struct Demand {
     profiles: Vec<Profile>,
@@ -48,7 +48,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// What the buyers that come to the process `client` want.
+    /// The wishes of the buyers at the process `client`.
     pub fn new(seed: Seed, client: u64, profiles: Vec<Profile>) -> Self {
         Self {
             profiles,

@@ -1,4 +1,4 @@
-//! What must hold of every sale.
+//! The invariants of every sale.
 
 mod answers;
 mod orders;
@@ -12,30 +12,30 @@ use super::account::Account;
 use super::books::{Books, Order, State};
 use crate::check::Violation;
 
-/// The ten things that a sale promises.
+/// The ten guarantees of a sale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// Orders never hold more units than there are, at the end or at any commit.
+    /// Orders never hold more units than exist, at the end or at any commit.
     NotOversold = 1,
-    /// What was confirmed is exactly one order of the ledger, the same as was asked for; every order
-    /// of the ledger is one request.
+    /// Every confirmed order is exactly one order in the ledger, as requested; every order in the ledger
+    /// belongs to one request.
     ConfirmedOnce = 2,
-    /// Every accepted order comes to its end in the ledger; lost only where the server dropped what
-    /// it had acknowledged, and then the buyer is told.
+    /// Every accepted order reaches a final state in the ledger. It may be lost only if the server lost
+    /// acknowledged writes, and then the buyer learns of it.
     NoneForgotten = 3,
-    /// The same request id has the same order.
+    /// The same request id always gets the same order.
     SameAnswer = 4,
-    /// No buyer has more than one buyer may have, at any commit.
+    /// No buyer exceeds the limit, at any commit.
     WithinLimit = 5,
-    /// Units left, queued and sold are all units that there are, and the gate knows who has them.
+    /// Units left, queued and sold add up to all units, and the gate knows which buyers have them.
     Conserved = 6,
-    /// Sold out is told only when the units are gone.
+    /// *Sold out* is answered only when the units are gone.
     SoldOutTrue = 7,
-    /// Units of an order go back once, and only if the order has ended.
+    /// Units of an order are released once, and only if the order has ended.
     ReleasedOnce = 8,
-    /// Nothing waits, nothing is half done, nothing died that was not meant to.
+    /// Nothing is queued or pending, and no order died unexpectedly.
     Quiet = 9,
-    /// No order comes back from its end.
+    /// No order leaves a final state.
     Monotone = 10,
 }
 
@@ -92,22 +92,22 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// What does not count as a violation.
+/// Deviations that do not count as violations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// The gate's server dropped writes that it had acknowledged: orders may be lost, and a request
-    /// whose order was lost may get another.
+    /// The gate's server lost acknowledged writes: orders may be lost, and a request whose order was lost
+    /// may get another.
     pub lossy: bool,
-    /// So many orders were meant to die.
+    /// The expected number of dead orders.
     pub dead: u64,
 }
 
-/// An invariant that does not hold, and why.
+/// A broken invariant and the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breach {
-    /// Which.
+    /// The broken invariant.
     pub invariant: Invariant,
-    /// What breaks it.
+    /// The violation.
     pub violation: Violation,
 }
 
@@ -117,8 +117,8 @@ impl fmt::Display for Breach {
     }
 }
 
-/// Whatever does not hold, in the order of the invariants. The books must have been read when
-/// nothing moved any more.
+/// All violations, in the order of the invariants. The books must have been read after all activity
+/// ended.
 pub fn violations(account: &Account, books: &Books, allowed: Allowed) -> Vec<Breach> {
     let case = Case::new(account, books, allowed);
     let mut breaches = Vec::new();
@@ -132,7 +132,7 @@ pub fn violations(account: &Account, books: &Books, allowed: Allowed) -> Vec<Bre
     breaches
 }
 
-/// What all invariants look at.
+/// The input of all invariants.
 struct Case<'a> {
     account: &'a Account,
     books: &'a Books,
@@ -155,22 +155,22 @@ impl<'a> Case<'a> {
         self.orders.get(id).copied()
     }
 
-    /// Whether the gate's server forgot this order, or forgot what made it one too many, where it may.
+    /// Whether this order was lost or rejected because the gate's server lost writes, if that is allowed.
     fn is_lost(&self, id: &str) -> bool {
         let state = self.order(id).map(|order| order.state);
         self.allowed.lossy && matches!(state, Some(State::Lost | State::Rejected))
     }
 }
 
-/// Sales made by hand, for the invariants' own tests.
+/// Hand-made sales for the tests of the invariants.
 #[cfg(test)]
 mod testing {
-    use super::super::account::{Answer, Deed, Kind};
+    use super::super::account::{Answer, Kind, Operation};
     use super::super::books::{Counter, Item, Movement, Posting};
     use super::*;
 
-    /// A small sale of three units of `a` in which all is well: `ann` has one, paid for, `bob` had
-    /// one and cancelled it, `cid` got that one with another and was refused a third.
+    /// A small correct sale of three units of `a`: `ann` has paid for one, `bob` had one and cancelled
+    /// it, `cid` got that one and another and was refused a third.
     pub(super) struct Sale {
         pub(super) account: Account,
         pub(super) books: Books,
@@ -178,7 +178,7 @@ mod testing {
     }
 
     pub(super) fn good() -> Sale {
-        let deeds = vec![
+        let operations = vec![
             ask("ann", "1", 1, 10, Answer::Accepted, "", Some("a.1.1")),
             ask("ann", "1", 1, 20, Answer::Replayed, "", Some("a.1.1")),
             ask("bob", "1", 1, 30, Answer::Accepted, "", Some("a.1.2")),
@@ -210,7 +210,7 @@ mod testing {
             quotas: Some([("ann".into(), 1), ("cid".into(), 2)].into()),
         };
         Sale {
-            account: Account::new(deeds),
+            account: Account::new(operations),
             books: Books {
                 items: vec![item],
                 orders,
@@ -221,7 +221,7 @@ mod testing {
     }
 
     impl Sale {
-        /// Panics unless exactly these invariants are found broken; and all hold before the change.
+        /// Panics unless exactly these invariants are broken.
         #[track_caller]
         pub(super) fn breaks(&self, expected: &[Invariant]) {
             let found = violations(&self.account, &self.books, self.allowed);
@@ -230,9 +230,11 @@ mod testing {
             assert_eq!(broken, expected, "{found:#?}");
         }
 
-        pub(super) fn deed(&mut self, deed: Deed) {
-            self.account.deeds.push(deed);
-            self.account.deeds.sort_by_key(|deed| deed.sent_ns);
+        pub(super) fn operation(&mut self, operation: Operation) {
+            self.account.operations.push(operation);
+            self.account
+                .operations
+                .sort_by_key(|operation| operation.sent_ns);
         }
     }
 
@@ -244,8 +246,8 @@ mod testing {
         answer: Answer,
         word: &str,
         order: Option<&str>,
-    ) -> Deed {
-        Deed {
+    ) -> Operation {
+        Operation {
             client: 1,
             kind: Kind::Ask,
             item: "a".into(),
@@ -260,8 +262,8 @@ mod testing {
         }
     }
 
-    pub(super) fn about(kind: Kind, order: &str, at: u64, answer: Answer, word: &str) -> Deed {
-        Deed {
+    pub(super) fn about(kind: Kind, order: &str, at: u64, answer: Answer, word: &str) -> Operation {
+        Operation {
             kind,
             ..ask("", "", 0, at, answer, word, Some(order))
         }

@@ -1,16 +1,16 @@
-//! Writes down what a client of a sale does.
+//! Records the operations of a client of a sale.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::account::{Answer, Deed, Kind};
+use super::account::{Answer, Kind, Operation};
 use crate::history::line::{Fields, Line, Log, Writer};
 use crate::history::now_ns;
 
-pub(super) const EXTENSION: &str = "deeds";
+pub(super) const EXTENSION: &str = "operations";
 
-/// Writes a client's deeds to a file of its own: the question before it leaves and the answer before
-/// anything follows from it, each with one plain `write`, so that `kill -9` loses nothing.
+/// Writes a client's operations to its own file: the request before it is sent and the answer before
+/// the client acts on it, each with one plain `write`, so that `kill -9` loses nothing.
 #[derive(Debug)]
 pub struct Recorder {
     client: u64,
@@ -18,17 +18,17 @@ pub struct Recorder {
     numbers: AtomicU64,
 }
 
-/// A question that was written down; [`told`](Self::told) writes the answer. Dropped without, the
-/// answer is unknown.
+/// A recorded request; [`answered`](Self::answered) records the answer. If dropped instead, the answer
+/// is unknown.
 #[derive(Debug)]
-#[must_use = "dropped at once the answer is unknown"]
-pub struct Asked<'a> {
+#[must_use = "if dropped, the answer is unknown"]
+pub struct PendingOperation<'a> {
     recorder: &'a Recorder,
     number: u64,
 }
 
 impl Recorder {
-    /// A recorder for the process `client`, writing into `dir`; panics if there was one already.
+    /// Creates the recorder of the process `client` in `dir`; panics if there is one already.
     #[track_caller]
     pub fn create(dir: &Path, client: u64) -> Self {
         Self {
@@ -38,14 +38,13 @@ impl Recorder {
         }
     }
 
-    /// A request for an order is about to leave.
-    pub fn ask(&self, item: &str, buyer: &str, request: &str, units: u64) -> Asked<'_> {
+    /// Records a request for an order, before it is sent.
+    pub fn ask(&self, item: &str, buyer: &str, request: &str, units: u64) -> PendingOperation<'_> {
         self.begin(Kind::Ask, item, buyer, request, units, None)
     }
 
-    /// A question about an order that exists is about to leave: a look at it, a payment, a
-    /// cancellation.
-    pub fn about(&self, kind: Kind, item: &str, order: &str) -> Asked<'_> {
+    /// Records a request about an existing order, before it is sent: a query, a payment, a cancellation.
+    pub fn about(&self, kind: Kind, item: &str, order: &str) -> PendingOperation<'_> {
         self.begin(kind, item, "", "", 0, Some(order.to_owned()))
     }
 
@@ -57,9 +56,9 @@ impl Recorder {
         request: &str,
         units: u64,
         order: Option<String>,
-    ) -> Asked<'_> {
+    ) -> PendingOperation<'_> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let deed = Deed {
+        let operation = Operation {
             client: self.client,
             kind,
             item: item.into(),
@@ -72,19 +71,19 @@ impl Recorder {
             answer: Answer::Unknown,
             word: String::new(),
         };
-        self.log.write(&Half::Sent { number, deed });
-        Asked {
+        self.log.write(&Entry::Sent { number, operation });
+        PendingOperation {
             recorder: self,
             number,
         }
     }
 }
 
-impl Asked<'_> {
-    /// The answer came: takes the time and writes. `word` is the reason of a refusal, or the state of
-    /// the order.
-    pub fn told(self, answer: Answer, word: &str, order: Option<&str>) {
-        self.recorder.log.write(&Half::Received {
+impl PendingOperation<'_> {
+    /// Records the answer, which came now. `word` is the reason for a refusal, or the state of the
+    /// order.
+    pub fn answered(self, answer: Answer, word: &str, order: Option<&str>) {
+        self.recorder.log.write(&Entry::Received {
             number: self.number,
             answer,
             word: word.into(),
@@ -94,11 +93,11 @@ impl Asked<'_> {
     }
 }
 
-/// What one line says.
-pub(super) enum Half {
+/// One line: a request or an answer.
+pub(super) enum Entry {
     Sent {
         number: u64,
-        deed: Deed,
+        operation: Operation,
     },
     Received {
         number: u64,
@@ -109,20 +108,20 @@ pub(super) enum Half {
     },
 }
 
-impl Line for Half {
+impl Line for Entry {
     fn encode(&self) -> String {
         match self {
-            Self::Sent { number, deed } => Writer::default()
+            Self::Sent { number, operation } => Writer::default()
                 .field("sent")
                 .field(number)
-                .field(deed.client)
-                .field(deed.kind)
-                .text(&deed.item)
-                .text(&deed.buyer)
-                .text(&deed.request)
-                .field(deed.units)
-                .text(deed.order.as_deref().unwrap_or_default())
-                .field(deed.sent_ns)
+                .field(operation.client)
+                .field(operation.kind)
+                .text(&operation.item)
+                .text(&operation.buyer)
+                .text(&operation.request)
+                .field(operation.units)
+                .text(operation.order.as_deref().unwrap_or_default())
+                .field(operation.sent_ns)
                 .end(),
             Self::Received {
                 number,
@@ -142,9 +141,9 @@ impl Line for Half {
     }
 
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
-        let which: String = fields.value()?;
+        let entry_kind: String = fields.value()?;
         let number = fields.value()?;
-        if which == "received" {
+        if entry_kind == "received" {
             return Some(Self::Received {
                 number,
                 answer: fields.value()?,
@@ -153,7 +152,7 @@ impl Line for Half {
                 at_ns: fields.value()?,
             });
         }
-        let deed = Deed {
+        let operation = Operation {
             client: fields.value()?,
             kind: fields.value()?,
             item: fields.text()?,
@@ -166,7 +165,7 @@ impl Line for Half {
             answer: Answer::Unknown,
             word: String::new(),
         };
-        Some(Self::Sent { number, deed })
+        Some(Self::Sent { number, operation })
     }
 }
 
@@ -180,31 +179,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_what_was_not_told_is_unknown() {
+    fn records_are_read_back_and_a_missing_answer_is_unknown() {
         let dir = tempfile::tempdir().expect("a directory");
         let recorder = Recorder::create(dir.path(), 7);
-        let told = recorder.ask("it\tem", "ann", "1", 2);
-        told.told(Answer::Accepted, "", Some("it.1.1"));
+        let accepted = recorder.ask("it\tem", "ann", "1", 2);
+        accepted.answered(Answer::Accepted, "", Some("it.1.1"));
         let looked = recorder.about(Kind::Look, "it\tem", "it.1.1");
-        looked.told(Answer::State, "reserved", None);
+        looked.answered(Answer::State, "reserved", None);
         drop(recorder.ask("it\tem", "bob", "1", 1));
         let account = Account::load(dir.path());
-        assert_eq!(account.deeds.len(), 3);
-        let first = &account.deeds[0];
+        assert_eq!(account.operations.len(), 3);
+        let first = &account.operations[0];
         assert_eq!((first.item.as_str(), first.units), ("it\tem", 2));
         assert_eq!(first.order.as_deref(), Some("it.1.1"));
-        assert_eq!(account.deeds[1].word, "reserved");
-        assert_eq!(account.deeds[1].order.as_deref(), Some("it.1.1"));
+        assert_eq!(account.operations[1].word, "reserved");
+        assert_eq!(account.operations[1].order.as_deref(), Some("it.1.1"));
         let unresolved = account.unresolved();
         assert_eq!(unresolved.len(), 1);
         assert_eq!(unresolved[0].buyer, "bob");
         assert!(unresolved[0].received_ns.is_none());
-        // To be told that the gate is busy says nothing of what was asked before.
+        // A busy gate does not settle earlier requests.
         let busy = recorder.ask("it\tem", "bob", "1", 1);
-        busy.told(Answer::Refused, "busy", None);
+        busy.answered(Answer::Refused, "busy", None);
         assert_eq!(Account::load(dir.path()).unresolved().len(), 1);
         let sold_out = recorder.ask("it\tem", "bob", "1", 1);
-        sold_out.told(Answer::Refused, "sold-out", None);
+        sold_out.answered(Answer::Refused, "sold-out", None);
         assert_eq!(Account::load(dir.path()).unresolved().len(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! How a deployment with sentinels is set up.
+//! The settings of a deployment with sentinels.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use crate::{ClockShim, Fsync, Proxy, RedisServer, ServerBuilder};
 
 const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
-/// A server that says it is master without being it is made a replica after four such periods.
-/// A promoted one must not be taken for such, and the sentinel that promotes it looks only once a
-/// second whether it has obeyed and tells the others then.
+/// A server that wrongly reports to be master is made a replica after four such periods. This must
+/// not happen to a promoted one: the sentinel that promotes it checks only once a second whether the
+/// promotion worked, and informs the others then.
 const HELLO_PERIOD: Duration = Duration::from_millis(500);
-/// While nobody is promoted sentinels may talk more often, and find each other sooner.
+/// Used before any promotion, so that sentinels find each other sooner.
 const FIRST_HELLO_PERIOD: Duration = Duration::from_millis(50);
-/// A sentinel looks at its servers this often.
-const LOOK_PERIOD_MS: &str = "200";
-/// A lost connection is made anew after this time, which must be less than the time after which
-/// a server is thought to be down: otherwise the new master would be, to whom all connect anew.
-/// Five times this long a sentinel trusts what it has seen of a replica, and while it fails over it
-/// looks only once a second.
+/// How often a sentinel polls its servers.
+const POLL_PERIOD_MS: &str = "200";
+/// A sentinel reconnects after this time. It must be shorter than the time after which a server is
+/// considered down: otherwise a new master would look down while all sentinels reconnect to it.
+/// A sentinel trusts its last information about a replica for five times this long, and polls only
+/// once a second during a failover.
 const PING_PERIOD_MS: &str = "300";
-/// A failover is tried again after twice this time. A sentinel takes up to a second to see that
-/// a promotion was obeyed, and gives up if it does not see it within this time.
+/// A failover is retried after twice this time. A sentinel takes up to a second to see that a
+/// promotion worked, and gives up after this time.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(2);
-/// After this time a sentinel leads a replica that follows a strange address back to its master.
-/// A proxy is such an address, so this must not come while a test runs.
+/// After this time a sentinel redirects a replica that follows an unknown address to its master. A
+/// proxy is such an address, so this must not happen during a test.
 const FAILOVER_TIMEOUT_PROXIED: Duration = Duration::from_secs(3600);
 const STEADY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Settings of a deployment to be started; see [`Sentinels::builder`].
+/// Builds and starts a deployment; see [`Sentinels::builder`].
 #[derive(Debug, Clone)]
 pub struct SentinelsBuilder {
     replicas: usize,
@@ -65,56 +65,55 @@ impl Default for SentinelsBuilder {
 }
 
 impl SentinelsBuilder {
-    /// How many replicas; two by default.
+    /// The number of replicas; two by default.
     #[must_use]
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// How long a server may be silent before a sentinel thinks that it is down; half a second by
-    /// default. Much below that a new master may be thought to be down as soon as it is promoted,
-    /// because a sentinel takes 300 ms to connect to it (in production a second).
+    /// How long a server may be silent before a sentinel considers it down; half a second by default.
+    /// With much less, a new master may look down right after its promotion, because a sentinel takes
+    /// 300 ms to connect to it (in production a second).
     #[must_use]
     pub fn down_after(mut self, down_after: Duration) -> Self {
         self.down_after = down_after;
         self
     }
 
-    /// Takes no server for dead, however slow the machine is: for deployments whose servers no test
-    /// kills, and above all for those that tests share.
+    /// Considers no server dead, however slow the machine is. For deployments whose servers no test
+    /// kills, especially shared ones.
     #[must_use]
     pub fn steady(self) -> Self {
         self.down_after(STEADY_TIMEOUT)
     }
 
-    /// A failover that came to nothing is tried again after twice this time; two seconds by
-    /// default. Below 1.5 seconds sentinels give up on promotions that succeed.
+    /// A failed failover is retried after twice this time; two seconds by default. Below 1.5 seconds
+    /// sentinels give up on promotions that succeed.
     #[must_use]
     pub fn failover_timeout(mut self, timeout: Duration) -> Self {
         self.failover_timeout = timeout;
         self
     }
 
-    /// How often sentinels tell each other what they know; every 500 ms by default, in production
-    /// every 2 s.
+    /// How often sentinels exchange information; every 500 ms by default, in production every 2 s.
     ///
-    /// Four such periods pass before a master that has come back after its failover is told that it
-    /// is a replica now. Much less than the default would have freshly promoted masters told so.
+    /// A master that comes back after its failover becomes a replica after four such periods. With much
+    /// less than the default, newly promoted masters would become replicas too.
     #[must_use]
     pub fn hello_period(mut self, period: Duration) -> Self {
         self.hello_period = period;
         self
     }
 
-    /// Demands a password of the default user of the data servers.
+    /// Sets a password for the default user of the data servers.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.server = self.server.password(password);
         self
     }
 
-    /// Demands a password of the default user of the sentinels.
+    /// Sets a password for the default user of the sentinels.
     #[must_use]
     pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
         let password = password.into();
@@ -130,15 +129,15 @@ impl SentinelsBuilder {
         self
     }
 
-    /// Lets everybody speak TLS with everybody, by certificates that one authority made for this
-    /// deployment: clients, servers and sentinels. The kit itself still uses the plain ports.
+    /// Enables TLS between clients, servers and sentinels, with certificates from an authority for this
+    /// deployment. The kit itself still uses the plain ports.
     #[must_use]
     pub fn with_tls(mut self) -> Self {
         self.with_tls = true;
         self
     }
 
-    /// Whether TLS clients must show a certificate of their own. They need not by default.
+    /// Whether TLS clients must present a certificate. They need not by default.
     #[must_use]
     pub fn auth_clients(mut self, demanded: bool) -> Self {
         self.server = self.server.auth_clients(demanded);
@@ -146,7 +145,7 @@ impl SentinelsBuilder {
         self
     }
 
-    /// Keeps an append-only file at each data server.
+    /// Gives each data server an append-only file.
     #[must_use]
     pub fn aof(mut self, fsync: Fsync) -> Self {
         self.server = self.server.aof(fsync);
@@ -160,28 +159,28 @@ impl SentinelsBuilder {
         self
     }
 
-    /// Lets one data server live by a clock that the test turns (keep a clone of it). The first
-    /// master is server zero.
+    /// Makes one data server use a clock that the test changes (keep a clone of it). The first master is
+    /// server zero.
     #[must_use]
     pub fn clock(mut self, index: usize, clock: ClockShim) -> Self {
         self.clocks.push((index, clock));
         self
     }
 
-    /// The `replica-priority` of one data server: of those that can be promoted the *lowest* number
-    /// is, whatever the others have that it lacks; 100 by default, and zero is never promoted.
+    /// The `replica-priority` of one data server; 100 by default. Sentinel promotes the replica with the
+    /// *lowest* number, even if others have more data. A replica with zero is never promoted.
     #[must_use]
     pub fn priority(mut self, index: usize, priority: u32) -> Self {
         self.priorities.push((index, priority));
         self
     }
 
-    /// Lets each replica replicate through a [`Proxy`] of its own, so that
+    /// Makes each replica replicate through its own [`Proxy`], so that
     /// [`cut_replication`](Sentinels::cut_replication) can cut it.
     ///
-    /// Only until the first failover: Sentinel then tells the replicas the new master's own
-    /// address. It would do so without a failover too, after its `failover-timeout`, which is
-    /// therefore an hour until [`kill_master`](Sentinels::kill_master) or
+    /// Only until the first failover: then Sentinel gives the replicas the new master's real address. It
+    /// would do so even without a failover, after its `failover-timeout`, which is therefore an hour until
+    /// [`kill_master`](Sentinels::kill_master) or
     /// [`wait_for_failover`](Sentinels::wait_for_failover) is called.
     #[must_use]
     pub fn proxied_replication(mut self) -> Self {
@@ -189,7 +188,7 @@ impl SentinelsBuilder {
         self
     }
 
-    /// Starts all and returns when they know each other and the replicas are in sync.
+    /// Starts all processes and returns when they know each other and the replicas are in sync.
     #[track_caller]
     pub fn start(mut self) -> Sentinels {
         let certificates = self.with_tls.then(Certificates::generate);
@@ -263,20 +262,20 @@ impl SentinelsBuilder {
         self.hurry(setup)
     }
 
-    /// What no directive can set: a sentinel's own pace.
+    /// Speeds up a sentinel; no directive can set these periods.
     fn hurry(&self, setup: ServerBuilder) -> ServerBuilder {
         let hello_ms = self.hello_period.as_millis().to_string();
         setup
-            .greeting(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", &hello_ms])
-            .greeting(&["SENTINEL", "DEBUG", "INFO-PERIOD", LOOK_PERIOD_MS])
-            .greeting(&["SENTINEL", "DEBUG", "PING-PERIOD", PING_PERIOD_MS])
-            // For so long a sentinel does nothing after it was paused.
-            .greeting(&["SENTINEL", "DEBUG", "TILT-PERIOD", "1000"])
+            .startup_command(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", &hello_ms])
+            .startup_command(&["SENTINEL", "DEBUG", "INFO-PERIOD", POLL_PERIOD_MS])
+            .startup_command(&["SENTINEL", "DEBUG", "PING-PERIOD", PING_PERIOD_MS])
+            // A sentinel does nothing for this long after a pause.
+            .startup_command(&["SENTINEL", "DEBUG", "TILT-PERIOD", "1000"])
     }
 }
 
 impl Sentinels {
-    /// Lets the sentinels find each other, and returns when all is settled.
+    /// Waits until the sentinels have found each other and all is settled.
     #[track_caller]
     fn introduce_sentinels(&self, hello_period: Duration) {
         self.set_hello_period(FIRST_HELLO_PERIOD.min(hello_period));

@@ -1,4 +1,4 @@
-//! Another server becomes the master.
+//! Failover to another master.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::RedisServer;
 use crate::wait::until_ok;
 
 impl Sentinels {
-    /// Lets a sentinel promote a replica though nothing is wrong with the master, and returns the
-    /// new master when all is [settled](Self::wait_until_settled), the old master a replica.
+    /// Makes a sentinel promote a replica although the master is healthy, and returns the new master when
+    /// all is [settled](Self::wait_until_settled) and the old master is a replica.
     #[track_caller]
     pub fn failover(&self) -> &RedisServer {
         let old = self.begin_failover();
@@ -18,13 +18,13 @@ impl Sentinels {
         new
     }
 
-    /// As [`failover`](Self::failover), but returns the old master at once. It goes on serving for
-    /// seconds, also while there is a new master, and forgets what was written meanwhile.
+    /// Like [`failover`](Self::failover), but returns the old master at once. It keeps serving for
+    /// seconds, even while there is a new master, and then loses those writes.
     #[track_caller]
     pub fn begin_failover(&self) -> &RedisServer {
         let old = self.master();
-        // `INPROG` while an earlier one is not over, `NOGOODSLAVE` while the sentinel has not
-        // looked at the replicas for some hundred milliseconds.
+        // `INPROG` during an earlier failover, `NOGOODSLAVE` until the sentinel has polled the
+        // replicas recently.
         let begun = until_ok(SETTLE_LIMIT, || {
             let sentinel = self.awake_sentinels().next().ok_or("no sentinel runs")?;
             sentinel.try_run(&["SENTINEL", "FAILOVER", MASTER_NAME])
@@ -44,8 +44,8 @@ impl Sentinels {
         master
     }
 
-    /// Waits until all sentinels name another master than `from`, and returns it; panics with their
-    /// logs if they do not within `limit`. The other replicas may not follow it yet: see
+    /// Waits until all sentinels report another master than `from`, and returns it; panics with their
+    /// logs after `limit`. The other replicas may not follow it yet: see
     /// [`wait_until_settled`](Self::wait_until_settled).
     #[track_caller]
     pub fn wait_for_failover(&self, from: &RedisServer, limit: Duration) -> &RedisServer {
@@ -65,8 +65,8 @@ impl Sentinels {
         })
     }
 
-    /// Changes the `replica-priority` of a server and returns when all sentinels know it: of those
-    /// that can be promoted the *lowest* number is, however far it lags behind; zero never is.
+    /// Changes the `replica-priority` of a server and returns when all sentinels know it. Sentinel
+    /// promotes the replica with the *lowest* number, however far it lags, and never one with zero.
     #[track_caller]
     pub fn set_priority(&self, index: usize, priority: u32) {
         let server = &self.servers[index];
@@ -87,8 +87,8 @@ impl Sentinels {
         }
     }
 
-    /// Sentinels whose votes were split try again after twice the `failover-timeout`, which proxied
-    /// links have made long. While the master is down a short one does those links no harm.
+    /// After a split vote sentinels retry after twice the `failover-timeout`, which is long with proxied
+    /// links. While the master is down, a short one does not affect those links.
     fn allow_retries(&self) {
         let millis = self.failover_timeout.as_millis().to_string();
         for sentinel in self.awake_sentinels() {

@@ -1,4 +1,4 @@
-//! What the sentinels say of each other and of the servers, compared with the truth.
+//! Compares the reports of the sentinels with the real state of the servers.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use crate::server::field_of;
 use crate::wait::until_ok;
 use crate::{RedisServer, Reply};
 
-/// What a sentinel says of one server or sentinel: `flags`, `port` and so on.
+/// A sentinel's report on one server or sentinel: `flags`, `port` and so on.
 type Report = HashMap<String, String>;
 
 impl Sentinels {
-    /// The master, if all sentinels that run name the same.
+    /// The master, if all running sentinels agree.
     pub(super) fn agreed_master(&self) -> Result<&RedisServer, String> {
         let mut named = Vec::new();
         for sentinel in self.awake_sentinels() {
@@ -19,12 +19,12 @@ impl Sentinels {
         }
         match named.split_first() {
             Some((first, others)) if others.iter().all(|other| other.is(first)) => Ok(first),
-            Some(_) => Err("the sentinels name different masters".into()),
+            Some(_) => Err("the sentinels report different masters".into()),
             None => Err("no sentinel runs".into()),
         }
     }
 
-    /// Waits until all is settled; panics with what is in the way if that takes too long.
+    /// Waits until all is settled; panics with the reason if that takes too long.
     #[track_caller]
     pub(super) fn expect_settled(&self) {
         if let Err(obstacle) = until_ok(SETTLE_LIMIT, || self.settled()) {
@@ -36,7 +36,7 @@ impl Sentinels {
         self.watchers.iter().filter(|sentinel| sentinel.is_awake())
     }
 
-    /// `Err` says who is not where it belongs.
+    /// `Err` describes what is not settled.
     pub(super) fn settled(&self) -> Result<(), String> {
         let master = self.agreed_master()?;
         for sentinel in self.awake_sentinels() {
@@ -50,7 +50,7 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Whether this server is the master, or follows it and has all of it.
+    /// Whether this server is the master, or follows it and is in sync.
     pub(super) fn has_its_role(
         &self,
         server: &RedisServer,
@@ -74,7 +74,7 @@ impl Sentinels {
         }
     }
 
-    /// What this sentinel says of the servers besides the master.
+    /// This sentinel's reports on all servers except the master.
     pub(super) fn replica_reports(sentinel: &RedisServer) -> Result<Vec<Report>, String> {
         reports(sentinel, "REPLICAS")
     }
@@ -89,23 +89,23 @@ impl Sentinels {
         let mut servers = self.servers.iter();
         servers
             .find(|server| server.peer_addr().to_string() == addr)
-            .ok_or_else(|| format!("a sentinel names a stranger: `{addr}`"))
+            .ok_or_else(|| format!("a sentinel reports an unknown server: `{addr}`"))
     }
 
-    /// Whether this sentinel sees everybody who runs, and nothing wrong with them.
+    /// Whether this sentinel sees all running servers and sentinels as healthy.
     fn is_seen_by(&self, sentinel: &RedisServer) -> Result<(), String> {
         let words = ["SENTINEL", "MASTER", MASTER_NAME];
         let master = report(&sentinel.try_run(&words)?);
-        expect_well(&master)?;
+        expect_healthy(&master)?;
         let master_port = &master["port"];
         let replicas = Self::replica_reports(sentinel)?;
         let awake = self.servers.iter().filter(|server| server.is_awake());
         for server in awake.filter(|server| server.peer_port().to_string() != *master_port) {
-            expect_well(find(&replicas, server)?)?;
+            expect_healthy(find(&replicas, server)?)?;
         }
         let sentinels = reports(sentinel, "SENTINELS")?;
         for other in self.awake_sentinels().filter(|other| !other.is(sentinel)) {
-            expect_well(find(&sentinels, other)?)?;
+            expect_healthy(find(&sentinels, other)?)?;
         }
         Ok(())
     }
@@ -116,7 +116,7 @@ fn reports(sentinel: &RedisServer, of: &str) -> Result<Vec<Report>, String> {
     Ok(reply.array().iter().map(report).collect())
 }
 
-/// Names and values, which a sentinel sends one after the other.
+/// Parses alternating names and values.
 fn report(reply: &Reply) -> Report {
     let pairs = reply.array().chunks_exact(2);
     pairs
@@ -130,16 +130,16 @@ pub(super) fn find<'a>(reports: &'a [Report], server: &RedisServer) -> Result<&'
     found.ok_or_else(|| format!("does not know `{}`", server.addr()))
 }
 
-/// Other flags than these are roles, or what somebody else thinks of the master.
-fn expect_well(report: &Report) -> Result<(), String> {
+/// Other flags are roles, or other nodes' opinions of the master.
+fn expect_healthy(report: &Report) -> Result<(), String> {
     let flags = &report["flags"];
-    let is_trouble = |flag| {
+    let is_failure = |flag| {
         matches!(
             flag,
             "s_down" | "o_down" | "disconnected" | "failover_in_progress"
         )
     };
-    if flags.split(',').any(is_trouble) {
+    if flags.split(',').any(is_failure) {
         return Err(format!("sees `{}` as `{flags}`", report["port"]));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! How a server is set up.
+//! The settings of a server.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{ADMIN_PASSWORD, ADMIN_USER, Files, RedisServer, connect_as_admin, start};
 use crate::{ClockShim, TlsFiles};
 
-/// Settings of a server to be started; see [`RedisServer::builder`].
+/// Builds and starts a server; see [`RedisServer::builder`].
 #[derive(Debug, Clone, Default)]
 pub struct ServerBuilder {
     pub(super) directives: Vec<(String, String)>,
@@ -19,25 +19,25 @@ pub struct ServerBuilder {
     pub(super) mode: Mode,
     make_tls: bool,
     pub(super) tls_with: TlsWith,
-    greetings: Vec<Vec<String>>,
+    startup_commands: Vec<Vec<String>>,
 }
 
-/// What `redis-server` is started as.
+/// The mode of `redis-server`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Mode {
-    /// A server that keeps data.
+    /// A data server.
     #[default]
     Data,
     Sentinel,
 }
 
-/// Whom a server with certificates speaks TLS with.
+/// The peers with which a server uses TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum TlsWith {
     #[default]
     Clients,
-    /// With other servers too.
-    Everybody,
+    /// Clients and other servers.
+    All,
 }
 
 /// When the append-only file reaches the disk.
@@ -47,14 +47,14 @@ pub enum Fsync {
     Always,
     /// Once a second.
     Everysec,
-    /// When the operating system likes to.
+    /// When the operating system decides to.
     No,
 }
 
 impl ServerBuilder {
     /// Any directive of `redis.conf`, such as `("maxmemory", "2mb")`. Later ones win.
     ///
-    /// `loglevel` must stay at `notice` or below, for the kit reads in the log that its server is
+    /// `loglevel` must stay at `notice` or below, because the kit reads from the log when the server is
     /// ready.
     #[must_use]
     pub fn config(mut self, directive: impl Into<String>, value: impl Into<String>) -> Self {
@@ -62,7 +62,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Keeps an append-only file, so that [`RedisServer::restart`] finds the data again.
+    /// Enables the append-only file, so that [`RedisServer::restart`] reloads the data.
     #[must_use]
     pub fn aof(self, fsync: Fsync) -> Self {
         let fsync = match fsync {
@@ -74,7 +74,7 @@ impl ServerBuilder {
             .config("appendfsync", fsync)
     }
 
-    /// Demands a password of the default user.
+    /// Sets a password for the default user.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
@@ -87,41 +87,41 @@ impl ServerBuilder {
         self.config("user", format!("{name} {rules}"))
     }
 
-    /// Listens for TLS too, on a second port, with given certificates.
+    /// Also listens for TLS on a second port, with given certificates.
     #[must_use]
     pub fn tls(mut self, files: TlsFiles) -> Self {
         self.tls = Some(files);
         self
     }
 
-    /// Listens for TLS too, on a second port, with certificates made for this server.
+    /// Also listens for TLS on a second port, with certificates generated for this server.
     #[must_use]
     pub fn with_tls(mut self) -> Self {
         self.make_tls = true;
         self
     }
 
-    /// Speaks TLS with the other servers of its deployment too, all with the same certificates.
+    /// Also uses TLS with the other servers of its deployment, all with the same certificates.
     pub(crate) fn tls_among(mut self, files: TlsFiles) -> Self {
-        self.tls_with = TlsWith::Everybody;
+        self.tls_with = TlsWith::All;
         self.tls(files).config("tls-replication", "yes")
     }
 
-    /// Whether TLS clients must show a certificate of their own. They need not by default.
+    /// Whether TLS clients must present a certificate. They need not by default.
     #[must_use]
     pub fn auth_clients(mut self, demanded: bool) -> Self {
         self.auth_clients = demanded;
         self
     }
 
-    /// Listens on a Unix socket too.
+    /// Also listens on a Unix socket.
     #[must_use]
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
         self
     }
 
-    /// Lets the server live by a clock that the test turns (keep a clone of it).
+    /// Makes the server use a clock that the test changes (keep a clone of it).
     #[must_use]
     pub fn clock(mut self, clock: ClockShim) -> Self {
         self.clock = Some(clock);
@@ -140,26 +140,26 @@ impl ServerBuilder {
         self.config("replicaof", format!("{} {}", addr.ip(), addr.port()))
     }
 
-    /// Starts the server (`$REDIS_SERVER`, else the `redis-server` of the path) and returns when it
-    /// answers; panics with its log if it does not.
+    /// Starts the server (`$REDIS_SERVER`, else `redis-server` from `PATH`) and returns when it answers;
+    /// panics with its log if it does not.
     pub fn start(self) -> RedisServer {
         start(self)
     }
 
-    /// Starts a sentinel instead of a server that keeps data.
+    /// Starts a sentinel instead of a data server.
     pub(crate) fn sentinel(mut self) -> Self {
         self.mode = Mode::Sentinel;
         self
     }
 
-    /// A command for each start and restart, for what no directive can set.
-    pub(crate) fn greeting(mut self, words: &[&str]) -> Self {
-        self.greetings
+    /// A command to run after each start and restart, for settings without a directive.
+    pub(crate) fn startup_command(mut self, words: &[&str]) -> Self {
+        self.startup_commands
             .push(words.iter().map(ToString::to_string).collect());
         self
     }
 
-    /// What the log says when the server is ready.
+    /// The log text that marks the server as ready.
     pub(super) fn ready_words(&self) -> &'static str {
         match self.mode {
             Mode::Data => "eady to accept connections",
@@ -167,13 +167,13 @@ impl ServerBuilder {
         }
     }
 
-    /// Says to a server that has just started what it must be told each time.
-    pub(super) fn greet(&self, port: u16) -> Result<(), String> {
-        if self.greetings.is_empty() {
+    /// Runs the startup commands on a server that has just started.
+    pub(super) fn run_startup_commands(&self, port: u16) -> Result<(), String> {
+        if self.startup_commands.is_empty() {
             return Ok(());
         }
         let mut client = connect_as_admin(port)?;
-        for words in &self.greetings {
+        for words in &self.startup_commands {
             client
                 .try_command(words)
                 .map_err(|error| format!("`{}`: {error}", words.join(" ")))?;
@@ -181,7 +181,7 @@ impl ServerBuilder {
         Ok(())
     }
 
-    /// Makes what must lie in the server's directory before it starts.
+    /// Creates the files that the server needs before it starts.
     pub(super) fn prepare(&mut self, dir: &Path) {
         if self.make_tls {
             self.tls = Some(TlsFiles::generate(dir));
@@ -215,7 +215,7 @@ impl ServerBuilder {
             );
         }
         for (directive, value) in &self.directives {
-            // Without quotes an empty value would be no value.
+            // Without quotes an empty value would be missing.
             let value = if value.is_empty() { "\"\"" } else { value };
             let _ = writeln!(conf, "{directive} {value}");
         }

@@ -1,4 +1,4 @@
-//! What can be done to a running server.
+//! Faults of a running server.
 
 use std::fs;
 use std::thread::{self, JoinHandle};
@@ -7,61 +7,61 @@ use std::time::{Duration, Instant};
 use super::{RedisServer, StartFailure, launch};
 use crate::{Reply, spawn};
 
-/// Counts and returns 1. It cannot look at a clock: `TIME` stands still in a script on some
+/// Counts and returns 1. It cannot use a clock: `TIME` does not advance inside a script on some
 /// versions, and `os.clock` does not exist on others.
 const SPIN: &str = "for _ = 1, ARGV[1] do end return 1";
-/// Enough to take some milliseconds.
+/// Enough for a few milliseconds.
 const SPIN_SAMPLE_ROUNDS: u64 = 1_000_000;
 
 /// Which connections [`RedisServer::kill_clients`] ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientKind {
-    /// Those that send commands, the kit's own included.
+    /// Connections that send commands, including the kit's own.
     Normal,
-    /// Those that are subscribed to something.
+    /// Connections with a subscription.
     Pubsub,
 }
 
 /// A script that keeps a server busy; see [`RedisServer::busy_script`].
 #[derive(Debug)]
-#[must_use = "`wait` tells whether the script ran to its end"]
+#[must_use = "`wait` returns whether the script finished"]
 pub struct BusyScript {
     reply: JoinHandle<Result<Reply, String>>,
 }
 
 impl RedisServer {
-    /// Stops the process (`SIGSTOP`); returns once it stands. The kernel still accepts connections
-    /// and keeps what is sent to it.
+    /// Stops the process (`SIGSTOP`); returns once it is stopped. The kernel still accepts connections
+    /// and buffers what clients send.
     pub fn pause(&self) {
         spawn::stop(&self.process());
     }
 
-    /// Lets a paused process go on (`SIGCONT`).
+    /// Resumes a paused process (`SIGCONT`).
     pub fn resume(&self) {
         spawn::cont(&self.process());
     }
 
-    /// Kills the process (`SIGKILL`), paused or not, and waits for its end.
+    /// Kills the process (`SIGKILL`), paused or not, and waits until it exits.
     pub fn kill(&self) {
         spawn::kill_and_wait(&mut self.process());
     }
 
-    /// Kills the process if it still runs and starts it again, on the same port and the same data:
-    /// what the append-only file kept is there again. Changes by `CONFIG SET` are not.
+    /// Kills the process if it is running and restarts it on the same port and data: it reloads the
+    /// append-only file. Changes by `CONFIG SET` are lost.
     #[track_caller]
     pub fn restart(&self) {
         let mut process = self.process();
         spawn::kill_and_wait(&mut process);
-        match launch(&self.setup, &self.files, self.port) {
+        match launch(&self.setup, &self.files, self.port.get()) {
             Ok(started) => *process = started,
             Err(StartFailure::PortTaken) => {
-                self.fail(&format!("port `{}` was taken meanwhile", self.port))
+                self.fail(&format!("another process took port `{}`", self.port.get()))
             }
             Err(StartFailure::Other(error)) => self.fail(&error),
         }
     }
 
-    /// As [`restart`](Self::restart), but all data are lost.
+    /// Like [`restart`](Self::restart), but all data is lost.
     #[track_caller]
     pub fn restart_empty(&self) {
         self.kill();
@@ -83,7 +83,7 @@ impl RedisServer {
         matches!(process.try_wait(), Ok(None)) && !spawn::is_stopped(&process)
     }
 
-    /// Ends all connections of a kind; returns how many.
+    /// Closes all connections of a kind; returns how many.
     #[track_caller]
     pub fn kill_clients(&self, kind: ClientKind) -> u64 {
         let kind = match kind {
@@ -94,7 +94,7 @@ impl RedisServer {
         killed.try_into().expect("the server counts from zero")
     }
 
-    /// Forgets all scripts, so that the next `EVALSHA` gets `NOSCRIPT`.
+    /// Flushes all scripts, so that the next `EVALSHA` gets `NOSCRIPT`.
     #[track_caller]
     pub fn script_flush(&self) {
         self.run(&["SCRIPT", "FLUSH", "SYNC"]);
@@ -112,29 +112,28 @@ impl RedisServer {
         self.set_config("maxmemory", &bytes.to_string());
     }
 
-    /// From now on writes that need memory are refused with `OOM`. It does not really fill the
-    /// memory but lowers the limit below what is used anyway.
+    /// Makes writes that need memory fail with `OOM`. It does not really fill the memory but sets the
+    /// limit below the current use.
     #[track_caller]
     pub fn fill_memory(&self) {
         self.set_config("maxmemory-policy", "noeviction");
         self.set_maxmemory(1);
     }
 
-    /// The end of [`fill_memory`](Self::fill_memory): no limit.
+    /// Undoes [`fill_memory`](Self::fill_memory): no limit.
     #[track_caller]
     pub fn free_memory(&self) {
         self.set_maxmemory(0);
     }
 
-    /// Keeps the server busy with a script for about `millis` milliseconds. Returns as soon as the
-    /// script has been sent; meanwhile nobody gets an answer, or `BUSY` where
-    /// `busy-reply-threshold` is shorter than that. It costs two `EVAL`s, the first to measure how
-    /// fast the server counts.
+    /// Keeps the server busy with a script for about `millis` milliseconds. Returns as soon as the script
+    /// has been sent. Until it ends, clients get no reply, or `BUSY` if `busy-reply-threshold` is shorter.
+    /// It takes two `EVAL`s, the first to measure how fast the server counts.
     #[track_caller]
     pub fn busy_script(&self, millis: u64) -> BusyScript {
         let rounds = self.rounds_per_milli() * millis.max(1);
         let mut client = self.client();
-        // The machine may be much more crowded than it was during the measurement.
+        // The machine may be much busier than during the measurement.
         client.set_timeout(Duration::from_millis(millis) * 10 + Duration::from_secs(5));
         if let Err(error) = client.send(&["EVAL", SPIN, "0", &rounds.to_string()]) {
             self.fail(&format!("failed to send the busy script: {error}"));
@@ -147,11 +146,12 @@ impl RedisServer {
     fn rounds_per_milli(&self) -> u64 {
         let start = Instant::now();
         self.run(&["EVAL", SPIN, "0", &SPIN_SAMPLE_ROUNDS.to_string()]);
-        let micros = u64::try_from(start.elapsed().as_micros()).expect("it did not take for ever");
+        let micros = u64::try_from(start.elapsed().as_micros())
+            .expect("the sample takes less than centuries");
         (SPIN_SAMPLE_ROUNDS * 1000 / micros.max(1)).max(1)
     }
 
-    /// Runs one command on a new connection, with the server's log if it fails.
+    /// Runs one command on a new connection; panics with the server's log if it fails.
     #[track_caller]
     pub(crate) fn run(&self, words: &[&str]) -> Reply {
         match self.try_run(words) {
@@ -160,14 +160,14 @@ impl RedisServer {
         }
     }
 
-    /// Runs one command on a new connection, or tells why it could not.
+    /// Runs one command on a new connection, or returns the error.
     pub(crate) fn try_run(&self, words: &[&str]) -> Result<Reply, String> {
         self.try_client()?.try_command(words)
     }
 }
 
 impl BusyScript {
-    /// Waits for the script's end. `false` if it was killed or its server went away.
+    /// Waits until the script ends. `false` if it or its server was killed.
     pub fn wait(self) -> bool {
         let reply = self
             .reply

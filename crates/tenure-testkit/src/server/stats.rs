@@ -1,4 +1,4 @@
-//! What a server tells about itself.
+//! Statistics of a server.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ impl RedisServer {
         }
     }
 
-    /// A field of `INFO` that is a whole number, such as `total_commands_processed`. The kit's own
-    /// commands count too: each such question is an `AUTH` and an `INFO`.
+    /// An integer field of `INFO`, such as `total_commands_processed`. The kit's own commands count too:
+    /// each call is an `AUTH` and an `INFO`.
     #[track_caller]
     pub fn stat(&self, field: &str) -> u64 {
         let value = self.info(field);
         value
             .parse()
-            .unwrap_or_else(|_| panic!("`{field}` is not a whole number: `{value}`"))
+            .unwrap_or_else(|_| panic!("`{field}` is not an integer: `{value}`"))
     }
 
-    /// How often a command was called since the start or [`reset_stats`](Self::reset_stats), also
-    /// from scripts. Subcommands are named as in `config|set`.
+    /// How often a command was called since the start or [`reset_stats`](Self::reset_stats), including
+    /// calls from scripts. Subcommands are named like `config|set`.
     #[track_caller]
     pub fn command_calls(&self, command: &str) -> u64 {
         let field = format!("cmdstat_{}", command.to_lowercase());
@@ -41,7 +41,7 @@ impl RedisServer {
             .unwrap_or_else(|| panic!("no calls in `{stats}`"))
     }
 
-    /// Sets the counters of `INFO` back to zero.
+    /// Resets the counters of `INFO` to zero.
     #[track_caller]
     pub fn reset_stats(&self) {
         self.run(&["CONFIG", "RESETSTAT"]);
@@ -53,8 +53,8 @@ impl RedisServer {
         eventually(limit, || self.master_link().as_deref() == Some("up"))
     }
 
-    /// `up` or `down`: how this replica is connected to its master. `None` while it is no replica,
-    /// because it was promoted, or not yet told whom to follow.
+    /// The state of this replica's link to its master: `up` or `down`. `None` while it is no replica:
+    /// promoted, or not yet assigned to a master.
     #[track_caller]
     pub fn master_link(&self) -> Option<String> {
         self.find_info("master_link_status")
@@ -67,7 +67,7 @@ impl RedisServer {
     }
 }
 
-/// The value of `field` in lines of the form `field:value`, as `INFO` has them.
+/// The value of `field` in lines of the form `field:value`, as in `INFO`.
 pub(crate) fn field_of<'a>(info: &'a str, field: &str) -> Option<&'a str> {
     info.lines()
         .filter_map(|line| line.split_once(':'))

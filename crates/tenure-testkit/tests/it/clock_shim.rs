@@ -1,4 +1,4 @@
-//! A server that lives by a clock of ours.
+//! A server with a clock that the test changes.
 
 use std::process::Command;
 use std::thread;
@@ -20,7 +20,7 @@ fn a_step_forward_expires_a_key_at_once() {
 }
 
 #[test]
-fn a_step_back_lengthens_a_life() {
+fn a_step_back_extends_an_expiry() {
     let Some((clock, server)) = server_with_clock() else {
         return;
     };
@@ -69,7 +69,7 @@ fn other_programs_follow_too_and_clocks_are_separate() {
     );
 }
 
-/// Each clock of the process, read by a program that asks the C library.
+/// Reads each clock of the process with a program that uses the C library.
 #[test]
 fn a_suspend_moves_the_boot_clock_alone() {
     let Some(clock) = ClockShim::compile() else {
@@ -90,24 +90,24 @@ fn a_suspend_moves_the_boot_clock_alone() {
     assert!(clocks(&clock)[2] < before[2] + 1_000);
 }
 
-/// The seconds of `CLOCK_REALTIME`, `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` as this program reads them
-/// in a process that lives by a clock.
+/// The seconds of `CLOCK_REALTIME`, `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` as this program reads them in a
+/// process that uses `clock`.
 fn clocks(clock: &ClockShim) -> Vec<i64> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "clock_shim::tell_clocks", "--ignored"])
+        .args(["--exact", "clock_shim::print_clocks", "--ignored"])
         .arg("--nocapture");
     clock.apply(&mut command);
     let output = command.output().unwrap().stdout;
     let output = String::from_utf8(output).unwrap();
-    let told = output.lines().find_map(|line| line.strip_prefix("clocks "));
-    let told = told.unwrap_or_else(|| panic!("{output}"));
-    told.split(' ').map(|it| it.parse().unwrap()).collect()
+    let seconds = output.lines().find_map(|line| line.strip_prefix("clocks "));
+    let seconds = seconds.unwrap_or_else(|| panic!("{output}"));
+    seconds.split(' ').map(|it| it.parse().unwrap()).collect()
 }
 
 #[test]
-#[ignore = "not a test, but the process that lives by another clock"]
-fn tell_clocks() {
+#[ignore = "not a test, but the process with another clock"]
+fn print_clocks() {
     use nix::time::{ClockId, clock_gettime};
     let seconds = |clock| clock_gettime(clock).unwrap().tv_sec();
     let real = seconds(ClockId::CLOCK_REALTIME);

@@ -1,4 +1,4 @@
-//! Clusters: slots on the move, uncovered, and in other hands.
+//! Clusters: slots migrated, uncovered and failed over.
 
 use std::thread;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn a_cluster_starts_with_every_slot_served() {
 }
 
 #[test]
-fn slots_are_those_that_the_server_computes() {
+fn slots_match_those_of_the_server() {
     let cluster = Cluster::builder().masters(1).replicas(0).start();
     let mut client = cluster.servers()[0].client();
     let tags = [
@@ -50,7 +50,7 @@ fn slots_are_those_that_the_server_computes() {
 }
 
 #[test]
-fn a_slot_on_the_move_asks_and_tells_to_try_again() {
+fn a_migrating_slot_replies_ask_and_tryagain() {
     let cluster = Cluster::builder()
         .masters(2)
         .replicas(0)
@@ -115,8 +115,8 @@ fn a_slot_is_migrated_with_all_its_keys() {
     assert!(cluster.wait_until_ok(SOON));
 }
 
-/// `MIGRATE` blocks its server until the other server has answered. Two of them in opposite
-/// directions would wait for each other until their limit.
+/// `MIGRATE` blocks its server until the other server has replied. Two of them in opposite directions
+/// would deadlock until they time out.
 #[test]
 fn keys_move_in_opposite_directions_at_once() {
     const KEYS: usize = 500;
@@ -173,7 +173,7 @@ fn replicas_are_promoted_in_every_way() {
     }
 }
 
-/// A node that gets no processor for a while must not cost those who share its cluster their test.
+/// A node that gets no CPU time for a while must not fail the tests that share its cluster.
 #[test]
 fn a_steady_cluster_waits_for_a_slow_node() {
     let cluster = Cluster::builder().steady().start();
@@ -230,7 +230,7 @@ fn a_write_that_was_not_replicated_is_lost_by_a_failover() {
 }
 
 #[test]
-fn an_uncovered_slot_stops_itself_or_all() {
+fn an_uncovered_slot_stops_itself_or_the_cluster() {
     let builder = Cluster::builder().masters(2).replicas(0);
     let (partial, whole) = std::thread::scope(|scope| {
         let partial = scope.spawn(|| builder.clone().partial_coverage().start());
@@ -261,7 +261,7 @@ fn an_uncovered_slot_stops_itself_or_all() {
 }
 
 #[test]
-fn one_node_lives_by_another_clock() {
+fn one_node_uses_another_clock() {
     let Some(clock) = ClockShim::compile() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Recording, reading back and looking at a server afterwards.
+//! Recording histories, reading them back, and inspecting a server afterwards.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -9,7 +9,7 @@ use tenure_testkit::history::{Event, Fault, Mode, Op, Outcome, now_ns, until_ns}
 use tenure_testkit::{FencedRegister, History, Nemesis, Recorder, RedisServer, check};
 
 #[test]
-fn what_was_recorded_is_read_back_in_order() {
+fn records_are_read_back_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (
         Recorder::create(dir.path(), 1),
@@ -107,7 +107,7 @@ fn a_hundred_thousand_events_are_recorded_and_checked_in_seconds() {
     assert!(start.elapsed() < Duration::from_secs(10));
 }
 
-/// Each client has locks of its own, so nothing is ever violated.
+/// Each client has its own locks, so nothing is ever violated.
 fn record_rounds(recorder: &Recorder, client: u64, rounds: u64) {
     for round in 0..rounds {
         let lock = format!("{client}-{}", round % 100);
@@ -155,7 +155,7 @@ fn owners_without_a_guard_are_found() {
 #[test]
 fn a_register_shared_by_threads_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    // The lock under test: each holder gets the next fence, and nobody waits for the others.
+    // The lock under test: each holder gets the next fence without waiting for another.
     let fences = std::sync::atomic::AtomicU64::new(1);
     let accepted: usize = thread::scope(|scope| {
         let workers: Vec<_> = (0..4)

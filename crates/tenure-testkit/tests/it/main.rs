@@ -1,4 +1,4 @@
-//! The kit against real servers and processes: each fault is shown to take effect.
+//! Runs the kit against real servers and processes: each fault takes effect.
 #![expect(clippy::unwrap_used, reason = "these are tests throughout")]
 
 mod architecture;
@@ -16,7 +16,7 @@ mod server;
 
 use std::time::Duration;
 
-/// Long enough for a loaded machine; no test waits this long when all is well.
+/// Long enough for a busy machine; a passing test never waits this long.
 const SOON: Duration = Duration::from_secs(5);
-/// Long enough to believe that nothing comes.
+/// Long enough to conclude that nothing comes.
 const A_WHILE: Duration = Duration::from_millis(150);

@@ -1,4 +1,4 @@
-//! Two servers that change places.
+//! Two servers that swap roles.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn value(server: &RedisServer) -> Option<String> {
 }
 
 #[test]
-fn a_copy_that_lags_takes_over_without_what_it_had_not_heard() {
+fn a_lagging_copy_takes_over_without_the_latest_writes() {
     let pair = Pair::start(&RedisServer::builder());
     let set = |server: &RedisServer, value: &str| {
         server.client().command(&["SET", "k", value]);
@@ -25,7 +25,7 @@ fn a_copy_that_lags_takes_over_without_what_it_had_not_heard() {
     let new = pair.promote();
     assert_ne!(new.port(), old);
     assert_eq!(value(new).unwrap(), "heard");
-    assert_eq!(value(pair.copy()).unwrap(), "unheard", "it works on");
+    assert_eq!(value(pair.copy()).unwrap(), "unheard", "it keeps serving");
     pair.follow_new();
     assert_eq!(value(pair.copy()).unwrap(), "heard");
     // And back.

@@ -9,7 +9,7 @@ use tenure_testkit::{ClientProcess, RedisServer, eventually};
 use crate::{A_WHILE, SOON};
 
 #[test]
-fn talks_by_lines() {
+fn sends_and_reads_lines() {
     let cat = ClientProcess::spawn(&Command::new("cat"));
     cat.send_line("hello");
     assert_eq!(cat.expect_line(SOON), "hello");
@@ -22,7 +22,7 @@ fn talks_by_lines() {
 }
 
 #[test]
-fn a_paused_process_says_nothing_until_it_resumes() {
+fn a_paused_process_writes_nothing_until_it_resumes() {
     let cat = ClientProcess::spawn(&Command::new("cat"));
     cat.pause();
     cat.send_line("hello");
@@ -65,7 +65,7 @@ fn environment_and_directory_are_passed_on() {
 #[should_panic(expected = "oh dear")]
 fn a_failure_shows_the_standard_error() {
     let shell = ClientProcess::spawn(&shell("echo oh dear >&2; exit 3"));
-    // Its output ends with it, so its standard error is there by then or very soon.
+    // Its output ends when it exits, so its standard error arrives by then or soon after.
     eventually(SOON, || shell.stderr().contains("oh dear"));
     shell.wait_for_success(SOON);
 }
@@ -77,7 +77,7 @@ fn servers_die_with_a_killed_test_process() {
     command
         .args(["process::start_a_server_and_wait", "--exact", "--ignored"])
         .arg("--nocapture")
-        // What the killed process leaves behind is deleted with this.
+        // Deletes what the killed process leaves behind.
         .env("TMPDIR", dir.path());
     let test = ClientProcess::spawn(&command);
     let pid = test.lines().find_map(|line| {
@@ -104,7 +104,7 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// Zombies are dead: whoever adopted them has not looked yet.
+/// Zombies are dead: their new parent has not reaped them yet.
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))

@@ -7,7 +7,7 @@ use tenure_testkit::{ClockShim, RedlockNodes, RespClient};
 use crate::A_WHILE;
 
 #[test]
-fn nodes_know_nothing_of_each_other_and_forget_nothing() {
+fn nodes_are_independent_and_persistent() {
     let nodes = RedlockNodes::start();
     assert_eq!(nodes.nodes().len(), 3);
     let urls = nodes.urls();
@@ -19,7 +19,7 @@ fn nodes_know_nothing_of_each_other_and_forget_nothing() {
 }
 
 #[test]
-fn nodes_forget_without_a_file() {
+fn nodes_forget_without_an_append_only_file() {
     let nodes = RedlockNodes::builder().nodes(1).without_aof().start();
     nodes.node(0).client().command(&["SET", "k", "v"]);
     nodes.node(0).restart();
@@ -27,7 +27,7 @@ fn nodes_forget_without_a_file() {
 }
 
 #[test]
-fn urls_lead_through_the_proxies_with_each_nodes_password() {
+fn urls_use_the_proxy_and_password_of_each_node() {
     let builder = RedlockNodes::builder().nodes(2).proxied();
     let nodes = builder.password(1, "secret").start();
     let urls = nodes.urls();
@@ -44,7 +44,7 @@ fn urls_lead_through_the_proxies_with_each_nodes_password() {
 }
 
 #[test]
-fn one_node_lives_by_another_clock() {
+fn one_node_uses_another_clock() {
     let Some(clock) = ClockShim::compile() else {
         return;
     };

@@ -34,7 +34,7 @@ fn an_error_reply_fails_the_test() {
 }
 
 #[test]
-fn hears_published_messages() {
+fn receives_published_messages() {
     let server = RedisServer::start();
     let mut subscriber = RespClient::connect(server.addr());
     subscriber.subscribe(&["a", "b"]);

@@ -1,6 +1,5 @@
-//! Negative controls: small shops on a real Redis, each with one bug that shops in the wild have, under
-//! the same load, the same recorder and the same judge as the engine. A judge that never finds anything
-//! proves nothing.
+//! Negative controls: small shops on a real Redis, each with one bug seen in real shops, under the same
+//! load, recorder and checker as the engine. A checker that never finds anything proves nothing.
 
 mod ledger;
 mod shop;
@@ -44,12 +43,12 @@ fn a_crash_between_decrement_and_publication() {
 }
 
 #[test]
-fn a_comparison_that_is_off_by_one() {
+fn an_off_by_one_comparison() {
     breaks(Bug::OffByOne, &[NotOversold, Conserved]);
 }
 
 #[test]
-fn units_put_back_as_often_as_the_message_comes() {
+fn units_released_once_per_message() {
     breaks(Bug::UnconditionalRevert, &[Conserved]);
 }
 
@@ -59,12 +58,12 @@ fn an_acknowledgement_before_the_commit() {
 }
 
 #[test]
-fn a_queue_that_is_cut_at_a_length() {
+fn a_queue_that_is_trimmed() {
     breaks(Bug::MaxLen, &[NoneForgotten, Conserved]);
 }
 
 #[test]
-fn stock_that_is_loaded_again_at_every_start() {
+fn stock_that_is_reloaded_at_every_start() {
     breaks(Bug::PreheatOverwrites, &[NotOversold]);
 }
 
@@ -74,27 +73,27 @@ fn a_ledger_without_a_unique_key() {
 }
 
 #[test]
-fn a_retry_that_is_a_second_order() {
+fn a_retry_that_places_a_second_order() {
     breaks(Bug::NoRequestId, &[SameAnswer]);
 }
 
 #[test]
-fn a_limit_that_is_read_before_it_is_written() {
+fn a_limit_that_is_checked_before_it_is_written() {
     breaks(Bug::LimitReadBefore, &[WithinLimit]);
 }
 
 #[test]
-fn stock_in_buckets_that_do_not_help_each_other() {
+fn stock_in_separate_buckets() {
     breaks(Bug::Buckets, &[SoldOutTrue]);
 }
 
 #[test]
-fn a_change_of_state_without_compare() {
+fn a_state_change_without_comparison() {
     breaks(Bug::BlindCancel, &[ReleasedOnce, Monotone]);
 }
 
 #[test]
-fn entries_of_a_dead_consumer_that_nobody_claims() {
+fn unclaimed_entries_of_a_dead_consumer() {
     breaks(Bug::NoClaim, &[NoneForgotten, Quiet]);
 }
 
@@ -107,7 +106,7 @@ fn breaks(bug: Bug, expected: &[Invariant]) {
     }
 }
 
-/// A whole sale: buyers at once, a consumer that dies now and then, and the verdict when all is quiet.
+/// A whole sale: concurrent buyers, consumers that sometimes die, and the check at the end.
 fn run(bug: Option<Bug>) -> Vec<Breach> {
     let seed = Seed::new(7);
     let dir = tempfile::tempdir().unwrap();
@@ -143,48 +142,48 @@ fn buy(shop: &Shop, recorder: &Recorder, client: u64, seed: Seed) {
     let mut orders = Vec::new();
     for wish in Demand::new(seed, client, vec![profile]).take(WISHES) {
         for _ in 0..wish.times {
-            let asked = recorder.ask(ITEM, &wish.buyer, &wish.request, wish.units);
-            let told = shop.ask(&mut redis, &wish, &mut rng);
-            asked.told(told.answer, told.word, told.order.as_deref());
-            orders.extend(told.order);
+            let request = recorder.ask(ITEM, &wish.buyer, &wish.request, wish.units);
+            let answer = shop.ask(&mut redis, &wish, &mut rng);
+            request.answered(answer.answer, answer.word, answer.order.as_deref());
+            orders.extend(answer.order);
         }
-        // One that has had the time to come into the ledger, mostly.
+        // Usually one that has had time to reach the ledger.
         if let Some(order) = orders.choose(&mut rng).filter(|_| orders.len() > 5) {
             follow(shop, recorder, &mut redis, order, &mut rng);
         }
     }
 }
 
-/// What a buyer does with an order: looks at it, pays or cancels, and cannot leave it at that.
+/// A buyer queries an order, then pays or cancels twice.
 fn follow(shop: &Shop, recorder: &Recorder, redis: &mut RespClient, order: &str, rng: &mut StdRng) {
     look(shop, recorder, order);
     for _ in 0..2 {
         let kind = [Kind::Pay, Kind::Cancel, Kind::Cancel][rng.random_range(0..3)];
-        let asked = recorder.about(kind, ITEM, order);
+        let request = recorder.about(kind, ITEM, order);
         let done = match kind {
             Kind::Pay => shop.pay(order),
             _ => shop.cancel(redis, order, rng),
         };
         match done {
-            Some(state) => asked.told(Answer::Done, &state.to_string(), None),
-            None => asked.told(Answer::Refused, "state", None),
+            Some(state) => request.answered(Answer::Done, &state.to_string(), None),
+            None => request.answered(Answer::Refused, "state", None),
         }
     }
 }
 
 fn look(shop: &Shop, recorder: &Recorder, order: &str) {
-    let asked = recorder.about(Kind::Look, ITEM, order);
+    let request = recorder.about(Kind::Look, ITEM, order);
     let state = shop.state(order).to_string();
-    asked.told(Answer::State, &state, None);
+    request.answered(Answer::State, &state, None);
 }
 
-/// Buys what is left. Cancelled orders may have put units back last of all, and only an empty shelf shows
-/// a comparison that is off by one.
+/// Buys all remaining units. Cancelled orders may have released units, and only an empty stock reveals an
+/// off-by-one comparison.
 fn sell_out(shop: &Shop, dir: &std::path::Path) {
     let recorder = Recorder::create(dir, CLIENTS + 1);
     let mut redis = shop.redis();
     let mut rng = Seed::new(0).rng();
-    // More than the shelf can hold after any bug: a shop that never says so ends too.
+    // More buyers than units after any bug, so that the loop ends even if a shop never sells out.
     for buyer in 0..2 * UNITS {
         let wish = Wish {
             item: ITEM.into(),
@@ -193,31 +192,31 @@ fn sell_out(shop: &Shop, dir: &std::path::Path) {
             units: 1,
             times: 1,
         };
-        let asked = recorder.ask(ITEM, &wish.buyer, &wish.request, wish.units);
-        let told = shop.ask_alive(&mut redis, &wish, &mut rng);
-        asked.told(told.answer, told.word, told.order.as_deref());
-        if told.word == "sold-out" {
+        let request = recorder.ask(ITEM, &wish.buyer, &wish.request, wish.units);
+        let answer = shop.ask_alive(&mut redis, &wish, &mut rng);
+        request.answered(answer.answer, answer.word, answer.order.as_deref());
+        if answer.word == "sold-out" {
             return;
         }
     }
 }
 
-/// Lets the consumer come to its end, asks again whatever is not known, and looks at every order.
+/// Repeats all unresolved requests, drains the queue and queries every order.
 fn settle(shop: &Shop, dir: &std::path::Path) {
     let recorder = Recorder::create(dir, 0);
     let mut redis = shop.redis();
     let mut rng = Seed::new(0).rng();
-    for deed in Account::load(dir).unresolved() {
-        let asked = recorder.ask(ITEM, &deed.buyer, &deed.request, deed.units);
+    for operation in Account::load(dir).unresolved() {
+        let request = recorder.ask(ITEM, &operation.buyer, &operation.request, operation.units);
         let wish = Wish {
             item: ITEM.into(),
-            buyer: deed.buyer.clone(),
-            request: deed.request.clone(),
-            units: deed.units,
+            buyer: operation.buyer.clone(),
+            request: operation.request.clone(),
+            units: operation.units,
             times: 1,
         };
-        let told = shop.ask_alive(&mut redis, &wish, &mut rng);
-        asked.told(told.answer, told.word, told.order.as_deref());
+        let answer = shop.ask_alive(&mut redis, &wish, &mut rng);
+        request.answered(answer.answer, answer.word, answer.order.as_deref());
     }
     shop.drain();
     for order in shop.books().orders {

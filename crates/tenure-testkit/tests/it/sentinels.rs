@@ -11,7 +11,7 @@ use crate::{A_WHILE, SOON};
 const FAILOVER_LIMIT: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_deployment_starts_with_everybody_known() {
+fn a_deployment_starts_with_all_members_known() {
     let sentinels = Sentinels::start();
     let master = sentinels.master();
     let addrs = sentinels.sentinels().iter().map(RedisServer::addr);
@@ -51,7 +51,7 @@ fn a_killed_master_is_replaced_and_comes_back_as_a_replica() {
     client.command(&["SET", "k", "w"]);
 
     old.restart();
-    // From its file; nobody has told it yet.
+    // From its append-only file; no sentinel has reconfigured it yet.
     assert_eq!(old.info("role"), "master");
     assert_eq!(value(old, "k").as_deref(), Some("v"));
     assert!(sentinels.wait_until_settled(FAILOVER_LIMIT));
@@ -60,12 +60,12 @@ fn a_killed_master_is_replaced_and_comes_back_as_a_replica() {
     assert!(sentinels.wait_for_sync(SOON));
     assert_eq!(value(old, "k").as_deref(), Some("w"));
 
-    // What it was told is in its configuration.
+    // Its configuration has the new role.
     old.restart();
     assert_eq!(old.info("role"), "slave");
 }
 
-/// A master that gets no processor for a while must not cost those who share it their test.
+/// A master that gets no CPU time for a while must not fail the tests that share it.
 #[test]
 fn a_steady_deployment_waits_for_a_slow_master() {
     let sentinels = Sentinels::builder().steady().start();
@@ -122,7 +122,7 @@ fn the_lagging_replica_is_promoted_if_it_has_the_better_priority() {
     let new = sentinels.wait_for_failover(old, FAILOVER_LIMIT);
     assert_eq!(sentinels.index_of(new), 2);
     assert_eq!(value(new, "k"), None);
-    // Sentinel has named it directly, so the proxy is out of the way.
+    // Sentinel uses its real address, so the proxy is bypassed.
     assert!(sentinels.wait_until_settled(FAILOVER_LIMIT));
     assert_eq!(value(&sentinels.servers()[1], "k"), None);
 }
@@ -139,7 +139,7 @@ fn a_priority_of_zero_is_never_promoted() {
 fn a_cut_link_stays_proxied_and_can_be_healed() {
     let builder = Sentinels::builder().replicas(1).proxied_replication();
     let sentinels = builder.start();
-    // Longer than a sentinel would bear a strange address otherwise.
+    // Longer than a sentinel would otherwise tolerate an unknown address.
     thread::sleep(Duration::from_secs(3));
     sentinels.cut_replication(1);
     sentinels.master().client().command(&["SET", "k", "v"]);
@@ -151,7 +151,7 @@ fn a_cut_link_stays_proxied_and_can_be_healed() {
 }
 
 #[test]
-fn a_master_that_restarts_empty_before_anybody_notices_empties_its_replicas() {
+fn a_master_that_restarts_empty_unnoticed_empties_its_replicas() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let master = sentinels.master();
     master.client().command(&["SET", "k", "v"]);
@@ -164,7 +164,7 @@ fn a_master_that_restarts_empty_before_anybody_notices_empties_its_replicas() {
 }
 
 #[test]
-fn one_sentinel_alone_promotes_nobody() {
+fn one_sentinel_alone_promotes_no_replica() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let [first, second, _] = sentinels.sentinels() else {
         panic!("three sentinels");
@@ -172,7 +172,7 @@ fn one_sentinel_alone_promotes_nobody() {
     first.kill();
     second.pause();
     let old = sentinels.kill_master();
-    // It finds the master down after half a second.
+    // It considers the master down after half a second.
     thread::sleep(Duration::from_secs(2));
     assert_eq!(sentinels.master().port(), old.port());
     assert_eq!(sentinels.servers()[1].info("role"), "slave");
@@ -182,7 +182,7 @@ fn one_sentinel_alone_promotes_nobody() {
 }
 
 #[test]
-fn servers_and_sentinels_demand_their_passwords() {
+fn servers_and_sentinels_require_their_passwords() {
     let builder = Sentinels::builder().replicas(1).password("data");
     let sentinels = builder
         .sentinel_password("watch")
@@ -210,7 +210,7 @@ fn servers_and_sentinels_demand_their_passwords() {
 }
 
 #[test]
-fn one_server_lives_by_another_clock() {
+fn one_server_uses_another_clock() {
     let Some(clock) = ClockShim::compile() else {
         return;
     };

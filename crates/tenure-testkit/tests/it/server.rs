@@ -104,7 +104,7 @@ fn flushed_scripts_are_unknown() {
 }
 
 #[test]
-fn a_busy_script_lets_everybody_wait() {
+fn a_busy_script_makes_all_clients_wait() {
     let server = RedisServer::start();
     let mut client = server.client();
     server.set_config("busy-reply-threshold", "50");
@@ -114,7 +114,7 @@ fn a_busy_script_lets_everybody_wait() {
         let answer = client.try_command(&["PING"]);
         answer.is_err_and(|error| error.starts_with("BUSY"))
     });
-    assert!(refused, "nobody was told BUSY");
+    assert!(refused, "no client got BUSY");
     assert!(busy.wait());
     assert!(start.elapsed() >= Duration::from_millis(100));
     client.command(&["PING"]);
@@ -152,7 +152,7 @@ fn a_server_that_does_not_start_shows_its_log() {
 }
 
 #[test]
-fn passwords_and_users_are_demanded() {
+fn passwords_and_users_are_required() {
     let server = RedisServer::builder()
         .password("secret")
         .user("alice", "on >pw ~a:* &* +@all")
@@ -184,7 +184,7 @@ fn a_replica_follows_its_master() {
 }
 
 #[test]
-fn tls_is_spoken_on_a_second_port() {
+fn tls_works_on_a_second_port() {
     let server = RedisServer::builder().with_tls().start();
     let tls = server.tls_files();
     assert!(
@@ -194,7 +194,7 @@ fn tls_is_spoken_on_a_second_port() {
     );
     assert_eq!(ping_by_cli(&server, &["--cacert", path(&tls.ca)]), "PONG");
     assert_ne!(ping_by_cli(&server, &[]), "PONG");
-    // `redis-cli` does not look at the names; other clients do.
+    // `redis-cli` does not check the names; other clients do.
     let verified = Command::new("openssl")
         .args(["verify", "-verify_ip", "127.0.0.1"])
         .args(["-CAfile", path(&tls.ca), path(&tls.cert)])
@@ -203,7 +203,7 @@ fn tls_is_spoken_on_a_second_port() {
 }
 
 #[test]
-fn tls_clients_show_their_certificates_where_demanded() {
+fn tls_clients_need_certificates_if_required() {
     let server = RedisServer::builder().with_tls().auth_clients(true).start();
     let tls = server.tls_files();
     assert!(server.tls_url().contains("&cert="));

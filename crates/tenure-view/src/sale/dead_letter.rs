@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::at;
 
-/// A dead letter: an entry that the ledger did not take.
+/// A dead letter: an entry that the ledger rejected.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ShownLetter {
     order_id: String,
@@ -23,7 +23,7 @@ pub struct ShownLetter {
     reason: String,
 }
 
-/// What was decided about a dead letter.
+/// The result of a requeue or discard.
 #[expect(
     missing_docs,
     reason = "a comment would become a description in the OpenAPI document; the names say it"
@@ -31,12 +31,12 @@ pub struct ShownLetter {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Decided {
     pub order_id: String,
-    /// What became of the order, or `discarded`.
+    /// The state of the order, or `discarded`.
     pub state: &'static str,
 }
 
 impl ShownLetter {
-    /// As it is shown.
+    /// For output.
     pub fn of(letter: &DeadLetter) -> Self {
         let entry = &letter.entry;
         let (kind, buyer, request) = match &entry.what {

@@ -12,15 +12,15 @@ use utoipa::ToSchema;
 use super::{ShownCount, at, or_dash};
 use crate::time;
 
-/// An item, with what its gate says if that was asked.
+/// An item, with the state of its gate if requested.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ShownItem {
     item: String,
     state: &'static str,
-    /// None if it is unlimited.
+    /// Null if unlimited.
     total: Option<u64>,
     unlimited: bool,
-    /// Over how many shelves its stock is spread.
+    /// Number of shelves of its stock.
     spread: u64,
     sold: u64,
     epoch: u64,
@@ -35,7 +35,7 @@ pub struct ShownItem {
     gate: Option<ShownGate>,
 }
 
-/// What the gate knows of an item.
+/// The state of an item at the gate.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ShownGate {
     knows: bool,
@@ -45,22 +45,22 @@ pub struct ShownGate {
     queued: u64,
     pending: u64,
     dead: u64,
-    /// The shelves, if it is spread over several.
+    /// The shelves, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     shelves: Vec<ShownShelf>,
 }
 
-/// What one shelf knows of an item that is spread over several.
+/// The state of one shelf.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ShownShelf {
     shelf: u64,
     current: bool,
     epoch: u64,
     left: Option<u64>,
-    /// Units that it gave another one, until that is concluded.
+    /// Units in transit to another shelf.
     moving: u64,
-    /// Units that its own books miss; not zero if somebody else wrote to it.
+    /// Units missing from its own books; not zero if another program wrote to it.
     drift: i64,
     change: u64,
     queued: u64,
@@ -68,12 +68,12 @@ pub struct ShownShelf {
     dead: u64,
 }
 
-/// How the sale of an item goes.
+/// Statistics of an item.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ShownStats {
     item: String,
     state: &'static str,
-    /// None if it is unlimited.
+    /// Null if unlimited.
     total: Option<u64>,
     sold: u64,
     gate: ShownGate,
@@ -82,7 +82,7 @@ pub struct ShownStats {
 }
 
 impl ShownItem {
-    /// As it is shown.
+    /// For output.
     pub fn of(item: &Item) -> Self {
         let Terms {
             starts_at,
@@ -142,7 +142,7 @@ impl ShownItem {
 }
 
 impl ShownGate {
-    /// As it is shown.
+    /// For output.
     pub fn of(standing: Option<&Standing>) -> Self {
         Self {
             knows: standing.is_some(),
@@ -184,7 +184,7 @@ impl ShownShelf {
 }
 
 impl ShownStats {
-    /// As it is shown.
+    /// For output.
     pub fn of(item: &Item, standing: Option<&Standing>, counts: &[Count]) -> Self {
         Self {
             item: item.name.clone(),
@@ -196,7 +196,7 @@ impl ShownStats {
         }
     }
 
-    /// The shelves, if it is spread over several.
+    /// The shelves, if there are several.
     pub fn shelves(&self) -> &[ShownShelf] {
         &self.gate.shelves
     }
@@ -267,7 +267,7 @@ impl ShownGate {
         match (self.knows, self.current) {
             (true, true) => "current",
             (true, false) => "must be rebuilt",
-            (false, _) => "does not know the item",
+            (false, _) => "not loaded",
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct ShownCount {
 }
 
 impl ShownOrder {
-    /// As it is shown.
+    /// For output.
     pub fn of(order: &Order) -> Self {
         Self {
             order_id: order.id.to_string(),
@@ -51,7 +51,7 @@ impl ShownOrder {
 }
 
 impl ShownCount {
-    /// As it is shown.
+    /// For output.
     pub fn of(count: &Count) -> Self {
         Self {
             state: count.state.word(),
@@ -76,7 +76,7 @@ impl Display for ShownOrder {
             "{order_id:<28} {state:<16} {units:>6}  {accepted_at}  {buyer}"
         )?;
         match &self.pay_by {
-            Some(pay_by) if *state == "reserved" => write!(f, "  to be paid by {pay_by}"),
+            Some(pay_by) if *state == "reserved" => write!(f, "  pay by {pay_by}"),
             _ => Ok(()),
         }
     }

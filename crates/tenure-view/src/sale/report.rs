@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::{ShownCount, ShownShelf};
 
-/// Whether gate, queue and ledger tell the same story.
+/// Whether gate, queue and ledger agree.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact that programs ask for by its name"
@@ -24,7 +24,7 @@ pub struct ShownReport {
     pending: u64,
     sold: u64,
     held: u64,
-    /// None where it says nothing.
+    /// Null if unknown.
     drift: Option<i64>,
     dead: u64,
     gate_current: bool,
@@ -33,13 +33,13 @@ pub struct ShownReport {
     gate_change: u64,
     ledger_change: u64,
     orders: Vec<ShownCount>,
-    /// The shelves, if the item is spread over several.
+    /// The shelves, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     shelves: Vec<ShownShelf>,
 }
 
-/// Whether everything holds that a sale promises.
+/// Whether the sale is consistent.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ShownVerdict {
     item: String,
@@ -55,7 +55,7 @@ pub struct ShownVerdict {
 }
 
 impl ShownReport {
-    /// As it is shown.
+    /// For output.
     pub fn of(report: &Report) -> Self {
         let item = &report.item;
         Self {
@@ -84,7 +84,7 @@ impl ShownReport {
 }
 
 impl ShownVerdict {
-    /// As it is shown.
+    /// For output.
     pub fn of(verdict: &Verdict) -> Self {
         let names =
             |orders: &[tenure_sale::OrderId]| orders.iter().map(ToString::to_string).collect();

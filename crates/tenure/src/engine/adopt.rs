@@ -1,22 +1,18 @@
 //! Adopts a detached lease: continues it in this client under a new lease id.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use super::renew_detached::read_renewal;
+use super::retry::Retry;
 use crate::belief::{Belief, Grant};
 use crate::client_handle::ClientHandle;
 use crate::core::Core;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::Guard;
-use crate::hold::Hold;
 use crate::holds::Holds;
-use crate::lease::{Lease, LeaseId, believed_until};
-use crate::pending::PendingOne;
-use crate::standing::LostReason;
-use crate::store::{InFlight, LeaseSpec, RenewReply};
-
-/// How long to wait before retrying.
-const PAUSE: Duration = Duration::from_millis(50);
+use crate::lease::{Lease, LeaseId};
+use crate::pending_work::PendingOne;
+use crate::store::{InFlight, LeaseSpec};
 
 /// Adopts a detached lease under an id of our own.
 pub(crate) async fn adopt(
@@ -27,25 +23,17 @@ pub(crate) async fn adopt(
 ) -> Result<Guard> {
     let core = &client.core;
     let number = Core::next_lease_number();
+    let id = LeaseId::fresh(core.settings.layout, &core.id, number, lease.ttl);
     let held = LeaseSpec {
-        id: LeaseId::fresh(core.settings.layout, &core.id, number, lease.ttl),
-        name: lease.name.clone(),
-        ttl: lease.ttl,
-        // Not known here; touching metadata that does not exist changes nothing.
-        has_meta: true,
         replicas: core.settings.replicas,
-        last_fence: None,
+        ..LeaseSpec::new(lease.name.clone(), id, lease.ttl)
     };
     let mut in_flight = None;
     match adopt_with_retry(core, &lease, &held, number, &mut in_flight).await {
-        Ok(belief) if core.is_closed() => {
-            core.release_unclaimed(&belief);
-            Err(Error::closed())
-        }
         Ok(belief) => {
+            let guard = Guard::take(&client, owner, belief)?;
             core.detached.remove(&lease.name, &lease.id);
-            let hold = Hold::new(Arc::clone(&client), owner, belief);
-            Ok(Guard::new(hold))
+            Ok(guard)
         }
         Err(error) => {
             if in_flight.is_some() {
@@ -64,54 +52,27 @@ async fn adopt_with_retry(
     number: u64,
     in_flight: &mut Option<InFlight>,
 ) -> Result<Arc<Belief>> {
-    let limit = core.clock.now() + core.settings.unreachable_after;
-    // An error that the store itself reported is more useful than a later timeout.
-    let mut store_error = None;
-    loop {
-        let trouble = match core.store.adopt(&lease.id, held, limit).await {
-            Ok(RenewReply::NotHeld(not_held)) => {
-                return Err(Error::lost(&held.name, not_held.reason()));
-            }
-            Ok(RenewReply::Until { sent_at })
-                if core.clock.now() < believed_until(sent_at, held.ttl) =>
-            {
-                let (held, in_flight) = (held.clone(), in_flight.take());
-                return Ok(Arc::new(Belief::new(Grant {
-                    number,
-                    held,
-                    fence: lease.fence,
-                    fences: 1,
-                    answered_at: sent_at,
-                    sent_at,
-                    renewed: true,
-                    max_hold: None,
-                    meta: Arc::default(),
-                    in_flight,
-                })));
-            }
-            // The reply came after the lease could have expired, so it proves nothing. Retry.
-            Ok(RenewReply::Until { .. }) => Error::lost(&held.name, LostReason::Expired),
-            Ok(RenewReply::Unconfirmed(failure)) => failure.error,
-            Err(failure) => {
-                *in_flight = failure
-                    .in_flight
-                    .map(|it| it.and(*in_flight))
-                    .or(*in_flight);
-                if !failure.transient {
-                    return Err(failure.error);
-                }
-                if failure.in_flight.is_none() {
-                    store_error = Some(failure.error.share());
-                }
-                failure.error
-            }
+    let mut retry = Retry::new(core);
+    let sent_at = loop {
+        let reply = core.store.adopt(&lease.id, held, retry.limit).await;
+        let failure = match reply.and_then(|reply| read_renewal(core, held, reply)) {
+            Ok(sent_at) => break sent_at,
+            Err(failure) => failure,
         };
-        if core.is_closed() {
-            return Err(Error::closed());
-        }
-        if core.clock.now() + PAUSE >= limit {
-            return Err(store_error.unwrap_or(trouble));
-        }
-        core.clock.sleep_until(core.clock.now() + PAUSE).await;
-    }
+        let lost = failure.in_flight.map(|it| it.and(*in_flight));
+        *in_flight = lost.or(*in_flight);
+        retry.after(failure).await?;
+    };
+    Ok(Arc::new(Belief::new(Grant {
+        number,
+        held: held.clone(),
+        fence: lease.fence,
+        fences: 1,
+        answered_at: sent_at,
+        sent_at,
+        renewed: true,
+        max_hold: None,
+        meta: Arc::default(),
+        in_flight: in_flight.take(),
+    })))
 }

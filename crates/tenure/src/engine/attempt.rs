@@ -1,13 +1,15 @@
-//! One acquisition: the request, its attempts, and how it is abandoned.
+//! One acquisition: the request, its attempts, and how it is abandoned when its caller goes away.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Engine;
 use crate::belief::{Belief, Grant};
 use crate::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::lease::{LeaseId, believed_until};
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
@@ -20,6 +22,7 @@ const ABANDON_WAIT: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AcquireRequest {
     pub(crate) name: LockName,
+    pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -30,7 +33,8 @@ pub(crate) struct AcquireRequest {
 impl AcquireRequest {
     /// Whether a lease is exactly what was requested.
     pub(crate) fn is_met_by(&self, belief: &Belief) -> bool {
-        self.ttl == belief.held.ttl
+        self.mode == belief.held.mode
+            && self.ttl == belief.held.ttl
             && self.renewed == belief.renewed
             && self.max_hold == belief.max_hold
             && self.replicas == belief.held.replicas
@@ -172,13 +176,12 @@ impl Acquisition {
     }
 
     fn held(&self) -> LeaseSpec {
+        let AcquireRequest { name, ttl, .. } = &self.request;
         LeaseSpec {
-            name: self.request.name.clone(),
-            id: self.id.clone(),
-            ttl: self.request.ttl,
+            mode: self.request.mode,
             has_meta: !self.request.meta.is_empty(),
             replicas: self.request.replicas,
-            last_fence: None,
+            ..LeaseSpec::new(name.clone(), self.id.clone(), *ttl)
         }
     }
 
@@ -190,7 +193,95 @@ impl Acquisition {
         let name = &self.request.name;
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
-            format!("the answer for lock `{name}` came after its lease could have ended"),
+            format!("the reply for lock `{name}` arrived after its lease may have expired"),
         ))
     }
+}
+
+/// An acquisition with a request in flight.
+pub(super) struct CancelOnDrop<'a> {
+    client: (&'a Arc<Core>, &'a Engine),
+    acquisition: Option<Acquisition>,
+    in_flight: Option<InFlight>,
+}
+
+/// An acquisition that its caller started and then left to the local queue.
+pub(crate) struct StartedAcquisition {
+    core: Arc<Core>,
+    engine: Engine,
+    acquisition: Option<Box<Acquisition>>,
+    /// Whether the store reported that the lock is busy.
+    pub(super) found_busy: bool,
+}
+
+impl<'a> CancelOnDrop<'a> {
+    pub(super) fn new(
+        client: (&'a Arc<Core>, &'a Engine),
+        acquisition: Acquisition,
+        in_flight: Option<InFlight>,
+    ) -> Self {
+        Self {
+            client,
+            acquisition: Some(acquisition),
+            in_flight,
+        }
+    }
+
+    /// The reply came: the acquisition is the caller's again.
+    pub(super) fn disarm(mut self) -> Option<Acquisition> {
+        self.acquisition.take()
+    }
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        let Some(mut acquisition) = self.acquisition.take() else {
+            return;
+        };
+        if let Some(in_flight) = self.in_flight {
+            acquisition.may_still_run(in_flight);
+        }
+        abandon(self.client, acquisition);
+    }
+}
+
+impl StartedAcquisition {
+    pub(crate) fn new(
+        (core, engine): (&Arc<Core>, &Engine),
+        acquisition: Option<Acquisition>,
+        found_busy: bool,
+    ) -> Self {
+        Self {
+            core: Arc::clone(core),
+            engine: engine.clone(),
+            acquisition: acquisition.map(Box::new),
+            found_busy,
+        }
+    }
+
+    /// Continues the acquisition: it is no longer abandoned when this is dropped.
+    pub(super) fn take(&mut self) -> Option<Acquisition> {
+        self.acquisition.take().map(|acquisition| *acquisition)
+    }
+}
+
+impl Drop for StartedAcquisition {
+    fn drop(&mut self) {
+        if let Some(acquisition) = self.take() {
+            abandon((&self.core, &self.engine), acquisition);
+        }
+    }
+}
+
+/// Has the engine abandon an acquisition. A shutdown waits for it.
+fn abandon((core, engine): (&Arc<Core>, &Engine), mut acquisition: Acquisition) {
+    if !acquisition.needs_cleanup() {
+        return;
+    }
+    let core = Arc::clone(core);
+    let pending = core.pending.begin();
+    engine.spawn(async move {
+        acquisition.abandon(&core).await;
+        drop(pending);
+    });
 }

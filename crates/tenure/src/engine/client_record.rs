@@ -177,12 +177,8 @@ impl RefreshRate {
 
 /// Who this client is: the constant part of its record.
 fn identity_fields(core: &Core) -> Fields {
-    let uname = rustix::system::uname();
     let mut me = Fields::from([
-        (
-            "host".to_owned(),
-            uname.nodename().to_string_lossy().into_owned(),
-        ),
+        ("host".to_owned(), host_name()),
         ("pid".to_owned(), std::process::id().to_string()),
         ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ]);
@@ -193,6 +189,17 @@ fn identity_fields(core: &Core) -> Fields {
         me.insert(format!("about:{field}"), value.clone());
     }
     me
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    "unknown".to_owned()
 }
 
 /// A lease as the record lists it.

@@ -12,7 +12,7 @@ use crate::belief::Belief;
 use crate::client_handle::ClientHandle;
 use crate::core::Core;
 use crate::lease::{LeaseId, believed_until};
-use crate::pending::PendingOne;
+use crate::pending_work::PendingOne;
 use crate::seeded::{Bug, bug};
 use crate::store::{ReleaseReply, TurnReply};
 
@@ -69,9 +69,9 @@ fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> 
         let dequeue = dequeue.filter(|_| !bug(Bug::PlaceNotLeft));
         return NextHolder::None { dequeue };
     };
-    let met = first.request.is_met_by(belief) || bug(Bug::HandOffAnyWish);
-    let fits = bounds.on && belief.renewed && met;
-    if !fits || core.is_closed() {
+    let matches = first.request.is_met_by(belief) || bug(Bug::HandOffAnyWish);
+    let can_hand_off = bounds.on && belief.renewed && matches;
+    if !can_hand_off || core.is_closed() {
         return NextHolder::None { dequeue: None };
     }
     let next = belief
@@ -96,7 +96,7 @@ fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> 
     }
 }
 
-/// Gives a waiter its lease, which the watchdog tracks already or not yet.
+/// Gives a waiter its lease; `give` starts to track it if necessary.
 fn deliver(core: &Core, give: impl FnOnce()) {
     core.stats.acquired();
     core.record_changed.notify_one();

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::core::Core;
 use crate::seeded::{Bug, bug};
-use crate::store::{QueuedWaiter, RESPONSE_TIMEOUT};
+use crate::store::QueuedWaiter;
 
 /// A third of the time after which a waiter counts as dead: one lost or late heartbeat does no
 /// harm.
@@ -45,7 +45,7 @@ async fn heartbeat(core: &Arc<Core>, waiters: Vec<QueuedWaiter>) -> bool {
         let server = core.store.node_of(&waiter.name);
         by_server.entry(server).or_default().push(waiter);
     }
-    let limit = core.clock.now() + RESPONSE_TIMEOUT;
+    let limit = core.clock.now() + core.settings.response_timeout;
     let mut asked = JoinSet::new();
     for waiters in by_server.into_values() {
         let core = Arc::clone(core);

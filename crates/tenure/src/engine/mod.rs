@@ -1,8 +1,9 @@
 //! The thread behind every client, with a small runtime of its own.
 //!
-//! Everything that talks to a store or waits for time runs here. So renewal goes on while the
-//! caller's runtime is blocked, guards may be dropped anywhere, and the futures that callers await
-//! are plain channels, which any executor can poll.
+//! Everything that waits for time runs here, and everything that talks to a store, except for the
+//! first attempt and a plain release, which the caller's own task sends (`fast_path.rs`). So renewal
+//! continues while the caller's runtime is blocked, guards may be dropped anywhere, and any executor
+//! can poll the futures that callers await.
 
 use std::future::Future;
 use std::io;
@@ -52,7 +53,7 @@ impl Engine {
         let failed = |error: io::Error| {
             Error::new(
                 ErrorKind::Unavailable,
-                "cannot start the background thread: are threads or file descriptors used up?",
+                "cannot start the background thread: out of threads or file descriptors?",
             )
             .caused_by(error)
         };
@@ -85,7 +86,7 @@ impl Engine {
     }
 
     /// Runs `work` on the engine and waits for it, from any executor. If the waiting future is
-    /// dropped, the work goes on, and its result is dropped on the engine.
+    /// dropped, the work continues, and its result is dropped on the engine.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,

@@ -6,21 +6,20 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::backoff::Backoff;
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::error::Result;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
-use crate::pending::PendingOne;
+use crate::pending_work::PendingOne;
 use crate::seeded::{Bug, bug};
 use crate::standing::Released;
-use crate::store::{Failure, InFlight, LeaseSpec, OFFER, RESPONSE_TIMEOUT, ReleaseReply};
+use crate::store::{Failure, InFlight, LeaseSpec, OFFER, ReleaseReply};
 
-/// How long to wait before trying again, at first and at most.
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How long an attempt may stay in flight before its latest moment has passed, with some margin.
-const IN_FLIGHT_MAX: Duration = Duration::from_secs(3);
+/// How many response timeouts an attempt may stay in flight before its latest moment has passed, with
+/// some margin.
+const IN_FLIGHT_MAX: u32 = 3;
 
 /// A lease to release.
 #[derive(Debug)]
@@ -124,7 +123,7 @@ pub(crate) async fn try_on_caller(
     let response = core
         .store
         .release_on_caller(lease, request.dequeue.as_ref());
-    let response = response.filter(|_| core.settings.unreachable_after >= RESPONSE_TIMEOUT);
+    let response = response.filter(|_| core.settings.is_patient());
     match response.ok_or(false)?.await {
         Ok(release) => {
             if request.dequeue.is_some() {
@@ -149,7 +148,7 @@ pub(crate) async fn release(core: &Core, request: &ReleaseRequest) -> Result<Rel
     })
 }
 
-/// Releases a lease, and goes on trying until it is known to be gone or must have ended by itself.
+/// Releases a lease, and retries until it is known to be gone or must have expired.
 ///
 /// | first answers | then | result |
 /// |---|---|---|
@@ -168,7 +167,7 @@ pub(crate) async fn release_until_gone(
     } = request;
     let dequeue = request.dequeue.as_ref();
     let (ends_before, mut unknown) = (*ends_before, request.unknown);
-    let mut pause = PAUSE_MIN;
+    let mut backoff = Backoff::RELEASE;
     loop {
         let answer = core.store.release(lease, dequeue, ends_before).await;
         if answer.is_ok() && dequeue.is_some() {
@@ -186,9 +185,8 @@ pub(crate) async fn release_until_gone(
         if core.clock.now() >= ends_before {
             return Ok(ReleaseResult::Unanswered);
         }
-        let again_at = (core.clock.now() + pause).min(ends_before);
+        let again_at = (core.clock.now() + backoff.next()).min(ends_before);
         core.clock.sleep_until(again_at).await;
-        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
@@ -248,16 +246,17 @@ pub(crate) async fn release_and_cancel(
 
 /// Repeats the release until the attempt can no longer run, or its lease would have expired.
 pub(crate) async fn cancel(core: &Core, lease: &LeaseSpec, in_flight: InFlight) {
-    let give_up_at = core.clock.now() + IN_FLIGHT_MAX + lease.ttl;
+    let pause_max = Backoff::RELEASE.max();
+    let give_up_at = core.clock.now() + core.settings.response_timeout * IN_FLIGHT_MAX + lease.ttl;
     while core.clock.now() < give_up_at {
         let pause = match core.store.cancel(lease, in_flight, give_up_at).await {
             Ok(None) => return,
             // Wait only briefly: a server clock that was set back would make this hours, and an
             // attempt that runs meanwhile must not leave its lease there.
-            Ok(Some(early)) => (early + Duration::from_millis(1)).min(PAUSE_MAX),
+            Ok(Some(early)) => (early + Duration::from_millis(1)).min(pause_max),
             // The server refuses. A lease that was granted late expires by itself.
             Err(failure) if !failure.transient => return,
-            Err(_) => PAUSE_MAX / 5,
+            Err(_) => pause_max / 5,
         };
         core.clock.sleep_until(core.clock.now() + pause).await;
     }

@@ -1,22 +1,18 @@
 //! Acquires a lock without waiting for its holder.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::attempt::{Acquisition, AttemptOutcome};
+use super::retry::Retry;
 use crate::belief::Belief;
 use crate::client_handle::ClientHandle;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::hold::Hold;
 use crate::holds::Holds;
-use crate::pending::PendingOne;
-
-/// How long to wait before retrying.
-const PAUSE: Duration = Duration::from_millis(50);
+use crate::pending_work::PendingOne;
 
 /// Acquires the lock if it is free. Releases a grant that the caller no longer wants.
 pub(crate) async fn run(
@@ -26,19 +22,11 @@ pub(crate) async fn run(
     reply: oneshot::Sender<Result<Option<Guard>>>,
     _pending: PendingOne,
 ) {
-    let answer = match attempt(&client.core, acquisition, || reply.is_closed()).await {
-        Ok(None) => Ok(None),
-        Err(error) => Err(error),
-        Ok(Some(belief)) if client.core.is_closed() || reply.is_closed() => {
-            client.core.stats.cancelled();
-            client.core.release_unclaimed(&belief);
-            Err(Error::closed())
-        }
-        Ok(Some(belief)) => {
-            let hold = Hold::new(Arc::clone(&client), owner, belief);
-            Ok(Some(Guard::new(hold)))
-        }
-    };
+    let answer = attempt(&client.core, acquisition, || reply.is_closed()).await;
+    let answer = answer.and_then(|granted| {
+        let guard = granted.map(|belief| Guard::take(&client, owner, belief));
+        guard.transpose()
+    });
     // If the caller leaves at this moment, the guard is dropped here and releases.
     let _ = reply.send(answer);
 }
@@ -49,29 +37,17 @@ async fn attempt(
     mut acquisition: Acquisition,
     is_gone: impl Fn() -> bool,
 ) -> Result<Option<Arc<Belief>>> {
-    let limit = acquisition.started_at + core.settings.unreachable_after;
-    // An error that the server itself reported is more useful than a later timeout.
-    let mut store_error = None;
+    let mut retry = Retry::since(core, acquisition.started_at);
     let result = loop {
-        match acquisition.attempt(core, false, limit).await {
+        let failure = match acquisition.attempt(core, false, retry.limit).await {
             Ok(AttemptOutcome::Granted(belief)) => return Ok(Some(belief)),
             Ok(AttemptOutcome::Busy(_)) => break Ok(None),
             Ok(AttemptOutcome::NotYet(not_yet)) => break Err(not_yet.error),
-            Err(failure) if failure.transient && core.clock.now() + PAUSE < limit => {
-                core.clock.sleep_until(core.clock.now() + PAUSE).await;
-                store_error = failure
-                    .in_flight
-                    .is_none()
-                    .then_some(failure.error)
-                    .or(store_error);
-                if core.is_closed() || is_gone() {
-                    break Err(Error::closed());
-                }
-            }
-            Err(failure) if failure.in_flight.is_some() => {
-                break Err(store_error.unwrap_or(failure.error));
-            }
-            Err(failure) => break Err(failure.error),
+            Err(_) if is_gone() => break Err(Error::closed()),
+            Err(failure) => failure,
+        };
+        if let Err(error) = retry.after(failure).await {
+            break Err(error);
         }
     };
     acquisition.abandon(core).await;

@@ -16,7 +16,7 @@ use crate::layout::Layout;
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
-use crate::pending::Pending;
+use crate::pending_work::Pending;
 use crate::stats::Stats;
 use crate::url::Target;
 
@@ -272,7 +272,6 @@ impl Both {
         let attempt = Attempt {
             held: LeaseSpec {
                 has_meta: !meta.is_empty(),
-                replicas: 0,
                 ..self.held(name, lease)
             },
             meta: Arc::new(meta),
@@ -424,15 +423,7 @@ impl Both {
     }
 
     fn held(&self, name: usize, lease: usize) -> LeaseSpec {
-        LeaseSpec {
-            name: self.names[name].clone(),
-            id: self.leases[lease].clone(),
-            ttl: TTL,
-            // Cleaning up metadata that does not exist is harmless.
-            has_meta: true,
-            replicas: 0,
-            last_fence: None,
-        }
+        LeaseSpec::new(self.names[name].clone(), self.leases[lease].clone(), TTL)
     }
 }
 

@@ -11,9 +11,10 @@ use tokio::sync::mpsc;
 use crate::error::{Error, Result};
 use crate::holder::Holder;
 use crate::lease::{ClientId, Fence, LeaseId};
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::pending::Pending;
+use crate::pending_work::Pending;
 use crate::standing::LostReason;
 
 #[cfg(test)]
@@ -25,9 +26,6 @@ pub(crate) mod redlock;
 /// How long a released lock is reserved at most for the next waiter. Long enough for a slow process
 /// to take it, short enough that a dead one costs little.
 pub(crate) const OFFER: Duration = Duration::from_secs(2);
-
-/// How long a connection that owes a reply may stay silent.
-pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a released lock is reserved for this waiter: no longer than its own ttl, so that a
 /// waiter that dies costs no more than a holder that dies.
@@ -260,6 +258,7 @@ pub(crate) struct QueuePosition {
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseSpec {
     pub(crate) name: LockName,
+    pub(crate) mode: Mode,
     pub(crate) id: LeaseId,
     pub(crate) ttl: Duration,
     pub(crate) has_meta: bool,
@@ -268,6 +267,22 @@ pub(crate) struct LeaseSpec {
     /// The last fence that was used of several reserved ones: the unused ones are given back when
     /// the lease ends.
     pub(crate) last_fence: Option<Fence>,
+}
+
+impl LeaseSpec {
+    /// A lease of which only this is known. It may have metadata: touching metadata that does not
+    /// exist changes nothing.
+    pub(crate) fn new(name: LockName, id: LeaseId, ttl: Duration) -> Self {
+        Self {
+            name,
+            mode: Mode::Exclusive,
+            id,
+            ttl,
+            has_meta: true,
+            replicas: 0,
+            last_fence: None,
+        }
+    }
 }
 
 #[derive(Debug)]

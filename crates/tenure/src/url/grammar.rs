@@ -1,13 +1,14 @@
-//! How the parts of a URL are read. An error is a sentence about the part that is wrong.
+//! The grammar of URLs. An error is a sentence about the part that is wrong.
 
 use std::path::PathBuf;
 
 use super::parameters::{Parameters, decode, split_optional};
 use super::{Address, ClusterTarget, RedisTarget, Secret, SentinelTarget, Target};
+use crate::settings::RESPONSE_TIMEOUT_DEFAULT;
 
 const PORT_DEFAULT: u16 = 6379;
 const SENTINEL_PORT_DEFAULT: u16 = 26379;
-/// Redis itself has 16 databases unless configured otherwise; beyond this it is a typing error.
+/// Redis has 16 databases by default; a number above this is a typing error.
 const DATABASE_MAX: u32 = 1_000_000;
 
 const SCHEMES: &str = "`redis://`, `rediss://`, `valkey://`, `valkeys://`, `unix://`, \
@@ -18,7 +19,7 @@ const SENTINEL_PARAMETERS: &str = "`master`, `sentinel_username`, `sentinel_pass
 const CLUSTER_PARAMETERS: &str =
     "`node`, `sharded`, `user`, `pass`, `ca`, `cert`, `key` and `layout`";
 
-/// How others spell the parameters of Sentinel.
+/// Other libraries' spellings of the Sentinel parameters.
 const MASTER: [&str; 3] = ["master", "sentinelMasterId", "sentinelServiceName"];
 const SENTINEL_USER: [&str; 3] = ["sentinel_username", "sentinel_user", "sentinelUsername"];
 const SENTINEL_PASSWORD: [&str; 3] = ["sentinel_password", "sentinel_pass", "sentinelPassword"];
@@ -28,7 +29,7 @@ pub(super) fn parse(url: &str) -> Result<Target, String> {
         return Err("it is empty: write for example `redis://127.0.0.1/`".to_owned());
     }
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
-    // `valkey-sentinel` and `redis+sentinel` are `redis-sentinel` in other words.
+    // `valkey-sentinel` and `redis+sentinel` mean `redis-sentinel`.
     let (product, topology) = scheme.split_once(['-', '+']).unwrap_or((scheme, ""));
     let tls = match product {
         "redis" | "valkey" => Some(false),
@@ -78,6 +79,7 @@ fn socket(rest: &str) -> Result<Target, String> {
         password: parameters.take("pass").map(Secret),
         database: parameters.database()?.unwrap_or(0),
         layout: parameters.layout()?,
+        response_timeout: RESPONSE_TIMEOUT_DEFAULT,
     });
     parameters.all_used(target, PARAMETERS)
 }
@@ -182,11 +184,11 @@ fn cluster(rest: &str, tls: bool) -> Result<Target, String> {
     parts.parameters.all_used(target, CLUSTER_PARAMETERS)
 }
 
-/// What every URL of servers has.
+/// The parts of every server URL.
 struct Parts<'a> {
     credentials: Option<&'a str>,
     hosts: &'a str,
-    /// Without the slashes around it; none if it is empty.
+    /// Without the slashes around it; `None` if it is empty.
     path: Option<&'a str>,
     parameters: Parameters,
     /// With TLS: whether to accept any certificate.
@@ -214,7 +216,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// The server at this host, introduced as the URL says.
+    /// The server at this host, with the credentials and settings of the URL.
     fn target(&mut self, host: String, port: u16, database: u32) -> Result<RedisTarget, String> {
         let (user, password) = self
             .credentials
@@ -236,6 +238,7 @@ impl<'a> Parts<'a> {
             password: password.or(parameters.take("pass").map(Secret)),
             database,
             layout: parameters.layout()?,
+            response_timeout: RESPONSE_TIMEOUT_DEFAULT,
         })
     }
 }
@@ -249,7 +252,7 @@ fn credentials(text: &str) -> Result<(Option<String>, Option<Secret>), String> {
     Ok(((!user.is_empty()).then_some(user), password.map(Secret)))
 }
 
-/// A list with commas; none if the text is empty.
+/// A comma-separated list; empty if the text is empty.
 fn hosts(text: &str, port_default: u16) -> Result<Vec<(String, u16)>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -269,7 +272,7 @@ fn host(text: &str, port_default: u16) -> Result<(String, u16), String> {
             }
             (host, port)
         }
-        // If one host is wanted, a list is reported as a list.
+        // Where one host is expected, a list is reported as a list.
         None if text.matches(':').count() > 1 && !text.contains(',') => {
             return Err(format!(
                 "the host `{text}` has several colons: write an IPv6 address in brackets"
@@ -302,7 +305,7 @@ fn insecure(fragment: Option<&str>, tls: bool) -> Result<bool, String> {
         Some("insecure") if tls => Ok(true),
         Some("insecure") => Err("`#insecure` belongs to `rediss://` only".to_owned()),
         Some(other) => Err(format!(
-            "the part `#{other}` means nothing: only `#insecure` is known"
+            "the fragment `#{other}` is unknown: only `#insecure` is allowed"
         )),
     }
 }

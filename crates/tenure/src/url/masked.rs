@@ -1,7 +1,7 @@
 //! URLs and errors about them without their secrets.
 
-/// `url` with whatever could be a user or a password replaced by `***`, to be shown to people. The
-/// URL need not be a right one.
+/// `url` with everything that could be a user or a password replaced by `***`, for display. The URL
+/// need not be valid.
 ///
 /// ```
 /// let shown = tenure::masked_url("redis://:secret@127.0.0.1/");
@@ -25,12 +25,13 @@ pub fn masked_url(url: &str) -> String {
 /// `cause` without quotes that the masked URL does not show: an unescaped password tears the URL
 /// apart, and any part of it may be a piece of the password.
 pub(super) fn discreet(cause: &str, url: &str) -> String {
-    const HINT: &str = "if a password holds `/`, `?`, `#` or `@`, write `%2F`, `%3F`, `%23`, `%40`";
+    const HINT: &str =
+        "if a password contains `/`, `?`, `#` or `@`, write `%2F`, `%3F`, `%23`, `%40`";
     let masked = masked_url(url);
     if url.contains('`') && masked != url {
         return HINT.to_owned();
     }
-    // The parser speaks of `%` itself.
+    // The parser's message mentions `%` itself.
     let is_secret = |quote: &str| quote != "%" && url.contains(quote) && !masked.contains(quote);
     let parts = cause.split('`').enumerate();
     let shown: Vec<&str> = parts

@@ -1,8 +1,9 @@
-//! The URL that says where leases live. Our own parser: it names the part that is wrong, and no
-//! password ever reaches a message.
+//! The URL of a store. It has its own parser, which names the part that is wrong and never puts a
+//! password into a message.
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
@@ -17,7 +18,7 @@ mod parameters;
 #[cfg(test)]
 mod tests;
 
-/// What a URL points at.
+/// The target of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Memory { name: Option<String> },
@@ -26,15 +27,15 @@ pub(crate) enum Target {
     Cluster(ClusterTarget),
 }
 
-/// A master and its replicas, and the sentinels that say which of them is the master.
+/// A primary with replicas, and the Sentinels that report which server is the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SentinelTarget {
-    /// In the order of the URL, with users and passwords of their own.
+    /// In the order of the URL, with their own credentials.
     pub(crate) sentinels: Vec<RedisTarget>,
-    /// What the sentinels call the master.
+    /// The Sentinels' name for the primary (`master` in the URL).
     pub(crate) master: String,
-    /// How to introduce ourselves to whichever server is the master. The name of the master stands
-    /// where its address will be.
+    /// The credentials and settings for the primary, whichever server that is. Its name is used in
+    /// place of its address.
     pub(crate) server: RedisTarget,
 }
 
@@ -42,19 +43,21 @@ pub(crate) struct SentinelTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClusterTarget {
     pub(crate) nodes: Vec<RedisTarget>,
-    /// What the URL says of it.
+    /// As set in the URL.
     pub(crate) sharded: Option<Sharded>,
 }
 
-/// One Redis server and how to introduce ourselves to it.
+/// One Redis server, with credentials and settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RedisTarget {
     pub(crate) address: Address,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: u32,
-    /// What the URL says of it.
+    /// As set in the URL.
     pub(crate) layout: Option<Layout>,
+    /// How long a connection that owes a reply may stay silent.
+    pub(crate) response_timeout: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ pub(crate) enum Address {
     Unix(PathBuf),
 }
 
-/// Whom to trust, and how to be trusted.
+/// The trusted CA, and the client's own certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) ca: Option<PathBuf>,
@@ -164,7 +167,7 @@ impl fmt::Display for Address {
 }
 
 impl RedisTarget {
-    /// The same introduction to another server of the same deployment.
+    /// The same credentials and settings for another server of the same deployment.
     pub(crate) fn at(&self, host: &str, port: u16) -> Self {
         let host = host.to_owned();
         let address = match &self.address {
@@ -181,7 +184,7 @@ impl RedisTarget {
         }
     }
 
-    /// The layout, also if the URL does not say it.
+    /// The layout, or the default if the URL does not set it.
     pub(crate) fn layout(&self) -> Layout {
         self.layout.unwrap_or_default()
     }
@@ -193,7 +196,7 @@ impl Target {
             Error::new(
                 ErrorKind::InvalidUrl,
                 format!(
-                    "cannot read `{}` as a URL: {}",
+                    "invalid URL `{}`: {}",
                     masked_url(url),
                     masked::discreet(&cause, url)
                 ),

@@ -1,4 +1,4 @@
-//! What stands behind the `?` of a URL.
+//! The parameters of a URL, after the `?`.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ impl Parameters {
         Some(self.0.remove(at).1)
     }
 
-    /// The first of these spellings that is there.
+    /// The first of these spellings that is present.
     pub(super) fn take_any(&mut self, keys: &[&str]) -> Option<String> {
         keys.iter().find_map(|key| self.take(key))
     }
@@ -68,12 +68,12 @@ impl Parameters {
         sharded.transpose()
     }
 
-    /// What was not used is a spelling mistake; `known` lists what could have been meant.
+    /// An unused parameter is a spelling mistake; `known` lists the valid ones.
     pub(super) fn all_used(self, target: Target, known: &str) -> Result<Target, String> {
         match self.0.first() {
             None => Ok(target),
             Some((key, _)) if matches!(key.as_str(), "ca" | "cert" | "key") => Err(format!(
-                "the parameter `{key}` belongs to `rediss://`, the URL without TLS cannot use it"
+                "the parameter `{key}` needs TLS: use a scheme such as `rediss` or `rediss-cluster`"
             )),
             Some((key, _)) => Err(format!(
                 "the parameter `{key}` is not one of {known}, or is given twice"
@@ -89,7 +89,7 @@ pub(super) fn split_optional(text: &str, separator: char) -> (&str, Option<&str>
     }
 }
 
-/// Undoes percent-encoding. The text itself is not repeated in an error: it may be a password.
+/// Decodes percent-encoding. Errors do not repeat the text: it may be a password.
 pub(super) fn decode(text: &str, part: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

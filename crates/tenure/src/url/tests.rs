@@ -101,7 +101,7 @@ fn what_is_wrong_is_named() {
     refused("redis://h/zero", "the database `zero`");
     refused("redis://h/-1", "the database `-1`");
     refused("redis://h?colour=red", "the parameter `colour`");
-    refused("redis://h?ca=/x", "belongs to `rediss://`");
+    refused("redis://h?ca=/x", "needs TLS");
     refused("redis://h?db=1&db=2", "is given twice");
     refused("rediss://h?cert=/x", "give both");
     refused("redis://h?layout=java", "the layout `java` is not");
@@ -288,7 +288,7 @@ fn what_is_wrong_with_sentinels_and_clusters_is_named() {
         "redis-sentinel://a/m?node=b",
         "the parameter `node` is not one of `master`",
     );
-    refused("redis-sentinel://a/m?ca=/x", "belongs to `rediss://`");
+    refused("redis-sentinel://a/m?ca=/x", "needs TLS");
     refused(
         "redis://a?sentinel_password=x",
         "the parameter `sentinel_password`",

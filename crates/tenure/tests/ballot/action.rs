@@ -24,7 +24,7 @@ pub enum Action {
     HandOff {
         who: usize,
     },
-    /// A release arrives. Anybody may have given up or let go.
+    /// A release arrives. Any client may have given up or released.
     Release {
         who: usize,
         node: usize,

@@ -6,7 +6,7 @@
 //! TENURE_LONG=1 cargo test --release -p tenure --test ballot -- --nocapture
 //! ```
 //!
-//! Read `node.rs` beside the scripts of a node (`vote.lua`, `release.lua`, `repair.lua`), then
+//! Compare `node.rs` with the scripts of a node (`vote.lua`, `release.lua`, `repair.lua`), then
 //! `rule.rs`. What comes of it is in docs/testing.md, why fences are made this way in
 //! docs/decisions/0009.
 #![expect(

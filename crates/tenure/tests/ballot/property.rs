@@ -10,7 +10,7 @@ use crate::world::{Losses, Repairs};
 pub const UNIQUE: &str = "every fence is handed out once";
 /// No two that won share a fence, handed out or not.
 pub const DISJOINT: &str = "blocks are disjoint";
-/// Whoever begins to ask after somebody has won gets fences above the whole block of that one.
+/// A client that begins to ask after another has won gets fences above the winner's whole block.
 pub const GROWING: &str = "fences grow in real time";
 /// When a greater block has won, a lower one never again has a majority, so it is not renewed.
 pub const OVERTAKEN: &str = "an overtaken lease has no majority";
@@ -120,7 +120,7 @@ fn repair<const N: usize, const A: usize>(model: &Ballots<N, A>, state: &State<N
     })
 }
 
-/// Somebody won after another, and has no majority without a node that lost its fence.
+/// A client won after another, and has no majority without a node that lost its fence.
 fn votes_again<const N: usize, const A: usize>(_: &Ballots<N, A>, state: &State<N, A>) -> bool {
     (0..A).any(|who| {
         let one = &state.acquisitions[who];

@@ -18,7 +18,7 @@ pub struct Rule {
     pub flaw: Option<Flaw>,
 }
 
-/// What a block must be above, beside the fence that the node stores.
+/// What a block must be above, in addition to the node's stored fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
     Nothing,

@@ -32,7 +32,7 @@ pub fn look(node: &mut Node, owner: Owner) -> Option<Fence> {
     Some(node.fence.unwrap_or(NONE))
 }
 
-/// `SET`, whoever holds the lock and whatever is stored.
+/// `SET`, regardless of the holder and the stored value.
 pub fn write(node: &mut Node, fence: Fence) -> Fence {
     node.fence = Some(fence);
     fence

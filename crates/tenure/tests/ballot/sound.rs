@@ -15,7 +15,7 @@ fn the_ballot_holds() {
     assert!(states >= STATES_MIN, "only {states} states");
 }
 
-/// Ten times as many, for whoever has the time and a release build.
+/// Ten times as many, for a long run of a release build.
 #[test]
 fn the_ballot_holds_at_length() {
     if std::env::var_os("TENURE_LONG").is_none() {

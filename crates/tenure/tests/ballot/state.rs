@@ -44,7 +44,7 @@ pub struct Acquisition {
     pub phase: Phase,
     /// What is asked for. Other schemes than the ballot learn it from the nodes.
     pub block: Block,
-    /// The greatest fence in the block of anybody who had won when the first request was sent.
+    /// The greatest fence in the block of any client that had won when the first request was sent.
     pub won_before: Option<Fence>,
     /// When the first request was sent, where leases end in time.
     pub sent: Micros,
@@ -56,7 +56,7 @@ pub enum Phase {
     Asking,
     /// The second round of the register.
     Writing,
-    /// So many fences beside the first were handed off inside the process.
+    /// This many fences after the first were handed off inside the process.
     Won {
         handed_off: i8,
     },

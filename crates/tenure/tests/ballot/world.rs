@@ -59,7 +59,7 @@ pub enum Losses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repairs {
     Never,
-    /// By whoever has won, at any time. That covers every repair that was sent in time and arrives
+    /// By any winner, at any time. That covers every repair that was sent in time and arrives
     /// late, and more.
     AtAnyTime,
 }

@@ -49,7 +49,7 @@ pub enum Check {
     CallsInTime,
 }
 
-/// What is counted and reported only, because nobody promises it.
+/// What is only counted and reported, because it is not guaranteed.
 pub struct Row {
     pub footings: &'static [Footing],
     pub class: Class,

@@ -34,13 +34,13 @@ pub const SAFE_HOT: &str = "safe:hot";
 pub const SAFE: &str = "safe:";
 /// So few that they are wanted at once, now and then.
 pub const SAFE_COUNT: u32 = 50;
-/// How many callers of a process wait for the hot lock where nobody does anything else.
+/// How many callers of a process wait for the hot lock where clients do nothing else.
 const CROWD_TASKS: usize = 5;
 /// How long each of them waits at most: longer than any queue should need.
 const CROWD_LIMIT: Duration = Duration::from_secs(30);
 /// Their lease.
 pub const CROWD_TTL: Duration = Duration::from_secs(2);
-/// How often a client that rests looks whether it shall go on.
+/// How often a client that rests checks whether to continue.
 const REST_TICK: Duration = Duration::from_millis(2);
 /// By default, and as few and as many turns as there can be.
 const TURNS_DEFAULT: u32 = 256;
@@ -54,7 +54,7 @@ pub const LONG: &str = "long:";
 const LONG_COUNT: u32 = 300;
 pub const LONG_TTL: Duration = Duration::from_secs(30);
 /// What the name of a lock begins with that is held to the end of the longest lease there can be,
-/// where that is a short one: whoever is granted it meanwhile is a second holder.
+/// where that is a short one: a client that is granted it meanwhile is a second holder.
 pub const SLOW: &str = "slow:";
 pub const SLOW_COUNT: u32 = 5;
 /// Short, so that leases really end.

@@ -32,7 +32,7 @@ pub struct Fleet<'a> {
 
 /// A place for one client process after the other.
 pub struct Slot {
-    /// One for each server that clients are told of, in the servers' order.
+    /// One for each server that clients know, in the servers' order.
     pub proxies: Vec<Proxy>,
     blocking: bool,
     running: Mutex<Running>,
@@ -167,7 +167,7 @@ impl<'a> Fleet<'a> {
         finished
     }
 
-    /// What clients are told to connect to; without proxies the servers themselves.
+    /// The URLs that clients get; without proxies the servers themselves.
     pub fn access(&self, proxies: &[Proxy]) -> Access {
         Access {
             urls: self.stage.urls(proxies, self.layout),
@@ -187,7 +187,7 @@ impl<'a> Fleet<'a> {
         running.counts.values().sum()
     }
 
-    /// How much a client has sent so far, or done where nobody stands between to count.
+    /// How much a client has sent so far, or done where there is no proxy to count.
     pub fn activity(&self, slot: &Slot, running: &mut Running) -> u64 {
         if slot.proxies.is_empty() {
             self.hear(running);

@@ -43,14 +43,14 @@ const LET_GO_LIMIT: Duration = Duration::from_secs(2);
 /// How long clients may wait for a lock: five times what was seen on two cores shared by all.
 const PATIENCE: Patience = Patience {
     while_free: Duration::from_secs(5),
-    in_all: Duration::from_secs(20),
+    total: Duration::from_secs(20),
     recovery: Duration::ZERO,
 };
 /// For how long a node that came back empty has no vote: its age is told in whole seconds.
 const REST: Duration = Duration::from_secs(3);
-/// Faults that keep nobody from a free lock for long. A foreign holder is in the history itself.
+/// Faults that keep no client from a free lock for long. A foreign holder is in the history itself.
 /// Broken connections, [`nemesis::OF_CLIENTS`], are such faults too: they hit a few processes for
-/// less than a second, and the others go on.
+/// less than a second, and the others continue.
 const HARMLESS: &[Kind] = &[
     Kind::ScriptFlush,
     Kind::ForeignHolder,
@@ -148,7 +148,7 @@ pub fn take_every_lock(access: &Access, dir: &Path) -> u64 {
         if access.urls.len() > 1 {
             // This client is new. Where nodes of a Redlock restarted, it may not know how old the
             // others are, and wait for one rest.
-            let _ = locks.lock(HOT).acquire_within(REST_LIMIT).await;
+            let _ = locks.lock(HOT).wait(REST_LIMIT).acquire().await;
         }
         let begun_ns = now_ns();
         for names in every_lock(access).chunks(TAKEN_AT_ONCE) {
@@ -185,7 +185,7 @@ fn every_lock(access: &Access) -> Vec<String> {
 
 async fn take(lock: Lock, name: String, recorder: Arc<Recorder>) {
     let call = recorder.acquire(0, &name);
-    match lock.acquire_within(LIVE_LIMIT * 2).await {
+    match lock.wait(LIVE_LIMIT * 2).acquire().await {
         Ok(guard) => {
             let until = until_ns(|| guard.remaining());
             let hold = call.granted(Some(guard.fence().get()), until);
@@ -291,7 +291,7 @@ fn overlong_waits(history: &History, class: Class) -> Vec<Violation> {
     let mut faults = history.faults.clone();
     let mut patience = PATIENCE;
     match class {
-        // What was held when a clock was set back is kept for so much longer, and nobody is told.
+        // What was held when a clock was set back is kept for that much longer, without any notification.
         Class::ClockSet => {
             let is_set_back = |fault: &&mut Fault| fault.kind == Kind::ClockBack.name();
             for fault in faults.iter_mut().filter(is_set_back) {
@@ -306,8 +306,8 @@ fn overlong_waits(history: &History, class: Class) -> Vec<Violation> {
     check::waits(&with_short_leases(history, faults), patience, hinders)
 }
 
-/// Without the locks with long leases: that of a client that was killed goes on for longer than
-/// anybody would wait here.
+/// Without the locks with long leases: that of a client that was killed lasts longer than
+/// the test would wait here.
 fn with_short_leases(history: &History, faults: Vec<Fault>) -> History {
     let events = history.events.iter();
     let short = events.filter(|event| !event.lock.starts_with(LONG));
@@ -323,7 +323,7 @@ fn fences(history: &History) -> (Vec<Violation>, Vec<Violation>) {
 /// All grants but those with a fence that an earlier one had reserved for its process: no other
 /// process has a fence in between.
 ///
-/// Where leases are deleted, a process may hand one on before it knows. Whoever is handed it has a
+/// Where leases are deleted, a process may hand one on before it knows. The next holder then has a
 /// fence below that of the new holder elsewhere, and the resource refuses it.
 fn granted_by_the_server(history: &History) -> History {
     let is_grant = |event: &&Event| event.op == Op::Acquire && event.outcome == Outcome::Granted;

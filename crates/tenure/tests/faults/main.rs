@@ -10,7 +10,7 @@
 //! its own. `phase.rs` says what breaks in each, `allowance.rs` what of the following may be
 //! violated then; everything else must hold.
 //!
-//! C1 nobody believes to hold what another holds; C2 fences only grow; C3 the fenced resource loses
+//! C1 no two clients believe that they hold one lock; C2 fences only grow; C3 the fenced resource loses
 //! nothing; C5 after healing every lock can be had and nothing is left over; C6 a loss is noticed.
 //! Besides, no client panics or hangs, and no call takes longer than its limit.
 #![expect(
@@ -33,7 +33,7 @@ mod fleet;
 mod judge;
 /// What the run must know of the bytes in Redis.
 mod layout;
-/// What is broken, when, and whether anybody noticed.
+/// Which faults are injected, when, and whether they took effect.
 mod nemesis;
 /// One phase.
 mod phase;

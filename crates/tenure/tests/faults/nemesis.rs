@@ -1,4 +1,4 @@
-//! What is broken, when, and whether anybody noticed.
+//! Which faults are injected, when, and whether they took effect.
 
 /// Clients, and the connections they have.
 mod clients;
@@ -213,7 +213,7 @@ pub const OF_FORGETFUL_NODES: &[Kind] = &[
     ForgetMost,
 ];
 
-/// Nobody is promoted for these, if the machine is not too crowded.
+/// These cause no promotion, if the machine is not too crowded.
 pub const OF_SENTINELS: &[Kind] = &[
     PauseSentinel,
     KillSentinel,
@@ -338,7 +338,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Does it, undoes it, writes it down; true if somebody was hit.
+    /// Injects the fault, undoes it, records it; true if a client was affected.
     fn strike(&self, kind: Kind, rng: &mut StdRng) -> bool {
         match kind {
             PauseClient | KillClient => {

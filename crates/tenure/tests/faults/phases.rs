@@ -19,7 +19,7 @@ const PROCESSES: usize = 8;
 const CROWD_PROCESSES: usize = 10;
 /// The longest lease where a lease must not be much longer than a fault.
 const SHORT_TTLS: &[Duration] = &[Duration::from_millis(TTL_MAX_MS)];
-/// Clients of one Redlock whose longest leases differ. Nobody may be hurt by it up to 30 s, which is
+/// Clients of one Redlock whose longest leases differ. It must do no harm up to 30 s, which is
 /// the default.
 const MIXED_TTLS: &[Duration] = &[
     Duration::from_secs(1),
@@ -127,7 +127,7 @@ static OF_SINGLE: [Phase; 6] = [
         ],
         ..KEPT
     },
-    // The same, and nobody may hold what another holds.
+    // The same, and no two clients may hold one lock.
     Phase {
         name: "patient",
         percent: 18,

@@ -105,7 +105,7 @@ impl Plan {
         Duration::from_millis(self.seconds * 1_000 * share.weight / all)
     }
 
-    /// A directory for the histories of a phase, and what deletes it if nobody wants to keep it.
+    /// A directory for the histories of a phase, and what deletes it unless it is to be kept.
     pub fn dir(
         &self,
         share: Share,

@@ -117,7 +117,7 @@ impl Outcome {
         }
     }
 
-    /// Says at once what came of it, for a run that goes on for long.
+    /// Reports the result at once, for a long run.
     pub fn tell(&self) {
         let (name, operations) = (self.name(), self.operations());
         let (faults, took) = (self.effective_faults(), self.took.as_secs());

@@ -19,7 +19,7 @@ pub const NODE_WITH_CLOCK: usize = 0;
 pub const FORGETFUL: [usize; 3] = [2, 3, 4];
 /// By so much a clock is wrong until it is set right.
 pub const WRONG_BY: Duration = Duration::from_secs(3600);
-/// Nodes of a cluster that clients are told of. There may be one more.
+/// Nodes of a cluster that clients know. There may be one more.
 const CLUSTER_NODES: usize = 6;
 /// Sentinels stand before the servers in the order of [`Stage::fronts`].
 const SENTINELS: usize = 3;
@@ -147,7 +147,7 @@ impl Stage {
         proxies
     }
 
-    /// What stands before and behind the port where servers name each other: in answers of
+    /// The text before and after the port where servers name each other: in answers of
     /// sentinels and in their messages; in the map of a cluster and in its redirections.
     fn names_of_servers(&self) -> &'static [(&'static str, &'static str)] {
         match self {

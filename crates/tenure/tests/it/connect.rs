@@ -1,6 +1,6 @@
 //! How to connect: TLS, sockets, users, databases.
 
-/// `tenure::redis`, the small client for what stands beside locks.
+/// `tenure::redis`, the small Redis client for code next to the locks.
 mod client;
 /// Certificates that are trusted, demanded, wrong or missing.
 mod tls;

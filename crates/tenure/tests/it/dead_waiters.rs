@@ -90,7 +90,7 @@ async fn connect(url: &str) -> Tenure {
     Tenure::connect(url).await.unwrap()
 }
 
-/// Once they count as dead, nobody waits for them: neither those who live, nor a release that nobody
+/// Once they count as dead, nothing waits for them: neither living waiters, nor a release that nobody
 /// waits for.
 async fn the_dead_slow_nobody_down(layout: &str) {
     const DEAD: usize = 8;
@@ -243,7 +243,7 @@ async fn a_waiter_that_died_is_not_listed() {
     guard.release().await.unwrap();
 }
 
-/// Nothing more is asked of the server than whether somebody waits.
+/// The only query is whether there are waiters.
 #[tokio::test]
 async fn a_release_that_nobody_waits_for_looks_at_the_queue_once() {
     let server = RedisServer::start();

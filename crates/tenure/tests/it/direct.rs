@@ -89,7 +89,7 @@ async fn one_without_patience_is_told_in_time() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(held.release().await.unwrap(), Released::Unknown);
     wire.proxy.heal();
-    let guard = a.lock("n").acquire_within(SOON * 3).await.unwrap();
+    let guard = a.lock("n").wait(SOON * 3).acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     check_nothing_left(&wire.server, "n");
 }

@@ -192,7 +192,7 @@ fn h42_guards_dropped_while_redis_is_stopped_return_at_once() {
         server.resume();
         let tenure = blocking::Tenure::connect(server.url()).unwrap();
         for n in 0..100 {
-            let free = tenure.lock(format!("n{n}")).acquire_within(ms(1_000));
+            let free = tenure.lock(format!("n{n}")).wait(ms(1_000)).acquire();
             assert!(free.is_ok(), "n{n}: {free:?}");
         }
     });
@@ -314,8 +314,8 @@ fn counts_threads(url: &str) {
     let connect = || blocking::block_on(Tenure::connect(url)).unwrap();
     let clients = [connect(), connect(), connect()];
     let guard = blocking::block_on(clients[0].lock("n").acquire()).unwrap();
-    let waiting = clients[1].lock("n");
-    let gave_up = blocking::block_on(waiting.acquire_within(ms(100)));
+    let waiting = clients[1].lock("n").wait(ms(100));
+    let gave_up = blocking::block_on(waiting.acquire());
     assert!(gave_up.is_err());
     assert_eq!(tenure_threads(), 3);
     drop((clients, waiting));
@@ -413,7 +413,7 @@ fn drops_at_once<T>(thing: T) {
 #[track_caller]
 fn is_free(stage: &Stage) {
     let tenure = blocking::Tenure::connect(stage.url()).unwrap();
-    let taken = tenure.lock("n").acquire_within(ms(500));
+    let taken = tenure.lock("n").wait(ms(500)).acquire();
     assert!(taken.is_ok(), "{taken:?}");
 }
 

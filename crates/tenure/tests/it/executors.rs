@@ -52,7 +52,7 @@ async fn everything(url: String) {
     let guard = a.lock("n").acquire().await.unwrap();
     assert!(b.lock("n").try_acquire().await.unwrap().is_none());
     assert!(b.lock("n").holder().await.unwrap().is_some());
-    let busy = b.lock("n").acquire_within(ms(30)).await.unwrap_err();
+    let busy = b.lock("n").wait(ms(30)).acquire().await.unwrap_err();
     assert_eq!(busy.kind(), ErrorKind::Busy);
 
     let wanted = b.lock("n");
@@ -68,8 +68,8 @@ async fn everything(url: String) {
     let outer = owner.lock("n").acquire().await.unwrap();
     let inner = owner.lock("n").acquire().await.unwrap();
     drop((outer, inner));
-    let guard = b.lock("n").acquire_within(ms(2_000)).await.unwrap();
-    let adopted = a.adopt(guard.detach().unwrap()).await.unwrap();
+    let guard = b.lock("n").wait(ms(2_000)).acquire().await.unwrap();
+    let adopted = a.adopt(&guard.detach().unwrap()).await.unwrap();
     assert_eq!(a.shutdown(ms(2_000)).await, vec![]);
     assert_eq!(adopted.lost().await, LostReason::Shutdown);
     assert!(!b.lock("n").is_locked().await.unwrap());
@@ -78,7 +78,13 @@ async fn everything(url: String) {
 /// What needs a clock: it is not the caller's.
 async fn renewed_and_lost(tenure: &Tenure) {
     let renewed = tenure.lock("r").ttl(ms(150)).acquire().await.unwrap();
-    let fixed = tenure.lock("f").fixed(ms(300)).acquire().await.unwrap();
+    let fixed = tenure
+        .lock("f")
+        .ttl(ms(300))
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     assert_eq!(fixed.lost().await, LostReason::Expired);
     assert!(renewed.is_valid(), "two leases long");
     renewed.ensure(ms(100)).await.unwrap();
@@ -137,7 +143,7 @@ fn block(url: &str) {
         let tenure = tenure.clone();
         move || {
             assert!(tenure.lock("n").try_acquire().unwrap().is_none());
-            tenure.lock("n").acquire_within(ms(5_000)).unwrap().fence()
+            tenure.lock("n").wait(ms(5_000)).acquire().unwrap().fence()
         }
     });
     thread::sleep(ms(30));

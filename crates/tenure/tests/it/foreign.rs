@@ -50,7 +50,7 @@ async fn their_lock_excludes_us() {
     let (_server, tenure, mut theirs) = stage().await;
     assert!(theirs.try_acquire("n", 60_000));
     assert!(tenure.lock("n").try_acquire().await.unwrap().is_none());
-    let error = refused(tenure.lock("n").acquire_within(ms(300)).await);
+    let error = refused(tenure.lock("n").wait(ms(300)).acquire().await);
     assert_eq!(error.kind(), ErrorKind::Busy);
     let text = error.to_string();
     assert!(text.contains(theirs.token), "{text}");
@@ -155,7 +155,7 @@ async fn the_holder_of_their_lock_is_shown_as_far_as_it_is_known() {
     assert!(holder.client.is_none() && holder.meta.is_empty());
 }
 
-/// What an earlier lease of ours left beside the key is not said of theirs.
+/// Data that an earlier lease of ours left is not attributed to theirs.
 #[tokio::test]
 async fn our_fence_and_metadata_are_not_taken_for_theirs() {
     let (_server, tenure, mut theirs) = stage().await;
@@ -185,7 +185,7 @@ async fn a_string_without_expiry_is_busy_and_never_touched() {
     theirs.redis.command(&["SET", "n", "settings"]);
     assert!(tenure.lock("n").try_acquire().await.unwrap().is_none());
     check_refused(
-        tenure.lock("n").acquire_within(ms(300)).await,
+        tenure.lock("n").wait(ms(300)).acquire().await,
         ErrorKind::Busy,
         &["`settings`", "held without expiry, perhaps not a lock"],
     );
@@ -216,7 +216,7 @@ async fn a_key_of_another_type_is_named_and_never_touched() {
         let lock = tenure.lock(name);
         check_refused(lock.try_acquire().await, ErrorKind::NotALock, &parts);
         check_refused(lock.acquire().await, ErrorKind::NotALock, &parts);
-        let limited = lock.acquire_within(ms(200)).await;
+        let limited = lock.clone().wait(ms(200)).acquire().await;
         check_refused(limited, ErrorKind::NotALock, &parts);
         check_refused(lock.holder().await, ErrorKind::NotALock, &parts);
     }

@@ -137,7 +137,7 @@ async fn a_process_stopped_inside_a_chain_hands_on_nothing() {
     let held = program.ask("next");
     assert!(held.starts_with("granted"), "{held}");
     program.process.pause();
-    let other = b.lock("n").acquire_within(ms(10_000)).await.unwrap();
+    let other = b.lock("n").wait(ms(10_000)).acquire().await.unwrap();
     program.process.resume();
     assert_eq!(program.ask("release"), "AlreadyGone");
     assert_eq!(program.ask("next"), "not yet");
@@ -172,7 +172,7 @@ async fn a_later_holder_is_told_at_once_when_the_key_is_deleted() {
     check_nothing_left(&wire.server, "n");
 }
 
-/// Nobody can know yet that the lease is gone: the next holder is told, and its fence is refused.
+/// It is not known yet that the lease is gone: the next holder learns of it, and its fence is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_deleted_just_before_it_is_handed_on_is_lost_and_has_the_lower_fence() {
     let wire = Wire::start();
@@ -244,7 +244,7 @@ async fn a_turn_whose_answer_is_lost_leaves_nothing() {
             .unwrap();
         assert!(next.fence() > fence);
         assert_eq!(next.release().await.unwrap(), Released::WasHeld);
-        assert!(b.lock("n").acquire_within(SOON).await.is_ok());
+        assert!(b.lock("n").wait(SOON).acquire().await.is_ok());
         check_nothing_left(&wire.server, "n");
     }
 }

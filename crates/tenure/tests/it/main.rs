@@ -41,7 +41,7 @@ mod log;
 mod lua;
 /// What a server that dies remembers.
 mod persistence;
-/// The layout of Redisson: its bytes, and a Java process beside ours.
+/// The layout of Redisson: its encoding, and a Java process next to ours.
 mod redisson;
 mod redlock;
 /// What an operation costs the server.

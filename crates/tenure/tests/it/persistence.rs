@@ -8,10 +8,10 @@ use tenure_testkit::{Fsync, RedisServer};
 
 use crate::stage::ms;
 
-/// Takes a lock for longer than any test lasts, and lets nobody renew it.
+/// Takes a lock for longer than any test lasts, and does not renew it.
 async fn taken(server: &RedisServer) -> (Lease, Fence) {
     let tenure = Tenure::connect(server.url()).await.unwrap();
-    let lock = tenure.lock("n").fixed(ms(60_000));
+    let lock = tenure.lock("n").ttl(ms(60_000)).no_renewal();
     let guard = lock.acquire().await.unwrap();
     let fence = guard.fence();
     (guard.detach().unwrap(), fence)

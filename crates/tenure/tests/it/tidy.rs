@@ -328,7 +328,7 @@ impl Source {
         }
     }
 
-    /// Functions are told by their indentation, as rustfmt sets it. Those without a body end with
+    /// Functions are recognized by their indentation, as rustfmt sets it. Those without a body end with
     /// a semicolon.
     fn long_functions(&self) -> Vec<String> {
         let lines: Vec<&str> = self.text.lines().collect();

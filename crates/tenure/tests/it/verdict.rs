@@ -44,7 +44,7 @@ pub async fn check_not_yet<T>(ask: impl AsyncFn() -> Result<T>) -> Error {
     }
 }
 
-/// Neither the lock nor anything beside it is in the server, soon if not at once. Only the fence
+/// Neither the lock nor its related keys are in the server, soon if not at once. Only the fence
 /// counter may stay, and what clients say of themselves.
 #[track_caller]
 pub fn check_nothing_left(server: &RedisServer, name: &str) {
@@ -69,7 +69,7 @@ fn keys_of(server: &RedisServer, name: &str) -> Vec<String> {
 
 /// The lock is free, and everything about it works.
 pub async fn check_usable(tenure: &tenure::Tenure, name: &str) {
-    let guard = tenure.lock(name).acquire_within(ms(5_000)).await.unwrap();
+    let guard = tenure.lock(name).wait(ms(5_000)).acquire().await.unwrap();
     guard.ensure(guard.ttl() / 2).await.unwrap();
     let released = guard.release().await.unwrap();
     assert_eq!(released, tenure::Released::WasHeld);

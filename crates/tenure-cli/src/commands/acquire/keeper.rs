@@ -1,4 +1,5 @@
-//! The keeper: a process of our own that renews a lease until another process ends, then releases it.
+//! The keeper: a process of `tenure` that renews a lease until another process exits, then releases
+//! it.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,12 +18,12 @@ use tokio::sync::oneshot;
 
 use crate::exit::{Exit, Failed};
 
-/// What the keeper says when it looks after the lease.
+/// What the keeper prints when it has taken over the lease.
 const READY: &str = "ready";
-/// How long to wait before the next renewal when one has failed.
+/// How long to wait before the next renewal after a failed one.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A process, known by more than its number, which another may get after it.
+/// A process, identified by more than its pid, which may be reused.
 pub struct Process {
     number: i32,
     pidfd: OwnedFd,
@@ -30,7 +31,7 @@ pub struct Process {
 
 impl Process {
     pub fn open(number: i32) -> Result<Self> {
-        // It refuses negative numbers by a panic.
+        // It panics for negative numbers.
         let pid = Some(number).filter(|number| *number > 0);
         let opened = pid
             .and_then(Pid::from_raw)
@@ -61,20 +62,20 @@ impl Process {
 
     /// Resolves when it has ended.
     fn ended(self) -> oneshot::Receiver<()> {
-        let (tell, ended) = oneshot::channel();
+        let (notify, ended) = oneshot::channel();
         thread::spawn(move || {
-            // Only a signal that we handle interrupts it.
+            // It is interrupted only by a signal that we handle.
             while !self.wait(None) {}
-            let _ = tell.send(());
+            let _ = notify.send(());
         });
         ended
     }
 }
 
-/// Starts the keeper, and returns when it looks after the lease.
+/// Starts the keeper, and returns when it has taken over the lease.
 pub fn start(lease: &Lease, process: &Process) -> Result<()> {
-    let program = env::current_exe().context("cannot find the program itself to start it")?;
-    // The same command line once more, so that it finds the same server the same way.
+    let program = env::current_exe().context("cannot find the path of this program")?;
+    // With the same command line, so that it finds the same server in the same way.
     let mut arguments = env::args_os().skip(1);
     let command: Option<OsString> = arguments.next();
     let mut keeper = Command::new(program);
@@ -87,17 +88,17 @@ pub fn start(lease: &Lease, process: &Process) -> Result<()> {
         BufReader::new(stdout).read_line(&mut said)?;
     }
     let number = process.number;
-    // It was there after the keeper had opened it: so both watch the same one.
+    // It still existed after the keeper had opened it: so both watch the same process.
     if said.trim_end() != READY || process.has_ended() {
-        let message = format!("cannot keep the lease: process `{number}` or its keeper ended");
+        let message = format!("cannot keep the lease: process `{number}` or its keeper exited");
         return Err(Failed::new(Exit::Unavailable, message).into());
     }
     Ok(())
 }
 
-/// The keeper's side.
+/// The keeper process.
 pub async fn keep(locks: &Locks, lease: &Lease, process: Process) -> Result<Exit> {
-    // Whoever ends the session of the script does not mean its keeper. We may lead one already.
+    // Signals to the script's session must not reach the keeper. It may already lead a session.
     let _ = setsid();
     locks.renew(lease, lease.ttl()).await?;
     say(READY)?;

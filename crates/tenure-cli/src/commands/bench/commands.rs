@@ -1,22 +1,22 @@
-//! How many commands the servers carried out, by their own count.
+//! How many commands the servers executed, by their own count.
 
 use anyhow::Result;
 use tenure::redis::{Client, Command};
 use tenure::{Error, ErrorKind};
 
-/// What servers have carried out.
+/// Commands that the servers executed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meter {
-    /// All commands, those inside scripts and transactions included.
+    /// All commands, including those inside scripts and transactions.
     pub commands: u64,
     /// Scripts and transactions: each is a round trip.
     pub round_trips: u64,
-    /// Whether some server did not tell.
+    /// Whether a server did not report its counts.
     is_blind: bool,
 }
 
 impl Meter {
-    /// What they have carried out since they were started.
+    /// The counts since the servers started.
     pub async fn read(servers: &[Client]) -> Result<Self> {
         let mut meter = Self::default();
         for server in servers {
@@ -28,14 +28,14 @@ impl Meter {
         Ok(meter)
     }
 
-    /// Adds what was carried out between two readings.
+    /// Adds the difference between two readings.
     pub fn add(&mut self, before: Self, after: Self) {
         self.commands += after.commands.saturating_sub(before.commands);
         self.round_trips += after.round_trips.saturating_sub(before.round_trips);
         self.is_blind |= before.is_blind || after.is_blind;
     }
 
-    /// How many commands and round trips each of so many took; nothing where it is not told.
+    /// Commands and round trips per operation; None if unknown.
     #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
     pub fn per(&self, count: u64) -> Option<(f64, f64)> {
         let per = |all: u64| all as f64 / count as f64;
@@ -50,7 +50,7 @@ impl Meter {
             let calls = rest.split(',').next().and_then(|calls| calls.parse().ok());
             let calls: u64 = calls.unwrap_or(0);
             match name.trim_start_matches("cmdstat_") {
-                // Our own question.
+                // Our own query.
                 "info" => continue,
                 "evalsha" | "eval" | "exec" => self.round_trips += calls,
                 _ => {}
@@ -60,7 +60,7 @@ impl Meter {
     }
 }
 
-/// How many connections the servers have, ours included; nothing where it is not told.
+/// How many connections the servers have, ours included; `None` if unknown.
 pub async fn connected(servers: &[Client]) -> Result<Option<u64>> {
     let mut sum = 0;
     for server in servers {
@@ -77,7 +77,7 @@ pub async fn connected(servers: &[Client]) -> Result<Option<u64>> {
     Ok(Some(sum))
 }
 
-/// A part of `INFO`; nothing if the user may not ask.
+/// A section of `INFO`; `None` if the user may not read it.
 async fn ask(server: &Client, section: &str) -> Result<Option<String>, Error> {
     match server.run(Command::new("INFO").arg(section)).await {
         Ok(info) => Ok(info.as_str().map(ToOwned::to_owned)),

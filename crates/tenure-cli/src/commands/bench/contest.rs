@@ -1,4 +1,4 @@
-//! Everybody wants the same names.
+//! The contended phase: all tasks acquire the same names.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::progress::Progress;
 use super::stand::Stand;
 use super::until::Until;
 
-/// What came of it.
+/// The result of the phase.
 #[derive(Debug)]
 pub struct Contest {
     /// How long each waited for its lock.
@@ -66,7 +66,7 @@ impl Contest {
         Ok(contest)
     }
 
-    /// The smallest and the greatest share of a client, of 1 for all.
+    /// The smallest and the largest share of a client, as fractions of 1.
     pub fn shares(&self) -> (f64, f64) {
         let all = self.waits.count().max(1);
         let share = |turns: Option<&u64>| ratio(turns.copied().unwrap_or(0), all);
@@ -101,14 +101,14 @@ async fn work(
     while !until.is_over() {
         let begun = Instant::now();
         let lock = &locks[rand::random_range(..locks.len())];
-        // Who still waits at the end had no turn.
+        // A task that still waits at the end had no turn.
         let Some(guard) = until.cut(lock.acquire()).await else {
             break;
         };
         let guard = guard?;
         waits.note(begun.elapsed());
         progress.advance();
-        // A timer is never shorter than a millisecond: nothing must be nothing.
+        // A timer takes at least a millisecond: without a hold time, do not sleep.
         if !hold.is_zero() {
             tokio::time::sleep(hold).await;
         }

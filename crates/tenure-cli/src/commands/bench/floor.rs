@@ -1,4 +1,4 @@
-//! The floor: what the server does for locks that promise nothing.
+//! The floor: bare keys, without any guarantee of a lock.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -19,7 +19,7 @@ static DELETE_IF_SAME: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Takes and deletes bare keys, as many at once as there are tasks.
+/// Sets and deletes bare keys, with as many tasks as for locks.
 pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Timings> {
     let ttl_ms = u64::try_from(stand.ttl.as_millis()).unwrap_or(u64::MAX);
     let mut working = JoinSet::new();

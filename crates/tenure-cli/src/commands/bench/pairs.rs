@@ -1,4 +1,4 @@
-//! Acquire and release, each on a name of its own.
+//! Acquire and release, each task on its own name.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::progress::Progress;
 use super::stand::Stand;
 use super::until::Until;
 
-/// How long each took.
+/// The duration of each pair.
 pub async fn run(stand: &Stand, until: &Until, progress: Progress) -> Result<Timings> {
     let mut working = JoinSet::new();
     for (number, client) in stand.clients.iter().enumerate() {

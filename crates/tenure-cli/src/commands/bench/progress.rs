@@ -1,4 +1,4 @@
-//! How far a part is, on stderr, if somebody watches.
+//! Progress of a phase, on stderr if it is a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// How often the line is redrawn: often enough to be seen moving.
 const REDRAW_MS: u64 = 100;
 
-/// Counts what is done, and shows it now and then. Clones count together.
+/// Counts operations, and shows the count now and then. Clones share the count.
 #[derive(Clone, Debug)]
 pub struct Progress {
     shared: Arc<Shared>,
@@ -22,7 +22,7 @@ struct Shared {
     length: Duration,
     begun: Instant,
     done: AtomicU64,
-    /// When to show it next, in milliseconds after the beginning.
+    /// When to show it next, in milliseconds after the start.
     next_ms: AtomicU64,
     is_terminal: bool,
 }
@@ -32,7 +32,7 @@ impl Progress {
         Self::of("locks", part, length)
     }
 
-    /// Counts other things than locks.
+    /// Counts something other than locks.
     pub fn of(things: &'static str, part: &'static str, length: Duration) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -47,7 +47,7 @@ impl Progress {
         }
     }
 
-    /// One more is done. Whoever comes when it is time to show it does so.
+    /// Counts one operation, and redraws if it is time.
     pub fn advance(&self) {
         let shared = &*self.shared;
         let done = shared.done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -71,7 +71,7 @@ impl Progress {
     }
 }
 
-/// The line goes when the part is over: the result says more.
+/// The line is erased when the phase is over: the result says more.
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.is_terminal {
@@ -90,7 +90,7 @@ fn line(shared: &Shared, done: u64, time: Duration) -> String {
 
 fn draw(text: &str) {
     let mut stderr = io::stderr().lock();
-    // A terminal that went away is nobody to tell.
+    // Errors are ignored: the terminal is gone.
     let _ = stderr.write_all(text.as_bytes());
     let _ = stderr.flush();
 }

@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! The measurements, for people and for programs.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::commands::Meter;
 use super::contest::Contest;
 use super::stand::Stand;
 
-/// What was measured so far.
+/// The measurements so far.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     clients: u32,
@@ -20,7 +20,7 @@ pub struct Report {
     hold_ms: u64,
     ttl_ms: u64,
     duration_ms: u64,
-    /// Connections of others when it began: their commands are counted, too.
+    /// Connections of other clients at the start: their commands are counted too.
     other_connections: Option<u64>,
     floor: Option<Rates>,
     uncontended: Option<Uncontended>,
@@ -43,7 +43,7 @@ struct Rates {
 struct Uncontended {
     #[serde(flatten)]
     pairs: Rates,
-    /// Its rate beside the floor's.
+    /// Its rate relative to the floor.
     ratio_to_floor: Option<f64>,
     #[serde(flatten)]
     cost: Cost,
@@ -53,7 +53,7 @@ struct Uncontended {
 struct Contended {
     hand_offs: u64,
     hand_offs_per_second: f64,
-    /// How many of them needed no word to the server.
+    /// How many of them needed no request to the server.
     inside_clients: u64,
     wait_p50_us: u64,
     wait_p99_us: u64,
@@ -64,7 +64,7 @@ struct Contended {
     cost: Cost,
 }
 
-/// What one acquisition, with its release, costs the server; unknown where it does not tell.
+/// What one acquisition and its release cost the server; unknown if it does not report that.
 #[derive(Clone, Debug, Serialize)]
 struct Cost {
     commands_per_acquisition: Option<f64>,
@@ -146,7 +146,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{:<12} {:>10} {:>10} {:>10}",
-            "", "per second", "half in", "99 % in"
+            "", "per second", "p50", "p99"
         )?;
         if let Some(floor) = &self.floor {
             writeln!(f, "{:<12} {}", "floor", floor.row())?;
@@ -159,25 +159,25 @@ impl fmt::Display for Report {
             writeln!(f, "{}", uncontended.cost)?;
         }
         match &self.contended {
-            Some(contended) => self.tell_contest(f, contended)?,
+            Some(contended) => self.write_contest(f, contended)?,
             None => writeln!(f, "{:<12} not measured: it was interrupted", "contended")?,
         }
         match self.other_connections {
-            Some(0) => write!(f, "\nnobody else was connected"),
+            Some(0) => write!(f, "\nno other clients were connected"),
             Some(others) => write!(
                 f,
-                "\nothers had {others} connections: their commands are counted, too"
+                "\nother clients had {others} connections: their commands are counted, too"
             ),
             None => write!(
                 f,
-                "\nwhether others use the server is not known: INFO is forbidden"
+                "\nunknown whether other clients use the server: INFO is forbidden"
             ),
         }
     }
 }
 
 impl Report {
-    fn tell_contest(&self, f: &mut fmt::Formatter<'_>, contended: &Contended) -> fmt::Result {
+    fn write_contest(&self, f: &mut fmt::Formatter<'_>, contended: &Contended) -> fmt::Result {
         let row = row(
             contended.hand_offs_per_second,
             contended.wait_p50_us,
@@ -226,7 +226,7 @@ fn rate(count: u64, took: Duration) -> f64 {
     (count as f64 / took.as_secs_f64().max(1e-9)).round()
 }
 
-/// To three digits behind the point: more would only look exact.
+/// Three decimals: more would only look exact.
 fn rounded(number: f64) -> f64 {
     (number * 1_000.0).round() / 1_000.0
 }

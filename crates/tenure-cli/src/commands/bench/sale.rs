@@ -1,4 +1,4 @@
-//! `tenure bench sale`: the load of a sale, over HTTP, and whether it holds.
+//! `tenure bench sale`: load for a sale over HTTP, and a check of the result.
 
 mod answer;
 mod check;
@@ -32,67 +32,66 @@ Examples:
     --item 1001 --orders 20000 --record answers.ndjson
   tenure bench sale --http http://127.0.0.1:8080 --notes --rate 500 --json
 
-What is asked:
-  Orders of one unit, each by a request id of its own, in turn at all instances. With --rate they
-  begin when they are due, whether or not earlier ones were answered, and how long they took counts
-  from then; without it, every connection sends its next one when it has an answer.
-  What got no answer is asked for again at the end, by the same request id.
+The load:
+  Orders of one unit with unique request ids, to all instances in turn. With --rate they start when
+  they are due, and their latency counts from then; without it, every connection sends its next
+  order after each response. Orders without a response are retried at the end with the same id.
 
-What is checked afterwards:
-  no order id was given twice, no more was accepted than was left or came back meanwhile, and what
-  gate and ledger say adds up to the same. Exit code 1 if not.";
+Checks afterwards:
+  no order id is duplicate, the item was not oversold, and gate and ledger agree. Otherwise the exit
+  code is 1.";
 
-/// Order over HTTP as many buyers would, and check that the sale held
+/// Submit orders over HTTP as many buyers would, and check the sale
 ///
-/// The item must be on sale. Ctrl-C ends the load and shows and checks what was done so far.
+/// The item must be on sale. Ctrl-C stops the load, then checks and shows the results so far.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct SaleArgs {
-    /// Where `tenure serve` listens; several times: several instances of one sale
+    /// URL of `tenure serve`; may be repeated for several instances of one sale
     #[arg(long, value_name = "URL", required = true)]
     http: Vec<String>,
 
-    /// Which item to order
+    /// Item to order
     #[arg(long, value_name = "ITEM", default_value = "1001")]
     item: String,
 
-    /// Orders a second, begun when they are due [default: as many as the connections carry]
+    /// Orders per second, open loop [default: as many as the connections carry]
     #[arg(long, value_name = "ORDERS")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: Option<u32>,
 
-    /// How many connections, each kept for all its orders
+    /// Number of keep-alive connections
     #[arg(long, value_name = "N", default_value_t = 256)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
 
-    /// For how long to order
+    /// Duration of the load
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = time::parse)]
     duration: Duration,
 
-    /// How many orders to place, however long it takes
+    /// Total number of orders instead of a duration
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     orders: Option<u64>,
 
-    /// How many buyers there are [default: another one for each order]
+    /// Number of buyers [default: a new one for each order]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     buyers: Option<u64>,
 
-    /// Order by GET /order/v1/submitOrder, as the notes' load tests do
+    /// Use the classic load-test endpoint, GET /order/v1/submitOrder
     #[arg(long)]
     notes: bool,
 
-    /// A file for every answer, one line of JSON each
+    /// Write every response to this file, one line of JSON each
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// A file with the service's token in its first line [env: `TENURE_TOKEN`, the token]
+    /// File whose first line is the service's token [env: `TENURE_TOKEN` holds the token]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// For programs: one line of JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -101,7 +100,8 @@ pub fn run(args: &SaleArgs) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    let runtime = runtime.context("cannot start: are threads or file descriptors used up?")?;
+    let runtime =
+        runtime.context("cannot start the runtime: out of threads or file descriptors?")?;
     let exit = runtime.block_on(order_and_check(args));
     runtime.shutdown_background();
     exit
@@ -135,14 +135,14 @@ async fn order_and_check(args: &SaleArgs) -> Result<Exit> {
     })
 }
 
-/// The first Ctrl-C ends the load, the second one everything.
+/// The first Ctrl-C ends the load, the second one the process.
 async fn interrupted_twice(stopped: &CancellationToken) {
-    // Where signals cannot be heard, nobody interrupts.
+    // Without signal handlers there is nothing to wait for.
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
-    complain("interrupted: the load ends");
+    complain("interrupted: stopping");
     stopped.cancel();
     let _ = tokio::signal::ctrl_c().await;
-    complain("interrupted again: nothing is checked");
+    complain("interrupted again: skipping the checks");
 }

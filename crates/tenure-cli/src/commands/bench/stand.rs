@@ -1,4 +1,4 @@
-//! Everything that is connected and named before the measuring begins.
+//! Connections and names, prepared before the measurement.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use crate::server::Server;
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
-/// Clients that are connected, and names that nobody else uses.
+/// Connected clients, and unused names.
 pub struct Stand {
-    /// One for each client, as processes would have.
+    /// One for each client, as separate processes would have.
     pub clients: Vec<Locks>,
-    /// For each client a connection without locks, to the first server that is named.
+    /// For each client a connection without locks, to the first server.
     pub bare: Vec<Client>,
     /// Every server, to count its commands.
     pub servers: Vec<Client>,
     /// One for each task of each client.
     pub own_names: Vec<String>,
-    /// Which everybody wants.
+    /// The names of the contended phase.
     pub shared_names: Vec<String>,
     /// How long leases last without renewal.
     pub ttl: Duration,
-    /// How many connections others had before ours, where that is told.
+    /// Connections of other clients at the start, if known.
     pub others: Option<u64>,
-    /// What leads to all keys of the names.
+    /// Clients that together reach all keys of these names.
     ways: Vec<Client>,
 }
 
@@ -72,7 +72,7 @@ impl Stand {
         &self.own_names[client * tasks..][..tasks]
     }
 
-    /// Lets go of everything, and leaves nothing behind.
+    /// Shuts down the clients and deletes all keys.
     pub async fn tidy_up(&self) {
         let mut closing = JoinSet::new();
         for client in self.clients.clone() {

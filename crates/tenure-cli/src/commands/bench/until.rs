@@ -1,10 +1,10 @@
-//! When a part of the measuring is over.
+//! The end of a phase.
 
 use std::time::{Duration, Instant};
 
 use tenure::CancellationToken;
 
-/// A part is over when its time is, or when somebody interrupts.
+/// A phase ends when its time is up, or on an interrupt.
 #[derive(Clone, Debug)]
 pub struct Until {
     begun: Instant,
@@ -26,7 +26,7 @@ impl Until {
         Instant::now() >= self.end || self.stopped.is_cancelled()
     }
 
-    /// What comes of the work, or nothing if the part is over before it is done.
+    /// The result of the work, or `None` if the phase ends first.
     pub async fn cut<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -36,7 +36,7 @@ impl Until {
         }
     }
 
-    /// How long the part has taken so far.
+    /// How long the phase has taken so far.
     pub fn took(&self) -> Duration {
         self.begun.elapsed()
     }

@@ -1,4 +1,4 @@
-//! What `tenure demo` takes.
+//! The arguments of `tenure demo`.
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -17,7 +17,7 @@ Examples:
   NO_COLOR=1 tenure demo 2>/dev/null
   tenure demo pitfalls --help
 
-On a server, the demo uses an item and a lock of its own for every run, and deletes their keys.";
+On a server, each run uses its own item and lock, and deletes their keys.";
 
 const PITFALLS_EXAMPLES: &str = "\
 Examples:
@@ -26,32 +26,32 @@ Examples:
   tenure demo pitfalls --url redis://127.0.0.1/
   tenure demo pitfalls --only fixed-lease,promoted-replica
 
-Those about several servers start `redis-server` from the PATH on free ports of 127.0.0.1 and end it
-again, whatever the URL is; without it they are skipped. On a server, the others use keys of their
-own for every run, and delete them.";
+Pitfalls about several servers start `redis-server` from the PATH on free ports of 127.0.0.1,
+whatever the URL is, and are skipped if it is missing. The others use their own keys and delete
+them.";
 
-/// Sell 100 units to 1000 buyers in three ways: naively, under a lock, by script.
+/// Sell 100 units to 1000 buyers three ways: naive, with a lock, with a script.
 ///
-/// Several shop instances sell one item. First each buyer reads the stock, thinks for a
-/// millisecond and writes it back: the shop sells more than it has. Then the same under a lock,
-/// with a write that checks the fence: the shop sells exactly what it has. Then by one script that
-/// checks, subtracts and queues the order: the same, and nobody waits for anybody.
+/// Several shop instances sell one item. First each buyer reads the stock, waits for a millisecond
+/// and writes it back: the shop oversells. Then the same with a lock and a write that checks the
+/// fence: the shop sells exactly its stock. Then one script checks, subtracts and queues the order:
+/// exact as well, without waiting.
 ///
-/// Needs no server: without a URL everything runs inside this process.
+/// Needs no server: without a URL everything runs in this process.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = DEMO_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct DemoArgs {
     #[command(subcommand)]
     pub command: Option<DemoCommand>,
 
-    /// Where to run it [env: `TENURE_URL`] [default: inside this process]
+    /// Server to use [env: `TENURE_URL`] [default: this process]
     ///
-    /// Given several times, or with several URLs in the variable, the lock is held on a majority
-    /// of these servers, and the stock is on the first. A script cannot span them and is left out.
+    /// With several URLs, the lock is held on a majority of these servers and the stock is on the
+    /// first. The script is left out, because it cannot span servers.
     #[arg(long, value_name = "URL")]
     url: Vec<String>,
 
-    /// How many units there are, 1 to 1000000
+    /// Units in stock, 1 to 1000000
     #[arg(
         long,
         value_name = "UNITS",
@@ -61,7 +61,7 @@ pub struct DemoArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     stock: u64,
 
-    /// How many buyers come, one order each, 1 to 1000000
+    /// Number of buyers, one order each, 1 to 1000000
     #[arg(
         long,
         value_name = "BUYERS",
@@ -71,7 +71,7 @@ pub struct DemoArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     buyers: u64,
 
-    /// How many instances the shop has, each a client of its own
+    /// Number of shop instances, each with its own client
     #[arg(
         long,
         value_name = "CLIENTS",
@@ -87,22 +87,22 @@ pub enum DemoCommand {
     Pitfalls(PitfallsArgs),
 }
 
-/// Commit each known mistake with locks for real, then do the same with Tenure.
+/// Run the classic locking mistakes for real, then the same with Tenure.
 ///
-/// Each pitfall has its own few lines of code: what people write, run by tasks against a store
-/// until the damage shows, and the same situation with Tenure. A mistake that did no damage, or a
-/// situation in which Tenure did not hold, is told and makes the exit code 1.
+/// Each pitfall runs the code that people write until the damage shows, and then the same situation
+/// with Tenure. If a mistake did no damage, or Tenure failed, it is reported and the exit code is
+/// 1.
 ///
-/// Needs no server: without a URL everything runs inside this process, but for the pitfalls that
-/// are about several servers.
+/// Needs no server: without a URL everything runs in this process, except the pitfalls about
+/// several servers.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = PITFALLS_EXAMPLES)]
 pub struct PitfallsArgs {
-    /// Where to run them [env: `TENURE_URL`] [default: inside this process]
+    /// Server to use [env: `TENURE_URL`] [default: this process]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 
-    /// Only these, by the names that `--list` shows
+    /// Only these; `--list` shows the names
     #[arg(
         long,
         value_name = "NAME,NAME",
@@ -112,13 +112,13 @@ pub struct PitfallsArgs {
     #[arg(value_parser = PossibleValuesParser::new(pitfalls::names()))]
     pub only: Vec<String>,
 
-    /// Show what there is and run nothing
+    /// List the pitfalls and exit
     #[arg(long)]
     pub list: bool,
 }
 
 impl DemoArgs {
-    /// What the demonstration is told.
+    /// The options of the demonstration.
     pub fn options(&self) -> Result<three_ways::Options> {
         Ok(three_ways::Options {
             urls: urls_given(&self.url)?,
@@ -136,10 +136,10 @@ impl PitfallsArgs {
     }
 }
 
-/// The URLs of the option, or else of the environment. An empty one is none.
+/// The URLs of the option, or else of the environment. Empty ones are ignored.
 fn urls_given(option: &[String]) -> Result<Vec<String>> {
     refuse_passwords(option, "put the URL into TENURE_URL")?;
-    // Not `REDIS_URL`: it is set for other programs, and a demonstration must not surprise their
+    // Not `REDIS_URL`: it is set for other programs, and a demonstration must not load their
     // server.
     let variable = || std::env::var("TENURE_URL").unwrap_or_default();
     if option.is_empty() {

@@ -1,28 +1,28 @@
-//! One thing that was looked at: what was found, and what to do about it.
+//! One check: what was found, and what to do about it.
 
 use std::fmt::Display;
 
 use serde::Serialize;
 use tenure_view::output::{Paint, Painted};
 
-/// How good it is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     Ok,
     Warn,
     Bad,
-    /// It could not be found out.
+    /// It could not be determined.
     Unknown,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
     pub name: &'static str,
     pub result: Verdict,
     pub found: String,
-    /// What to do; nothing if all is well.
+    /// What to do; `None` if all is well.
     pub advice: Option<String>,
 }
 

@@ -9,25 +9,25 @@ use tenure_view::timings::millis;
 use super::check::Check;
 use super::facts::allowed;
 
-/// How often to ask: the fastest answer is the most exact.
+/// How often to ask: the fastest response is the most exact.
 const TRIES: u32 = 8;
-/// Clocks that are further apart are not kept in step by anybody.
+/// Clocks that are further apart are not synchronized.
 const APART_US: u64 = 1_000_000;
 
 /// How far the server's clock is ahead of ours.
 #[derive(Clone, Copy, Debug)]
 pub struct Offset {
     pub ahead_us: i64,
-    /// It may be this much more or less: half of the time that the answer took.
+    /// The error of the measurement: half of the response time.
     pub give_or_take: Duration,
 }
 
 impl Offset {
-    /// Asks the server for the time; nothing if the user may not.
+    /// Asks the server for its time; `None` if the user may not.
     ///
     /// # Errors
     ///
-    /// If the server does not answer any more.
+    /// If the server stops responding.
     pub async fn measure(client: &Client) -> Result<Option<Self>, Error> {
         let mut best: Option<Self> = None;
         for _ in 0..TRIES {
@@ -37,7 +37,7 @@ impl Offset {
             let Some(server_us) = answer.as_ref().and_then(micros) else {
                 return Ok(None);
             };
-            // Our own clock may be set back meanwhile.
+            // Our own clock may be set back in between.
             let half_us = (answered_us - asked_us).max(0) / 2;
             let offset = Self {
                 ahead_us: server_us - (asked_us + half_us),
@@ -58,7 +58,7 @@ impl Offset {
             "ahead of"
         };
         let found = format!(
-            "{} {direction} ours, give or take {}",
+            "{} {direction} the local clock, give or take {}",
             millis(Duration::from_micros(apart)),
             millis(self.give_or_take)
         );
@@ -66,13 +66,13 @@ impl Offset {
         if apart.saturating_sub(give_or_take) <= APART_US {
             return Check::ok("clock", found);
         }
-        let advice = "let NTP keep both in step: no lease goes wrong by it, but fences follow the \
-                      server's clock, and times are shown by ours";
+        let advice = "synchronize both with NTP: leases stay correct, but fences follow the \
+                      server's clock and times are shown by the local one";
         Check::warn("clock", found, advice)
     }
 }
 
-/// The check where the user may not ask.
+/// The check if the user may not ask.
 pub fn unknown() -> Check {
     Check::unknown("clock", "the user may not run TIME", "locks need it: +time")
 }

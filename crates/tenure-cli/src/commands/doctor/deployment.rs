@@ -1,13 +1,13 @@
-//! What the URLs name, and with that what is expected of each server.
+//! The deployment that the URLs describe, and what it requires of each server.
 
-/// What the URLs name.
+/// The deployment that the URLs describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deployment {
     /// One server.
     Single,
-    /// A master whose replicas take over, found by sentinels.
+    /// A master with replicas that can be promoted, found by sentinels.
     Sentinel,
-    /// Masters that share the slots, whose replicas take over.
+    /// Masters that share the slots, with replicas that can be promoted.
     Cluster,
     /// Independent servers, of which a majority is needed.
     Redlock,
@@ -26,7 +26,7 @@ impl Deployment {
         }
     }
 
-    /// Whether a replica takes the place of a server that fails.
+    /// Whether a replica replaces a server that fails.
     pub fn fails_over(self) -> bool {
         matches!(self, Self::Sentinel | Self::Cluster)
     }

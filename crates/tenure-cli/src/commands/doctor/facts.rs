@@ -1,11 +1,11 @@
-//! What a server says of itself: `INFO` and `CONFIG GET`. Managed servers often forbid the latter.
+//! Facts about a server: `INFO` and `CONFIG GET`. Managed servers often forbid the latter.
 
 use std::collections::HashMap;
 
 use tenure::redis::{Client, Command, Value};
 use tenure::{Error, ErrorKind};
 
-/// What `CONFIG GET` is asked for.
+/// The settings that `CONFIG GET` reads.
 const SETTINGS: [&str; 9] = [
     "appendfsync",
     "maxclients",
@@ -18,7 +18,7 @@ const SETTINGS: [&str; 9] = [
     "appendonly",
 ];
 
-/// What a server says of itself.
+/// Facts about a server.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     info: HashMap<String, String>,
@@ -26,11 +26,11 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Asks the server. What it refuses to tell stays unknown.
+    /// Reads the facts. What the server refuses stays unknown.
     ///
     /// # Errors
     ///
-    /// If it does not answer any more.
+    /// If the server stops responding.
     pub async fn ask(client: &Client) -> Result<Self, Error> {
         let info = allowed(client.run(Command::new("INFO")).await)?;
         let mut get = Command::new("CONFIG").arg("GET");
@@ -44,7 +44,7 @@ impl Facts {
         })
     }
 
-    /// What the settings say, or else `INFO`, which knows some of them by similar names.
+    /// The value from the settings, or from `INFO`, which has some of them under similar names.
     pub fn setting(&self, name: &str) -> Option<&str> {
         let in_info = || self.info.get(&name.replace('-', "_"));
         let found = self.settings.get(name).or_else(in_info);
@@ -67,7 +67,7 @@ impl Facts {
         self.info("role") == Some("slave")
     }
 
-    /// Whether each answer is on disk before it is given.
+    /// Whether each write is on disk before the server responds.
     pub fn keeps_each_answer(&self) -> bool {
         self.info("aof_enabled") == Some("1") && self.setting("appendfsync") == Some("always")
     }
@@ -82,8 +82,7 @@ impl Facts {
     }
 }
 
-/// The answer, or nothing where the server refused the question: only a server that is gone is an
-/// error.
+/// The response, or `None` if the server refused: only a server that is gone is an error.
 pub fn allowed<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(value) => Ok(Some(value)),

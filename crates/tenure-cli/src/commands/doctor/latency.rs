@@ -1,4 +1,4 @@
-//! How long answers take.
+//! The latency of a server.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tenure_view::timings::{Timings, millis};
 
 use super::check::Check;
 
-/// A server that is far away is asked less often.
+/// A distant server is asked less often.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Answers that take longer than this are slow for locks.
 const SLOW: Duration = Duration::from_millis(50);
@@ -17,7 +17,7 @@ const SLOW: Duration = Duration::from_millis(50);
 pub fn check(name: &'static str, what: &str, times: &Timings) -> Check {
     let (half, most) = (times.percentile(50.0), times.percentile(99.0));
     let found = format!(
-        "{what}: half within {}, 99 of 100 within {} ({} tried)",
+        "{what}: p50 {}, p99 {} ({} samples)",
         millis(half),
         millis(most),
         times.count()
@@ -25,16 +25,16 @@ pub fn check(name: &'static str, what: &str, times: &Timings) -> Check {
     if most <= SLOW {
         return Check::ok(name, found);
     }
-    let advice = "look for a far or crowded network, a busy server (`SLOWLOG GET`, `LATENCY \
-                  DOCTOR`), or a busy machine here";
+    let advice = "check for a slow network, a busy server (`SLOWLOG GET`, `LATENCY DOCTOR`) or a \
+                  busy local machine";
     Check::warn(name, found, advice)
 }
 
-/// Asks again and again, until it was often enough or took too long.
+/// Repeats a request, until there are enough samples or it takes too long.
 ///
 /// # Errors
 ///
-/// Whatever the asking answers.
+/// The error of the request.
 pub async fn sample(
     samples: u32,
     mut ask: impl AsyncFnMut() -> Result<(), Error>,
@@ -56,7 +56,7 @@ pub async fn sample(
 ///
 /// # Errors
 ///
-/// If the server does not answer any more, or refuses it.
+/// If the server stops responding or refuses the request.
 pub async fn pings(client: &Client, samples: u32) -> Result<Timings, Error> {
     sample(samples, async || {
         client.run(Command::new("PING")).await.map(drop)

@@ -1,4 +1,4 @@
-//! One server and all that is looked at there.
+//! One server and its checks.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,12 @@ use super::rights::{self, Scope};
 use super::settings;
 use super::trial::{self, Trial};
 
-/// How many names to try until one belongs to this master: each has a share of the slots.
+/// How many names to try until one belongs to this master: each master has a share of the slots.
 const NAMES_TRIED: u32 = 1_000;
 /// How long replicas may take to confirm.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(1);
 
-/// What is to be done at each server.
+/// What to do at each server.
 #[derive(Clone, Debug)]
 pub struct Orders {
     pub deployment: Deployment,
@@ -30,22 +30,22 @@ pub struct Orders {
     pub prefix: String,
 }
 
-/// One server that answered when it was called.
+/// A server that is reachable.
 pub struct Patient {
     client: Client,
-    /// With the password: not to be shown.
+    /// With the password: never shown.
     url: String,
     connected_in: Duration,
     orders: Orders,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug)]
 pub struct Diagnosis {
     pub report: ServerReport,
     pub facts: Facts,
     pub offset: Option<Offset>,
-    /// Why nothing could be looked at.
+    /// Why the server could not be checked.
     pub refusal: Option<Error>,
 }
 
@@ -64,9 +64,9 @@ impl Patient {
         Ok(client.masters().into_iter().map(of).collect())
     }
 
-    /// Looks at everything. What cannot be looked at, because the server stops answering, is missing.
+    /// Runs all checks. If the server stops responding, the rest is missing.
     pub async fn examine(self) -> Diagnosis {
-        // A master of a cluster is known by hearsay until it has answered itself.
+        // A cluster only names its primaries: check that this one responds.
         let begun = Instant::now();
         if let Err(error) = allowed(self.client.run(Command::new("PING")).await) {
             return Diagnosis::of_refusal(&self.client.to_string(), error);
@@ -85,8 +85,8 @@ impl Patient {
             refusal: None,
         };
         if let Err(error) = self.look_at_all(&mut diagnosis).await {
-            let advice = "look at the server's load and log, then ask again";
-            let found = format!("it stopped answering while it was examined: {error}");
+            let advice = "check the server's load and log, then retry";
+            let found = format!("it stopped responding during the checks: {error}");
             diagnosis
                 .report
                 .checks
@@ -112,12 +112,8 @@ impl Patient {
         let rights = rights::examine(client, &self.scope(&name), user_of(&self.url)).await?;
         checks.push(rights.check);
         if !rights.has_transactions {
-            let found = "not tried: it needs `MULTI`";
-            checks.push(Check::unknown(
-                "lock",
-                found,
-                "see `rights`, then ask again",
-            ));
+            let found = "skipped: it needs `MULTI`";
+            checks.push(Check::unknown("lock", found, "see `rights`, then retry"));
             return Ok(());
         }
         if facts.is_replica() {
@@ -136,14 +132,14 @@ impl Patient {
         Ok(())
     }
 
-    /// A name that nobody uses, of a lock that this very server has.
+    /// An unused lock name whose keys are on this server.
     async fn find_name(&self) -> Result<String, Error> {
         let mut name = String::new();
         for _ in 0..NAMES_TRIED {
             name = scratch_names::unused(&format!("{}tenure-doctor", self.orders.prefix));
             match self.client.run(Command::new("GET").arg(&name)).await {
                 Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
-                // A node of a cluster says so when another one has the key.
+                // A cluster node replies so if another node has the key.
                 Err(error) if error.kind() == ErrorKind::InvalidUrl => {}
                 _ => break,
             }
@@ -178,7 +174,7 @@ impl Patient {
             Err(error) => Check::warn(
                 "confirming",
                 error,
-                "only locks that ask for `replicas` need it: the user must be allowed WAIT (+wait)",
+                "needed only for locks that use `replicas`: allow WAIT (+wait)",
             ),
             Ok(count) => {
                 let count = count.as_int().and_then(|count| u64::try_from(count).ok());
@@ -190,8 +186,8 @@ impl Patient {
                 if count >= replicas {
                     Check::ok("confirming", found)
                 } else {
-                    let advice = "look at the replicas and the network between: locks that ask for \
-                                  `replicas` are refused";
+                    let advice = "check the replicas and their network: locks that use `replicas` \
+                                  are refused";
                     Check::warn("confirming", found, advice)
                 }
             }
@@ -202,18 +198,17 @@ impl Patient {
 }
 
 impl Diagnosis {
-    /// A server of which nothing is known but why.
+    /// A server that could not be checked, with the reason.
     pub fn of_refusal(url: &str, error: Error) -> Self {
         let (name, advice) = match error.kind() {
             ErrorKind::Denied => (
                 "rights",
-                "put the right user and password into TENURE_URL, or the password into \
-                 --password-file",
+                "set user and password in TENURE_URL, or the password with --password-file",
             ),
             ErrorKind::Unsupported => ("version", "7.0 or newer is needed"),
             _ => (
                 "reachable",
-                "is the server running, are host and port right, is a firewall in between?",
+                "check that the server is running, the host, the port and the firewall",
             ),
         };
         Self {
@@ -228,7 +223,7 @@ impl Diagnosis {
     }
 }
 
-/// Whom the URL names. Who names nobody is `default`.
+/// The user in the URL, or `default`.
 fn user_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let user = rest.rsplit_once('@').map_or("", |(user, _)| user);

@@ -1,4 +1,4 @@
-//! What was found, for people and for programs.
+//! The result, for people and for programs.
 
 use std::fmt::{self, Display};
 
@@ -7,20 +7,20 @@ use tenure_view::output::Paint;
 
 use super::check::{Check, Verdict};
 
-/// What was found on all servers.
+/// The result for all servers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Whether nothing is bad.
     pub fit: bool,
-    /// What concerns the servers together.
+    /// Checks of all servers together.
     pub together: Vec<Check>,
     pub servers: Vec<ServerReport>,
 }
 
-/// What was found on one server.
+/// The result for one server.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerReport {
-    /// Where it is, without user and password.
+    /// Its address, without user and password.
     pub server: String,
     pub checks: Vec<Check>,
 }
@@ -110,7 +110,7 @@ mod tests {
             server: "redis://h:6379/".to_owned(),
             checks: vec![
                 Check::ok("version", "Redis 7.0.15"),
-                Check::bad("role", "a replica", "connect to its master"),
+                Check::bad("role", "a replica", "connect to its primary"),
             ],
         };
         let report = Report::new(Vec::new(), vec![server]);
@@ -119,7 +119,7 @@ mod tests {
             "redis://h:6379/\n\
              \x20 ok       version      Redis 7.0.15\n\
              \x20 bad      role         a replica\n\
-             \x20                       -> connect to its master\n\
+             \x20                       -> connect to its primary\n\
              \n\
              not fit for locks: 1 bad, 0 to consider, 0 unknown"
         );

@@ -19,26 +19,26 @@ use super::facts::allowed;
 const NAME: &str = "rights";
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// Which rights there are.
+/// The result of the check.
 #[derive(Debug)]
 pub struct Rights {
     pub check: Check,
-    /// Without `MULTI` no lock can be tried: what should be one step would be several.
+    /// Without `MULTI` locks cannot be tried: one step would become several.
     pub has_transactions: bool,
 }
 
-/// What the server said about all that was tried.
+/// The server's answers to all commands that were tried.
 #[derive(Debug, Default)]
 struct Findings {
-    /// Rules that give what is missing, in the words of `ACL SETUSER`.
+    /// `ACL SETUSER` rules that grant what is missing.
     missing: BTreeSet<String>,
-    /// Whether locks cannot do without.
+    /// Whether locks do not work without them.
     is_vital: bool,
-    /// Commands that this server does not have, whoever asks.
+    /// Commands that this server does not have.
     unheard: BTreeSet<String>,
 }
 
-/// What the server said about one of them.
+/// The server's answer to one of them.
 enum Said {
     Allowed,
     NoCommand,
@@ -51,7 +51,7 @@ enum Said {
 ///
 /// # Errors
 ///
-/// If the server does not answer any more.
+/// If the server stops responding.
 pub async fn examine(client: &Client, scope: &Scope, user: &str) -> Result<Rights, Error> {
     let user = match allowed(client.run(Command::new("ACL").arg("WHOAMI")).await)? {
         Some(name) => name.as_str().unwrap_or(user).to_owned(),
@@ -59,7 +59,7 @@ pub async fn examine(client: &Client, scope: &Scope, user: &str) -> Result<Right
     };
     let needs = needs::all(scope);
     let mut findings = Findings::default();
-    // Not in a transaction: it would end it.
+    // Outside of the transaction: it would end it.
     note(&mut findings, &need_of_exec(), &try_exec(client).await?);
     let connection = client.dedicated().await?;
     let begun = said(connection.run(Command::new("MULTI"), ANSWER_LIMIT).await)?;
@@ -96,21 +96,21 @@ fn need_of_exec() -> Need {
     Need::new("exec", Weight::Helpful, &["EXEC"])
 }
 
-/// What an answer says about the rights. Other complaints, such as that the key is elsewhere, come
-/// only after these were checked.
+/// What an answer says about permissions. Other errors, such as that the key is on another node,
+/// come only after the permission check.
 fn said<T>(answer: Result<T, Error>) -> Result<Said, Error> {
     let Err(error) = answer else {
         return Ok(Said::Allowed);
     };
     let text = error.to_string();
-    // The address of the server stands before it, and may hold any word.
+    // The server's address comes first, and may contain anything.
     let text = text.split_once("refused: ").map_or("", |(_, text)| text);
     match error.kind() {
         ErrorKind::Unavailable => Err(error),
         ErrorKind::Denied if text.contains("to run") => Ok(Said::NoCommand),
         ErrorKind::Denied if text.contains("channel") => Ok(Said::NoChannel),
         ErrorKind::Denied => Ok(Said::NoKey),
-        // How `EXEC` is refused, which gives up a transaction in any case.
+        // The error of `EXEC`, which discards the transaction in any case.
         _ if text.contains("EXECABORT") => Ok(Said::NoCommand),
         _ if text.contains("unknown command") => Ok(Said::Unheard),
         _ => Ok(Said::Allowed),
@@ -129,20 +129,21 @@ fn note(findings: &mut Findings, need: &Need, said: &Said) {
         Said::NoKey => format!("~{}", need.key_pattern),
         Said::NoChannel => format!("&{}", need.channel_pattern),
     };
-    // Where the command is forbidden, nothing was said of its key and channel: others tell.
+    // If the command is forbidden, its key and channel were not checked: other commands show that.
     findings.is_vital |= need.weight == Weight::Vital;
     findings.missing.insert(rule);
 }
 
-/// Without `MULTI` nothing can be tried without doing it.
+/// Without `MULTI` nothing can be tried without executing it.
 fn untried(user: &str, needs: &[Need]) -> Check {
     let commands = needs.iter().map(|need| format!("+{}", need.command));
     let rules: Vec<String> = commands.collect::<BTreeSet<_>>().into_iter().collect();
     let found = format!(
-        "the user `{user}` lacks the command `MULTI`, without which the other rights cannot be tried"
+        "the user `{user}` lacks the command `MULTI`, which is needed to check the other \
+         permissions"
     );
     let advice = format!(
-        "type `ACL SETUSER {user} +multi +exec {}`, which gives whatever may be missing",
+        "run `ACL SETUSER {user} +multi +exec {}` to grant everything that may be missing",
         rules.join(" ")
     );
     Check::bad(NAME, found, advice)
@@ -152,8 +153,8 @@ impl Findings {
     fn into_check(self, user: &str) -> Check {
         if !self.unheard.is_empty() {
             let commands: Vec<String> = self.unheard.into_iter().collect();
-            let found = format!("the server does not have `{}`", commands.join("`, `"));
-            let advice = "it was renamed or disabled (`rename-command`): locks need it";
+            let found = format!("the server has no `{}`", commands.join("`, `"));
+            let advice = "locks need it; it was renamed or disabled (`rename-command`)";
             return if self.is_vital {
                 Check::bad(NAME, found, advice)
             } else {
@@ -169,7 +170,7 @@ impl Findings {
         let rules = without_covered(self.missing);
         let found = format!("the user `{user}` lacks {}", in_words(&rules));
         let advice = format!(
-            "type `ACL SETUSER {user} {}`, and `ACL SAVE` to keep it",
+            "run `ACL SETUSER {user} {}`, and `ACL SAVE` to persist it",
             rules.join(" ")
         );
         if self.is_vital {
@@ -181,7 +182,7 @@ impl Findings {
     }
 }
 
-/// `~*` says all that other patterns of keys could.
+/// `~*` includes all other key patterns.
 fn without_covered(rules: BTreeSet<String>) -> Vec<String> {
     let has_all_keys = rules.contains("~*");
     let is_needed = |rule: &String| !has_all_keys || rule == "~*" || !rule.starts_with('~');
@@ -198,18 +199,18 @@ fn in_words(rules: &[String]) -> String {
     words.join(", ")
 }
 
-/// What it costs to do without rights that are not vital.
+/// The consequences of missing permissions that are not required.
 fn cost(rules: &[String]) -> String {
     let of = |rule: &String| match rule.as_str() {
         "+client|tracking" | "+client|caching" => {
-            "a forced release is noticed at the next renewal only"
+            "holders notice a forced release only at the next renewal"
         }
-        "+exec" => "each is taken by a script, which costs the server more",
-        "+info" => "version, eviction and role go unchecked",
-        "+script|load" => "scripts are sent with their text when they are new",
-        "+wait" => "no lock can ask its replicas to confirm it",
+        "+exec" => "each acquire runs a script, which costs the server more",
+        "+info" => "version, eviction and role are not checked",
+        "+script|load" => "new scripts are sent with their source",
+        "+wait" => "locks cannot wait for replicas",
         "+pubsub|numsub" | "+pubsub|shardnumsub" => "waiters are counted less exactly",
-        _ => "waiters must look again and again instead of being woken",
+        _ => "waiters poll instead of being notified",
     };
     let mut seen = HashSet::new();
     let costs = rules.iter().map(of).filter(|cost| seen.insert(*cost));

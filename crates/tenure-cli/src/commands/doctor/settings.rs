@@ -7,11 +7,11 @@ use super::check::Check;
 use super::deployment::Deployment;
 use super::facts::Facts;
 
-/// The oldest version whose scripts do what ours need.
+/// The oldest version that supports our scripts.
 const VERSION_MIN: u32 = 7;
 const NO_INFO: &str = "the user may not run INFO";
 
-/// Everything that the facts alone tell.
+/// All checks that need only the facts.
 pub fn examine(facts: &Facts, deployment: Deployment) -> Vec<Check> {
     vec![
         version(facts),
@@ -28,7 +28,7 @@ pub fn examine(facts: &Facts, deployment: Deployment) -> Vec<Check> {
 fn version(facts: &Facts) -> Check {
     let valkey = facts.info("valkey_version");
     let Some(version) = valkey.or_else(|| facts.info("redis_version")) else {
-        let advice = "7.0 or newer is needed: `redis-server --version` there tells, or +info";
+        let advice = "7.0 or newer is needed: check `redis-server --version` there, or grant +info";
         return Check::unknown("version", NO_INFO, advice);
     };
     let product = if valkey.is_some() { "Valkey" } else { "Redis" };
@@ -51,11 +51,11 @@ fn role(facts: &Facts) -> Check {
             let master = format!("{}:{}", host.unwrap_or("?"), port.unwrap_or("?"));
             Check::bad(
                 "role",
-                format!("a replica of {master}: it takes no locks"),
-                format!("use redis://{master}, or redis-sentinel:// to follow the master"),
+                format!("a replica of {master}: it accepts no locks"),
+                format!("use redis://{master}, or redis-sentinel:// to follow the primary"),
             )
         }
-        _ => Check::unknown("role", NO_INFO, "`ROLE` there tells: it must be `master`"),
+        _ => Check::unknown("role", NO_INFO, "check `ROLE` there: it must be `master`"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What concerns the independent servers of a Redlock together.
+//! Checks of the independent servers of a Redlock together.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use super::check::Check;
 use super::patient::Diagnosis;
 use super::trial;
 
-/// The longest ttl that clients of a Redlock allow unless they are told otherwise.
+/// The default longest ttl of Redlock clients.
 const LONGEST_TTL: Duration = Duration::from_secs(30);
 const TRY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Looks at all nodes together.
+/// Checks all nodes together.
 pub async fn examine(urls: &[String], nodes: &[Diagnosis], prefix: &str) -> Vec<Check> {
     let mut checks = vec![number(nodes.len()), answering(nodes)];
     let twins = twins(nodes);
@@ -42,12 +42,12 @@ fn majority(nodes: usize) -> usize {
 
 fn number(nodes: usize) -> Check {
     let may_fail = nodes - majority(nodes);
-    let found = format!("{nodes}, of which {may_fail} may fail");
+    let found = format!("{nodes}, {may_fail} may fail");
     if nodes % 2 == 1 {
         return Check::ok("nodes", found);
     }
     let advice = format!(
-        "take one away or add one: no more of {nodes} may fail than of {}",
+        "add or remove one: {nodes} nodes tolerate no more failures than {}",
         nodes - 1
     );
     Check::warn("nodes", found, advice)
@@ -56,18 +56,18 @@ fn number(nodes: usize) -> Check {
 fn answering(nodes: &[Diagnosis]) -> Check {
     let count = nodes.iter().filter(|node| node.refusal.is_none()).count();
     let needed = majority(nodes.len());
-    let found = format!("{count} of {} answer, {needed} are needed", nodes.len());
+    let found = format!("{count} of {} respond, {needed} are needed", nodes.len());
     if count < needed {
         return Check::bad(
             "majority",
             found,
-            "bring more nodes back: no lock can be taken",
+            "bring more nodes back: no lock can be acquired",
         );
     }
     Check::ok("majority", found)
 }
 
-/// Two URLs that lead to one process, which would vote twice.
+/// Two URLs that lead to the same process, which would vote twice.
 fn twins(nodes: &[Diagnosis]) -> Option<Check> {
     let mut known = HashMap::new();
     nodes.iter().find_map(|node| {
@@ -77,12 +77,12 @@ fn twins(nodes: &[Diagnosis]) -> Option<Check> {
         Some(Check::bad(
             "independent",
             format!("`{twin}` and `{server}` are the same server"),
-            "name each server once: it would vote twice",
+            "list each server once: it would vote twice",
         ))
     })
 }
 
-/// Which nodes may vote: one that has just started may have forgotten what it granted.
+/// Which nodes may vote: one that has just started may have lost its grants.
 fn votes(nodes: &[Diagnosis]) -> Votes {
     let answering = nodes.iter().filter(|node| node.refusal.is_none());
     let uptime = |node: &Diagnosis| node.facts.number("uptime_in_seconds").unwrap_or(0);
@@ -104,8 +104,8 @@ fn votes(nodes: &[Diagnosis]) -> Votes {
     };
     let left = LONGEST_TTL.as_secs() + 1 - uptime(youngest).min(LONGEST_TTL.as_secs());
     let found = format!("{found}; `{}` votes in {left} s", youngest.report.server);
-    let advice = "wait, and set `appendfsync always`: a node that may have forgotten its votes has \
-                  none for as long as the longest ttl, 30 s";
+    let advice = "wait, and set `appendfsync always`: a node that may have lost its votes does not \
+                  vote for the longest ttl, 30 s";
     let check = if count < needed {
         Check::bad("votes", found, advice)
     } else {
@@ -114,14 +114,15 @@ fn votes(nodes: &[Diagnosis]) -> Votes {
     Votes { count, check }
 }
 
-/// How far the clocks of the nodes are apart: fences follow them.
+/// How far the clocks of the nodes differ: fences follow them.
 fn clocks(nodes: &[Diagnosis]) -> Option<Check> {
     let aheads = || nodes.iter().filter_map(|node| Some(node.offset?.ahead_us));
     let apart = aheads().max()?.abs_diff(aheads().min()?);
     let apart = Duration::from_micros(apart);
     let found = format!("at most {} apart", millis(apart));
-    let advice = "let NTP keep them in step: nodes refuse fences that are too far from their clock";
-    // A node that may forget goes by its clock, and refuses what is a quarter of the ttl away.
+    let advice = "synchronize them with NTP: nodes refuse fences that are too far from their clock";
+    // A node that may lose data uses its clock, and refuses a fence that is a quarter of the ttl
+    // away.
     let all_keep = nodes.iter().all(|node| node.facts.keeps_each_answer());
     let limit = if all_keep {
         LONGEST_TTL / 2
@@ -137,13 +138,13 @@ fn clocks(nodes: &[Diagnosis]) -> Option<Check> {
     })
 }
 
-/// Takes a lock on a majority, and lets it go.
+/// Acquires and releases a lock on a majority.
 async fn try_lock(urls: &[String], prefix: &str) -> Check {
     let name = scratch_names::unused(&format!("{prefix}tenure-doctor"));
     let tried = async {
         let redlock = Redlock::connect(urls).await?;
         let begun = Instant::now();
-        let guard = redlock.lock(&name).acquire_within(TRY_LIMIT).await?;
+        let guard = redlock.lock(&name).wait(TRY_LIMIT).acquire().await?;
         guard.release().await?;
         let took = begun.elapsed();
         redlock.shutdown(TRY_LIMIT).await;

@@ -1,4 +1,4 @@
-//! A lock of our own, tried for real: taken, renewed, waited for, listed, forced, let go.
+//! A test lock: acquired, renewed, waited for, listed, force-released, released.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -12,17 +12,18 @@ use tokio::runtime::Handle;
 use super::check::Check;
 use super::latency;
 
-/// Short, so that a renewal is seen soon.
+/// Short, so that a renewal happens soon.
 const TTL: Duration = Duration::from_millis(1_500);
 /// How long a step may take: many times what it needs.
 const STEP_LIMIT: Duration = Duration::from_secs(5);
-/// A lease is watched from this age on, and a bit later for sure.
+/// A lease is watched once it is a second old; this is a little longer.
 const WATCHED_AFTER: Duration = Duration::from_millis(1_300);
-/// Who is watched learns at once. Everybody else learns at the next renewal, which is later.
-const TOLD_WITHIN: Duration = Duration::from_secs(2);
+/// A watched holder is notified within this time; others notice at the next renewal, which is
+/// later.
+const NOTICED_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Two clients and a name that nobody else uses.
+/// Two clients and an unused name.
 pub struct Trial {
     one: Tenure,
     other: Tenure,
@@ -43,7 +44,7 @@ impl Trial {
         })
     }
 
-    /// Tries all that locks can do, and leaves nothing behind.
+    /// Tries all operations of locks, and leaves no keys.
     pub async fn run(&self, client: &Client, samples: u32) -> Vec<Check> {
         let checks = self.try_all(samples).await;
         tokio::join!(
@@ -60,7 +61,7 @@ impl Trial {
             Ok(times) => checks.push(latency::check("lock", "acquire and release", &times)),
             Err(error) => return vec![refused("lock", &error)],
         }
-        // One beside the other: each needs more than a second.
+        // In parallel: each needs more than a second.
         let (waited, watched) = tokio::join!(self.wait_and_keep(), self.force());
         for (name, tried) in [("waiting", waited), ("watching", watched)] {
             match tried {
@@ -79,13 +80,15 @@ impl Trial {
         .await
     }
 
-    /// One client waits for the other, is woken, keeps the lock until it was renewed and listed.
+    /// One client waits for the other, is woken, and keeps the lock until it was renewed and
+    /// listed.
     async fn wait_and_keep(&self) -> Result<Vec<Check>, Error> {
         let held = self
             .one
             .lock(&self.name)
             .ttl(TTL)
-            .acquire_within(STEP_LIMIT)
+            .wait(STEP_LIMIT)
+            .acquire()
             .await?;
         let lock = self.other.lock(&self.name).ttl(TTL).wait(STEP_LIMIT);
         let is_refused = Cell::new(false);
@@ -95,7 +98,7 @@ impl Trial {
             (guard, Instant::now())
         };
         let releasing = async {
-            // It asks, listens, and asks again: from then on it waits.
+            // It asks, subscribes and asks again: from then on it waits.
             let waits = || self.other.stats().busy >= 2 || is_refused.get();
             until(STEP_LIMIT, waits).await;
             (Instant::now(), held.release().await)
@@ -114,15 +117,19 @@ impl Trial {
             return Check::warn(
                 "waiting",
                 format!(
-                    "no message came: the waiter found out by itself after {}",
+                    "no notification arrived: the waiter found out by polling after {}",
                     millis(took)
                 ),
-                "allow the channels, see `rights`: a waiter that is not woken looks three times per ttl",
+                "allow the channels, see `rights`: without notifications a waiter polls three \
+                 times per ttl",
             );
         }
         Check::ok(
             "waiting",
-            format!("a waiter had the lock {} after its release", millis(took)),
+            format!(
+                "a waiter acquired the lock {} after its release",
+                millis(took)
+            ),
         )
     }
 
@@ -138,33 +145,33 @@ impl Trial {
         if !listed() {
             return Check::warn(
                 "keeping",
-                "renewed, but `tenure ls` will not list it",
+                "renewed, but `tenure ls` does not list it",
                 advice,
             );
         }
         Check::ok("keeping", "a lease was renewed and listed")
     }
 
-    /// Ends a lease by force: its holder should learn at once.
+    /// Ends a lease by force: its holder should notice at once.
     async fn force(&self) -> Result<Vec<Check>, Error> {
         let name = self.forced();
-        let guard = self.one.lock(&name).acquire_within(STEP_LIMIT).await?;
+        let guard = self.one.lock(&name).wait(STEP_LIMIT).acquire().await?;
         tokio::time::sleep(WATCHED_AFTER).await;
         let forced = Instant::now();
         self.other.force_release(&name, guard.lease_id()).await?;
-        let told = tokio::time::timeout(TOLD_WITHIN, guard.lost()).await;
-        let check = if told.is_ok() {
+        let noticed = tokio::time::timeout(NOTICED_WITHIN, guard.lost()).await;
+        let check = if noticed.is_ok() {
             let took = millis(forced.elapsed());
             Check::ok(
                 "watching",
-                format!("a holder learned of a forced release in {took}"),
+                format!("a holder noticed a forced release in {took}"),
             )
         } else {
             Check::warn(
                 "watching",
-                "a holder did not learn of a forced release before its next renewal",
-                "allow `CLIENT TRACKING` and `CLIENT CACHING`, see `rights`; a proxy in between may \
-                 not pass on what the server says unasked",
+                "a holder did not notice a forced release before its next renewal",
+                "allow `CLIENT TRACKING` and `CLIENT CACHING`, see `rights`; a proxy may drop push \
+                 messages",
             )
         };
         Ok(vec![check])
@@ -175,7 +182,7 @@ impl Trial {
     }
 }
 
-/// What an error in the trial means.
+/// The check for an error in the trial.
 pub fn refused(name: &'static str, error: &Error) -> Check {
     let advice = match error.kind() {
         ErrorKind::Denied => "see `rights`",

@@ -1,5 +1,5 @@
-//! The clock that leases are measured by, and an alarm on it. It goes on while the machine is
-//! suspended, as the server's does.
+//! The clock that leases are measured by, and an alarm on it. It counts while the machine is
+//! suspended, like the server's clock.
 
 use std::io;
 use std::time::Duration;
@@ -36,8 +36,7 @@ impl BootTime {
     }
 }
 
-/// Wakes whoever waits for it at a moment, on the dot also after a suspend: tokio's own timers
-/// would sleep on for as long as the machine slept.
+/// Fires at a moment, on time even after a suspend: tokio's timers do not count suspended time.
 #[derive(Debug)]
 pub struct Alarm {
     /// A `timerfd`, which is read like a pipe.
@@ -61,7 +60,7 @@ impl Alarm {
         if self.set_to == moment {
             return Ok(());
         }
-        // Zero would turn it off, and a moment before the boot is as good as the first.
+        // Zero would turn it off, so a moment before the boot becomes the first one.
         let nanos = moment.map_or(0, |moment| moment.0.max(1));
         let value = Itimerspec {
             it_interval: timespec(0),
@@ -72,7 +71,7 @@ impl Alarm {
         Ok(())
     }
 
-    /// Resolves when the moment has come, and again each time it is asked after that. Cancel safe.
+    /// Resolves when the moment has come, and on every later call. Cancel safe.
     pub async fn rung(&self) {
         loop {
             if self.set_to.is_some_and(BootTime::has_come) {
@@ -81,7 +80,7 @@ impl Alarm {
             if self.timer.readable().await.is_err() {
                 std::future::pending::<()>().await;
             }
-            // How often it rang. If it was set anew meanwhile, there is nothing to read.
+            // The number of expirations. If it was set again in between, there is nothing to read.
             let _ = self.timer.try_read(&mut [0; 8]);
         }
     }

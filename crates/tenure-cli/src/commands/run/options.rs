@@ -1,4 +1,4 @@
-//! The command line of `run`, and what it comes to.
+//! The command line of `run`, and the plan that results from it.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -15,41 +15,39 @@ use crate::user;
 
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const KILL_AFTER_MAX: Duration = Duration::from_secs(5);
-/// What a renewal and the warden may take, however short the ttl is.
+/// Time for a renewal and the warden, however short the ttl is.
 const KILL_RESERVE: Duration = Duration::from_millis(40);
 
 const EXAMPLES: &str = "\
 Examples:
   tenure run nightly -- /opt/backup.sh            one at a time, on any number of machines
-  tenure run -n deploy -- make deploy             now or not at all: exit code 75
-  tenure run -w 10m migrate -- ./migrate          wait, but not for ever
-  tenure run --skip --at-least 30s job -- ./job   for cron: once among all machines, no mail
-  tenure run report -c 'fetch | count > out'      a line for the shell
+  tenure run -n deploy -- make deploy             do not wait: exit code 75 if it is locked
+  tenure run -w 10m migrate -- ./migrate          wait, but not forever
+  tenure run --skip --at-least 30s job -- ./job   for cron: on one machine, no mail
+  tenure run report -c 'fetch | count > out'      a shell command
 
 The command:
-  It gets TENURE_NAME, TENURE_FENCE, TENURE_LEASE and TENURE_TTL_MS in its environment; its input,
-  output and error are those of `tenure`. Show the fence to what you write to: whoever has seen a
-  greater one refuses.
+  Its environment has TENURE_NAME, TENURE_FENCE, TENURE_LEASE and TENURE_TTL_MS; it inherits stdin,
+  stdout and stderr. Send the fence with every write, so that the receiver can reject an older one.
 
-  It runs in a process group of its own, with a warden beside it that needs no server. When the
-  lock is lost, or `tenure` itself is stopped or killed, the command and all that it started, in
-  whatever group or session, are ended before anybody else can have the lock. Only if `tenure` and
-  its warden are both stopped or killed at once there is nobody left to do it.
+  It runs in its own process group, supervised by a second process, the warden, that needs no
+  server. When the lock is lost, or `tenure` itself is stopped or killed, the command and all its
+  descendants, in any group or session, are killed before another client can acquire the lock. The
+  command survives only if `tenure` and its warden are stopped or killed at the same moment.
 
-  Processes that outlive the command are ended too, before the lock is let go: they would go on
-  without it. --wait-all waits for them instead.
+  Descendants that outlive the command are stopped too before the lock is released. --wait-all waits
+  for them instead.
 
-  HUP INT QUIT TERM USR1 USR2 CONT TSTP WINCH that `tenure` gets are passed on to the command's
-  group. A second INT or TERM within two seconds kills it. On a terminal the keys reach the command
-  itself: what ignores Ctrl-C there is ended by `kill`.
+  HUP INT QUIT TERM USR1 USR2 CONT TSTP and WINCH are forwarded to the command's group. A second INT
+  or TERM within two seconds kills it. On a terminal the keys reach the command directly.
 
-  All this is about leases that the server keeps. One that forgets them, as by a restart without
-  persistence, can give the lock to another before anybody here knows: `tenure doctor` tells.";
+  A server that loses its data, for example by a restart without persistence, can grant the lock
+  again before `tenure` notices: check yours with `tenure doctor`.";
 
 /// Hold a lock while a command runs
 ///
-/// Takes the lock, runs the command, lets the lock go, and ends with the command's exit code. The
-/// letters are those of `flock`.
+/// Acquires the lock, runs the command, releases the lock and exits with the command's exit code.
+/// The short options are those of `flock`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(
@@ -57,18 +55,17 @@ The command:
     reason = "each is a switch of the command line"
 )]
 pub struct RunArgs {
-    /// Do not wait: if somebody else has the lock, end with 75
+    /// Do not wait: exit with 75 if the lock is held
     #[arg(short = 'n', long = "nonblock", visible_alias = "nb")]
     nonblock: bool,
 
-    /// Wait for so long at most; 0 is -n [default: for as long as it takes]
+    /// Wait at most this long; 0 is -n [default: no limit]
     ///
-    /// Seconds, with a fraction if need be, or with units: `.5`, `90`, `500ms`, `10m`, `1h30m`.
-    /// So it is with all times here.
+    /// Durations are seconds, or have units: `.5`, `90`, `500ms`, `10m`, `1h30m`.
     #[arg(short, long, visible_alias = "timeout", value_name = "TIME", value_parser = time::parse)]
     wait: Option<Duration>,
 
-    /// The exit code if the lock was not acquired
+    /// Exit code if the lock was not acquired
     #[arg(
         short = 'E',
         long,
@@ -77,13 +74,13 @@ pub struct RunArgs {
     )]
     conflict_exit_code: u8,
 
-    /// If somebody else has the lock, say nothing and end with 0
+    /// If the lock is held, print nothing and exit with 0
     ///
-    /// Does not wait, as with -n, unless -w says for how long.
+    /// Does not wait, as with -n, unless -w is given.
     #[arg(long)]
     skip: bool,
 
-    /// A line for `sh -c` instead of a command
+    /// Run this with `sh -c` instead of a command
     #[arg(
         short = 'c',
         long = "command",
@@ -94,26 +91,26 @@ pub struct RunArgs {
 
     /// How long the lease lasts without renewal [env: `TENURE_TTL`] [default: 30s]
     ///
-    /// It is renewed at a third of it. Shorter: if this machine dies, others wait for less time.
-    /// Longer: the command survives longer trouble with the server.
+    /// Renewed after a third of it. With a shorter one, others wait less if this machine dies. With
+    /// a longer one, the command survives longer server outages.
     #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
     ttl: Option<Duration>,
 
-    /// Do not renew: the command must be done within the ttl, less --kill-after, or is ended
+    /// Do not renew: the command must finish within the ttl minus --kill-after
     #[arg(long)]
     no_renew: bool,
 
-    /// Keep the lock for so long at least, also when the command is done sooner
+    /// Keep the lock at least this long, even if the command finishes sooner
     ///
-    /// Nobody waits here for that: the lease is left behind, and ends by itself.
+    /// `tenure` does not wait for that: it exits, and the lease expires by itself.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     at_least: Option<Duration>,
 
-    /// End the command after this time: TERM, then KILL, exit code 124
+    /// Stop the command after this time: TERM, then KILL, exit code 124
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     max_time: Option<Duration>,
 
-    /// How long the command has from TERM to KILL [default: 5s, or a quarter of the ttl]
+    /// Time from TERM to KILL [default: 5s, or a quarter of the ttl]
     #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
     kill_after: Option<Duration>,
 
@@ -121,11 +118,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnLost::Kill)]
     on_lost: OnLost,
 
-    /// The exit code if the lock was lost and the command ended for that
+    /// Exit code if the command was stopped because the lock was lost
     #[arg(long, value_name = "CODE", default_value_t = Exit::Lost.code())]
     lost_exit_code: u8,
 
-    /// Wait for processes that outlive the command instead of ending them
+    /// Wait for processes that outlive the command instead of stopping them
     #[arg(long)]
     wait_all: bool,
 
@@ -133,29 +130,29 @@ pub struct RunArgs {
     #[arg(long)]
     foreground: bool,
 
-    /// Write something about this lease where holders are shown; repeatable
+    /// Metadata of this lease, shown with its holder; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = meta::pair)]
     meta: Vec<(String, String)>,
 
-    /// Wait for a random time up to this before asking
+    /// Sleep a random time up to this before acquiring
     ///
-    /// So that a hundred machines whose cron says 3:00 do not come at once.
+    /// Spreads the load of many machines with the same crontab.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     jitter: Option<Duration>,
 
-    /// Say nothing about waiting, or that the lock was not acquired
+    /// Do not report waiting or that the lock was not acquired
     #[arg(short, long)]
     quiet: bool,
 
-    /// Say when the lock is waited for, acquired and let go
+    /// Report waiting, acquiring and releasing
     #[arg(short, long, conflicts_with = "quiet", action = ArgAction::SetTrue)]
     verbose: bool,
 
-    /// The lock's name
+    /// Name of the lock
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// The command and its arguments, after `--` if you like
+    /// The command and its arguments; `--` before it is optional
     #[arg(
         value_name = "CMD",
         trailing_var_arg = true,
@@ -171,8 +168,8 @@ pub struct RunArgs {
     server: ServerArgs,
 }
 
-/// Letters that people know from `flock` and other tools, and that mean something else or nothing
-/// here: refused with the reason instead of being misunderstood.
+/// Options of `flock` and other tools that mean something else or nothing here: refused with a
+/// reason.
 #[derive(Clone, Debug, clap::Args)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -195,16 +192,16 @@ struct FlockArgs {
     close: bool,
 }
 
-/// What happens to the command when its lock is lost.
+/// What to do with the command when its lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnLost {
-    /// End it, before anybody else can have the lock
+    /// Stop it before another client can acquire the lock
     Kill,
-    /// Say so, and let it go on without the lock
+    /// Print a warning and let it run without the lock
     Warn,
 }
 
-/// What is to be done, checked.
+/// The checked options.
 pub struct Plan {
     pub name: String,
     pub server: Server,
@@ -226,14 +223,14 @@ pub struct Plan {
     pub talk: Talk,
 }
 
-/// How to end if somebody else has the lock.
+/// How to exit if the lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenBusy {
     Skip,
     End(Exit),
 }
 
-/// How much to say.
+/// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Talk {
     Quiet,
@@ -250,7 +247,7 @@ impl RunArgs {
         }
     }
 
-    /// Checks everything that can be checked before a server is asked.
+    /// Checks everything that can be checked without a server.
     pub fn plan(&self) -> Result<Plan> {
         self.flock.refuse()?;
         let program = self.program()?;
@@ -289,7 +286,7 @@ impl RunArgs {
         })
     }
 
-    /// How long to wait. Who skips what is busy does not wait for it, unless told for how long.
+    /// How long to wait. `--skip` does not wait unless `--wait` is given.
     fn patience(&self) -> Option<Duration> {
         let at_once = self.nonblock || (self.skip && self.wait.is_none());
         if at_once {
@@ -305,13 +302,13 @@ impl RunArgs {
         }
         let (first, rest) = match self.words.split_first() {
             Some((first, rest)) if !first.is_empty() => (first, rest),
-            _ => return Err(Failed::usage("there is no command to run").into()),
+            _ => return Err(Failed::usage("no command given").into()),
         };
         if first.as_encoded_bytes().starts_with(b"-") {
             let option = first.display();
             return Err(Failed::usage(format!(
-                "there is no option `{option}`: `tenure run --help` tells them all; those of the \
-                 command come after it"
+                "unknown option `{option}`: see `tenure run --help`; options of the command go \
+                 after the command"
             ))
             .into());
         }
@@ -329,7 +326,7 @@ impl RunArgs {
         let at_least = self.at_least.unwrap_or_default();
         if at_least > tenure::TTL_MAX {
             return Err(Failed::usage(format!(
-                "cannot keep a lock for `{}` at least: a lease lasts for 24 h at most",
+                "cannot keep a lock for `{}`: a lease lasts 24 h at most",
                 time::show(at_least)
             ))
             .into());
@@ -337,8 +334,8 @@ impl RunArgs {
         Ok(at_least)
     }
 
-    /// The command is told before it is killed, and both before the lease ends; but not while the
-    /// next renewal is still due, which comes after a third of the ttl.
+    /// TERM and KILL both happen before the lease expires, but not before the next renewal is due,
+    /// after a third of the ttl.
     fn kill_after(&self, ttl: Duration) -> Result<Duration> {
         let kill_after = self.kill_after.unwrap_or(KILL_AFTER_MAX.min(ttl / 4));
         let longest = (ttl * 2 / 5).saturating_sub(KILL_RESERVE);
@@ -349,12 +346,12 @@ impl RunArgs {
         let longest = time::show(longest);
         let message = match self.kill_after {
             None => format!(
-                "cannot run a command with a ttl of `{ttl}`: it could not be ended in good order \
-                 before the lease ends; give a longer --ttl"
+                "the ttl of `{ttl}` is too short: the command could not be stopped before the \
+                 lease expires; use a longer --ttl"
             ),
             Some(_) => format!(
-                "cannot wait for `{kill_after}` between TERM and KILL: with a ttl of `{ttl}` it may \
-                 be {longest} at most; give a longer --ttl"
+                "--kill-after `{kill_after}` is too long: with a ttl of `{ttl}` the maximum is \
+                 {longest}; use a longer --ttl"
             ),
         };
         Err(Failed::usage(message).into())
@@ -365,35 +362,35 @@ impl FlockArgs {
     fn refuse(&self) -> Result<(), Failed> {
         let not_yet = |option: &str, what: &str| {
             Err(Failed::usage(format!(
-                "{option} is not there yet: {what}; `tenure run` knows exclusive locks with one \
-                 holder, in the order of arrival"
+                "{option} is not supported yet: {what}; `tenure run` uses exclusive locks with one \
+                 holder, in order of arrival"
             )))
         };
         let never = |option: &str| {
             Err(Failed::usage(format!(
-                "{option} cannot be: `tenure` stays beside the command, to renew the lease and to \
-                 end the command if it is lost; leave it out"
+                "{option} is not supported: `tenure` keeps running to renew the lease and to stop \
+                 the command if it is lost; leave it out"
             )))
         };
         match self {
-            Self { shared: true, .. } => not_yet("-s/--shared", "shared locks are to come"),
-            Self { slots: Some(_), .. } => not_yet("-j/--slots", "several holders are to come"),
-            Self { fair: true, .. } => not_yet("--fair", "a strictly fair lock is to come"),
-            Self { unfair: true, .. } => not_yet("--unfair", "unfair locks are to come"),
+            Self { shared: true, .. } => not_yet("-s/--shared", "shared locks are planned"),
+            Self { slots: Some(_), .. } => not_yet("-j/--slots", "several holders are planned"),
+            Self { fair: true, .. } => not_yet("--fair", "strictly fair locks are planned"),
+            Self { unfair: true, .. } => not_yet("--unfair", "unfair locks are planned"),
             Self { no_fork: true, .. } => never("-F/--no-fork"),
             Self { close: true, .. } => never("-o/--close"),
-            // What happens anyway.
+            // The default.
             Self { exclusive: _, .. } => Ok(()),
         }
     }
 }
 
-/// Such a lock is known to one process only.
+/// Such a lock exists in one process only.
 fn refuse_memory(server: &Server) -> Result<(), Failed> {
     if server.urls().iter().any(|url| url.starts_with("memory:")) {
         return Err(Failed::config(
-            "cannot run a command under a lock on `memory://`: it would exclude nobody, because it \
-             is known inside one process only; give the URL of a server",
+            "cannot run a command under a lock on `memory://`: such a lock exists in one process \
+             only; use the URL of a server",
         ));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The command to run: found before the lock is taken, so that nobody waits for a typing error.
+//! The command to run: looked up before the lock is acquired, so that a typo fails at once.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,9 +14,9 @@ const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 /// A program that can be started, and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it was called: the first of its arguments.
+    /// The name it was called by: argument zero.
     pub called: OsString,
     pub arguments: Vec<OsString>,
 }
@@ -42,7 +42,7 @@ impl Program {
         Self::find(OsStr::new("sh"), &[OsString::from("-c"), line.to_owned()])
     }
 
-    /// What may be shown of it: its name, never its arguments, which may hold secrets.
+    /// What may be shown of it: its name, never its arguments, which may contain secrets.
     pub fn shown(&self) -> String {
         let name = self.path.file_name().unwrap_or(&self.called);
         name.to_string_lossy().into_owned()
@@ -58,7 +58,7 @@ fn find_in_path(called: &OsStr) -> Result<PathBuf, Failed> {
             continue;
         }
         match check(&candidate) {
-            // An absolute path stays right wherever it is started.
+            // An absolute path works from any directory.
             Ok(()) => return Ok(std::path::absolute(&candidate).unwrap_or(candidate)),
             Err(error) => refused = refused.or(Some(error)),
         }

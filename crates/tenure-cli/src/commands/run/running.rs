@@ -19,29 +19,28 @@ use crate::exit::{Exit, Failed};
 
 /// A second INT or TERM within this time means that the first was not enough.
 const IMPATIENCE: Duration = Duration::from_secs(2);
-/// How long a warden may keep silent, at least and at most. It has nothing else to do than to
-/// answer.
+/// How long a warden may be silent, at least and at most. Answering is all it has to do.
 const SILENCE_MIN: Duration = Duration::from_secs(5);
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// How many words may be unanswered while nothing is wrong.
+/// How many messages may be unanswered while nothing is wrong.
 const UNANSWERED_USUAL: u32 = 3;
-/// How long a warden may take to kill what it was told to kill at once.
+/// How long a warden may take to kill processes when it is ordered to do so at once.
 const KILL_MAX: Duration = Duration::from_secs(1);
-/// How long to look for the warden's last words before its work is done here.
+/// How long to read the last messages of the warden before this process takes over its work.
 const LAST_WORD: Duration = Duration::from_millis(5);
-/// How long to wait for somebody to read what was told: at the end, and before we stop ourselves,
-/// when nobody could tell it for as long as we stand.
-const TELL_MAX: Duration = Duration::from_secs(1);
-const TELL_MAX_STOPPED: Duration = Duration::from_secs(3);
+/// How long to wait until messages are printed: at the end, and before this process stops itself,
+/// because a stopped process cannot print.
+const PRINT_MAX: Duration = Duration::from_secs(1);
+const PRINT_MAX_STOPPED: Duration = Duration::from_secs(3);
 
-/// The warden, as the wrapper knows it.
+/// The warden, from the wrapper's side.
 pub struct Warden {
     pub pid: Pid,
     pub hearing: Hearing<News>,
     pub saying: Saying,
 }
 
-/// How it went: nobody is left of the command.
+/// The result: no process of the command is left.
 #[derive(Debug)]
 pub struct Finished {
     how: Option<How>,
@@ -54,12 +53,12 @@ pub struct Finished {
 enum Why {
     Lost,
     MaxTime,
-    /// Somebody sent it a second time.
+    /// It was sent a second time.
     Impatience(u8),
     WardenGone,
 }
 
-/// Sees to the command until nobody is left of it.
+/// Supervises the command until no process of it is left.
 pub async fn watch(
     plan: &Plan,
     guard: &Guard,
@@ -67,8 +66,8 @@ pub async fn watch(
     warden: Warden,
     terminal: Option<Terminal>,
 ) -> Result<Finished> {
-    // Until the command is started, whoever is not the warden was there before: a shell that
-    // became this process by `exec` leaves its children to it.
+    // Before the command starts, every child but the warden was there before: a shell that became
+    // this process by `exec` leaves its children to it.
     let mut strangers = tree::children();
     strangers.retain(|child| *child != warden.pid);
     let mut running = Running {
@@ -96,11 +95,11 @@ pub async fn watch(
         Next::Done => Ok(()),
     };
     if done.is_err() {
-        // Whatever went wrong: nobody may be left when the lock is let go.
+        // Whatever went wrong: no process may be left when the lock is released.
         running.end_without_warden().await?;
     }
     running.take_terminal();
-    running.teller.finish(TELL_MAX).await;
+    running.teller.finish(PRINT_MAX).await;
     done?;
     Ok(Finished {
         how: running.how,
@@ -110,7 +109,7 @@ pub async fn watch(
 }
 
 impl Finished {
-    /// Whether the lock was lost, and that was told.
+    /// Whether the lock was lost and the loss was reported.
     pub fn knows_of_loss(&self) -> bool {
         self.is_lost || self.why == Some(Why::Lost)
     }
@@ -132,35 +131,35 @@ struct Running<'a> {
     plan: &'a Plan,
     guard: &'a Guard,
     warden: Warden,
-    /// Children of ours that have nothing to do with the command.
+    /// Children of this process that do not belong to the command.
     strangers: Vec<Pid>,
     /// If the command may have it.
     terminal: Option<Terminal>,
     teller: Teller,
-    /// The time between the command's end and that of the belief in the lease.
+    /// The time between the end of the command and the deadline of the lease.
     margin: Duration,
-    /// When to do the warden's work, if it has not.
+    /// When to do the warden's work if it has not.
     takeover: Alarm,
-    /// When the warden must have ended all that it was told to.
+    /// When the warden must have ended all processes as ordered.
     dead_by: Option<BootTime>,
-    /// How many words the warden has not answered yet.
+    /// How many messages the warden has not answered yet.
     unanswered: u32,
     group: Option<Pid>,
-    /// The lock is lost, and that was told.
+    /// The lock is lost, and the loss was reported.
     is_lost: bool,
-    /// The command was stopped, and we with it.
+    /// The command was stopped, and this process with it.
     is_stopped: bool,
-    /// The next TSTP is one that we sent ourselves.
+    /// The next TSTP comes from this process itself.
     own_stop: bool,
-    /// The signal that stopped the command when it wanted a terminal that we do not have, which
-    /// was told.
+    /// The signal that stopped the command when it wanted a terminal that we do not have, once it
+    /// was reported.
     wanted_terminal: Option<i32>,
     last_end: Option<Instant>,
     how: Option<How>,
     why: Option<Why>,
 }
 
-/// What a piece of news means for the work.
+/// What to do after an event.
 enum Next {
     GoOn,
     Done,
@@ -197,15 +196,15 @@ impl Running<'_> {
         self.is_lost = true;
         self.why = Some(Why::Lost);
         let name = &self.plan.name;
-        self.teller.tell(format!(
-            "tenure: lost `{name}` before the command was started: it was not run"
+        self.teller.print(format!(
+            "tenure: lost `{name}` before the command started: it was not run"
         ));
         Next::Done
     }
 
     async fn work(&mut self, signals: &mut Signals) -> Result<()> {
         let (mut tick, silence_max) = self.pace();
-        // None also if no clock goes on for so long.
+        // None also if the clock cannot represent it.
         let max_time = self.plan.max_time;
         let max_time = max_time.and_then(|time| Instant::now().checked_add(time));
         let guard = self.guard;
@@ -224,11 +223,11 @@ impl Running<'_> {
                     }
                 }
                 () = self.takeover.rung() => {
-                    // If this process was stopped, there may be news that it has not seen yet.
+                    // If this process was stopped, there may be messages that it has not read yet.
                     let news = tokio::time::timeout(LAST_WORD, self.warden.hearing.next()).await;
                     let next = match news {
                         Ok(news) => self.hear(news?).await?,
-                        Err(_) => self.replace_warden("does not answer").await?,
+                        Err(_) => self.replace_warden("does not respond").await?,
                     };
                     if let Next::Done = next {
                         return Ok(());
@@ -241,7 +240,7 @@ impl Running<'_> {
                 }
                 _ = tick.tick() => {
                     if self.unanswered > silence_max {
-                        self.replace_warden("does not answer").await?;
+                        self.replace_warden("does not respond").await?;
                         return Ok(());
                     }
                     self.keep()?;
@@ -251,14 +250,13 @@ impl Running<'_> {
         }
     }
 
-    /// Whether there is something that may run for too long: not if it is being ended anyway.
+    /// Whether a process may run for too long: not if all are being ended anyway.
     fn is_timed(&self) -> bool {
         self.why.is_none() && (self.how.is_none() || self.plan.wait_all)
     }
 
-    /// How often the warden hears that the lease was renewed, and how many words it may leave
-    /// without an answer. These are counted, not timed: if this process was stopped, its warden
-    /// was not silent.
+    /// How often the warden is notified of renewals, and how many messages it may leave unanswered.
+    /// They are counted, not timed: if this process was stopped, its warden was not silent.
     fn pace(&self) -> (tokio::time::Interval, u32) {
         let ttl = self.plan.ttl;
         let pace = (ttl / 24).clamp(Duration::from_millis(20), Duration::from_secs(1));
@@ -268,12 +266,13 @@ impl Running<'_> {
         (tick, u32::try_from(silence).unwrap_or(u32::MAX))
     }
 
-    /// Until when the command may run, as things stand.
+    /// Until when the command may currently run.
     fn schedule(&self) -> Schedule {
         if self.plan.on_lost == OnLost::Warn {
             return Schedule::default();
         }
-        // Half of the margin is the warden's, the other half ours, should the warden not be there.
+        // Half of the margin is for the warden, the other half for this process, in case the warden
+        // is gone.
         let kill_at = self.latest().minus(self.margin / 2);
         Schedule {
             kill_at: Some(kill_at),
@@ -281,8 +280,8 @@ impl Running<'_> {
         }
     }
 
-    /// Sets when to do the warden's work: when it should be done by what it was told, and when the
-    /// lease leaves no more time.
+    /// Sets when to do the warden's work: when it should be done according to its orders, and when
+    /// the lease leaves no more time.
     fn set_takeover(&mut self) -> Result<()> {
         let is_bound = self.plan.on_lost == OnLost::Kill && !self.is_lost;
         let latest = is_bound.then(|| self.latest());
@@ -291,12 +290,12 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// When the last of the command must be dead, whoever sees to that.
+    /// When all processes of the command must be dead.
     fn latest(&self) -> BootTime {
-        // The clock first: then the moment is rather too early than too late.
+        // The clock first: then the moment is too early rather than too late.
         let now = BootTime::now();
-        // A warden that answers is left half of the margin for its work; on one that does not, no
-        // time is lost.
+        // A warden that answers gets half of the margin for its work; one that does not is not
+        // waited for.
         let reserve = if self.unanswered > UNANSWERED_USUAL {
             self.margin
         } else {
@@ -344,7 +343,7 @@ impl Running<'_> {
         Ok(Next::GoOn)
     }
 
-    /// The lease was not renewed in time, and the warden has begun to end the command.
+    /// The lease was not renewed in time, and the warden has started to end the command.
     fn losing(&mut self) {
         if self.why.is_some() {
             return;
@@ -352,13 +351,14 @@ impl Running<'_> {
         self.why = Some(Why::Lost);
         let kill_after = time::show(self.plan.kill_after);
         let cause = if self.plan.is_renewed {
-            "it could not be renewed in time".to_owned()
+            "it was not renewed in time".to_owned()
         } else {
-            format!("its {} are over", time::show(self.plan.ttl))
+            format!("its ttl of {} is over", time::show(self.plan.ttl))
         };
         let name = &self.plan.name;
-        self.teller.tell(format!(
-            "tenure: losing `{name}`: {cause}; ending the command (TERM, then KILL in {kill_after})"
+        self.teller.print(format!(
+            "tenure: losing `{name}`: {cause}; stopping the command (TERM, then KILL in \
+             {kill_after})"
         ));
     }
 
@@ -366,8 +366,8 @@ impl Running<'_> {
         self.is_lost = true;
         let name = &self.plan.name;
         if self.plan.on_lost == OnLost::Warn {
-            self.teller.tell(format!(
-                "tenure: lost `{name}`: {reason}; the command goes on without it"
+            self.teller.print(format!(
+                "tenure: lost `{name}`: {reason}; the command keeps running without it"
             ));
             return Ok(());
         }
@@ -375,8 +375,8 @@ impl Running<'_> {
             self.why = Some(Why::Lost);
             self.end(self.plan.kill_after)?;
             let kill_after = time::show(self.plan.kill_after);
-            self.teller.tell(format!(
-                "tenure: lost `{name}`: {reason}; ending the command (TERM, then KILL in \
+            self.teller.print(format!(
+                "tenure: lost `{name}`: {reason}; stopping the command (TERM, then KILL in \
                  {kill_after})"
             ));
         }
@@ -389,7 +389,7 @@ impl Running<'_> {
         let length = time::show(self.plan.max_time.unwrap_or_default());
         let kill_after = time::show(self.plan.kill_after);
         self.complain(&format!(
-            "the command has run for {length}; ending it (TERM, then KILL in {kill_after})"
+            "the command exceeded {length}; stopping it (TERM, then KILL in {kill_after})"
         ));
         Ok(())
     }
@@ -401,18 +401,18 @@ impl Running<'_> {
             _ => format!("{count} processes"),
         };
         self.complain(&format!(
-            "{who} that the command started outlived it; ending (TERM, then KILL in {kill_after}; \
-             --wait-all would wait)"
+            "{who} started by the command outlived it; stopping (TERM, then KILL in {kill_after}; \
+             use --wait-all to wait)"
         ));
     }
 
     fn forbidden(&mut self, pid: i32) {
         self.complain(&format!(
-            "cannot end process {pid}, which the command started: operation not permitted"
+            "cannot stop process {pid}, started by the command: operation not permitted"
         ));
     }
 
-    /// Has the warden end all of it, and does so itself if the warden has not.
+    /// Orders the warden to end all processes, and ends them itself if the warden does not.
     fn end(&mut self, kill_after: Duration) -> Result<()> {
         let kill_at = BootTime::now().plus(kill_after);
         self.dead_by = Some(kill_at.plus(KILL_MAX));
@@ -442,8 +442,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// The command was stopped. If it had the terminal, the shell shall have it again: so we stop
-    /// too, and nobody renews the lease. Elsewhere the lease is renewed on.
+    /// The command was stopped. If it had the terminal, the shell must get it back: so this process
+    /// stops too, and the lease is not renewed. Otherwise renewals continue.
     async fn stopped(&mut self, signal: i32) -> Result<()> {
         if self.terminal.is_none() || self.how.is_some() {
             return Ok(());
@@ -458,26 +458,26 @@ impl Running<'_> {
             let left = left.saturating_sub(self.margin + self.plan.kill_after);
             let left = time::show(left);
             self.complain(&format!(
-                "stopped; continue within {left}, or the command is ended"
+                "stopped; continue within {left}, or the command is killed"
             ));
         }
-        self.teller.finish(TELL_MAX_STOPPED).await;
+        self.teller.finish(PRINT_MAX_STOPPED).await;
         self.own_stop = true;
         self.is_stopped = true;
         terminal::stop_own_group()?;
         Ok(())
     }
 
-    /// The command was stopped, and there is no shell that could continue it. So we do, unless it
-    /// was stopped because it wants a terminal that we do not have: it would want it again at once.
+    /// The command was stopped, and no shell could continue it. So this process does, unless it was
+    /// stopped because it wants a terminal that we do not have: it would want it again at once.
     fn stopped_alone(&mut self, signal: i32) {
         let wanted_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
         if !wanted_terminal.contains(&signal) || self.has_terminal() {
             self.go_on();
         } else if self.wanted_terminal.replace(signal).is_none() {
             self.complain(
-                "the command wants the terminal, which others have; it stands still until it gets \
-                 CONT or is ended",
+                "the command wants the terminal, which another process group has; it is suspended \
+                 until it gets CONT",
             );
         }
     }
@@ -488,7 +488,7 @@ impl Running<'_> {
         self.warden.saying.say(&order);
     }
 
-    /// Whether we have the terminal, and so may give it to the command.
+    /// Whether this process has the terminal, and so may give it to the command.
     fn has_terminal(&self) -> bool {
         self.terminal.as_ref().is_some_and(Terminal::is_ours)
     }
@@ -504,14 +504,12 @@ impl Running<'_> {
 
     async fn replace_warden(&mut self, why: &str) -> Result<Next> {
         let _ = kill_process(self.warden.pid, Signal::KILL);
-        self.complain(&format!(
-            "the warden {why}; ending the command in its place"
-        ));
+        self.complain(&format!("the warden {why}; stopping the command directly"));
         self.end_without_warden().await?;
         Ok(Next::Done)
     }
 
-    /// Ends all descendants here. Without their warden they are our children.
+    /// Ends all descendants from here. Without their warden they are children of this process.
     async fn end_without_warden(&mut self) -> Result<()> {
         let _ = kill_process(self.warden.pid, Signal::KILL);
         let latest = self.latest();
@@ -519,10 +517,10 @@ impl Running<'_> {
         let is_held = self.guard.is_valid() && !latest.has_come();
         let why = if is_held { Why::WardenGone } else { Why::Lost };
         self.why = self.why.or(Some(why));
-        let (mut is_told, mut rounds, mut forbidden) = (false, 0, None);
+        let (mut is_reported, mut rounds, mut forbidden) = (false, 0, None);
         while !self.reap() {
             if kill_at.has_come() {
-                // Its number is the group's for as long as we have not buried it.
+                // Its pid stays the group's until it is reaped.
                 if let Some(group) = self.group.filter(|leader| tree::is_child(*leader)) {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
@@ -531,8 +529,8 @@ impl Running<'_> {
                     forbidden = found;
                     self.forbidden(pid.as_raw_nonzero().get());
                 }
-            } else if !is_told && tree::look(self.warden.pid).is_none() {
-                is_told = true;
+            } else if !is_reported && tree::look(self.warden.pid).is_none() {
+                is_reported = true;
                 tree::signal_all(&[Signal::TERM, Signal::CONT], &self.strangers);
             }
             tokio::time::sleep(tree::pause_after_killing(rounds)).await;
@@ -541,7 +539,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Buries who has ended; true if nobody is left but strangers.
+    /// Reaps ended children; true if only strangers are left.
     fn reap(&mut self) -> bool {
         loop {
             match tree::reap() {
@@ -550,12 +548,12 @@ impl Running<'_> {
                     if Some(pid) == self.group {
                         self.how = how.or(self.how);
                     }
-                    // Its number may be anybody's from now on.
+                    // Its pid may be reused from now on.
                     self.strangers.retain(|it| *it != pid || how.is_none());
                 }
                 Reaped::NoChild => return true,
-                Reaped::Nobody if self.strangers.is_empty() => return false,
-                Reaped::Nobody => {
+                Reaped::NoChange if self.strangers.is_empty() => return false,
+                Reaped::NoChange => {
                     let mut children = tree::children();
                     // All strangers are listed, or the list could not be read.
                     let is_whole = self.strangers.iter().all(|it| children.contains(it));
@@ -568,6 +566,6 @@ impl Running<'_> {
 
     fn complain(&mut self, what: &str) {
         let name = &self.plan.name;
-        self.teller.tell(format!("tenure: `{name}`: {what}"));
+        self.teller.print(format!("tenure: `{name}`: {what}"));
     }
 }

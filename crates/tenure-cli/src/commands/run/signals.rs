@@ -8,7 +8,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// What is passed on to the command, and what ends the waiting for a lock among it.
+/// The signals that are forwarded to the command, and those among them that end the wait for a
+/// lock.
 const PASSED_ON: [Signal; 9] = [
     Signal::HUP,
     Signal::INT,
@@ -22,10 +23,10 @@ const PASSED_ON: [Signal; 9] = [
 ];
 const ENDS_WAITING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
-/// The signals that this process gets from now on, in their order.
+/// The signals that this process gets from now on, in order.
 ///
-/// They are handled, never ignored: what is ignored stays so in a command that is started, and
-/// handlers do not. What was ignored already, as `nohup` does, stays ignored here and there.
+/// They are handled, never ignored: a child inherits ignored signals, but not handlers. Signals
+/// that were already ignored, as with `nohup`, stay ignored in both.
 #[derive(Debug)]
 pub struct Signals {
     came: mpsc::UnboundedReceiver<Signal>,
@@ -34,22 +35,22 @@ pub struct Signals {
 impl Signals {
     /// Must be called inside a runtime.
     pub fn catch() -> Result<Self> {
-        let (tell, came) = mpsc::unbounded_channel();
+        let (forward, came) = mpsc::unbounded_channel();
         let ignored = ignored();
         for number in PASSED_ON {
             if contains(ignored, number) {
                 continue;
             }
             let mut stream = handle(number).context("cannot handle signals")?;
-            let tell = tell.clone();
+            let forward = forward.clone();
             tokio::spawn(async move {
-                while stream.recv().await.is_some() && tell.send(number).is_ok() {}
+                while stream.recv().await.is_some() && forward.send(number).is_ok() {}
             });
         }
         Ok(Self { came })
     }
 
-    /// The next one. Cancel safe.
+    /// The next signal. Cancel safe.
     pub async fn next(&mut self) -> Signal {
         match self.came.recv().await {
             Some(signal) => signal,
@@ -57,7 +58,7 @@ impl Signals {
         }
     }
 
-    /// The next one that ends whoever waits for a lock. Cancel safe.
+    /// The next signal that ends the wait for a lock. Cancel safe.
     pub async fn next_end(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -65,7 +66,7 @@ impl Signals {
                 return signal;
             }
             if signal == Signal::TSTP {
-                // There is no command yet that it could be passed on to.
+                // There is no command yet to forward it to.
                 let _ = kill_process(getpid(), Signal::STOP);
             }
         }
@@ -77,19 +78,19 @@ pub fn survive() -> Result<()> {
     let ignored = ignored();
     for number in PASSED_ON {
         if !contains(ignored, number) && number != Signal::CONT && number != Signal::WINCH {
-            // The handler stays when the stream is gone.
+            // The handler stays after the stream is dropped.
             drop(handle(number).context("cannot handle signals")?);
         }
     }
     Ok(())
 }
 
-/// Tells when a child has changed: ended or stopped.
+/// Notifies when a child has ended or stopped.
 pub fn children() -> io::Result<tokio::signal::unix::Signal> {
     signal(SignalKind::child())
 }
 
-/// The number of a signal as exit codes carry it.
+/// The signal's number as used in exit codes.
 pub fn number(signal: Signal) -> u8 {
     u8::try_from(signal.as_raw()).unwrap_or(0)
 }

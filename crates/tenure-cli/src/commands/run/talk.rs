@@ -1,8 +1,8 @@
-//! What wrapper and warden say to each other.
+//! The protocol between wrapper and warden.
 //!
-//! They talk over a Unix socket with an abstract name: it is no file, no descriptor of it has to be
-//! inherited, so that none can leak into the command and keep it open, and each side learns by its
-//! end that the other one is gone. Both check that the other end is who it should be.
+//! They use a Unix socket with an abstract name: it is not a file, and no descriptor has to be
+//! inherited that could leak into the command and keep the socket open. Each side detects the end
+//! of the other by the end of the stream. Both check the identity of the peer.
 
 use std::ffi::OsString;
 use std::io;
@@ -21,32 +21,32 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::boot_clock::BootTime;
 
-/// What the wrapper says.
+/// Messages of the wrapper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Start the command.
     Start {
-        /// What to add to its environment.
+        /// Variables to add to its environment.
         environment: Vec<(String, String)>,
         schedule: Schedule,
-        /// How long it has from TERM to KILL.
+        /// The time from TERM to KILL.
         kill_after_ms: u64,
-        /// Wait for those who outlive the command instead of ending them.
+        /// Wait for processes that outlive the command instead of ending them.
         wait_all: bool,
         /// Give it the terminal.
         foreground: bool,
     },
-    /// The lease was renewed. Answered, so that each side knows that the other one is there.
+    /// The lease was renewed. The warden answers, so that each side knows that the other is alive.
     Keep(Schedule),
-    /// Pass this signal on to the command's group.
+    /// Forward this signal to the command's group.
     Signal(i32),
     /// Continue the command, which was stopped.
     Continue { foreground: bool },
-    /// End all of it: TERM now, KILL then.
+    /// End all processes: TERM now, KILL then.
     End { kill_at: BootTime },
 }
 
-/// Until when the command may run, if nothing else is said.
+/// Until when the command may run without further messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     pub term_at: Option<BootTime>,
@@ -61,28 +61,28 @@ impl Schedule {
     }
 }
 
-/// What the warden says.
+/// Messages of the warden.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum News {
-    /// The command runs, in a group of this number.
+    /// The command runs, in the group with this number.
     Started { group: i32 },
-    /// It could not be started: the system's error, and its number.
+    /// It could not be started: the system's error and its number.
     NotStarted { cause: String, is_missing: bool },
-    /// It was not started, because its time was over already.
+    /// It was not started, because its time was already over.
     TooLate,
-    /// I am here.
+    /// An answer to a renewal.
     Kept,
     /// The command was stopped by this signal.
     Stopped(i32),
-    /// I begin to end it, because nobody told me that the lease was renewed.
+    /// The warden started to stop it: no renewal was reported in time.
     Ending,
     /// The command has ended.
     Ended(How),
-    /// So many that it started have not, and I begin to end them.
+    /// This many of its descendants are still alive, and the warden starts to end them.
     Outlived(usize),
-    /// Nobody is left.
+    /// No process is left.
     AllGone,
-    /// This one cannot be ended: we may not.
+    /// This process cannot be ended: no permission.
     Forbidden(i32),
 }
 
@@ -93,14 +93,14 @@ pub enum How {
     Signal(u8),
 }
 
-/// How long a warden may take to answer, and how often to look whether it is still there.
+/// How long a warden may take to answer, and how often to check whether it is still alive.
 const START_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
-/// How many bytes to keep for one who does not listen. Nothing hangs on a word that was dropped:
-/// either side does without the other when its time comes.
+/// How many bytes to buffer for a peer that does not read. Dropped messages do no harm: each side
+/// acts alone when its time comes.
 const UNSAID_MAX: usize = 1 << 20;
 
-/// Hears `T`.
+/// Receives `T`.
 #[derive(Debug)]
 pub struct Hearing<T> {
     lines: BufReader<OwnedReadHalf>,
@@ -108,7 +108,7 @@ pub struct Hearing<T> {
     said: std::marker::PhantomData<fn() -> T>,
 }
 
-/// Says things, and never waits for one who does not listen.
+/// Sends messages, and never waits for a peer that does not read.
 #[derive(Debug)]
 pub struct Saying {
     socket: OwnedWriteHalf,
@@ -131,7 +131,7 @@ pub async fn start(
     let pid = Pid::from_child(&child);
     let begun = Instant::now();
     while begun.elapsed() < START_MAX {
-        // Everybody on this machine may connect to such a name.
+        // Any process on this machine may connect to such a name.
         match tokio::time::timeout(LOOK, listener.accept()).await {
             Ok(Ok((stream, _))) if peer(&stream) == Some(pid) => {
                 let (hearing, saying) = parts(stream);
@@ -140,12 +140,12 @@ pub async fn start(
             Ok(accepted) => drop(accepted?),
             Err(_) => {
                 let ended = child.try_wait()?;
-                ensure!(ended.is_none(), "it ended at once");
+                ensure!(ended.is_none(), "it exited at once");
             }
         }
     }
     let _ = child.kill();
-    bail!("it did not answer within {START_MAX:?}")
+    bail!("it did not respond within {START_MAX:?}")
 }
 
 /// Connects to the wrapper that started this process.
@@ -157,13 +157,13 @@ pub fn answer(name: &str) -> Result<(Hearing<Order>, Saying)> {
     let stream = UnixStream::from_std(stream)?;
     ensure!(
         peer(&stream).is_some() && peer(&stream) == getppid(),
-        "somebody else answers in the wrapper's place"
+        "the peer is not the wrapper"
     );
     Ok(parts(stream))
 }
 
 impl<T: DeserializeOwned> Hearing<T> {
-    /// The next that is said; None if the other side is gone. Cancel safe.
+    /// The next message; `None` if the peer is gone. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<T>> {
         let read = self.lines.read_until(b'\n', &mut self.line).await;
         match read {
@@ -177,13 +177,13 @@ impl<T: DeserializeOwned> Hearing<T> {
         self.line.clear();
         match said {
             Ok(said) => Ok(Some(said)),
-            Err(error) => bail!("wrapper and warden do not understand each other: {error}"),
+            Err(error) => bail!("invalid message between wrapper and warden: {error}"),
         }
     }
 }
 
 impl Saying {
-    /// Says it, if somebody is there to hear: that nobody is, is noticed by hearing.
+    /// Sends it, if the peer is there; its absence is noticed by reading.
     pub fn say(&mut self, what: &impl Serialize) {
         let Ok(mut line) = serde_json::to_vec(what) else {
             return;
@@ -195,12 +195,12 @@ impl Saying {
         }
     }
 
-    /// Whether something is left to be said.
+    /// Whether messages are left to send.
     pub fn has_unsaid(&self) -> bool {
         !self.unsaid.is_empty()
     }
 
-    /// Waits until more can be said, and says it. Cancel safe.
+    /// Waits until more can be sent, and sends it. Cancel safe.
     pub async fn say_more(&mut self) {
         match self.socket.writable().await {
             Ok(()) => self.go_on(),
@@ -208,7 +208,7 @@ impl Saying {
         }
     }
 
-    /// Says all that is left, however long the other side takes to hear it.
+    /// Sends everything that is left, however long the peer takes to read it.
     pub async fn say_all(&mut self) {
         while self.has_unsaid() {
             self.say_more().await;
@@ -220,7 +220,7 @@ impl Saying {
             match self.socket.try_write(&self.unsaid) {
                 Ok(count) => drop(self.unsaid.drain(..count)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Nobody is there.
+                // The peer is gone.
                 Err(_) => self.unsaid.clear(),
             }
         }

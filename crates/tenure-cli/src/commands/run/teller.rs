@@ -1,5 +1,4 @@
-//! Tells people what happens, and never waits until they read it: a stderr that nobody reads must
-//! not keep a command alive.
+//! Prints messages without ever blocking: a stderr that is not read must not keep a command alive.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -8,10 +7,10 @@ use std::time::Duration;
 use tenure_view::output::complain;
 use tokio::sync::oneshot;
 
-/// How many lines to keep for one who does not read.
-const UNTOLD_MAX: usize = 100;
+/// How many lines to keep while stderr is not read.
+const UNREAD_MAX: usize = 100;
 
-/// Tells things by a thread of its own, which is started for the first of them.
+/// Prints messages on its own thread, which starts with the first message.
 #[derive(Debug, Default)]
 pub struct Teller {
     thread: Option<SyncSender<Word>>,
@@ -19,13 +18,13 @@ pub struct Teller {
 
 enum Word {
     Line(String),
-    /// All before this was told.
-    Told(oneshot::Sender<()>),
+    /// Answered when all lines before it are printed.
+    Flush(oneshot::Sender<()>),
 }
 
 impl Teller {
-    /// Tells a line. It is dropped if there are too many that nobody has read.
-    pub fn tell(&mut self, line: String) {
+    /// Prints a line. It is dropped if too many are unread.
+    pub fn print(&mut self, line: String) {
         let thread = self.thread.take().or_else(start);
         if let Some(thread) = &thread {
             let _ = thread.try_send(Word::Line(line));
@@ -33,28 +32,28 @@ impl Teller {
         self.thread = thread;
     }
 
-    /// Waits until all was told, but not for longer than this.
+    /// Waits until all lines are printed, but at most this long.
     pub async fn finish(&self, at_most: Duration) {
         let Some(thread) = &self.thread else { return };
-        let (told, is_told) = oneshot::channel();
-        if thread.try_send(Word::Told(told)).is_ok() {
-            let _ = tokio::time::timeout(at_most, is_told).await;
+        let (done, flushed) = oneshot::channel();
+        if thread.try_send(Word::Flush(done)).is_ok() {
+            let _ = tokio::time::timeout(at_most, flushed).await;
         }
     }
 }
 
 fn start() -> Option<SyncSender<Word>> {
-    let (words, heard) = sync_channel(UNTOLD_MAX);
+    let (words, received) = sync_channel(UNREAD_MAX);
     let thread = thread::Builder::new().name("teller".to_owned());
-    thread.spawn(move || tell_all(&heard)).ok()?;
+    thread.spawn(move || print_all(&received)).ok()?;
     Some(words)
 }
 
-fn tell_all(words: &Receiver<Word>) {
+fn print_all(words: &Receiver<Word>) {
     for word in words {
         match word {
             Word::Line(line) => complain(line),
-            Word::Told(told) => drop(told.send(())),
+            Word::Flush(done) => drop(done.send(())),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The terminal: whose turn it is to read it, and who hears Ctrl-C.
+//! The terminal: which group reads it and gets Ctrl-C.
 
 use std::fs::File;
 use std::io;
@@ -39,8 +39,7 @@ impl Terminal {
 
     /// Gives the foreground to a group. Fails silently: the group may have ended, or the terminal
     /// be gone.
-    ///
-    /// Whoever does this from the background is stopped by TTOU, unless it blocks it.
+    /// A background process that does this is stopped by TTOU, unless it blocks that signal.
     pub fn give_to(&self, group: Pid) {
         let stopping = SigSet::from(NixSignal::SIGTTOU);
         let blocked = stopping.thread_block();
@@ -51,16 +50,16 @@ impl Terminal {
     }
 }
 
-/// Stops this process's whole group, as Ctrl-Z does, and returns when it goes on. Not for one that
-/// is orphaned.
+/// Stops this process's whole group, as Ctrl-Z does, and returns when it is continued. Not for an
+/// orphaned group.
 pub fn stop_own_group() -> io::Result<()> {
-    // The others of a pipeline. This process has a handler for it.
+    // For the other processes of a pipeline. This process has a handler.
     kill_current_process_group(Signal::TSTP)?;
     kill_process(rustix::process::getpid(), Signal::STOP)?;
     Ok(())
 }
 
-/// Whether the own group has nobody outside of it who could continue it: no shell with jobs. The
+/// Whether no process outside of its own group could continue it: no shell with job control. The
 /// kernel does not let Ctrl-Z stop such a group either.
 pub fn is_orphaned() -> bool {
     let Some(mut process) = tree::look(rustix::process::getpid()) else {

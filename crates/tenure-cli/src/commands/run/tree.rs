@@ -1,7 +1,6 @@
-//! All descendants of this process, in whatever group or session.
-//!
-//! This process is a subreaper: whoever loses its parent becomes its child. So every descendant
-//! can be reached from here by parents, and none is left when there is no child left.
+//! All descendants of this process, in any group or session. This process is a subreaper: a
+//! descendant that loses its parent becomes its child. So every descendant can be found through its
+//! parents, and none is left when there is no child left.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,32 +22,32 @@ pub struct Process {
     pub session: i32,
 }
 
-/// Becomes the parent of every descendant that loses its own.
+/// Becomes the parent of every descendant that loses its parent.
 pub fn adopt_orphans() -> Result<(), Errno> {
     set_child_subreaper(Some(getpid()))
 }
 
-/// What the kernel says of a process; None if there is none, or it cannot be read.
+/// The kernel's record of a process; None if it does not exist or cannot be read.
 pub fn look(id: Pid) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero())).ok()?;
     parse(&stat)
 }
 
 impl Process {
-    /// Whether nothing is left of it but its exit code.
+    /// Whether it has ended and only its exit code is left.
     fn has_ended(self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 }
 
-/// The children of this process, also those that have ended and are not buried. None is left out:
-/// nobody but us can bury one meanwhile.
+/// The children of this process, including ended ones that are not reaped. None is missing:
+/// only this process can reap them.
 pub fn children() -> Vec<Pid> {
     let children = Listing::take().children_of(getpid().as_raw_nonzero().get());
     children.into_iter().filter_map(Pid::from_raw).collect()
 }
 
-/// All descendants that have not ended, without those strangers and theirs.
+/// All descendants that have not ended, except these strangers and their descendants.
 pub fn descendants(strangers: &[Pid]) -> Vec<Pid> {
     let listed = Listing::take();
     let mut found = Vec::new();
@@ -68,8 +67,8 @@ pub fn descendants(strangers: &[Pid]) -> Vec<Pid> {
     found
 }
 
-/// Whether a process has not ended. One of which nothing can be read, as where `/proc` hides those
-/// of other users, is alive unless there is none: it would never be killed otherwise.
+/// Whether a process has not ended. If `/proc` hides it, as for processes of other users, it counts
+/// as alive while its pid exists: otherwise it would never be killed.
 fn is_alive(pid: Pid, seen: Option<Process>) -> bool {
     match seen {
         Some(process) => !process.has_ended(),
@@ -77,7 +76,8 @@ fn is_alive(pid: Pid, seen: Option<Process>) -> bool {
     }
 }
 
-/// Sends signals to all descendants but these strangers and theirs. Tells the first that they may not be sent to.
+/// Sends signals to all descendants except these strangers and their descendants. Returns the first
+/// that may not be signalled.
 pub fn signal_all(signals: &[Signal], strangers: &[Pid]) -> Option<Pid> {
     let mut forbidden = None;
     for pid in descendants(strangers) {
@@ -100,24 +100,24 @@ pub fn signal_group(group: Pid, signal: Signal) {
     }
 }
 
-/// Whether this process is a child of ours, which it is until we bury it.
+/// Whether this process is our child, which it is until it is reaped.
 pub fn is_child(pid: Pid) -> bool {
     look(pid).is_some_and(|process| Pid::from_raw(process.parent) == Some(getpid()))
 }
 
-/// How long to wait after so many rounds of killing: who does not die of the first hangs in the
-/// kernel, or may not be killed by us.
+/// How long to wait after this many rounds of killing: a process that survives the first hangs in
+/// the kernel, or we may not kill it.
 pub fn pause_after_killing(rounds: u32) -> Duration {
     Duration::from_millis(if rounds < 500 { 1 } else { 50 })
 }
 
-/// Who is whose child.
+/// The children of each process.
 enum Listing {
-    /// The kernel tells it for each process. It may leave out one while another ends; whoever must
-    /// have them all asks until there is no child left.
+    /// The kernel lists them for each process. It may miss one while another ends; to get all, ask
+    /// until there is no child left.
     ByKernel,
-    /// It does not, so all processes of the machine were asked for their parents. On a crowded one
-    /// that takes long enough to miss a deadline.
+    /// The kernel does not, so all processes of the machine were asked for their parents. With a
+    /// large number of processes that can take long enough to miss a deadline.
     ByParent(HashMap<i32, Vec<i32>>),
 }
 
@@ -148,23 +148,23 @@ impl Listing {
     }
 }
 
-/// What a child did.
+/// A change of a child.
 #[derive(Debug)]
 pub enum Reaped {
-    /// This one changed: it ended or stopped.
+    /// This child has ended or stopped.
     Child(Pid, WaitStatus),
-    /// Nobody, just now.
-    Nobody,
+    /// None right now.
+    NoChange,
     /// There is no child, and so no descendant either.
     NoChild,
 }
 
-/// Asks, without waiting, what a child did, and buries it if it has ended.
+/// Polls for a change of a child, and reaps it if it has ended.
 pub fn reap() -> Reaped {
     loop {
         return match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((pid, status))) => Reaped::Child(pid, status),
-            Ok(None) => Reaped::Nobody,
+            Ok(None) => Reaped::NoChange,
             Err(Errno::INTR) => continue,
             Err(_) => Reaped::NoChild,
         };

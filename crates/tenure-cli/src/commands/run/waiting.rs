@@ -1,4 +1,4 @@
-//! Waiting for the lock, and telling whom for.
+//! Waiting for the lock, and reporting its holder.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use tenure_view::time;
 
 use super::options::{Plan, Talk};
 
-/// How long to wait before telling of it, and how often what is told is made new.
+/// How long to wait before the first message, and how often to refresh it.
 const PATIENCE: Duration = Duration::from_millis(500);
 const REFRESH: Duration = Duration::from_secs(1);
-/// How long to look for what is nice to know.
+/// Time limit for optional information.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// The lock, or who has it.
+/// The lock, or its holder.
 pub enum Outcome {
     Acquired(Guard),
     Busy {
@@ -26,15 +26,15 @@ pub enum Outcome {
     },
 }
 
-/// Takes the lock, as long as the plan waits for it.
+/// Acquires the lock, waiting as long as planned.
 pub async fn acquire(plan: &Plan, locks: &Locks, lock: &Lock) -> Result<Outcome> {
     let begun = Instant::now();
     let acquiring = async {
-        let mut is_told = plan.talk == Talk::Quiet;
+        let mut is_reported = plan.talk == Talk::Quiet;
         loop {
             match ask(plan, lock, begun).await {
                 Err(error) if goes_on(plan, begun, &error) => {
-                    if !std::mem::replace(&mut is_told, true) {
+                    if !std::mem::replace(&mut is_reported, true) {
                         let name = &plan.name;
                         complain(format_args!("tenure: still waiting for `{name}`: {error}"));
                     }
@@ -43,11 +43,11 @@ pub async fn acquire(plan: &Plan, locks: &Locks, lock: &Lock) -> Result<Outcome>
             }
         }
     };
-    let telling = tell(plan, locks, lock, begun);
+    let reporting = report(plan, locks, lock, begun);
     let acquired = tokio::select! {
         biased;
         acquired = acquiring => acquired?,
-        () = telling => None,
+        () = reporting => None,
     };
     Ok(match acquired {
         Some(guard) => Outcome::Acquired(guard),
@@ -64,27 +64,28 @@ async fn ask(plan: &Plan, lock: &Lock, begun: Instant) -> tenure::Result<Option<
         Some(Duration::ZERO) => return lock.try_acquire().await,
         Some(limit) => limit.saturating_sub(begun.elapsed()),
     };
-    match lock.acquire_within(limit).await {
+    match lock.clone().wait(limit).acquire().await {
         Err(error) if error.kind() == ErrorKind::Busy => Ok(None),
         acquired => acquired.map(Some),
     }
 }
 
-/// Whether to wait on after an error: who is willing to wait sits out a server's trouble too.
+/// Whether to keep waiting after an error: a caller that is willing to wait also waits for the
+/// server to recover.
 fn goes_on(plan: &Plan, begun: Instant, error: &tenure::Error) -> bool {
     let has_time = plan.wait.is_none_or(|limit| begun.elapsed() < limit);
     has_time && error.kind() == ErrorKind::Unavailable
 }
 
-/// Who has the lock, if the server says it soon.
+/// The holder of the lock, if the server responds soon.
 pub async fn look(lock: &Lock) -> Option<Holder> {
     let looked = tokio::time::timeout(LOOK_MAX, lock.holder()).await;
     looked.ok()?.ok()?
 }
 
-/// Who somebody is, for people: where, which process, what it does, since when.
+/// Describes a holder: host, process, command, since when.
 pub fn describe(holder: &Holder) -> String {
-    // Anybody can write anything into a record or a key.
+    // Records and keys may contain anything.
     printable(&described(holder))
 }
 
@@ -93,7 +94,7 @@ fn described(holder: &Holder) -> String {
         return if holder.lease.is_tenure() {
             format!("lease `{}`", holder.lease)
         } else {
-            format!("`{}`, which another library wrote", holder.lease)
+            format!("`{}` of another library", holder.lease)
         };
     };
     let mut text = format!("{}, process {}", client.host, client.pid);
@@ -113,17 +114,17 @@ fn described(holder: &Holder) -> String {
     text
 }
 
-/// Tells what is waited for until it is dropped: on a terminal in one line that is made new and
-/// then wiped away, elsewhere once and only if asked for.
-async fn tell(plan: &Plan, locks: &Locks, lock: &Lock, begun: Instant) {
+/// Reports the wait until it is dropped: on a terminal in one line that is refreshed and then
+/// erased, elsewhere once and only if verbose.
+async fn report(plan: &Plan, locks: &Locks, lock: &Lock, begun: Instant) {
     let on_terminal = io::stderr().is_terminal();
-    let is_told = match plan.talk {
+    let is_reported = match plan.talk {
         Talk::Quiet => false,
         Talk::Usual => on_terminal,
         Talk::Verbose => true,
     };
     tokio::time::sleep(PATIENCE).await;
-    if !is_told || plan.wait == Some(Duration::ZERO) {
+    if !is_reported || plan.wait == Some(Duration::ZERO) {
         return std::future::pending().await;
     }
     let mut line = Line::default();
@@ -150,9 +151,9 @@ async fn waiting_for(plan: &Plan, locks: &Locks, holder: &Holder) -> String {
     match holder.remaining {
         Some(left) => {
             let left = time::show(left);
-            text = format!("{text}, {left} more unless renewed");
+            text = format!("{text}, expires in {left} unless renewed");
         }
-        None => text.push_str(", without expiry, perhaps not a lock"),
+        None => text.push_str(", without expiry, so it may not be a lock"),
     }
     let records = tokio::time::timeout(LOOK_MAX, locks.clients()).await;
     let records = records.ok().and_then(Result::ok).unwrap_or_default();
@@ -160,13 +161,13 @@ async fn waiting_for(plan: &Plan, locks: &Locks, holder: &Holder) -> String {
     let waiting = others.filter_map(|record| record.waiting.get(&plan.name));
     match waiting.copied().fold(0, u64::saturating_add) {
         0 => {}
-        1 => text.push_str("; 1 other waits"),
-        others => text = format!("{text}; {others} others wait"),
+        1 => text.push_str("; 1 other waiter"),
+        others => text = format!("{text}; {others} other waiters"),
     }
     text
 }
 
-/// A line on the terminal that replaces itself, and is wiped away at the end.
+/// A line on the terminal that is overwritten, and erased at the end.
 #[derive(Default)]
 struct Line {
     is_shown: bool,
@@ -177,7 +178,7 @@ impl Line {
         let width = rustix::termios::tcgetwinsize(io::stderr());
         let width = width.map_or(0, |size| usize::from(size.ws_col));
         let width = if width == 0 { 80 } else { width };
-        // One that is longer than the terminal is wide could not be wiped away.
+        // A line that is longer than the terminal is wide could not be erased.
         let shown: String = text.chars().take(width - 1).collect();
         self.is_shown = true;
         let _ = write!(io::stderr().lock(), "\r\x1b[K{shown}");

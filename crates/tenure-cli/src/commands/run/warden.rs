@@ -1,5 +1,5 @@
-//! The warden: parent and subreaper of the command. It has no server to wait for, and ends every
-//! descendant when the lease may end, or when the wrapper is gone.
+//! The warden: parent and subreaper of the command. It needs no server, and ends every descendant
+//! when the lease may end, or when the wrapper is gone.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use super::talk::{self, Hearing, How, News, Order, Saying, Schedule};
 use super::terminal::Terminal;
 use super::tree::{self, Reaped};
 
-/// How long those who outlive the command may take to end by themselves before they are told to.
+/// How long processes that outlive the command may take to exit before they get TERM.
 const LINGER: Duration = Duration::from_millis(100);
 const SHELL: &str = "/bin/sh";
 const ENOEXEC: i32 = 8;
@@ -25,7 +25,7 @@ const ENOEXEC: i32 = 8;
 /// Guards `program` for the wrapper that listens at `socket`.
 pub async fn guard(socket: &str, program: &Program) -> Result<()> {
     signals::survive()?;
-    // For those who look at processes. It is nothing but a name.
+    // For process listings. It is only a name.
     let _ = fs::write("/proc/self/comm", "tenure-warden");
     tree::adopt_orphans().context("cannot become a subreaper")?;
     let (mut hearing, mut saying) = talk::answer(socket)?;
@@ -41,7 +41,7 @@ pub async fn guard(socket: &str, program: &Program) -> Result<()> {
         return Ok(());
     };
     if schedule.is_over() {
-        // Wrapper or machine stood still since the lock was taken.
+        // Wrapper or machine was paused after the lock was acquired.
         saying.say(&News::TooLate);
         saying.say_all().await;
         return Ok(());
@@ -60,7 +60,7 @@ pub async fn guard(socket: &str, program: &Program) -> Result<()> {
     let mut warden = Warden {
         saying,
         group,
-        is_buried: false,
+        is_reaped: false,
         terminal: Terminal::open(),
         schedule,
         kill_after: Duration::from_millis(kill_after_ms),
@@ -82,19 +82,19 @@ struct Warden {
     saying: Saying,
     /// The command, which leads its group.
     group: Pid,
-    /// The command was buried, so that its number may be that of somebody else's group.
-    is_buried: bool,
+    /// The command was reaped, so its pid may be reused for another group.
+    is_reaped: bool,
     terminal: Option<Terminal>,
     schedule: Schedule,
     kill_after: Duration,
     wait_all: bool,
-    /// When those who outlive the command are told to end.
+    /// When processes that outlive the command get TERM.
     outlived_at: Option<BootTime>,
-    /// All are told to end, and are killed then.
+    /// All got TERM, and are killed at this moment.
     end_at: Option<BootTime>,
     /// The wrapper is gone.
     is_alone: bool,
-    /// One that we may not kill, of which the wrapper knows.
+    /// A process that we may not kill; the wrapper knows.
     forbidden: Option<Pid>,
 }
 
@@ -132,15 +132,15 @@ impl Warden {
         }
     }
 
-    /// Buries who has ended; true if nobody is left.
+    /// Reaps ended children; true if none is left.
     fn reap(&mut self) -> bool {
         loop {
             match tree::reap() {
-                Reaped::Child(pid, status) if pid == self.group && !self.is_buried => {
+                Reaped::Child(pid, status) if pid == self.group && !self.is_reaped => {
                     self.changed(status);
                 }
                 Reaped::Child(..) => {}
-                Reaped::Nobody => return false,
+                Reaped::NoChange => return false,
                 Reaped::NoChild => return true,
             }
         }
@@ -152,7 +152,7 @@ impl Warden {
             return;
         }
         let Some(how) = How::of(status) else { return };
-        self.is_buried = true;
+        self.is_reaped = true;
         if !self.wait_all {
             self.outlived_at = Some(BootTime::now().plus(LINGER));
         }
@@ -166,7 +166,7 @@ impl Warden {
             .as_ref()
             .is_some_and(|it| it.is_of(self.group));
         if wanted_terminal.contains(&signal) && has_terminal {
-            // It wanted the terminal before we had given it.
+            // It wanted the terminal before it was given to it.
             self.signal(Signal::CONT);
         } else {
             self.saying.say(&News::Stopped(signal));
@@ -175,7 +175,7 @@ impl Warden {
 
     fn obey(&mut self, order: &Order) -> Result<()> {
         match order {
-            Order::Start { .. } => bail!("the wrapper wants a second command"),
+            Order::Start { .. } => bail!("the wrapper sent a second command"),
             Order::Keep(schedule) => {
                 self.schedule = *schedule;
                 self.saying.say(&News::Kept);
@@ -196,8 +196,8 @@ impl Warden {
         Ok(())
     }
 
-    /// The wrapper was killed. The lease lasts for a while, in which nobody else can have the lock:
-    /// the command may use it to end in good order.
+    /// The wrapper was killed. The lease lasts for a while, in which no other client can acquire
+    /// the lock: the command may use it to terminate cleanly.
     fn go_on_alone(&mut self) {
         self.is_alone = true;
         self.end(BootTime::now().plus(self.kill_after));
@@ -218,19 +218,19 @@ impl Warden {
         }
     }
 
-    /// Tells all to end, and kills them at that moment at the latest.
+    /// Sends TERM to all, and kills them at that moment.
     fn end(&mut self, kill_at: BootTime) {
         let is_first = self.end_at.is_none();
         self.end_at = Some(self.end_at.map_or(kill_at, |known| known.min(kill_at)));
         if is_first && !kill_at.has_come() {
-            // Whoever stands could not hear it.
+            // A stopped process would not get the signal.
             tree::signal_all(&[Signal::TERM, Signal::CONT], &[]);
         }
     }
 
     fn kill(&mut self) {
-        // The group in one step, then those who left it.
-        if !self.is_buried {
+        // The group in one step, then the processes that left it.
+        if !self.is_reaped {
             let _ = kill_process_group(self.group, Signal::KILL);
         }
         let forbidden = tree::signal_all(&[Signal::KILL], &[]);
@@ -253,9 +253,9 @@ impl Warden {
         to_tell.into_iter().chain(self.kill_at()).min()
     }
 
-    /// To the command's group. Who is not there any more needs no signal.
+    /// Signals the command's group. A process that has ended needs no signal.
     fn signal(&self, signal: Signal) {
-        if self.is_buried {
+        if self.is_reaped {
             tree::signal_group(self.group, signal);
         } else {
             let _ = kill_process_group(self.group, signal);
@@ -263,14 +263,14 @@ impl Warden {
     }
 
     fn give_terminal(&self) {
-        if let Some(terminal) = self.terminal.as_ref().filter(|_| !self.is_buried) {
+        if let Some(terminal) = self.terminal.as_ref().filter(|_| !self.is_reaped) {
             terminal.give_to(self.group);
         }
     }
 }
 
 impl How {
-    /// None if it has not ended.
+    /// `None` if it has not ended.
     pub fn of(status: WaitStatus) -> Option<Self> {
         let small = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
         match (status.exit_status(), status.terminating_signal()) {
@@ -281,18 +281,18 @@ impl How {
     }
 }
 
-/// Starts the command in a group of its own.
+/// Starts the command in its own group.
 fn spawn(program: &Program, environment: &[(String, String)]) -> io::Result<Pid> {
     let start = |mut command: Command| {
         command.process_group(0).envs(environment.iter().cloned());
-        // Buried by `tree::reap`, like every other child.
+        // Reaped by `tree::reap`, like every other child.
         command.spawn().map(|child| Pid::from_child(&child))
     };
     let mut command = Command::new(&program.path);
     command.arg0(&program.called).args(&program.arguments);
     match start(command) {
         Err(error) if error.raw_os_error() == Some(ENOEXEC) => {
-            // A script that does not say by what it is run is one for the shell.
+            // A script without `#!` is run by the shell.
             let mut command = Command::new(SHELL);
             command.arg(&program.path).args(&program.arguments);
             start(command)

@@ -1,4 +1,4 @@
-//! The wrapper: holds the lock, and tells the warden how long the command may run.
+//! The wrapper: holds the lock, and lets the warden know how long the command may run.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -20,10 +20,10 @@ use super::waiting::{self, Outcome};
 use super::{talk, tree};
 use crate::exit::{Exit, Failed};
 
-/// How long to wait for what is still to be said to the server when all else is done.
-const FAREWELL_MAX: Duration = Duration::from_millis(800);
+/// How long to wait for the last requests to the server.
+const SHUTDOWN_LIMIT: Duration = Duration::from_millis(800);
 
-/// Takes the lock, runs the command, lets the lock go.
+/// Acquires the lock, runs the command, releases the lock.
 pub async fn run(plan: &Plan) -> Result<Exit> {
     tree::adopt_orphans().context("cannot become a subreaper")?;
     let mut signals = Signals::catch()?;
@@ -36,7 +36,7 @@ pub async fn run(plan: &Plan) -> Result<Exit> {
         locks = connecting => locks?,
     };
     let exit = take_and_run(plan, &locks, &mut signals).await;
-    locks.shutdown(FAREWELL_MAX).await;
+    locks.shutdown(SHUTDOWN_LIMIT).await;
     exit
 }
 
@@ -48,7 +48,7 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
         waiting::acquire(plan, locks, &lock).await
     };
     let outcome = tokio::select! {
-        // What is dropped here leaves the queue; `shutdown` waits for that.
+        // Dropping it leaves the queue; `shutdown` waits for that.
         signal = signals.next_end() => return Ok(Exit::Signal(signals::number(signal))),
         outcome = acquiring => outcome.with_context(|| failed(plan))?,
     };
@@ -73,7 +73,7 @@ async fn take_and_run(plan: &Plan, locks: &Locks, signals: &mut Signals) -> Resu
     let guard = ManuallyDrop::into_inner(guard);
     let held = held_since.elapsed();
     match finished {
-        Ok(finished) => let_go(plan, guard, &finished, held).await,
+        Ok(finished) => release_or_detach(plan, guard, &finished, held).await,
         Err(error) => {
             // Nothing ran, or all of it has ended.
             let _ = guard.release().await;
@@ -87,13 +87,13 @@ fn lock(plan: &Plan, locks: &Locks) -> Lock {
     let lock = if plan.is_renewed {
         lock.ttl(plan.ttl)
     } else {
-        lock.fixed(plan.ttl)
+        lock.ttl(plan.ttl).no_renewal()
     };
     let note = |lock: Lock, (key, value): &(String, String)| lock.meta(key, value);
     plan.meta.iter().fold(lock, note)
 }
 
-/// A command that is run under this very lock would wait for itself.
+/// A command that runs under this very lock would wait for itself.
 async fn refuse_own(plan: &Plan, lock: &Lock) -> Result<()> {
     let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let Some(own) = variable("TENURE_LEASE") else {
@@ -105,8 +105,8 @@ async fn refuse_own(plan: &Plan, lock: &Lock) -> Result<()> {
     let holder = waiting::look(lock).await;
     if holder.is_some_and(|holder| holder.lease.as_str() == own) {
         return Err(Failed::usage(
-            "it is held by the very `tenure run` that runs this command, which would wait for \
-             itself; leave out one of the two",
+            "it is held by the `tenure run` that runs this command, which would wait for itself; \
+             remove one of the two",
         )
         .into());
     }
@@ -114,7 +114,7 @@ async fn refuse_own(plan: &Plan, lock: &Lock) -> Result<()> {
 }
 
 fn failed(plan: &Plan) -> String {
-    format!("cannot take lock `{}`", plan.name)
+    format!("cannot acquire lock `{}`", plan.name)
 }
 
 fn not_acquired(plan: &Plan, holder: Option<&tenure::Holder>, waited: Duration) -> Exit {
@@ -127,7 +127,7 @@ fn not_acquired(plan: &Plan, holder: Option<&tenure::Holder>, waited: Duration) 
     let name = &plan.name;
     let holder = match holder {
         Some(holder) => format!("is held by {}", waiting::describe(holder)),
-        None => "was held by somebody".to_owned(),
+        None => "was held".to_owned(),
     };
     let patience = if plan.wait == Some(Duration::ZERO) {
         "did not wait".to_owned()
@@ -138,13 +138,13 @@ fn not_acquired(plan: &Plan, holder: Option<&tenure::Holder>, waited: Duration) 
     exit
 }
 
-/// Starts the warden, and by it the command, and sees to it until nobody is left.
+/// Starts the warden, and with it the command, and supervises both until no process is left.
 async fn start_and_watch(plan: &Plan, guard: &Guard, signals: &mut Signals) -> Result<Finished> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("tenure").arg("warden");
     command.arg("--program").arg(&plan.program.path);
     command.arg("--called").arg(&plan.program.called);
-    // Not of our group: what the terminal or a shell sends to that is not for the warden.
+    // In its own group: signals of the terminal or a shell are not for the warden.
     command.process_group(0);
     let mut tail = plan.program.arguments.clone();
     tail.insert(0, "--".into());
@@ -161,20 +161,25 @@ async fn start_and_watch(plan: &Plan, guard: &Guard, signals: &mut Signals) -> R
     running::watch(plan, guard, signals, warden, terminal).await
 }
 
-/// Lets the lock go if it is still ours, or leaves it behind for as long as it is to be kept.
-async fn let_go(plan: &Plan, guard: Guard, finished: &Finished, held: Duration) -> Result<Exit> {
+/// Releases the lock if it is still held, or detaches the lease for the rest of `--at-least`.
+async fn release_or_detach(
+    plan: &Plan,
+    guard: Guard,
+    finished: &Finished,
+    held: Duration,
+) -> Result<Exit> {
     let name = &plan.name;
     let rest = plan.at_least.saturating_sub(held);
     if !rest.is_zero() && guard.is_valid() {
-        return Ok(leave_behind(plan, guard, finished, rest.max(tenure::TTL_MIN)).await);
+        return Ok(detach(plan, guard, finished, rest.max(tenure::TTL_MIN)).await);
     }
     match guard.release().await {
         Ok(Released::AlreadyGone) => return Ok(ended_unprotected(plan, finished)),
         Ok(Released::Unknown) if !finished.knows_of_loss() && plan.talk != Talk::Quiet => {
             let ttl = time::show(plan.ttl);
             complain(format_args!(
-                "tenure: the server did not say whether `{name}` was released: it ends by itself \
-                 within {ttl}"
+                "tenure: unknown whether `{name}` was released: the server did not respond; it \
+                 expires within {ttl}"
             ));
         }
         Ok(Released::WasHeld) if plan.talk == Talk::Verbose => complain(format_args!(
@@ -187,14 +192,14 @@ async fn let_go(plan: &Plan, guard: Guard, finished: &Finished, held: Duration) 
     Ok(finished.exit(plan))
 }
 
-/// The lease had ended before the command had.
+/// The lease expired before the command finished.
 fn ended_unprotected(plan: &Plan, finished: &Finished) -> Exit {
     if finished.knows_of_loss() {
         return finished.exit(plan);
     }
     let name = &plan.name;
     complain(format_args!(
-        "tenure: lost `{name}` before the command had ended: it was not protected to its end"
+        "tenure: lost `{name}` before the command finished: it was not protected to its end"
     ));
     match plan.on_lost {
         OnLost::Kill => plan.lost_exit,
@@ -202,14 +207,14 @@ fn ended_unprotected(plan: &Plan, finished: &Finished) -> Exit {
     }
 }
 
-/// Has the lease end by itself after `rest`, which nobody waits for.
-async fn leave_behind(plan: &Plan, guard: Guard, finished: &Finished, rest: Duration) -> Exit {
+/// Detaches the lease for `rest`, without waiting for its end.
+async fn detach(plan: &Plan, guard: Guard, finished: &Finished, rest: Duration) -> Exit {
     let name = &plan.name;
     let shown = time::show(rest);
     match guard.detach_for(rest).await {
-        // What a client of several servers may not exceed.
+        // A client of several servers has a longest ttl.
         Ok(lease) if lease.ttl() < rest => complain(format_args!(
-            "tenure: cannot keep `{name}` for {shown} more: no lease lasts longer than {} there",
+            "tenure: cannot keep `{name}` for {shown} more: the longest ttl there is {}",
             time::show(lease.ttl())
         )),
         Ok(_) if plan.talk == Talk::Verbose => {

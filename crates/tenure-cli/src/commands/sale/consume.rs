@@ -1,4 +1,4 @@
-//! `tenure sale consume`: from the queues into the ledger.
+//! `tenure sale consume`: writes orders from the queues to the ledger.
 
 use std::time::Duration;
 
@@ -24,24 +24,24 @@ As a service:
   Restart=always
   RestartPreventExitStatus=64 78";
 
-/// Bring accepted orders from the queues into the ledger, until Ctrl-C or SIGTERM
+/// Write accepted orders from the queues to the ledger, until Ctrl-C or SIGTERM
 ///
-/// Without a consumer no order is ever confirmed. It consumes the queues of all items, lets orders
-/// expire that were not paid for, tells gates what changed and rebuilds those whose server was
-/// replaced. Any number may run at once, on any machines; what one leaves behind when it dies, another
-/// takes over. While gate or ledger are away it waits for them.
+/// Without a consumer no order is confirmed. It consumes the queues of all items, expires unpaid
+/// orders, updates gates and rebuilds those whose server was replaced. Run any number on any
+/// machines: if one dies, another takes over its orders. While gate or ledger are unavailable it
+/// waits.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ConsumeArgs {
-    /// The most orders in one transaction, 1 to 5000
+    /// Maximum orders per transaction, 1 to 5000
     #[arg(long, value_name = "ORDERS", default_value_t = 200)]
     batch: usize,
 
-    /// When orders that another consumer took and left are taken over
+    /// Take over orders of another consumer after this idle time
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time::parse)]
     idle: Duration,
 
-    /// How often an order that the ledger does not take is tried before it is a dead letter
+    /// Deliveries before an order that the ledger rejects becomes a dead letter
     #[arg(long, value_name = "TIMES", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     deliveries: u64,
@@ -66,11 +66,11 @@ pub fn run(args: &ConsumeArgs) -> Result<Exit> {
         let mut signals = Signals::new()?;
         let consumer = sale.consume(options)?;
         output::complain(format_args!(
-            "tenure: consuming as `{}`; Ctrl-C ends it",
+            "tenure: consuming as `{}`; Ctrl-C stops it",
             consumer.name()
         ));
         signals.next().await;
-        output::complain("tenure: finishing what was begun");
+        output::complain("tenure: finishing the current batch");
         tokio::select! {
             () = consumer.stop() => {}
             number = signals.next() => return Ok(Exit::Signal(number)),
@@ -90,7 +90,7 @@ pub fn run(args: &ConsumeArgs) -> Result<Exit> {
     })
 }
 
-/// What asks the consumer to end.
+/// The signals that stop the consumer.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -105,7 +105,7 @@ impl Signals {
         })
     }
 
-    /// The number of the one that came.
+    /// The number of the signal that arrived.
     async fn next(&mut self) -> u8 {
         tokio::select! {
             _ = self.interrupt.recv() => 2,

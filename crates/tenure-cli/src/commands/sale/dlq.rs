@@ -11,14 +11,14 @@ use super::item::known;
 use super::place::PlaceArgs;
 use crate::exit::{Exit, Failed};
 
-/// How many are looked through for one.
+/// How many dead letters are searched for one.
 const LOOK_MAX: usize = 10_000;
 
 const EXAMPLES: &str = "\
 Examples:
   tenure sale dlq ls sku-7
   tenure sale dlq show sku-7.1.42
-  tenure sale dlq requeue sku-7.1.42       after what stood in its way is gone
+  tenure sale dlq requeue sku-7.1.42       after fixing the cause
   tenure sale dlq discard sku-7.1.42       the order is cancelled, its units go back";
 const LS_EXAMPLES: &str = "\
 Examples:
@@ -30,9 +30,9 @@ Examples:
   tenure sale dlq requeue sku-7.1.42
   tenure sale dlq discard sku-7.1.42";
 
-/// Look at dead letters: entries that the ledger did not take, again and again
+/// Inspect dead letters: entries that the ledger rejected repeatedly
 ///
-/// Their units stay set aside until somebody decides.
+/// Their units stay reserved until you requeue or discard them.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 pub struct DlqArgs {
@@ -42,15 +42,15 @@ pub struct DlqArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum DlqCommand {
-    /// List the dead letters of an item, from the oldest on
+    /// List the dead letters of an item, oldest first
     Ls(LsArgs),
-    /// Show one dead letter, and why the ledger did not take it
+    /// Show one dead letter and why the ledger rejected it
     #[command(after_long_help = ONE_EXAMPLES)]
     Show(OneArgs),
-    /// Bring a dead letter to the ledger once more
+    /// Send a dead letter to the ledger again
     #[command(after_long_help = ONE_EXAMPLES)]
     Requeue(OneArgs),
-    /// Give a dead letter up: the order is cancelled and its units go back
+    /// Discard a dead letter: cancel the order and return its units
     #[command(after_long_help = ONE_EXAMPLES)]
     Discard(OneArgs),
 }
@@ -58,11 +58,11 @@ enum DlqCommand {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = LS_EXAMPLES)]
 struct LsArgs {
-    /// The name of the item
+    /// Name of the item
     #[arg(value_name = "ITEM")]
     item: String,
 
-    /// At most so many
+    /// Maximum number of results
     #[arg(long, value_name = "LETTERS", default_value_t = 100)]
     count: usize,
 
@@ -72,7 +72,7 @@ struct LsArgs {
 
 #[derive(Clone, Debug, clap::Args)]
 struct OneArgs {
-    /// The id of the order, like `sku-7.1.42`
+    /// Id of the order, like `sku-7.1.42`
     #[arg(value_name = "ORDER")]
     order: OrderId,
 
@@ -115,7 +115,7 @@ fn show(args: &OneArgs) -> Result<Exit> {
         let letters = sale.dead_letters(args.order.item(), LOOK_MAX).await?;
         let found = letters.iter().find(|letter| letter.entry.id == args.order);
         let Some(letter) = found else {
-            let message = format!("`{}` is not among the dead letters", args.order);
+            let message = format!("dead letter `{}` not found", args.order);
             return Err(Failed::new(Exit::Broken, message).into());
         };
         let shown = ShownLetter::of(letter);
@@ -131,18 +131,18 @@ fn show(args: &OneArgs) -> Result<Exit> {
 fn requeue(args: &OneArgs) -> Result<Exit> {
     args.place.with_sale(async |sale| {
         let state = sale.requeue(&args.order).await?;
-        tell(args, state.word())
+        print_state(args, state.word())
     })
 }
 
 fn discard(args: &OneArgs) -> Result<Exit> {
     args.place.with_sale(async |sale| {
         sale.discard(&args.order).await?;
-        tell(args, "discarded")
+        print_state(args, "discarded")
     })
 }
 
-fn tell(args: &OneArgs, state: &'static str) -> Result<Exit> {
+fn print_state(args: &OneArgs, state: &'static str) -> Result<Exit> {
     let order_id = args.order.to_string();
     if args.place.json {
         output::say_json(&Decided { order_id, state })?;

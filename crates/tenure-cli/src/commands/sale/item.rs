@@ -1,4 +1,4 @@
-//! `tenure sale item`: what is sold.
+//! `tenure sale item`: items.
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -45,7 +45,7 @@ Examples:
   tenure sale item set sku-7 --limit 2
   tenure sale item set sku-7 --starts - --ends +1h";
 
-/// Create items, put them on sale and take them off
+/// Create items, open and close their sale
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 pub struct ItemArgs {
@@ -55,7 +55,7 @@ pub struct ItemArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum ItemCommand {
-    /// Put an item into the ledger, as a draft unless --open is given
+    /// Create an item, as a draft unless --open is given
     Create(CreateArgs),
     /// List all items
     #[command(after_long_help = LS_EXAMPLES)]
@@ -63,25 +63,25 @@ enum ItemCommand {
     /// Show one item: stock, terms, gate
     #[command(after_long_help = SHOW_EXAMPLES)]
     Show(OneArgs),
-    /// Put an item on sale: its gate is loaded from the ledger
+    /// Open the sale of an item: load its gate from the ledger
     #[command(after_long_help = STATE_EXAMPLES)]
     Open(OneArgs),
-    /// Stop selling for a while: buyers are told *paused*
+    /// Pause the sale of an item: orders are refused as *paused*
     #[command(after_long_help = STATE_EXAMPLES)]
     Pause(OneArgs),
-    /// End the sale of an item: buyers are told *ended*
+    /// Close the sale of an item: orders are refused as *ended*
     #[command(after_long_help = STATE_EXAMPLES)]
     Close(OneArgs),
-    /// Sell an item on other terms from now on
+    /// Change the terms of an item
     Set(SetArgs),
-    /// Load the gate from the ledger anew, also if it is in order
+    /// Rebuild the gate from the ledger, even if it is consistent
     ///
-    /// It refuses meanwhile. What stands in the queue is brought into the ledger first.
+    /// It refuses orders meanwhile. Queued orders are written to the ledger first.
     #[command(after_long_help = STATE_EXAMPLES)]
     Rebuild(OneArgs),
-    /// Let the gate forget a closed item whose queue is empty
+    /// Remove a closed item with an empty queue from the gate
     ///
-    /// Consumers do it by themselves when the time of its answers is over.
+    /// Consumers do this themselves after --keep-answers.
     #[command(after_long_help = STATE_EXAMPLES)]
     Forget(OneArgs),
 }
@@ -89,29 +89,29 @@ enum ItemCommand {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = CREATE_EXAMPLES)]
 struct CreateArgs {
-    /// The name of the item
+    /// Name of the item
     #[arg(value_name = "ITEM")]
     item: String,
 
-    /// How many units there are
+    /// Units in stock
     #[arg(long, value_name = "UNITS", required_unless_present = "unlimited")]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=UNITS_MAX))]
     stock: Option<u64>,
 
-    /// It never sells out
+    /// No stock limit
     #[arg(long, conflicts_with = "stock")]
     unlimited: bool,
 
-    /// Spread its stock over so many shelves, each in a slot of its own
+    /// Spread the stock over this many shelves, each in its own slot
     ///
-    /// For an item that one node of a Redis Cluster cannot serve: with as many shelves as nodes, all
-    /// of them sell it. Limits, requests and *sold out* stay exact. It cannot be changed later, and at
-    /// a gate in memory it changes nothing.
+    /// For an item that is too hot for one node of a Redis Cluster: with as many shelves as nodes,
+    /// all nodes sell it. Limits, requests and *sold out* stay exact. It cannot be changed later,
+    /// and has no effect on a gate in memory.
     #[arg(long, value_name = "SHELVES", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=SPREAD_MAX))]
     spread: u64,
 
-    /// Put it on sale at once
+    /// Open the sale at once
     #[arg(long)]
     open: bool,
 
@@ -125,7 +125,7 @@ struct CreateArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = SET_EXAMPLES)]
 struct SetArgs {
-    /// The name of the item
+    /// Name of the item
     #[arg(value_name = "ITEM")]
     item: String,
 
@@ -138,7 +138,7 @@ struct SetArgs {
 
 #[derive(Clone, Debug, clap::Args)]
 struct OneArgs {
-    /// The name of the item
+    /// Name of the item
     #[arg(value_name = "ITEM")]
     item: String,
 
@@ -183,7 +183,7 @@ fn create(args: &CreateArgs) -> Result<Exit> {
         if args.open {
             item = sale.open_item(&args.item).await?;
         }
-        tell(&args.place, &item)
+        print_item(&args.place, &item)
     })
 }
 
@@ -193,7 +193,7 @@ fn ls(place: &PlaceArgs) -> Result<Exit> {
         if place.json {
             output::say_json(&Items { items })?;
         } else if items.is_empty() {
-            output::complain("there are no items: `tenure sale item create` makes one");
+            output::complain("no items; create one with `tenure sale item create`");
         } else {
             output::say(ShownItem::heading())?;
             for item in &items {
@@ -222,7 +222,7 @@ fn set(args: &SetArgs) -> Result<Exit> {
     args.place.with_sale(async |sale| {
         let terms = known(&sale, &args.item).await?.terms;
         let item = sale.set_terms(&args.item, &args.terms.over(&terms)).await?;
-        tell(&args.place, &item)
+        print_item(&args.place, &item)
     })
 }
 
@@ -232,7 +232,7 @@ fn change(
 ) -> Result<Exit> {
     args.place.with_sale(async |sale| {
         let item = how(&sale, &args.item).await?;
-        tell(&args.place, &item)
+        print_item(&args.place, &item)
     })
 }
 
@@ -246,26 +246,28 @@ fn forget(args: &OneArgs) -> Result<Exit> {
                 forgotten,
             })?;
         } else if forgotten {
-            output::say(format_args!("the gate has forgotten `{item}`"))?;
+            output::say(format_args!("removed `{item}` from the gate"))?;
         } else {
             output::say(format_args!(
-                "the gate keeps `{item}`: it is not closed, or entries are left in its queue"
+                "not removed: `{item}` is not closed, or its queue is not empty"
             ))?;
         }
         Ok(if forgotten { Exit::Done } else { Exit::Broken })
     })
 }
 
-/// An item that must be there.
+/// An item that must exist.
 pub(super) async fn known(sale: &Sale, name: &str) -> Result<Item> {
     sale.item(name).await?.ok_or_else(|| {
-        let message = format!("there is no item `{name}` in the ledger: create it first");
+        let message = format!(
+            "item `{name}` not found in the ledger: create it with `tenure sale item create`"
+        );
         Failed::new(Exit::Broken, message).into()
     })
 }
 
-/// What an item is like after something was done with it.
-pub(super) fn tell(place: &PlaceArgs, item: &Item) -> Result<Exit> {
+/// Prints an item after a change.
+pub(super) fn print_item(place: &PlaceArgs, item: &Item) -> Result<Exit> {
     if place.json {
         output::say_json(&ShownItem::of(item))?;
     } else if item.unlimited {
@@ -275,7 +277,7 @@ pub(super) fn tell(place: &PlaceArgs, item: &Item) -> Result<Exit> {
         ))?;
     } else {
         output::say(format_args!(
-            "{} is {}: {} units in all, {} sold",
+            "{} is {}: {} units in total, {} sold",
             item.name, item.state, item.total, item.sold
         ))?;
     }

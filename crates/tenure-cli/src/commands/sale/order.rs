@@ -1,4 +1,4 @@
-//! `tenure sale order`: what buyers want.
+//! `tenure sale order`: orders.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ Examples:
 
 Exit codes:
   0    accepted, or accepted before by the same request; with --wait: in the ledger
-  1    sold out, limit reached, not started, paused, ended, no such item; with --wait: not confirmed
-  69   the gate is busy or being rebuilt: ask again with the same --request";
+  1    sold out, over the limit, not started, paused, ended, no item; with --wait: not confirmed
+  69   the gate is busy or being rebuilt: retry with the same --request";
 const SHOW_EXAMPLES: &str = "\
 Examples:
   tenure sale order show sku-7.1.42
@@ -44,7 +44,7 @@ Examples:
   tenure sale order pay sku-7.1.42
   tenure sale order cancel sku-7.1.42";
 
-/// Order something, look at orders, cancel them, pay for them
+/// Submit, show, list, cancel and pay orders
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 pub struct OrderArgs {
@@ -54,19 +54,19 @@ pub struct OrderArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum OrderCommand {
-    /// Ask the gate for an order
+    /// Submit an order
     Submit(SubmitArgs),
-    /// Show one order, wherever it is: in the queue, in the ledger, lost
+    /// Show one order, in the queue or in the ledger
     Show(ShowArgs),
-    /// List orders that are in the ledger, newest first
+    /// List orders in the ledger, newest first
     Ls(LsArgs),
-    /// Cancel an order that is not paid for; its units go back, once
+    /// Cancel an unpaid order and return its units, once
     #[command(after_long_help = MOVE_EXAMPLES)]
     Cancel(OneArgs),
-    /// Write down that an order was paid for
+    /// Mark an order as paid
     ///
-    /// Money that comes too late buys the units again if there are some; else the order becomes
-    /// `paid-unfulfilled` (exit code 1): refund it.
+    /// A payment after the order expired reserves the units again if some are left; otherwise the
+    /// order becomes `paid-unfulfilled` (exit code 1): refund it.
     #[command(after_long_help = MOVE_EXAMPLES)]
     Pay(OneArgs),
 }
@@ -74,24 +74,24 @@ enum OrderCommand {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = SUBMIT_EXAMPLES)]
 struct SubmitArgs {
-    /// The name of the item
+    /// Name of the item
     #[arg(value_name = "ITEM")]
     item: String,
 
-    /// Who orders
+    /// The buyer
     #[arg(long, value_name = "NAME")]
     buyer: String,
 
-    /// The buyer's id of this request: asked again, it is the same order [default: random]
+    /// Idempotency key: a retry with the same id is the same order [default: random]
     #[arg(long, value_name = "ID")]
     request: Option<String>,
 
-    /// How many units
+    /// Number of units
     #[arg(long, value_name = "UNITS", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=ORDER_UNITS_MAX))]
     units: u64,
 
-    /// Wait for so long until the order is in the ledger; some process must consume the queue
+    /// Wait at most this long until the order is in the ledger; needs a consumer
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     wait: Option<Duration>,
 
@@ -102,11 +102,11 @@ struct SubmitArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = SHOW_EXAMPLES)]
 struct ShowArgs {
-    /// The id of the order, like `sku-7.1.42`
+    /// Id of the order, like `sku-7.1.42`
     #[arg(value_name = "ORDER")]
     order: OrderId,
 
-    /// Wait for so long until it is in the ledger
+    /// Wait at most this long until it is in the ledger
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     wait: Option<Duration>,
 
@@ -117,21 +117,21 @@ struct ShowArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = LS_EXAMPLES)]
 struct LsArgs {
-    /// Those of a buyer
+    /// Orders of this buyer
     #[arg(long, value_name = "NAME", required_unless_present = "item")]
     #[arg(conflicts_with_all = ["item", "state"])]
     buyer: Option<String>,
 
-    /// Those for an item
+    /// Orders of this item
     #[arg(long, value_name = "ITEM")]
     item: Option<String>,
 
-    /// Of these only those in one state
+    /// Only orders in this state
     #[arg(long, value_name = "STATE", requires = "item")]
     #[arg(value_parser = PossibleValuesParser::new(words()))]
     state: Option<String>,
 
-    /// At most so many
+    /// Maximum number of results
     #[arg(long, value_name = "ORDERS", default_value_t = 100)]
     count: usize,
 
@@ -141,7 +141,7 @@ struct LsArgs {
 
 #[derive(Clone, Debug, clap::Args)]
 struct OneArgs {
-    /// The id of the order, like `sku-7.1.42`
+    /// Id of the order, like `sku-7.1.42`
     #[arg(value_name = "ORDER")]
     order: OrderId,
 
@@ -158,7 +158,7 @@ struct Submitted<'a> {
     request: &'a str,
     units: u64,
     left: Option<u64>,
-    /// What became of the order, if it was waited for.
+    /// The final state of the order, if the command waited for it.
     state: Option<&'static str>,
 }
 
@@ -185,7 +185,7 @@ fn submit(args: &SubmitArgs) -> Result<Exit> {
         let asked = sale.submit(&request).await;
         if asked.as_ref().is_err_and(is_unknown) {
             output::complain(format_args!(
-                "tenure: whether the order was taken is unknown: ask again with `--request {}`",
+                "tenure: unknown whether the order was accepted: retry with `--request {}`",
                 request.id()
             ));
         }
@@ -194,17 +194,17 @@ fn submit(args: &SubmitArgs) -> Result<Exit> {
             (Some(order), Some(limit)) => Some(sale.wait(order, limit).await?),
             _ => None,
         };
-        tell_answer(args, &request, &answer, waited.as_ref())
+        print_answer(args, &request, &answer, waited.as_ref())
     })
 }
 
-fn tell_answer(
+fn print_answer(
     args: &SubmitArgs,
     request: &Request,
     answer: &Answer,
     waited: Option<&Order>,
 ) -> Result<Exit> {
-    let (sentence, exit) = told(&answer.outcome);
+    let (sentence, exit) = describe(&answer.outcome);
     let state = waited.map(|order| order.state);
     if args.place.json {
         output::say_json(&Submitted {
@@ -229,33 +229,30 @@ fn tell_answer(
     }
 }
 
-/// What the outcome is for people, and how the command ends by it.
-fn told(outcome: &Outcome) -> (&'static str, Exit) {
+/// Describes the outcome, and returns its exit code.
+fn describe(outcome: &Outcome) -> (&'static str, Exit) {
     match outcome {
         Outcome::Accepted(_) => ("accepted", Exit::Done),
         Outcome::Replayed(_) => ("accepted before, by the same request", Exit::Done),
         Outcome::Conflict(_) => (
-            "is the order of the same request, for another number of units",
+            "conflict: the same request ordered another number of units",
             Exit::Broken,
         ),
-        Outcome::NoItem => (
-            "not on sale: there is no such item, or it is a draft",
-            Exit::Broken,
-        ),
-        Outcome::NotStarted => ("not yet: the sale has not begun", Exit::Broken),
-        Outcome::Ended => ("too late: the sale is over", Exit::Broken),
-        Outcome::Paused => ("not now: the sale pauses", Exit::Broken),
+        Outcome::NoItem => ("not on sale: item not found, or a draft", Exit::Broken),
+        Outcome::NotStarted => ("refused: the sale has not started", Exit::Broken),
+        Outcome::Ended => ("refused: the sale has ended", Exit::Broken),
+        Outcome::Paused => ("refused: the sale is paused", Exit::Broken),
         Outcome::LimitReached => (
-            "refused: one buyer, or one order, may not have so many",
+            "refused: over the limit per buyer or per order",
             Exit::Broken,
         ),
         Outcome::SoldOut => ("sold out", Exit::Broken),
         Outcome::Busy => (
-            "busy: too many orders wait for the ledger; ask again in a moment",
+            "busy: too many orders are queued for the ledger; retry in a moment",
             Exit::Unavailable,
         ),
         Outcome::StaleEpoch => (
-            "not now: the gate is being rebuilt; ask again in a moment",
+            "busy: the gate is being rebuilt; retry in a moment",
             Exit::Unavailable,
         ),
     }
@@ -270,7 +267,7 @@ fn order_of(outcome: &Outcome) -> Option<&OrderId> {
     }
 }
 
-/// Whether an order that was waited for has what its buyer wants.
+/// Whether an order that the command waited for succeeded.
 fn exit_of(state: OrderState) -> Exit {
     match state {
         OrderState::Reserved | OrderState::Paid => Exit::Done,
@@ -284,7 +281,7 @@ fn show(args: &ShowArgs) -> Result<Exit> {
             Some(limit) => sale.wait(&args.order, limit).await?,
             None => sale.order(&args.order).await?,
         };
-        tell(&args.place, &order)?;
+        print_order(&args.place, &order)?;
         let is_late = args.wait.is_some() && order.state == OrderState::Queued;
         Ok(if is_late { Exit::Broken } else { Exit::Done })
     })
@@ -319,13 +316,13 @@ fn change(
 ) -> Result<Exit> {
     args.place.with_sale(async |sale| {
         let order = how(&sale, &args.order).await?;
-        tell(&args.place, &order)?;
+        print_order(&args.place, &order)?;
         let is_refund = order.state == OrderState::PaidUnfulfilled;
         Ok(if is_refund { Exit::Broken } else { Exit::Done })
     })
 }
 
-fn tell(place: &PlaceArgs, order: &Order) -> Result<()> {
+fn print_order(place: &PlaceArgs, order: &Order) -> Result<()> {
     let shown = ShownOrder::of(order);
     if place.json {
         output::say_json(&shown)?;
@@ -344,7 +341,7 @@ impl LsArgs {
     }
 }
 
-/// Those that an order in the ledger may be in.
+/// The states of an order in the ledger.
 fn words() -> Vec<&'static str> {
     let in_ledger = OrderState::ALL
         .into_iter()

@@ -1,4 +1,4 @@
-//! `tenure sale reconcile`: whether gate, queue and ledger tell the same story.
+//! `tenure sale reconcile`: whether gate, queue and ledger agree.
 
 use anyhow::Result;
 use tenure_sale::Mode;
@@ -16,16 +16,16 @@ Examples:
 
 Exit codes:
   0    gate, queue and ledger agree
-  1    they do not, or orders moved all the time: look again at a quiet moment";
+  1    they do not, or orders kept moving: retry at a quiet moment";
 
-/// Compare gate, queue and ledger, and rebuild the gate if told to
+/// Compare gate, queue and ledger, and rebuild the gate with --repair
 ///
-/// At rest, the units in all are those left at the gate, those in the queue and those sold. The ledger
-/// is the truth: a repair loads the gate from it, never the other way round.
+/// At rest, total units = left at the gate + queued + sold. The ledger is authoritative: a repair
+/// loads the gate from it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ReconcileArgs {
-    /// The name of the item
+    /// Name of the item
     #[arg(value_name = "ITEM")]
     item: String,
 

@@ -1,4 +1,4 @@
-//! `tenure sale stats`: how a sale goes.
+//! `tenure sale stats`: statistics of a sale.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -17,11 +17,11 @@ Examples:
   watch -n1 tenure sale stats sku-7
   tenure sale stats --json | jq '.items[] | {item, left: .gate.left, sold}'";
 
-/// Tell how the sale goes: left, queued, sold, orders by state
+/// Show sale statistics: left, queued, sold, orders by state
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct StatsArgs {
-    /// The name of the item [default: all]
+    /// Name of the item [default: all]
     #[arg(value_name = "ITEM")]
     item: Option<String>,
 
@@ -47,7 +47,7 @@ pub fn run(args: &StatsArgs) -> Result<Exit> {
         if args.place.json {
             output::say_json(&Stats { items: stats })?;
         } else {
-            tell(&stats)?;
+            print_stats(&stats)?;
         }
         Ok(Exit::Done)
     })
@@ -59,7 +59,7 @@ async fn of_item(sale: &Sale, item: &Item) -> Result<ShownStats> {
     Ok(ShownStats::of(item, standing.as_ref(), &counts))
 }
 
-fn tell(stats: &[ShownStats]) -> Result<()> {
+fn print_stats(stats: &[ShownStats]) -> Result<()> {
     output::say(ShownStats::heading())?;
     for item in stats {
         output::say(item.row())?;

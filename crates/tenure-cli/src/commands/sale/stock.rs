@@ -1,4 +1,4 @@
-//! `tenure sale stock`: how much there is.
+//! `tenure sale stock`: the stock of an item.
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -7,7 +7,7 @@ use tenure_sale::{Sale, UNITS_MAX};
 use tenure_view::output;
 use tenure_view::sale::or_dash;
 
-use super::item::{known, tell};
+use super::item::{known, print_item};
 use super::place::{PlaceArgs, is_unknown};
 use crate::exit::Exit;
 
@@ -33,7 +33,7 @@ Examples:
   tenure sale stock set sku-7 5500
   tenure sale stock set sku-7 5500 --expect 5000     only if it is 5000 now";
 
-/// Look at the stock of an item, raise it, lower it
+/// Show and change the stock of an item
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 pub struct StockArgs {
@@ -43,27 +43,26 @@ pub struct StockArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum StockCommand {
-    /// How many units there are: in all, left, queued, sold
+    /// Show the stock: total, left, queued, sold
     Show(ShowArgs),
     /// Add units
     #[command(after_long_help = ADD_EXAMPLES)]
     Add(AdjustArgs),
-    /// Take units out that are not sold
+    /// Remove unsold units
     ///
-    /// They are set aside at the gate first. Once the item was opened, a consumer must be running to
-    /// bring this into the ledger.
+    /// The gate reserves them first. Once the item was opened, this needs a running consumer.
     #[command(after_long_help = REMOVE_EXAMPLES)]
     Remove(AdjustArgs),
-    /// Set the stock in all, counted with what is sold
+    /// Set the total stock, including sold units
     ///
-    /// To lower it, a consumer must be running once the item was opened.
+    /// Once the item was opened, lowering it needs a running consumer.
     Set(SetArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = SHOW_EXAMPLES)]
 struct ShowArgs {
-    /// The name of the item
+    /// Name of the item
     #[arg(value_name = "ITEM")]
     item: String,
 
@@ -73,19 +72,19 @@ struct ShowArgs {
 
 #[derive(Clone, Debug, clap::Args)]
 struct AdjustArgs {
-    /// The name of the item
+    /// Name of the item
     #[arg(value_name = "ITEM")]
     item: String,
 
-    /// How many units
+    /// Number of units
     #[arg(value_name = "UNITS", value_parser = clap::value_parser!(u64).range(1..=UNITS_MAX))]
     units: u64,
 
-    /// Why, for people
+    /// Reason, kept in the journal
     #[arg(long, value_name = "TEXT", default_value = "by hand")]
     reason: String,
 
-    /// What this change is called: it is made once, however often it is asked for [default: random]
+    /// Idempotency key: a retry with the same id changes nothing [default: random]
     #[arg(long, value_name = "ID")]
     reference: Option<String>,
 
@@ -96,15 +95,15 @@ struct AdjustArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = SET_EXAMPLES)]
 struct SetArgs {
-    /// The name of the item
+    /// Name of the item
     #[arg(value_name = "ITEM")]
     item: String,
 
-    /// How many units in all
+    /// Total units
     #[arg(value_name = "UNITS", value_parser = clap::value_parser!(u64).range(0..=UNITS_MAX))]
     units: u64,
 
-    /// Only if it is this now
+    /// Only if the total is this now
     #[arg(long, value_name = "UNITS")]
     expect: Option<u64>,
 
@@ -112,7 +111,7 @@ struct SetArgs {
     place: PlaceArgs,
 }
 
-/// What is where, at one moment or nearly so.
+/// The units by place, at approximately one moment.
 #[derive(Serialize)]
 struct Shown {
     item: String,
@@ -145,7 +144,7 @@ fn show(args: &ShowArgs) -> Result<Exit> {
                 sold,
             } = shown;
             output::say(format_args!(
-                "{item}: {} in all, {} left, {} queued, {sold} sold",
+                "{item}: {} total, {} left, {} queued, {sold} sold",
                 or_dash(total),
                 or_dash(left),
                 or_dash(queued_units)
@@ -181,17 +180,17 @@ fn adjust(args: &AdjustArgs, sign: i64) -> Result<Exit> {
             .await;
         if changed.as_ref().is_err_and(is_unknown) {
             output::complain(format_args!(
-                "tenure: whether it was done is unknown: ask again with `--reference {reference}`, \
-                 it is done once; is a consumer running (`tenure sale consume`)?"
+                "tenure: unknown whether it was done: retry with `--reference {reference}`; is a \
+                 consumer running (`tenure sale consume`)?"
             ));
         }
-        tell(&args.place, &changed?)
+        print_item(&args.place, &changed?)
     })
 }
 
 fn set(args: &SetArgs) -> Result<Exit> {
     args.place.with_sale(async |sale| {
         let item = sale.set_stock(&args.item, args.units, args.expect).await?;
-        tell(&args.place, &item)
+        print_item(&args.place, &item)
     })
 }

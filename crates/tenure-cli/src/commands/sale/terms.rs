@@ -1,4 +1,4 @@
-//! On which terms an item is sold, as options.
+//! The terms of a sale, as options.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,36 +8,36 @@ use tenure_view::time;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Terms")]
 pub struct TermsArgs {
-    /// The most units that one buyer may have; 0 for any number
+    /// Maximum units per buyer; 0 for no limit
     #[arg(long, value_name = "UNITS")]
     limit: Option<u64>,
 
-    /// The most units of one order [default: 1]
+    /// Maximum units per order [default: 1]
     #[arg(long, value_name = "UNITS")]
     per_order: Option<u64>,
 
-    /// Nobody may order before: `2026-11-27T20:00:00Z`, or `+10m` from now; `-` for at once
+    /// Start of the sale: `2026-11-27T20:00:00Z`, or `+10m` from now; `-` for at once
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     starts: Option<Moment>,
 
-    /// Nobody may order from then on; `-` for never
+    /// End of the sale; `-` for never
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     ends: Option<Moment>,
 
-    /// An order not paid for within this time expires and its units go back; 0 for never
+    /// Unpaid orders expire after this time and return their units; 0 for never
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pay_within: Option<Duration>,
 
-    /// With so many orders waiting for the ledger the gate answers busy [default: 100000]
+    /// Refuse orders as busy while this many are queued [default: 100000]
     #[arg(long, value_name = "ORDERS")]
     backlog: Option<u64>,
 
-    /// How long after its end the gate still knows the answers it gave [default: 24h]
+    /// How long after the end the gate recognizes retries [default: 24h]
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     keep_answers: Option<Duration>,
 }
 
-/// A point in time, or that there is none.
+/// A point in time, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     None,
@@ -45,7 +45,7 @@ enum Moment {
 }
 
 impl TermsArgs {
-    /// These terms, changed where an option says so.
+    /// These terms, with the changes that the options ask for.
     pub fn over(&self, terms: &Terms) -> Terms {
         let moment = |given: Option<Moment>, now| match given {
             None => now,
@@ -79,7 +79,9 @@ fn moment(text: &str) -> Result<Moment, String> {
         None => humantime::parse_rfc3339_weak(text).ok(),
     };
     at.map(Moment::At).ok_or_else(|| {
-        format!("`{text}` is no time: write `2026-11-27T20:00:00Z` (UTC), `+10m` from now, or `-`")
+        format!(
+            "invalid time `{text}`: write `2026-11-27T20:00:00Z` (UTC), `+10m` from now, or `-`"
+        )
     })
 }
 

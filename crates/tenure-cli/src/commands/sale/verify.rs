@@ -1,4 +1,4 @@
-//! `tenure sale verify`: whether what a sale promises holds.
+//! `tenure sale verify`: checks the invariants of a sale.
 
 use anyhow::Result;
 use tenure_sale::Verdict;
@@ -14,19 +14,19 @@ Examples:
   tenure sale verify sku-7 --json | jq -r '.broken[]'
 
 Exit codes:
-  0    everything holds
-  1    something does not, and it says what; or orders moved all the time: look again";
+  0    everything adds up
+  1    it does not, with the reason; or orders kept moving: retry";
 
-/// Check that nothing was sold twice or lost, and say what is broken
+/// Check that nothing was oversold or lost, and report what is broken
 ///
-/// The units in all are those left at the gate, in the queue and sold. The ledger's item, orders and
-/// journal come to the same. No units were set aside or let go twice. Each order that the gate
-/// accepted is in the queue, in the ledger or among the dead. Repairs nothing: `reconcile --repair`
-/// does. Reads all orders of the item.
+/// Checks that total units = left + queued + sold, that item, orders and journal of the ledger
+/// agree, that no units were reserved or returned twice, and that each accepted order is in the
+/// queue, in the ledger or a dead letter. Reads all orders of the item. To repair, use `reconcile
+/// --repair`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct VerifyArgs {
-    /// The name of the item
+    /// Name of the item
     #[arg(value_name = "ITEM")]
     item: String,
 
@@ -40,14 +40,14 @@ pub fn run(args: &VerifyArgs) -> Result<Exit> {
         if args.place.json {
             output::say_json(&ShownVerdict::of(&verdict))?;
         } else {
-            tell(&verdict)?;
+            print_verdict(&verdict)?;
         }
         let holds = verdict.holds() && verdict.report.settled;
         Ok(if holds { Exit::Done } else { Exit::Broken })
     })
 }
 
-fn tell(verdict: &Verdict) -> Result<()> {
+fn print_verdict(verdict: &Verdict) -> Result<()> {
     let (report, paint) = (&verdict.report, Paint::for_stdout());
     let item = &report.item;
     let total = (!item.unlimited).then_some(item.total);
@@ -64,9 +64,9 @@ fn tell(verdict: &Verdict) -> Result<()> {
         output::say(format_args!("{} {sentence}", paint.red("BROKEN")))?;
     }
     if broken.is_empty() && report.settled {
-        output::say(format_args!("{}", paint.green("everything holds")))?;
+        output::say(format_args!("{}", paint.green("everything adds up")))?;
     } else if !report.settled {
-        output::say("orders are moving: look again at a quiet moment")?;
+        output::say("orders are moving: retry at a quiet moment")?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Where the service's orders are written.
+//! The ledger of the service.
 
 use std::env;
 use std::fs;
@@ -10,7 +10,7 @@ use tenure_sale::Sale;
 use crate::exit::Failed;
 use crate::server::Server;
 
-/// The ledger that was asked for; without a server of its own, a file of the user's.
+/// The ledger that was asked for; without a URL of Redis, a file of the user.
 pub fn find(given: Option<&str>, server: &Server) -> Result<Option<String>> {
     match server.ledger_url(given)? {
         Some(url) => Ok(Some(url)),
@@ -26,8 +26,8 @@ pub async fn open(ledger: Option<&str>, server: &Server) -> Result<Option<Sale>>
     };
     let [gate] = server.urls() else {
         return Err(Failed::config(format!(
-            "a sale has one gate, and not the independent servers `{}`: its stock cannot be held by \
-             a majority; give one URL, or no ledger",
+            "a sale cannot use the independent servers `{}`: its stock needs one gate; give one \
+             URL, or no ledger",
             server.place()
         ))
         .into());
@@ -51,7 +51,7 @@ fn is_embedded(server: &Server) -> bool {
     server.urls().iter().all(|url| url.starts_with("memory:"))
 }
 
-/// `tenure/shop.db` where the user's programs keep their data.
+/// `tenure/shop.db` in the user's data directory.
 fn own_file() -> Result<String> {
     let of_home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let data = env::var_os("XDG_DATA_HOME").map(PathBuf::from);
@@ -62,7 +62,7 @@ fn own_file() -> Result<String> {
     fs::create_dir_all(&folder).map_err(|error| {
         let shown = folder.display();
         Failed::config(format!(
-            "cannot make the folder `{shown}` for the ledger: {error}; give --ledger"
+            "cannot create the directory `{shown}` for the ledger: {error}; give --ledger"
         ))
     })?;
     Ok(format!("sqlite:{}", folder.join("shop.db").display()))

@@ -5,35 +5,35 @@ use std::time::Duration;
 use tenure_serve::LimitSettings;
 use tenure_view::time;
 
-/// How much of each kind may be under way at once.
+/// Limits of concurrent work.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
-    /// The largest body of a request, in bytes
+    /// Maximum size of a request body, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
     max_body: usize,
 
-    /// How many connections are served at once; the next ones wait
+    /// Maximum concurrent connections; more wait
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     max_connections: usize,
 
-    /// How many requests may wait for a lock or an order at once
+    /// Maximum requests waiting for a lock or an order
     #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
     max_waits: usize,
 
-    /// How long one request waits for a lock; whoever wants to wait longer comes back with a ticket
+    /// How long one request may wait for a lock; to wait longer, retry with the ticket
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = time::parse)]
     max_wait: Duration,
 
-    /// How long the place in the queue is kept for whoever comes back
+    /// How long a ticket keeps its place in the queue between requests
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = time::parse)]
     keep_place: Duration,
 
-    /// How many event streams may be open at once
+    /// Maximum open event streams
     #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
     max_streams: usize,
 
-    /// Requests a second for each address, with bursts of twice that [default: no limit]
+    /// Requests per second and client address, with bursts of twice that [default: no limit]
     #[arg(long, value_name = "REQUESTS")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,

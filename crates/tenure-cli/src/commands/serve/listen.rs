@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// What stands in front of every path: starts with a slash and does not end with one.
+/// The prefix of every path: starts with a slash and does not end with one.
 pub fn base_path(text: &str) -> Result<String, String> {
     let path = text.trim_end_matches('/');
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/-_.~".contains(letter);
@@ -30,14 +30,14 @@ pub fn base_path(text: &str) -> Result<String, String> {
     Err("expected a path like /tenure".into())
 }
 
-/// Refuses to listen to other machines unless everybody is meant, or brings a token.
+/// Refuses to listen on other interfaces without a token, unless it is explicitly allowed.
 pub fn check(address: SocketAddr, is_open: bool) -> Result<()> {
     if address.ip().is_loopback() || is_open {
         return Ok(());
     }
     Err(Failed::usage(format!(
-        "refusing to listen on `{address}` without a token: other machines reach it; give \
-         --token-file or TENURE_TOKEN, or --without-token if everybody may do everything"
+        "refusing to listen on `{address}` without a token: other machines can reach it; give \
+         --token-file or TENURE_TOKEN, or --without-token to allow every request"
     ))
     .into())
 }
@@ -46,7 +46,7 @@ pub fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let failed = |error: io::Error| {
         Failed::new(
             Exit::Unavailable,
-            format!("cannot listen on `{address}`: {error}; choose another with --listen"),
+            format!("cannot listen on `{address}`: {error}; choose another address with --listen"),
         )
     };
     let listener = tenure_serve::bind(address).map_err(failed)?;

@@ -12,7 +12,8 @@ use crate::server::variable;
 /// Shorter ones can be guessed.
 const BYTES_MIN: usize = 16;
 
-/// The token of the file, or of the environment. Never of the command line, which everybody sees.
+/// The token of the file, or of the environment. Never from the command line, which other users can
+/// see.
 pub fn find(file: Option<&Path>) -> Result<Option<Token>> {
     let Some(path) = file else {
         return variable("TENURE_TOKEN")
@@ -31,8 +32,8 @@ fn check(secret: &str, place: &str) -> Result<Token> {
     let is_plain = secret.bytes().all(|byte| byte.is_ascii_graphic());
     if secret.len() < BYTES_MIN || !is_plain {
         return Err(Failed::config(format!(
-            "cannot use the token in {place}: it must be at least {BYTES_MIN} letters and digits \
-             without spaces; make one with `openssl rand -hex 32`"
+            "invalid token in {place}: it needs at least {BYTES_MIN} printable characters without \
+             spaces; create one with `openssl rand -hex 32`"
         ))
         .into());
     }

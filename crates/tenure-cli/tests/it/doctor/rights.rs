@@ -68,19 +68,20 @@ fn what_is_missing_is_named_and_the_line_mends_it() {
         (
             "~* resetchannels +@all",
             "warn",
-            "the channels `tenure:wake*`: locks work, but waiters must look again and again",
+            "the channels `tenure:wake*`: locks work, but waiters poll instead",
             "ACL SETUSER worker &tenure:wake*",
         ),
         (
             "~* &* +@all -exec",
             "warn",
-            "the command `EXEC`: locks work, but each is taken by a script",
+            "the command `EXEC`: locks work, but each acquire runs a script",
             "ACL SETUSER worker +exec",
         ),
         (
             "~* &* +@all -client|tracking",
             "warn",
-            "the command `CLIENT|TRACKING`: locks work, but a forced release is noticed at the next",
+            "the command `CLIENT|TRACKING`: locks work, but holders notice a forced release only \
+             at the next",
             "ACL SETUSER worker +client|tracking",
         ),
     ];
@@ -106,13 +107,8 @@ fn without_transactions_the_line_gives_everything() {
     let (server, url) = restricted("~* &* +@all -multi -zadd");
     let (ended, report) = examine(from_ref(&url));
     ended.ended_with(1);
-    says(
-        &report,
-        "rights",
-        "bad",
-        "lacks the command `MULTI`, without which",
-    );
-    says(&report, "lock", "unknown", "not tried");
+    says(&report, "rights", "bad", "lacks the command `MULTI`, which");
+    says(&report, "lock", "unknown", "skipped");
     let advice = check(&report, "rights")["advice"].as_str().unwrap();
     let words: Vec<&str> = advice.split('`').nth(1).unwrap().split(' ').collect();
     assert_eq!(server.client().command(&words).text(), "OK");
@@ -155,12 +151,7 @@ fn a_command_that_was_renamed_away_is_named() {
         .start();
     let (ended, report) = examine(&[server.url()]);
     ended.ended_with(1);
-    says(
-        &report,
-        "rights",
-        "bad",
-        "the server does not have `EVALSHA`",
-    );
+    says(&report, "rights", "bad", "the server has no `EVALSHA`");
 }
 
 /// Only locks that ask their replicas need `WAIT`: it is nothing bad that it is forbidden.

@@ -24,7 +24,7 @@ fn three_nodes_are_fit() {
     let (ended, report) = examine(&nodes.urls());
     ended.ended_with(0);
     assert_eq!(report["servers"].as_array().unwrap().len(), 3);
-    says_together(&report, "nodes", "ok", "3, of which 1 may fail");
+    says_together(&report, "nodes", "ok", "3, 1 may fail");
     says_together(&report, "votes", "ok", "3 of 3 may vote");
     says_together(&report, "lock", "ok", "on a majority");
     nodes.nodes().iter().for_each(leaves_nothing);
@@ -36,8 +36,8 @@ fn an_even_number_is_to_be_considered_and_a_dead_node_is_bad() {
     nodes.node(1).kill();
     let (ended, report) = examine(&nodes.urls());
     ended.ended_with(1);
-    says_together(&report, "nodes", "warn", "4, of which 1 may fail");
-    says_together(&report, "majority", "ok", "3 of 4 answer, 3 are needed");
+    says_together(&report, "nodes", "warn", "4, 1 may fail");
+    says_together(&report, "majority", "ok", "3 of 4 respond, 3 are needed");
     says_together(&report, "lock", "ok", "on a majority");
     let servers = report["servers"].as_array().unwrap();
     let dead = check_in(&servers[1]["checks"], "reachable");
@@ -67,7 +67,7 @@ fn young_nodes_that_may_forget_have_no_vote() {
     let (ended, report) = examine(&nodes.urls());
     ended.ended_with(1);
     says_together(&report, "votes", "bad", "0 of 3 may vote, 2 are needed; `");
-    says(&report, "persistence", "warn", "nothing is kept on disk");
+    says(&report, "persistence", "warn", "no persistence");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn the_master_of_sentinels_is_examined() {
         &report,
         "replicas",
         "warn",
-        "1, and a master that is cut off",
+        "1, and a primary that is cut off",
     );
     says(&report, "confirming", "ok", "1 of 1");
     says(&report, "rights", "ok", "");

@@ -9,10 +9,8 @@ use super::{SOON, code, is_alive, pid, run, send, server, start, warden_of};
 
 /// A command with a child, one in a session of its own, and one whose parent has ended. Tells
 /// their process ids.
-const TREE: &str = "sleep 61 & echo $!; \
-    setsid sh -c 'echo $$; exec sleep 62' & \
-    setsid -f sh -c 'echo $$; exec sleep 63'; \
-    sleep 60";
+const TREE: &str = "sleep 61 & echo $!; setsid sh -c 'echo $$; exec sleep 62' & setsid -f sh -c \
+                    'echo $$; exec sleep 63'; sleep 60";
 
 fn tree(options: &[&str], name: &str) -> (ClientProcess, Vec<u32>) {
     let process = start(&[&["run"], options, &[name, "-c", TREE]].concat());
@@ -72,8 +70,8 @@ fn who_outlives_the_command_is_ended_before_the_lock_is_let_go() {
     assert!(!ids.iter().any(|id| is_alive(*id)), "{ids:?}");
     assert_eq!(
         process.stderr(),
-        "tenure: `outlived`: 2 processes that the command started outlived it; ending (TERM, then \
-         KILL in 5.0s; --wait-all would wait)\n"
+        "tenure: `outlived`: 2 processes started by the command outlived it; stopping (TERM, then \
+         KILL in 5.0s; use --wait-all to wait)\n"
     );
 }
 
@@ -121,7 +119,7 @@ fn a_stopped_warden_is_replaced() {
     assert!(!ids.iter().any(|id| is_alive(*id)), "{ids:?}");
     assert_eq!(
         process.stderr(),
-        "tenure: `warden-stopped`: the warden does not answer; ending the command in its place\n"
+        "tenure: `warden-stopped`: the warden does not respond; stopping the command directly\n"
     );
     run(&["run", "-n", "warden-stopped", "true"]).ended_with(0);
 }

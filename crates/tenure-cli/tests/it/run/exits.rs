@@ -52,7 +52,10 @@ fn an_unreachable_server_is_69() {
         &["run", "n", "true"],
     ));
     ended.ended_with(69);
-    ended.complains(&format!("tenure: cannot use `redis://127.0.0.1:{port}`"));
+    // The place is named once.
+    let place = format!("`redis://127.0.0.1:{port}");
+    ended.complains("did not answer in time");
+    assert_eq!(ended.stderr.matches(&place).count(), 1, "{ended}");
 }
 
 #[test]
@@ -102,7 +105,7 @@ fn a_wrong_url_or_variable_is_78() {
     command::run(&mut at("http://h/", &["run", "n", "true"])).ended_with(78);
     let ended = command::run(&mut at("memory://", &["run", "n", "true"]));
     ended.ended_with(78);
-    ended.complains("it would exclude nobody");
+    ended.complains("such a lock exists in one process only");
     let mut command = on(server(), &["run", "n", "true"]);
     command::run(command.env("TENURE_TTL", "soon")).ended_with(78);
     let mut command = on(server(), &["run", "n", "true"]);
@@ -133,7 +136,7 @@ fn a_command_that_runs_too_long_is_124() {
 #[test]
 fn a_command_that_cannot_be_run_is_126_and_one_that_is_not_there_127() {
     let _holder = hold("held-meanwhile");
-    // At once: nobody waits for the lock for that.
+    // At once, without waiting for the lock.
     for (command, code) in [
         ("/etc/passwd", 126),
         ("/", 126),

@@ -13,7 +13,7 @@ use tenure_testkit::{ClientProcess, Proxy, RedisServer, eventually};
 
 use super::{SOON, at, pid, stamper, wait_for_file, warden_of};
 
-/// A tenth of it is what a crowded machine may take to end everybody.
+/// A tenth of it is what a busy machine may take to kill all.
 const TTL: &str = "4";
 const ROUNDS: usize = 10;
 /// How many rounds run side by side.
@@ -143,7 +143,7 @@ impl Round {
         self.wait_for_second();
         let granted = stamper::granted(&self.files.path().join("second"));
         let ended = self.first.wait(SOON).expect("the first ends");
-        // Whoever is alive stamps again.
+        // A living process stamps again.
         let is_still = |member: &PathBuf| {
             let before = stamper::last(member);
             !eventually(Duration::from_millis(100), || {

@@ -73,8 +73,8 @@ fn a_busy_lock_names_its_holder() {
     assert_eq!(
         cut(first),
         format!(
-            "tenure: waiting for `named`: held by HOST, process … ({account}, sleep), for …s, …s more \
-         unless renewed"
+            "tenure: waiting for `named`: held by HOST, process … ({account}, sleep), for …s, \
+             expires in …s unless renewed"
         )
     );
     let ended = run(&["run", "-w", "1", "named", "true"]);
@@ -104,7 +104,7 @@ fn a_lock_of_another_library_is_told_as_such() {
     let ended = run(&["run", "-n", "foreign", "true"]);
     assert_eq!(
         ended.stderr,
-        "tenure: `foreign` is held by `somebody`, which another library wrote; did not wait\n"
+        "tenure: `foreign` is held by `somebody` of another library; did not wait\n"
     );
 }
 
@@ -115,14 +115,14 @@ fn a_lost_lock_tells_why_and_what_happens() {
     assert_eq!(code(&holder), 79);
     assert_eq!(
         holder.stderr(),
-        "tenure: lost `lost-told`: the store no longer has it; ending the command (TERM, then KILL \
-         in 0.5s)\n"
+        "tenure: lost `lost-told`: the store no longer has it; stopping the command (TERM, then \
+         KILL in 0.5s)\n"
     );
     let ended = run(&["run", "-t", ".5", "--no-renew", "fixed-told", "sleep", "60"]);
     assert_eq!(
         ended.stderr,
-        "tenure: losing `fixed-told`: its 0.5s are over; ending the command (TERM, then KILL in \
-         0.1s)\n"
+        "tenure: losing `fixed-told`: its ttl of 0.5s is over; stopping the command (TERM, then \
+         KILL in 0.1s)\n"
     );
 }
 
@@ -131,7 +131,7 @@ fn a_command_that_runs_too_long_is_told() {
     let ended = run(&["run", "--max-time", ".2", "long-told", "sleep", "60"]);
     assert_eq!(
         ended.stderr,
-        "tenure: `long-told`: the command has run for 0.2s; ending it (TERM, then KILL in 5.0s)\n"
+        "tenure: `long-told`: the command exceeded 0.2s; stopping it (TERM, then KILL in 5.0s)\n"
     );
 }
 
@@ -142,7 +142,7 @@ fn a_missing_warden_is_told() {
     assert_eq!(code(&holder), 70);
     assert_eq!(
         holder.stderr(),
-        "tenure: `warden-told`: the warden is gone; ending the command in its place\n"
+        "tenure: `warden-told`: the warden is gone; stopping the command directly\n"
     );
 }
 
@@ -153,8 +153,8 @@ fn a_command_under_its_own_lock_is_refused_at_once() {
     ended.ended_with(64);
     assert_eq!(
         ended.stderr,
-        "tenure: cannot take lock `own-lock`: it is held by the very `tenure run` that runs this \
-         command, which would wait for itself; leave out one of the two\n"
+        "tenure: cannot acquire lock `own-lock`: it is held by the `tenure run` that runs this \
+         command, which would wait for itself; remove one of the two\n"
     );
     // Another lock inside is fine, and so is the same after the first was let go.
     let inner = format!(
@@ -186,8 +186,8 @@ fn commands_that_are_not_there_are_told() {
     let ended = run(&["run", "n", "--nonsense", "true"]);
     assert_eq!(
         ended.stderr,
-        "tenure: there is no option `--nonsense`: `tenure run --help` tells them all; those of the \
-         command come after it\n"
+        "tenure: unknown option `--nonsense`: see `tenure run --help`; options of the command go \
+         after the command\n"
     );
 }
 

@@ -4,7 +4,7 @@
 mod descendants;
 /// Every exit code.
 mod exits;
-/// Everybody dead before another can hold the lock, whatever is stopped or killed.
+/// All processes dead before another client can hold the lock, whatever is stopped or killed.
 mod faults;
 /// What is said, word for word.
 mod messages;
@@ -24,9 +24,9 @@ mod terminal;
 mod too_late;
 /// The traps that other tools fell into.
 mod traps;
-/// One who does not listen keeps nobody waiting.
+/// A peer that does not read blocks no process.
 mod unheard;
-/// Somebody who does not read keeps nobody waiting.
+/// A stderr that is not read blocks no process.
 mod unread;
 
 use std::path::Path;
@@ -43,7 +43,7 @@ use crate::command;
 /// For what happens soon, with room for a crowded machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A server that nobody breaks. Each test has a lock of its own there.
+/// A server that no test breaks. Each test has its own lock there.
 fn server() -> &'static RedisServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
     SERVER.get_or_init(RedisServer::start)
@@ -131,7 +131,7 @@ fn warden_of(wrapper: u32) -> u32 {
     found.unwrap()
 }
 
-/// Whether somebody waits for the lock in the server's queue.
+/// Whether the server's queue has a waiter for the lock.
 fn waiters(server: &RedisServer, name: &str) -> usize {
     let reply = server
         .client()

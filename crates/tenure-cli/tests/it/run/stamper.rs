@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 const FILE: &str = "TENURE_STAMP_FILE";
 const ONCE: &str = "TENURE_STAMP_ONCE";
 const PAUSE: Duration = Duration::from_millis(3);
-/// Whatever happens, nobody stamps for longer.
+/// Whatever happens, no process stamps for longer.
 const LIFE_MAX: u64 = 40_000_000_000;
 
 /// The words that start a stamper in a shell, after `FILE=…`.

@@ -9,7 +9,7 @@ use tenure_testkit::{ClientProcess, eventually};
 use super::{SOON, children, code, is_alive, on, pid, send, server, start, warden_of};
 
 /// One that is in the command's group, and no descendant of it. When the command is buried, the
-/// group's number may be anybody's; this one stands for that.
+/// group's number may be reused; this one represents that.
 struct Stranger(Child);
 
 impl Stranger {
@@ -39,8 +39,8 @@ fn ended(options: &[&str], name: &str) -> (ClientProcess, u32, Stranger) {
     let [command, child] = [0; 2].map(|_: u32| process.expect_line(SOON).parse().unwrap());
     let stranger = Stranger::join(command);
     process.close_stdin();
-    let is_buried = || !std::fs::exists(format!("/proc/{command}")).unwrap();
-    assert!(eventually(SOON, is_buried));
+    let is_reaped = || !std::fs::exists(format!("/proc/{command}")).unwrap();
+    assert!(eventually(SOON, is_reaped));
     (process, child, stranger)
 }
 
@@ -82,8 +82,8 @@ fn children_that_the_wrapper_had_before_are_left_alone() {
     );
     shell.env("T", tenure.get_program());
     shell.arg("-c").arg(
-        "sh -c 'sleep 77; true' >/dev/null 2>&1 & echo $!; \
-         exec $T run earlier -c 'echo $$; exec sleep 60'",
+        "sh -c 'sleep 77; true' >/dev/null 2>&1 & echo $!; exec $T run earlier -c 'echo $$; exec \
+         sleep 60'",
     );
     let process = ClientProcess::spawn(&shell);
     let [earlier, command] = [0; 2].map(|_: u32| process.expect_line(SOON).parse().unwrap());
@@ -104,7 +104,7 @@ fn children_that_the_wrapper_had_before_are_left_alone() {
 #[test]
 fn one_that_we_may_not_end_is_told_without_a_warden_too() {
     if !rustix::process::geteuid().is_root() {
-        // Only root can become somebody else, and then give up the right to signal them.
+        // Only root can change its user, and then give up the right to signal.
         return;
     }
     let tenure = on(server(), &[]);
@@ -128,8 +128,8 @@ fn one_that_we_may_not_end_is_told_without_a_warden_too() {
     assert_eq!(
         process.stderr(),
         format!(
-            "tenure: `forbidden`: the warden is gone; ending the command in its place\n\
-             tenure: `forbidden`: cannot end process {command}, which the command started: \
+            "tenure: `forbidden`: the warden is gone; stopping the command directly\n\
+             tenure: `forbidden`: cannot stop process {command}, started by the command: \
              operation not permitted\n"
         )
     );

@@ -146,19 +146,19 @@ fn waiting_is_shown_in_one_line_and_wiped_away() {
 #[test]
 fn a_command_that_wants_a_terminal_that_nobody_gives_it_stands_still() {
     let shell = shell();
-    // Its shell has ended, so its group is nobody's job.
+    // Its shell has ended, so its group is orphaned.
     shell.send_line(
-        "( { sleep 0.3; exec $T run -t 5 tty-orphan -- sh -c \
-         'echo run''ning-$$; read word; echo got-$word'; } </dev/tty & )",
+        "( { sleep 0.3; exec $T run -t 5 tty-orphan -- sh -c 'echo run''ning-$$; read word; echo \
+         got-$word'; } </dev/tty & )",
     );
     let heard = expect(&shell, "running-");
     let id = heard.trim().rsplit('-').next().unwrap();
     let id: u32 = id.parse().unwrap();
     expect(
         &shell,
-        "tenure: `tty-orphan`: the command wants the terminal, which others have",
+        "tenure: `tty-orphan`: the command wants the terminal, which another process group has",
     );
-    // It is not continued, and the lease is renewed on: that is told by nobody taking it.
+    // It is not continued, and the lease is still renewed: another client cannot acquire it.
     let next = super::run(&["run", "-w", "6", "tty-orphan", "true"]);
     next.ended_with(75);
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();

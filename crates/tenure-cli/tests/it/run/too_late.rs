@@ -31,7 +31,7 @@ fn a_command_that_may_go_on_without_the_lock_is_not_started_without_it() {
             &["-t", "1", "--on-lost", "warn"],
             Duration::ZERO
         ),
-        "tenure: lost `late-warn` before the command was started: it was not run\n"
+        "tenure: lost `late-warn` before the command started: it was not run\n"
     );
 }
 

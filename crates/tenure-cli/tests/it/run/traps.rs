@@ -25,7 +25,7 @@ fn t2_the_command_dies_with_a_killed_wrapper() {
     let child = process.expect_line(SOON).parse().unwrap();
     process.kill();
     assert!(eventually(SOON, || !is_alive(child)));
-    // Nobody released it, so it stays taken until the lease ends.
+    // Not released, so it stays held until the lease expires.
     run(&["run", "-n", "t2", "true"]).ended_with(75);
 }
 
@@ -56,7 +56,7 @@ fn t4_a_silent_server_ends_the_command_before_the_lease() {
     // Asked while the lease had not ended: it is still there, or was just given back.
     assert_eq!(code(&process), 79);
     let told = process.stderr();
-    let losing = "tenure: losing `t4`: it could not be renewed in time";
+    let losing = "tenure: losing `t4`: it was not renewed in time";
     // The shell may have told first how its child ended.
     assert!(told.lines().any(|line| line.starts_with(losing)), "{told}");
 }

@@ -1,4 +1,4 @@
-//! One who does not listen keeps nobody waiting: neither a stopped warden, nor a stopped wrapper.
+//! A peer that does not read blocks no process: neither a stopped warden, nor a stopped wrapper.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tenure_testkit::eventually;
 
 use super::{SOON, code, is_alive, pid, send, start, warden_of};
 
-/// More than fit into a socket that nobody reads.
+/// More than fit into a socket that is not read.
 const MANY: usize = 400;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Somebody who does not read what is told keeps nobody waiting.
+//! A stderr that is not read blocks no process.
 
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::process::{Child, Stdio};
@@ -29,7 +29,7 @@ fn a_full_stderr_does_not_give_the_command_more_time() {
     unread.ends_with(124);
 }
 
-/// A command whose wrapper has a stderr that is full, and that nobody reads.
+/// A command whose wrapper has a full stderr that is not read.
 struct Unread {
     wrapper: Child,
     command: u32,

@@ -193,7 +193,7 @@ fn who_sends_too_much_is_told_when_to_come_back() {
     let refused = refused.expect("ten requests in a moment are more than one a second");
     refused.is_problem(429, "too_many");
     assert_eq!(refused.header("retry-after"), "1");
-    // Whoever asks too much must not make a supervisor think that it is dead.
+    // Too many requests must not make a supervisor think that it is dead.
     for _ in 0..5 {
         service.get("/livez").is(200);
         service.get("/readyz").is(200);

@@ -81,7 +81,7 @@ fn what_was_seen_of_a_lock_is_remembered() {
     );
 }
 
-/// While nobody watches, it is looked seldom: what ends and begins between two looks is seen at once.
+/// Without watchers it polls seldom: what ends and starts between two polls is seen at once.
 #[test]
 fn the_history_never_shows_two_holders_at_once() {
     let service = Service::start(&[]);

@@ -183,7 +183,7 @@ fn items_that_cannot_be_are_refused() {
     service.post(adjust, &bad).is_problem(422, "invalid");
     let bad = json!({"delta": 1, "reference": "\u{0}"});
     service.post(adjust, &bad).is_problem(422, "invalid");
-    // Drafts can be closed by nobody, for they were never on sale.
+    // Drafts cannot be closed: they were never on sale.
     create(r#"{"item": "draft", "units": 1}"#).is(201);
     service
         .post("/api/v1/items/draft/close", &json!({}))
@@ -261,7 +261,7 @@ fn an_item_is_looked_after() {
     };
     soon(settled);
 
-    // Somebody meddles with the gate past the sale.
+    // Another program writes to the gate.
     shop.redis
         .client()
         .command(&["HSET", "tenure:sale:{sku-7}:gate", "left", "2"]);

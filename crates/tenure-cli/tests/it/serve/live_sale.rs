@@ -123,7 +123,7 @@ fn what_is_sold_is_counted() {
         text = service.get("/metrics").is(200).text.clone();
         lines.iter().all(|line| text.lines().any(|it| it == *line))
     });
-    // Somebody meddles with the gate: units are nowhere.
+    // Another program writes to the gate: units are missing.
     shop.redis
         .client()
         .command(&["HSET", "tenure:sale:{sku-7}:gate", "left", "1"]);

@@ -61,12 +61,8 @@ fn a_lock_is_taken_renewed_and_released() {
     );
     assert!(renewed["expires_at"].as_str() > first["expires_at"].as_str());
     let again = service.put(path, &json!({"lease_id": first["lease_id"]}));
-    assert_eq!(
-        again.is(200).json()["ttl_ms"],
-        10_000,
-        "as long as it was taken for"
-    );
-    assert_eq!(again.json().get("waited_ms"), None, "nobody waited");
+    assert_eq!(again.is(200).json()["ttl_ms"], 10_000, "its original ttl");
+    assert_eq!(again.json().get("waited_ms"), None, "there was no wait");
     let id = first["lease_id"].as_str().unwrap();
     let by_query = format!("{path}?lease_id={id}");
     let again = service.put(&by_query, &json!({"ttl_ms": 20_000}));
@@ -113,17 +109,14 @@ fn a_busy_lock_names_its_holder_and_keeps_its_id() {
         listed(&service, "n").to_string(),
         service.get("/api/v1/locks/n/history").is(200).text.clone(),
     ] {
-        assert!(
-            !text.contains(id),
-            "whoever knows the id can end the lease: {text}"
-        );
+        assert!(!text.contains(id), "the id allows ending the lease: {text}");
     }
     let waited = service.post("/api/v1/locks/n", &json!({"wait_ms": 50}));
     let waited = waited.is_problem(423, "busy");
     assert!(waited["waited_ms"].as_u64().unwrap() >= 50, "{waited}");
     assert!(
         waited.get("ticket").is_none(),
-        "whoever waited to the end needs none"
+        "no ticket after the whole wait"
     );
 }
 
@@ -261,7 +254,7 @@ fn instances_serve_each_others_leases_and_survive_each_other() {
     assert_eq!(renewed["fence"], lease["fence"]);
     let ls = || run(&mut tenure(&["ls", "--json", "--url", &server.url()])).stdout;
     assert!(ls().contains("\"who\":\"me\""), "{}", ls());
-    // Whoever gave it is gone; it is neither freed nor forgotten.
+    // The instance that granted it is gone; the lease is neither released nor forgotten.
     one.stop();
     assert_eq!(listed(&other, "shared")["who"], "me");
     release(&other, "shared", &lease).is(204);
@@ -293,7 +286,7 @@ fn an_administrator_ends_a_lease() {
         "administrators see it"
     );
     let end = |id: &str| service.delete(&format!("/api/v1/locks/n?lease_id={id}&force=true"));
-    // Another lease of the same client: nobody can guess its number.
+    // Another lease of the same client: its number cannot be guessed.
     let parts: Vec<&str> = id.split(':').collect();
     let stale = format!("{}:{}:7:{}", parts[0], parts[1], parts[3]);
     let changed = end(&stale).is_problem(409, "lease_changed");
@@ -305,7 +298,7 @@ fn an_administrator_ends_a_lease() {
         service
             .process
             .stderr()
-            .contains("ended the lease of `n` that me held")
+            .contains("force-released `n` held by me")
     };
     assert!(eventually(SOON, audit), "{}", service.process.stderr());
     let metrics = service.get("/metrics").text;

@@ -147,7 +147,7 @@ fn a_holder_without_renewals_notices_that_it_lost_the_lock() {
     let run = play(&service, &hurried("lock", "drop_renewals"));
     sells_exactly(&run);
     assert_eq!(run["lost"], 1, "{run}");
-    told(&run, "its guard said that the lock is lost");
+    told(&run, "its guard reported the lost lock");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn others_go_on_after_the_lease_of_a_dead_holder() {
     sells_exactly(&run);
     // Not before the lease was over: most of it was left.
     let told_of = run["faults"][0]["told"].as_str().unwrap();
-    let (_, after) = told_of.split_once("had it after ").unwrap();
+    let (_, after) = told_of.split_once("acquired it after ").unwrap();
     let after: u64 = after.trim_end_matches(" ms").parse().unwrap();
     assert!(after > TTL_MS / 2, "{run}");
     let states = run["by_instance"].as_array().unwrap().iter();
@@ -168,7 +168,7 @@ fn others_go_on_after_the_lease_of_a_dead_holder() {
     (alone["instances"], alone["concurrency"]) = (json!(1), json!(2));
     let run = play(&service, &alone);
     sells_exactly(&run);
-    told(&run, "not done");
+    told(&run, "skipped");
 }
 
 #[test]
@@ -176,17 +176,17 @@ fn faults_act_on_every_way() {
     let service = Service::start(&[]);
     let run = play(&service, &hurried("naive", "pause_holder"));
     oversells(&run);
-    told(&run, "wrote back what it had read");
+    told(&run, "wrote back its old value");
     told(
         &play(&service, &hurried("naive", "drop_renewals")),
         "nothing to drop",
     );
     told(
         &play(&service, &hurried("naive", "kill_holder")),
-        "ended between",
+        "died between",
     );
     for (fault, words) in [
-        ("pause_holder", "stood still"),
+        ("pause_holder", "paused for"),
         ("drop_renewals", "nothing to drop"),
         ("kill_holder", "it held nothing"),
     ] {

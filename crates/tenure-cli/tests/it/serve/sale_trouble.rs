@@ -58,7 +58,7 @@ fn sells_without(stop: impl Fn(&PostgresServer), go_on: impl Fn(&PostgresServer)
         .collect();
     let refused = service.order("sku-7", "anna", "too much");
     refused.is_problem(503, "backlog");
-    // Whoever watches sees what the gate says.
+    // Watchers see the state of the gate.
     live.until(|heard| heard.data["left"] == 69);
     all_say_unavailable(&service, &OF_THE_LEDGER);
     service.get("/readyz").is(200);

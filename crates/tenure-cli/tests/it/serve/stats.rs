@@ -115,7 +115,7 @@ fn a_lock_that_passes_on_is_measured() {
         release(&service, "n", &lease).is(204);
         release(&service, "n", &waiter.join().unwrap()).is(204);
     });
-    // Whoever comes to a free lock is handed nothing.
+    // Acquiring a free lock is not a handover.
     let lease = acquire(&service, "n", &json!({"wait_ms": 1_000}));
     release(&service, "n", &lease).is(204);
     let metrics = service.get("/metrics").text;

@@ -200,7 +200,7 @@ fn each_lock_of_the_notes_has_its_flaw() {
     let service = Service::start(&["--demo"]);
     let order =
         |step: &str, trouble: &str| service.get(&format!("/order/v1/submitOrder/{step}{trouble}"));
-    // An exception, and nobody gets the lock ever again.
+    // An exception, and the lock stays held forever.
     let broken = order("v1", "?trouble=exception");
     broken.is_problem(503, "unavailable");
     assert_eq!(broken.header("retry-after"), "1");

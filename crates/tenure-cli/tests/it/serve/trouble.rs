@@ -85,8 +85,8 @@ fn whoever_wanted_a_lock_of_a_silent_store_is_told_whether_it_may_have_it() {
                 let answer = service.post(&path, &json!({"wait_ms": wait_ms}));
                 is_unavailable(&answer);
                 let detail = answer.json()["detail"].as_str().unwrap().to_owned();
-                assert!(detail.contains("the store does not answer"), "{detail}");
-                let may_have_it = format!("lock `{name}` may have been taken");
+                assert!(detail.contains("Redis does not respond"), "{detail}");
+                let may_have_it = format!("lock `{name}` may have been acquired");
                 assert!(detail.contains(&may_have_it), "{detail}");
             });
         }
@@ -187,7 +187,7 @@ fn a_stop_ends_streams_and_waits_at_once_and_keeps_leases() {
         begun.elapsed()
     });
     assert!(stopped < Duration::from_secs(20), "{stopped:?}");
-    // Nobody of those who waited has it, or stands in the way.
+    // None of the waiters has it or blocks it.
     let other = Service::on(&server, &[]);
     assert_eq!(listed(&other, "n")["fence"], lease["fence"]);
     release(&other, "n", &lease).is(204);
@@ -195,7 +195,8 @@ fn a_stop_ends_streams_and_waits_at_once_and_keeps_leases() {
 }
 
 /// Readers that never read: what is written for them waits in no memory of the service.
-/// A sale begins for all at once. Whoever the kernel has no room for is told nothing, and its own kernel
+/// A sale starts for all buyers at once. A connection that does not fit gets no reply, and its own
+/// kernel
 /// tries again a second later.
 #[test]
 fn hundreds_may_come_at_the_same_moment() {

@@ -1,4 +1,4 @@
-//! One item at the gate: pure steps, with the time as an argument.
+//! One item at the gate: pure functions, with the time as an argument.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub(super) struct ItemGate {
     pub(super) loaded: Option<Loaded>,
     /// What each buyer has, if there is a limit.
     buyers: HashMap<String, u64>,
-    /// The orders that were accepted, and for how many units, by what they are remembered by.
+    /// The accepted orders and their units, by the key under which they are remembered.
     answers: HashMap<String, (OrderId, u64)>,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Loaded {
     pub(super) left: Option<u64>,
     pub(super) change: u64,
     terms: Terms,
-    /// When buyers and answers are forgotten, once the item is closed.
+    /// When buyers and answers are dropped, once the item is closed.
     forgets: Option<u64>,
-    /// When there is next something to forget.
+    /// When there is next something to drop.
     clears: Option<u64>,
 }
 
@@ -199,7 +199,7 @@ impl ItemGate {
         }
     }
 
-    /// Takes over new terms and a new state.
+    /// Applies new terms and a new state.
     fn settle(&mut self, fold: &Fold<'_>, now: u64) {
         let Some(loaded) = &mut self.loaded else {
             return;
@@ -273,7 +273,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Whether what buyers have would have to be known, and is not.
+    /// Whether the gate would need to know what buyers have, but does not.
     fn must_be_rebuilt(&self, fold: &Fold<'_>, now: u64) -> bool {
         let limit = |terms: &Terms| terms.limit_per_buyer.is_some();
         let is_limited_now = fold.terms.is_some_and(limit) && !limit(&self.terms);
@@ -289,7 +289,7 @@ impl Loaded {
         self.clears = self.forgets;
     }
 
-    /// For how long answers are kept, in microseconds.
+    /// How long answers are kept, in microseconds.
     fn kept(&self) -> u64 {
         millis(self.terms.answers_kept).saturating_mul(1000)
     }

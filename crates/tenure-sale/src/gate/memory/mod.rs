@@ -1,4 +1,4 @@
-//! A gate in this process. It knows what it knows until it is dropped: its server is always current.
+//! A gate in this process. It keeps its data until it is dropped: its server is always current.
 
 mod item;
 mod queue;
@@ -24,19 +24,19 @@ use crate::entry::{Entry, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::order::{Answer, OrderId, Outcome, Request};
 
-/// Gates that were opened by name and are still in use.
+/// Named gates that are still in use.
 static SHARED: Mutex<Option<HashMap<String, Weak<Mutex<Items>>>>> = Mutex::new(None);
 
 type Items = HashMap<String, Known>;
 
-/// What is known of one item.
+/// The state of one item.
 #[derive(Debug, Default)]
 struct Known {
-    /// `None` until it is loaded for the first time.
+    /// `None` until it is first loaded.
     gate: Option<ItemGate>,
     queue: Queue,
     dead: Vec<(Entry, String)>,
-    /// Wakes those who wait for entries.
+    /// Wakes readers that wait for entries.
     arrived: Arc<Notify>,
 }
 
@@ -51,13 +51,13 @@ pub(super) struct MemoryGate {
     reason = "the gate on Redis can fail in all of these"
 )]
 impl MemoryGate {
-    /// Opens the gate called `name`; one of its own if that is empty.
+    /// Opens the gate named `name`; a private one if the name is empty.
     pub(super) fn open(name: &str) -> Result<Self> {
         let name = name.trim_end_matches('/');
         if name.contains(['?', '#', '@', '/']) {
             return Err(Error::new(
                 ErrorKind::InvalidUrl,
-                "cannot read the URL: write `memory://` or `memory://name`",
+                "invalid URL: use `memory://` or `memory://name`",
             ));
         }
         Ok(Self { items: items(name) })
@@ -135,7 +135,7 @@ impl MemoryGate {
         taken
     }
 
-    /// All units lie in one place here, over however many shelves they are to be spread.
+    /// All units are in one place here, regardless of the spread.
     pub(super) fn begin_load(
         &self,
         item: &str,
@@ -146,7 +146,7 @@ impl MemoryGate {
         let mut items = self.items();
         let known = items.entry(item.to_owned()).or_default();
         if let Some(gate) = &known.gate {
-            // An epoch that was finished is not begun again: its answers would be forgotten.
+            // A finished epoch is not begun again: its answers would be lost.
             let again = epoch == gate.epoch && gate.loaded.is_none();
             if fence < gate.fence || !(epoch > gate.epoch || again) {
                 return Ok(false);
@@ -202,7 +202,7 @@ impl MemoryGate {
         let until = tokio::time::Instant::now() + patience;
         loop {
             let arrived = self.arrived(item);
-            // Counts as waiting before it looks: what arrives in between wakes it.
+            // Registers as waiting before it checks: an arrival in between wakes it.
             let mut waiting = std::pin::pin!(arrived.notified());
             waiting.as_mut().enable();
             let read = self.read_now(item, count);
@@ -302,7 +302,7 @@ impl MemoryGate {
     }
 }
 
-/// The gate of an item, its queue, and what wakes those who wait for entries.
+/// The gate of an item, its queue, and the notification for waiting readers.
 fn known<'a>(
     items: &'a mut Items,
     item: &str,
@@ -311,7 +311,7 @@ fn known<'a>(
     Some((known.gate.as_mut()?, &mut known.queue, &known.arrived))
 }
 
-/// The gate of an item if that load has begun, and no other since.
+/// The gate of an item if this load has begun, and no other since.
 fn load_of<'a>(
     items: &'a mut Items,
     item: &str,

@@ -1,4 +1,4 @@
-//! The queue of an item: entries by their ids, and who was handed which.
+//! The queue of an item: entries by id, and their deliveries.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use crate::order::OrderId;
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     entries: BTreeMap<(u64, u64), Queued>,
-    /// The id of the entry that was queued last; it is never given again.
+    /// The id of the entry that was queued last; it is never reused.
     last: Option<(u64, u64)>,
-    /// The id of the entry that was handed out last for the first time.
+    /// The id of the newest entry that was delivered.
     read: Option<(u64, u64)>,
     pending: u64,
 }
@@ -20,7 +20,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct Queued {
     entry: Entry,
-    /// Since when somebody has it.
+    /// When it was delivered.
     handed: Option<Instant>,
 }
 
@@ -64,8 +64,8 @@ impl Queue {
         units.fold(0, u64::saturating_add)
     }
 
-    /// Entries that nobody was handed yet. Whose they become matters to nobody: what a consumer left
-    /// behind is known by its age.
+    /// Entries that were not delivered yet. It does not matter to whom: entries of a dead consumer
+    /// are recognized by their age.
     pub(super) fn read(&mut self, count: usize, now: Instant) -> Vec<Entry> {
         let after = self
             .read

@@ -1,4 +1,4 @@
-//! How requests that travel together reach the server.
+//! How batched requests reach the server.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Asking {
 impl Call for Asking {
     type Place = Arc<Shelf>;
 
-    /// If the item is spread otherwise than it was known to be, that is learnt, and all are stale.
+    /// If the item has a different spread than was known, the new one is stored, and all are stale.
     async fn call(&self, shelf: &Arc<Shelf>, requests: &[Request]) -> Result<Vec<Answer>> {
         let (item, keys) = (shelf.item.as_str(), &shelf.keys);
         let keys = [&keys.gate, &keys.buyers, &keys.answers, &keys.orders];

@@ -1,4 +1,4 @@
-//! Entries as they stand in the streams: fields and values.
+//! The encoding of entries in the streams: fields and values.
 
 use tenure::redis::Value;
 
@@ -8,7 +8,7 @@ use crate::gate::clock::time_of;
 use crate::order::OrderId;
 use crate::stock::UNITS_MAX;
 
-/// The fields before those of the entry itself, where it is dead.
+/// The fields before those of the entry itself in a dead letter.
 const DEAD_FIELDS: usize = 3;
 
 /// The fields and values of an entry, without the time, which the server adds.
@@ -51,14 +51,14 @@ pub(super) fn fields(wanted: &Wanted) -> Vec<String> {
     fields
 }
 
-/// An entry of the queue. One that is none of ours is kept with the reason, so that it can be buried;
-/// `None` only if the server says nothing that could be an id.
+/// An entry of the queue. A malformed one is kept with the reason, so that it can be buried; `None`
+/// only if the server returned nothing that could be an id.
 pub(super) fn entry(shelf: &Shelf, id: &Value, fields: &Value, deliveries: u64) -> Option<Entry> {
     let id = shelf.order_of(id.as_str()?)?;
     Some(read(id, fields.as_array().unwrap_or_default(), deliveries))
 }
 
-/// An entry of the dead, with the reason.
+/// A dead letter, with the reason.
 pub(super) fn dead_entry(shelf: &Shelf, fields: &Value) -> Option<(Entry, String)> {
     let fields = fields.as_array()?;
     let (head, fields) = fields.split_at_checked(2 * DEAD_FIELDS)?;

@@ -1,15 +1,15 @@
-//! The keys of an item, or of one shelf of it: they share a slot.
+//! The keys of an item, or of one of its shelves: they share a slot.
 
 use crate::gate::spread::Place;
 use crate::order::{OrderId, Request};
 
-/// The slots of a cluster.
+/// The number of slots of a cluster.
 const SLOTS: u64 = 16_384;
-/// How far a shelf may lie from where it should: near the border of two nodes it would be on the other
-/// one. To be nearer takes more tries to find a name, once for each item and process.
+/// How far a shelf's slot may be from its ideal slot: near the border of two nodes it would be on
+/// the other node. A smaller distance takes more tries to find a name, once per item and process.
 const ASIDE_MAX: u64 = 8;
 
-/// The group that reads the queue.
+/// The consumer group of the queue.
 pub(super) const GROUP: &str = "ledger";
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Keys {
 impl Keys {
     pub(super) fn of(item: &str, place: Place) -> Self {
         let tag = tag(item, place);
-        // The mark keeps them apart from those of an item that is called like a tag.
+        // The prefix separates them from the keys of an item that is named like a tag.
         let mark = if place.nth == 0 { "" } else { "shelf:" };
         let key = |what: &str| format!("tenure:sale:{{{tag}}}:{mark}{what}");
         Self {
@@ -37,9 +37,9 @@ impl Keys {
     }
 }
 
-/// What the slot of a shelf is made of. The first has the item's name, as if there were no others. The
-/// others are called so that all lie as far apart as they can: nodes that have equal parts of the slots
-/// have equal parts of the shelves.
+/// The hash tag of a shelf. The first one has the item's name, as if there were no others. The
+/// others are named so that all slots are as far apart as possible: nodes with equal shares of the
+/// slots have equal shares of the shelves.
 fn tag(item: &str, place: Place) -> String {
     if place.nth == 0 {
         return item.to_owned();
@@ -47,12 +47,12 @@ fn tag(item: &str, place: Place) -> String {
     let wanted = (slot(item) + place.nth * SLOTS / place.of) % SLOTS;
     let named = |salt: u64| format!("{item}#{}/{}.{salt}", place.nth, place.of);
     let near = |tag: &String| (slot(tag) + SLOTS - wanted) % SLOTS < ASIDE_MAX;
-    // One in 2048 does; if none of so many did, any would be as good.
+    // One in 2048 matches; if none of this many did, any would be as good.
     let found = (0..8 * SLOTS).map(named).find(near);
     found.unwrap_or_else(|| named(0))
 }
 
-/// The slot of a tag: CRC16, as the cluster's specification has it.
+/// The slot of a tag: CRC16, as in the cluster specification.
 fn slot(tag: &str) -> u64 {
     let mut crc = 0_u16;
     for byte in tag.bytes() {
@@ -68,10 +68,10 @@ fn slot(tag: &str) -> u64 {
     u64::from(crc) % SLOTS
 }
 
-/// What the answer to a request is remembered by. Names hold no control character.
+/// The key under which the answer to a request is remembered. Names contain no control characters.
 ///
-/// Many ids are UUIDs, and there is one for each order: 16 bytes instead of 36 are a sixth of what an
-/// order takes.
+/// Many ids are UUIDs, and there is one per order: 16 bytes instead of 36 save a sixth of the
+/// memory of an order.
 pub(super) fn answer_field(buyer: &str, request: &str) -> Vec<u8> {
     let mut field = Vec::with_capacity(buyer.len() + request.len() + 1);
     field.extend(buyer.as_bytes());
@@ -110,7 +110,7 @@ pub(super) fn answer(order: &OrderId, units: u64) -> String {
     format!("{}-{}/{units}", order.epoch(), order.number())
 }
 
-/// An order as the scripts say it.
+/// An order in the scripts' notation.
 pub(super) fn order_id(item: &str, text: &str) -> Option<OrderId> {
     let (epoch, number) = text.split_once('-')?;
     Some(OrderId::new(
@@ -120,7 +120,7 @@ pub(super) fn order_id(item: &str, text: &str) -> Option<OrderId> {
     ))
 }
 
-/// What the script wants to know of a request: four arguments.
+/// The script's arguments for a request: four of them.
 pub(super) fn push_request(arguments: &mut Vec<Vec<u8>>, request: &Request) {
     arguments.push(answer_field(request.buyer(), request.id()));
     arguments.push(request.buyer().into());

@@ -1,4 +1,4 @@
-//! Loading an item onto its shelves, and forgetting it.
+//! Loading an item onto its shelves, and removing it.
 
 use tenure::Fence;
 
@@ -9,11 +9,11 @@ use crate::error::Result;
 use crate::gate::load::{Load, Remembered};
 use crate::item::ItemState;
 
-/// Buyers and answers of one call while loading: others want the server in between.
+/// Buyers and answers per call while loading: other clients need the server in between.
 const LOADED_AT_ONCE: usize = 500;
 
 impl RedisGate {
-    /// In the order of the shelves: of two who load at once, the greater one comes through.
+    /// In the order of the shelves: of two concurrent loads, the greater one succeeds.
     pub(in crate::gate) async fn begin_load(
         &self,
         item: &str,
@@ -120,7 +120,7 @@ impl RedisGate {
             .await
     }
 
-    /// The first shelf is forgotten last: as long as it is there, the others are found.
+    /// The first shelf is removed last: as long as it exists, the others can be found.
     pub(in crate::gate) async fn forget(&self, item: &str) -> Result<bool> {
         let shelves = self.shelves(item).await?;
         if shelves.is_spread() && !self.is_over(&shelves).await? {

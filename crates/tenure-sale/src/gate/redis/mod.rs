@@ -1,5 +1,5 @@
-//! A gate on Redis: single, behind sentinels, or a cluster. All keys of an item share a slot; of one that
-//! is spread, all keys of a shelf.
+//! A gate on Redis: standalone, Sentinel or Cluster. All keys of an item share a slot; for a spread
+//! item, all keys of a shelf.
 
 mod asking;
 mod entry;
@@ -38,7 +38,7 @@ use crate::order::{Answer, OrderId, Outcome, Request};
 
 /// No arguments.
 const NONE: &[&str] = &[];
-/// How often a call learns that an item is spread otherwise than it was known to be.
+/// How often a call retries after learning that an item's spread is different.
 const LEARNS_MAX: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub(super) struct RedisGate {
 impl RedisGate {
     pub(super) async fn connect(url: &str) -> Result<Self> {
         let redis = Client::connect(url).await;
-        let redis = redis.map_err(|error| Error::store("cannot reach the gate", error))?;
+        let redis = redis.map_err(|error| Error::store("cannot connect to the gate", error))?;
         let mut gate = Self::on(redis);
         gate.moves = Arc::new(Moves::at(url));
         Ok(gate)
@@ -81,7 +81,7 @@ impl RedisGate {
     pub(super) async fn ask(&self, request: &Request) -> Result<Answer> {
         let (item, end) = (request.item(), Instant::now() + BRING_MAX);
         let mut learns = 0;
-        // Kept until the next question: nobody takes away meanwhile what was brought here.
+        // Kept until the next attempt, so that the units are not taken meanwhile.
         let mut lock = None;
         loop {
             let shelves = self.spreads.known_or_one(item);
@@ -98,7 +98,7 @@ impl RedisGate {
             if !shelves.is_spread() {
                 return Ok(answer);
             }
-            // What is left on one shelf says nothing.
+            // The units left on one shelf are not meaningful.
             answer.left = None;
             if answer.outcome != Outcome::SoldOut {
                 return Ok(answer);
@@ -150,7 +150,7 @@ impl RedisGate {
         }
     }
 
-    /// `None` if the item is spread otherwise than it was known to be.
+    /// `None` if the item's spread is different from what was known.
     async fn take_at(
         &self,
         shelf: &Shelf,
@@ -196,7 +196,7 @@ impl RedisGate {
         Ok(Some(taken))
     }
 
-    /// Shelf 0 is told last, so what it has reached, all have.
+    /// Shelf 0 is updated last, so all others have reached at least its change.
     pub(super) async fn apply(
         &self,
         item: &str,
@@ -204,11 +204,11 @@ impl RedisGate {
         after: u64,
         changes: &[Change],
     ) -> Result<Applied> {
-        // Before anything is told: whether they follow each other, and how many units they are.
+        // Before anything is sent: whether they are consecutive, and how many units they are.
         Fold::of(item, super::spread::Place::ONLY, after, changes)?;
         let shelves = self.shelves(item).await?;
         if shelves.is_spread() {
-            // Whether it would be done, before the others are told.
+            // Whether it would succeed, before the others are updated.
             match self.apply_at(shelves.first(), epoch, after, &[]).await? {
                 Applied::Done => {}
                 other => return Ok(other),
@@ -223,7 +223,8 @@ impl RedisGate {
         self.apply_at(shelves.first(), epoch, after, changes).await
     }
 
-    /// Tells a shelf of those changes that it was not told by another relay, or one that died.
+    /// Sends a shelf the changes that it has not received from another relay, or from one that
+    /// died.
     async fn apply_rest(
         &self,
         shelf: &Shelf,
@@ -239,7 +240,7 @@ impl RedisGate {
             match applied {
                 Applied::At(number) if number >= last => return Ok(Applied::Done),
                 Applied::At(number) if number > at => at = number,
-                // Shelf 0 is told last: one that is behind it was not left so by us.
+                // Shelf 0 is updated last: one that is behind it was not left so by us.
                 Applied::At(_) => return Ok(Applied::Stale),
                 applied => return Ok(applied),
             }
@@ -300,7 +301,7 @@ impl RedisGate {
         }
     }
 
-    /// Asks all shelves at once, and returns what they said in their order.
+    /// Calls all shelves concurrently, and returns the replies in their order.
     async fn on_each<T, Calling>(
         &self,
         shelves: &Shelves,
@@ -322,7 +323,8 @@ impl RedisGate {
         while let Some(ended) = calls.join_next().await {
             let item = &shelves.first().item;
             let (nth, answer) = ended.map_err(|_| {
-                let message = format!("the gate of `{item}` was not asked: the runtime is ending");
+                let message =
+                    format!("the gate of `{item}` was not called: the runtime is shutting down");
                 Error::new(ErrorKind::Store, message)
             })?;
             said.push((nth, answer?));
@@ -342,7 +344,7 @@ impl RedisGate {
         reply.map_err(|error| failed(item, error))
     }
 
-    /// Runs a script that answers 1 or 0.
+    /// Runs a script that returns 1 or 0.
     async fn yes(
         &self,
         item: &str,
@@ -358,7 +360,7 @@ impl RedisGate {
     }
 }
 
-/// Terms as the scripts want them, in this order.
+/// The terms as script arguments, in this order.
 fn terms(terms: &Terms) -> [String; 6] {
     [
         optional(terms.starts_at.map(micros)),
@@ -374,7 +376,7 @@ fn optional(number: Option<u64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
-/// A word and what belongs to it.
+/// A word and its arguments.
 fn words(reply: &Value) -> (Option<&str>, Option<&Value>) {
     let parts = reply.as_array().unwrap_or_default();
     (parts.first().and_then(Value::as_str), parts.get(1))
@@ -394,7 +396,7 @@ fn failed(item: &str, error: tenure::Error) -> Error {
     Error::store(format!("the gate of `{item}` failed"), error)
 }
 
-/// The failure of an order that was asked for: what is known of it?
+/// The error of a request, with what is known about its outcome.
 fn unanswered(item: &str, error: tenure::Error) -> Error {
     use tenure::ErrorKind as Kind;
     let refused = matches!(
@@ -405,14 +407,14 @@ fn unanswered(item: &str, error: tenure::Error) -> Error {
         format!("the gate of `{item}` refused, and nothing was ordered")
     } else {
         format!(
-            "the gate of `{item}` gave no answer, and what became of the order is unknown: ask again \
-             with the same request id"
+            "the gate of `{item}` did not reply, and the outcome of the order is unknown: try \
+             again with the same request id"
         )
     };
     Error::store(message, error)
 }
 
 fn not_understood(item: &str, value: &Value) -> Error {
-    let message = format!("cannot understand the answer `{value}` of the gate of `{item}`");
+    let message = format!("unexpected reply `{value}` from the gate of `{item}`");
     Error::new(ErrorKind::Protocol, message)
 }

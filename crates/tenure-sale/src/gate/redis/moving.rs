@@ -1,14 +1,14 @@
-//! Moving units from one shelf to another, and saying when nothing is left on any.
+//! Moving units between shelves, and determining when none are left.
 //!
 //! | step | where | what is written |
 //! |---|---|---|
-//! | give | on the shelf that has some | less stock, and a note: the number of the move, to whom, how many |
-//! | receive | on the shelf that lacks some | more stock, and the number, so that it is done once |
-//! | conclude | on the first again | the note is struck out |
+//! | give | on the shelf that has units | less stock, and a note: the number of the move, the receiver, how many |
+//! | receive | on the shelf that needs units | more stock, and the number, so that it happens once |
+//! | conclude | on the first shelf again | the note is deleted |
 //!
-//! Whoever dies in between leaves the note, and whoever finds it does the rest. No unit is lost or
-//! doubled, whoever does what how often; the lock is there so that those who want the last units do
-//! not take them from each other for ever.
+//! A process that dies in between leaves the note, and any process that finds it finishes the move.
+//! No unit is lost or duplicated, regardless of who does each step and how often. The lock only
+//! keeps processes that want the last units from taking them from each other forever.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,34 +25,34 @@ use super::{RedisGate, not_understood, script, whole, words};
 use crate::error::{Error, Result};
 use crate::failpoint::{bug, failpoint};
 
-/// How long a buyer is kept while others take what was brought.
+/// How long a buyer waits while others take the units that were brought.
 pub(super) const BRING_MAX: Duration = Duration::from_secs(3);
-/// How often shelves are looked at that do not come to rest.
+/// How often shelves that keep changing are read again.
 const LOOKS_MAX: u32 = 16;
-/// How long a process that died keeps the others waiting.
+/// How long a process that died blocks the others.
 const LOCK_TTL: Duration = Duration::from_secs(1);
-/// How long to wait for the lock: longer than one who died has it.
+/// How long to wait for the lock: longer than the lock of a process that died.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What came of looking for units elsewhere.
+/// The result of looking for units on other shelves.
 #[derive(Debug)]
 pub(super) enum Brought {
-    /// Some are here, or were: ask again. With the lock, if this process took it.
+    /// Some are here, or were: try again. With the lock, if this process acquired it.
     Here(Option<Guard>),
-    /// There was a moment since the question in which all shelves together had so few.
+    /// At some moment since the request, all shelves together had this few.
     SoldOut { left: u64 },
     /// A shelf must be loaded first.
     Stale,
-    /// It could not be said in time.
+    /// The result was not known in time.
     Busy,
 }
 
-/// What a look at all shelves found, for all who wait for one.
+/// The result of reading all shelves, for all callers that wait for it.
 #[derive(Clone, Debug)]
 enum Seen {
-    /// What each of them has, from the first on. It is enough for who looked.
+    /// The units of each, starting with the first. Enough for the caller that read them.
     Some(Arc<[u64]>),
-    /// There was a moment since they asked in which all together had so few.
+    /// At some moment since they asked, all shelves together had this few.
     SoldOut {
         left: u64,
     },
@@ -60,7 +60,7 @@ enum Seen {
     Busy,
 }
 
-/// What came of fetching units to a shelf, for all who wait there.
+/// The result of fetching units to a shelf, for all callers that wait there.
 #[derive(Clone, Copy, Debug)]
 enum Fetched {
     Here,
@@ -68,17 +68,18 @@ enum Fetched {
     Busy,
 }
 
-/// Those who look for units in this process.
+/// The searches for units in this process.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    // Std mutexes, not async ones: nobody waits while they are held.
-    /// Those who look, by item: *sold out* is the same wherever a buyer's home is.
+    // Std mutexes, not async ones: they are never held across an await.
+    /// The searches, by item: *sold out* is the same for all shelves.
     looks: Mutex<HashMap<String, Arc<Turn<Seen>>>>,
-    /// Those who fetch units, by their home.
+    /// The fetches, by destination shelf.
     fetches: Mutex<HashMap<Arc<Shelf>, Arc<Turn<Fetched>>>>,
-    /// Where the locks are, if they are not there yet.
+    /// Where to connect for the locks, if not connected yet.
     url: Option<String>,
-    /// Without locks units are moved too, but those who want the last ones may go on for long.
+    /// Without locks units are moved too, but processes that want the last ones may compete for
+    /// long.
     locks: OnceCell<Tenure>,
 }
 
@@ -97,7 +98,7 @@ impl Moves {
         }
     }
 
-    /// Nobody will look for units of this item, or those who do begin anew.
+    /// Drops the searches for units of this item; later ones start again.
     pub(super) fn forget(&self, item: &str) {
         held(&self.looks).remove(item);
         held(&self.fetches).retain(|home, _| home.item != item);
@@ -126,15 +127,16 @@ impl Moves {
             (None, Some(url)) => {
                 let connecting = || Tenure::builder(url).name("tenure-sale").connect();
                 let locks = self.locks.get_or_try_init(connecting).await;
-                locks.map_err(|error| Error::store("cannot reach the locks of the gate", error))?
+                locks
+                    .map_err(|error| Error::store("cannot connect to the gate for locks", error))?
             }
         };
         let lock = locks.lock(format!("sale:{{{item}}}:move")).ttl(LOCK_TTL);
-        match lock.acquire_within(LOCK_WAIT_MAX).await {
+        match lock.wait(LOCK_WAIT_MAX).acquire().await {
             Ok(guard) => Ok(Locked::Ours(guard)),
             Err(error) if error.kind() == tenure::ErrorKind::Busy => Ok(Locked::Busy),
             Err(error) => {
-                let wanted = format!("cannot take the lock to move units of `{item}`");
+                let wanted = format!("cannot acquire the lock to move units of `{item}`");
                 Err(Error::store(wanted, error))
             }
         }
@@ -147,13 +149,13 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 enum Locked {
     Ours(Guard),
-    /// Nobody locks here.
+    /// No locks here.
     Free,
     Busy,
 }
 
 impl RedisGate {
-    /// Sees to it that so many units are on a shelf, or finds out that there are not so many.
+    /// Makes sure that this many units are on a shelf, or finds that there are not enough.
     pub(super) async fn bring(
         &self,
         shelves: &Shelves,
@@ -170,13 +172,13 @@ impl RedisGate {
                 let nth = usize::try_from(home.place.nth).ok();
                 let here = nth.and_then(|nth| each.get(nth));
                 let is_here = here.is_some_and(|here| *here >= units);
-                // Ask again; also if it was enough for somebody else only.
+                // Try again; also if it was only enough for another caller.
                 if is_here || sum(each.iter().copied()) < units {
                     return Ok(Brought::Here(None));
                 }
             }
             Seen::SoldOut { left } if units > left => return Ok(Brought::SoldOut { left }),
-            // That was too few for somebody else.
+            // That was too few for another caller.
             Seen::SoldOut { .. } => {}
             Seen::Stale => return Ok(Brought::Stale),
             Seen::Busy => return Ok(Brought::Busy),
@@ -190,7 +192,7 @@ impl RedisGate {
         })
     }
 
-    /// Finishes what somebody began who is gone.
+    /// Finishes moves that another process began and abandoned.
     pub(in crate::gate) async fn finish_moves(&self, item: &str) -> Result<()> {
         let shelves = self.shelves(item).await?;
         if shelves.is_spread() {
@@ -202,7 +204,7 @@ impl RedisGate {
         Ok(())
     }
 
-    /// Looks whether all shelves together have so many.
+    /// Checks whether all shelves together have this many.
     async fn search(&self, shelves: &Shelves, units: u64) -> Result<(Seen, Option<Guard>)> {
         for _ in 0..LOOKS_MAX {
             let Some(first) = all_current(self.look(shelves).await?) else {
@@ -219,8 +221,8 @@ impl RedisGate {
             let Some(second) = all_current(self.look(shelves).await?) else {
                 return Ok((Seen::Stale, None));
             };
-            // Stock grows only by what came: if none has grown, all had no more than they had at
-            // first, at the moment between the looks.
+            // Stock only grows by arrivals: if none arrived, no shelf had more than in the first
+            // read, at the moment between the two reads.
             let grown = |look: &Look| (look.shelf.epoch, look.came);
             if first.iter().map(grown).eq(second.iter().map(grown)) {
                 return Ok((Seen::SoldOut { left }, None));
@@ -241,7 +243,7 @@ impl RedisGate {
             Locked::Free => None,
             Locked::Busy => return Ok((Fetched::Busy, None)),
         };
-        // Whoever had the lock before may have changed everything.
+        // The previous holder of the lock may have changed everything.
         let Some(looks) = all_current(self.look(shelves).await?) else {
             return Ok((Fetched::Stale, None));
         };
@@ -258,7 +260,7 @@ impl RedisGate {
                 others.push((left, shelf, look.shelf.epoch));
             }
         }
-        // The richest first.
+        // The shelf with the most units first.
         others.sort_unstable_by_key(|(left, ..)| std::cmp::Reverse(*left));
         for (_, giver, epoch) in others {
             if has >= units {
@@ -272,7 +274,8 @@ impl RedisGate {
         Ok((Fetched::Here, guard))
     }
 
-    /// Moves what is wanted, or half of what is there; returns how much. `None` if a shelf is stale.
+    /// Moves the wanted number, or half of what is there; returns how many. `None` if a shelf is
+    /// stale.
     async fn move_from(
         &self,
         giver: &Shelf,
@@ -291,7 +294,7 @@ impl RedisGate {
                 to: home.place.nth,
                 units: whole(item, units)?,
             },
-            // Somebody without the lock: who comes next sees the note, and finishes it.
+            // A process without the lock: the next caller sees the note and finishes the move.
             (Some("none" | "under way"), _) => return Ok(Some(0)),
             (Some("stale"), _) => return Ok(None),
             _ => return Err(not_understood(item, &reply)),
@@ -308,7 +311,7 @@ impl RedisGate {
         Ok(arrived.then_some(given.units))
     }
 
-    /// Finishes all moves that were seen; whether there were any.
+    /// Finishes all moves that were seen; returns whether there were any.
     async fn finish(&self, shelves: &Shelves, looks: &[Look]) -> Result<bool> {
         let mut any = false;
         for look in looks {
@@ -323,7 +326,7 @@ impl RedisGate {
         Ok(any)
     }
 
-    /// Lets units that were given arrive, and strikes the note out. `false` if the shelf is stale.
+    /// Receives the given units, and deletes the note. `false` if the shelf is stale.
     async fn hand_over(
         &self,
         giver: &Shelf,
@@ -355,7 +358,7 @@ fn sum(units: impl Iterator<Item = u64>) -> u64 {
     units.fold(0, u64::saturating_add)
 }
 
-/// The shelves if all of them sell, under one epoch.
+/// The shelves, if all of them sell, under one epoch.
 fn all_current(looks: Vec<Option<Look>>) -> Option<Vec<Look>> {
     let looks: Vec<Look> = looks.into_iter().collect::<Option<_>>()?;
     let epoch = looks.first()?.shelf.epoch;

@@ -1,4 +1,4 @@
-//! The queue of an item: a stream on each shelf, read by the group of the ledger's consumers.
+//! The queue of an item: a stream on each shelf, read by the consumer group of the ledger.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,19 +14,19 @@ use crate::error::Result;
 use crate::gate::clock::millis;
 use crate::order::OrderId;
 
-/// Entries of one call: others want the server in between.
+/// Entries per call: other clients need the server in between.
 const AT_ONCE: usize = 500;
-/// How much longer than it may block a reader waits for the server.
+/// How much longer than its block time a reader waits for the server.
 const SLACK: Duration = Duration::from_secs(5);
-/// How often to look for a queue that does not exist yet.
+/// How often to check for a queue that does not exist yet.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often to look at the queues of several shelves.
+/// How often to check the queues of several shelves.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How often one reader makes the group again that somebody destroys.
+/// How often one reader recreates a group that was destroyed.
 const CREATED_MAX: u32 = 10;
 
 impl RedisGate {
-    /// Of all shelves. Who waits for long waits better for each of them.
+    /// Of all shelves. A caller that waits for long should wait for each of them separately.
     pub(in crate::gate) async fn read(
         &self,
         item: &str,
@@ -39,7 +39,7 @@ impl RedisGate {
             let shelves = self.shelves(item).await?;
             let left = until.saturating_duration_since(Instant::now());
             if !shelves.is_spread() {
-                // If nobody has loaded it yet, it may turn out to be spread.
+                // If it has not been loaded yet, it may turn out to be spread.
                 let known = self.spreads.known(item).is_some();
                 let patience = if known { left } else { left.min(LOOK_EVERY) };
                 let read = self.read_at(shelves.first(), consumer, count, patience);
@@ -58,7 +58,7 @@ impl RedisGate {
         }
     }
 
-    /// What there is on any shelf.
+    /// The available entries of any shelf.
     async fn read_now(
         &self,
         shelves: &Shelves,
@@ -75,7 +75,8 @@ impl RedisGate {
             match reading.await {
                 Ok(entries) => read.extend(entries),
                 Err(error) => {
-                    // What ended one connection mostly ended the others: do not try one after the other.
+                    // A failure of one connection usually affects the others: do not try one after
+                    // the other.
                     for shelf in shelves.all() {
                         self.readers.forget(&shelf.keys.orders);
                     }
@@ -98,7 +99,7 @@ impl RedisGate {
         if let Some(shelf) = self.shelves(item).await?.nth(shelf) {
             return self.read_at(shelf, consumer, count, patience).await;
         }
-        // Nobody has loaded it yet, or not with so many.
+        // It has not been loaded yet, or not with this many shelves.
         tokio::time::sleep(patience.min(LOOK_EVERY)).await;
         Ok(Vec::new())
     }
@@ -122,7 +123,7 @@ impl RedisGate {
                     } else if left.is_zero() {
                         return Ok(Vec::new());
                     } else {
-                        // Nobody has loaded the item yet.
+                        // The item has not been loaded yet.
                         tokio::time::sleep(left.min(LOOK_EVERY)).await;
                     }
                 }
@@ -140,7 +141,7 @@ impl RedisGate {
     ) -> Result<Value, tenure::Error> {
         let mut command = Command::new("XREADGROUP").arg("GROUP").arg(GROUP);
         command = command.arg(consumer).arg("COUNT").arg(count.max(1));
-        // To block for 0 ms would mean for ever.
+        // A block time of 0 ms would mean forever.
         if millis(patience) > 0 {
             command = command.arg("BLOCK").arg(millis(patience));
         }
@@ -148,7 +149,8 @@ impl RedisGate {
         self.run_apart(shelf, command, patience + SLACK).await
     }
 
-    /// Runs a command that blocks, or whose key is not its first argument, on a connection of its own.
+    /// Runs a command that blocks, or whose key is not its first argument, on a dedicated
+    /// connection.
     async fn run_apart(
         &self,
         shelf: &Shelf,
@@ -160,20 +162,20 @@ impl RedisGate {
             Some(reader) => reader,
             None => self.reader(queue).await?,
         };
-        // Not kept after an error, nor if this future is dropped: it may still be waiting then.
+        // Not reused after an error, nor if this future is dropped: it may still be blocked then.
         let reply = reader.connection.run(command, limit).await?;
         self.readers.keep(queue, reader);
         Ok(reply)
     }
 
     async fn reader(&self, queue: &str) -> Result<Reader, tenure::Error> {
-        // An ordinary command first: it finds out where the item is now.
+        // An ordinary command first: it finds the node of the item.
         self.redis.run(Command::new("EXISTS").arg(queue)).await?;
         let connection = self.redis.dedicated_to(queue).await?;
         Ok(Reader::new(connection))
     }
 
-    /// Makes the group that was lost with its stream, or deleted; it begins at the oldest entry.
+    /// Creates the group that was lost with its stream, or deleted; it starts at the oldest entry.
     /// `false`: there is no stream.
     async fn create_group(&self, shelf: &Shelf) -> Result<bool> {
         let command = Command::new("XGROUP").arg("CREATE");
@@ -200,7 +202,7 @@ impl RedisGate {
             let more = count.saturating_sub(claimed.len());
             claimed.extend(self.claim_at(shelf, consumer, idle, more).await?);
         }
-        // One queue is in order by itself.
+        // A single queue is in order.
         if shelves.is_spread() {
             claimed.sort_by_key(age);
         }
@@ -372,14 +374,14 @@ impl RedisGate {
     }
 }
 
-/// Entries of several shelves, from the oldest on.
+/// Entries of several shelves, oldest first.
 fn age(entry: &Entry) -> (u64, SystemTime) {
     (entry.id.epoch(), entry.accepted_at)
 }
 
-/// A dead entry, with its reason.
+/// A dead letter, with its reason.
 struct Buried {
-    /// Its id among the dead: the time of its burial, and a number.
+    /// Its id among the dead letters: the time of its burial, and a number.
     at: (u64, u64),
     letter: (Entry, String),
 }
@@ -395,9 +397,10 @@ fn read_buried(shelf: &Shelf, found: &Value) -> Option<Buried> {
     })
 }
 
-/// What `XREADGROUP` says: nothing, or the one stream with its entries, which come for the first time.
+/// The reply of `XREADGROUP`: nothing, or the stream with its entries, all delivered for the first
+/// time.
 fn read_entries(shelf: &Shelf, reply: &Value) -> Result<Vec<Entry>> {
-    // In RESP3 a map of streams, which comes flat; in RESP2 an array of pairs.
+    // In RESP3 a map of streams, which arrives flat; in RESP2 an array of pairs.
     let entries = match reply.as_array() {
         None | Some([]) => return Ok(Vec::new()),
         Some([Value::Array(pair)]) => pair.get(1),
@@ -417,7 +420,7 @@ fn in_pair(shelf: &Shelf, found: &Value, deliveries: u64) -> Option<Entry> {
     entry::entry(shelf, id, fields, deliveries)
 }
 
-/// Adds what was claimed, and says where to go on.
+/// Adds claimed entries, and returns where to continue.
 fn read_claimed(shelf: &Shelf, reply: &Value, claimed: &mut Vec<Entry>) -> Option<String> {
     let [next, entries, gone] = reply.as_array()? else {
         return None;
@@ -438,7 +441,7 @@ fn read_claimed(shelf: &Shelf, reply: &Value, claimed: &mut Vec<Entry>) -> Optio
     Some(next.as_str()?.to_owned())
 }
 
-/// Whether the server's own words contain this.
+/// Whether the server's error text contains this.
 fn says(error: &tenure::Error, words: &str) -> bool {
     let cause = error.source().map(ToString::to_string).unwrap_or_default();
     cause.contains(words) || error.to_string().contains(words)

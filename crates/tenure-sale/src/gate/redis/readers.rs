@@ -1,5 +1,5 @@
-//! Connections on which somebody waits for entries of a queue. A waiting connection can do nothing
-//! else, so each reader has one to itself; afterwards the next reader of the same queue gets it.
+//! Connections for blocking reads of a queue. A blocked connection can do nothing else, so each
+//! reader has its own; afterwards it is reused by the next reader of the same queue.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tenure::redis::Dedicated;
 
-/// How old a connection may become. It does not follow when another server becomes the master, and
-/// one that was cut off does not even say so: who waits there would wait in vain.
+/// The maximum age of a connection. It does not follow a failover, and a connection that was cut
+/// off does not even report it: a reader would wait in vain.
 const AGE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct Readers {
     idle: Mutex<HashMap<String, Vec<Reader>>>,
 }
 
-/// A connection to wait on.
+/// A connection for blocking reads.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) connection: Dedicated,
@@ -37,13 +37,13 @@ impl Reader {
 }
 
 impl Readers {
-    /// A connection that was used before, if there is one.
+    /// A used connection, if there is one.
     pub(super) fn take(&self, queue: &str) -> Option<Reader> {
         let reader = self.idle().get_mut(queue)?.pop()?;
         (!reader.is_old()).then_some(reader)
     }
 
-    /// Keeps a connection for the next reader. Only one that waits for nothing any more.
+    /// Keeps a connection for the next reader. Only one that is not blocked.
     pub(super) fn keep(&self, queue: &str, reader: Reader) {
         let mut idle = self.idle();
         idle.entry(queue.to_owned()).or_default().push(reader);

@@ -1,4 +1,4 @@
-//! The gate's scripts: one file each, read here and nowhere else.
+//! The gate's scripts: one file each, loaded only here.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ macro_rules! scripts {
         $(pub(super) static $name: LazyLock<Script> =
             LazyLock::new(|| assemble(include_str!(concat!("scripts/", $file))));)*
 
-        /// All of them, with their files.
+        /// All scripts, with their files.
         #[cfg(test)]
         fn all() -> Vec<(&'static str, &'static Script)> {
             vec![$(($file, &*$name)),*]
@@ -38,7 +38,7 @@ scripts! {
 
 macro_rules! parts {
     ($($file:literal),* $(,)?) => {
-        /// What scripts share, with its files.
+        /// The shared parts, with their files.
         const PARTS: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/", $file)))),*];
     };
 }
@@ -51,8 +51,8 @@ parts![
     "dead_of.lua"
 ];
 
-/// Puts the shared parts where a script asks for them. Redis wants the `#!lua` line first, so they
-/// cannot simply be put in front.
+/// Inserts the shared parts where a script includes them. Redis requires the `#!lua` line first, so
+/// they cannot simply be prepended.
 fn assemble(code: &str) -> Script {
     let mut code = code.to_owned();
     for (file, part) in PARTS {
@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// What stands in the queue is an accepted order: nothing may be cut off its end.
+    /// An entry of the queue is an accepted order: the stream must never be trimmed.
     #[test]
     fn no_script_trims_the_queue() {
         for (file, script) in all() {

@@ -1,4 +1,4 @@
-//! The shelves of an item: one, or as many as it is spread over, each in a slot of its own.
+//! The shelves of an item: one, or as many as it is spread over, each in its own slot.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -9,8 +9,8 @@ use crate::gate::spread::{Place, home};
 use crate::item::SPREAD_MAX;
 use crate::order::OrderId;
 
-/// One shelf. What the streams there call an entry is not quite what others call the order: the
-/// number of an order also says its shelf.
+/// One shelf. The id of an entry in its stream differs from the order id: the number of an order
+/// also encodes its shelf.
 #[derive(Debug)]
 pub(super) struct Shelf {
     pub(super) item: String,
@@ -19,7 +19,7 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// The order that is this entry of the queue.
+    /// The order of this entry of the queue.
     pub(super) fn order_of(&self, entry: &str) -> Option<OrderId> {
         let (epoch, number) = entry.split_once('-')?;
         let number = number.parse::<u64>().ok()?.checked_mul(self.place.of)?;
@@ -27,13 +27,13 @@ impl Shelf {
         Some(OrderId::new(&self.item, epoch.parse().ok()?, number))
     }
 
-    /// The entry of the queue that an order is.
+    /// The queue entry of an order.
     pub(super) fn entry_of(&self, order: &OrderId) -> String {
         format!("{}-{}", order.epoch(), order.number() / self.place.of)
     }
 }
 
-/// By its place too: the first shelf has the same keys whatever is known of others.
+/// Also compares the place: the first shelf has the same keys regardless of the others.
 impl PartialEq for Shelf {
     fn eq(&self, other: &Self) -> bool {
         self.place == other.place && self.keys.gate == other.keys.gate
@@ -77,7 +77,7 @@ impl Shelves {
         &self.0
     }
 
-    /// The one that is told last, and has what belongs to no buyer.
+    /// The one that is updated last, and has what belongs to no buyer.
     pub(super) fn first(&self) -> &Arc<Shelf> {
         &self.0[0]
     }
@@ -91,18 +91,18 @@ impl Shelves {
             .unwrap_or_else(|| self.first())
     }
 
-    /// Where the entry of an order is, if it is anywhere.
+    /// Where the entry of an order would be.
     pub(super) fn of_order(&self, order: &OrderId) -> &Arc<Shelf> {
         self.nth(order.number() % self.spread())
             .unwrap_or_else(|| self.first())
     }
 }
 
-/// Over how many shelves items are spread, as far as it is known. It does not change while an item
-/// exists; if this is wrong, the scripts say so.
+/// The known spreads of items. A spread does not change while an item exists; if one of these is
+/// wrong, the scripts report it.
 #[derive(Debug, Default)]
 pub(super) struct Spreads {
-    // A std mutex, not an async one: nobody waits while it is held.
+    // A std mutex, not an async one: it is never held across an await.
     known: Mutex<HashMap<String, Shelves>>,
 }
 
@@ -111,7 +111,7 @@ impl Spreads {
         self.all().get(item).cloned()
     }
 
-    /// What is known, or else that it lies on one.
+    /// The known spread, or one by default.
     pub(super) fn known_or_one(&self, item: &str) -> Shelves {
         self.known(item).unwrap_or_else(|| Shelves::new(item, 1))
     }

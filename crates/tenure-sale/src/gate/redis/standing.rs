@@ -1,4 +1,4 @@
-//! What the gate knows of an item, added up over its shelves.
+//! The gate's state of an item, summed over its shelves.
 
 use tenure::redis::Value;
 
@@ -9,19 +9,19 @@ use crate::gate::standing::{ShelfStanding, Standing};
 use crate::item::ItemState;
 use crate::order::OrderId;
 
-/// One look at a shelf.
+/// One read of a shelf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) shelf: ShelfStanding,
-    /// Over how many shelves it says that the item is spread.
+    /// The number of shelves of the item, according to this one.
     spread: u64,
-    /// The units that came to it since it was loaded: its stock grows by nothing else.
+    /// The units that have arrived since it was loaded: its stock only grows by these.
     pub(super) came: Option<u64>,
-    /// What it gave another one, if that was not concluded.
+    /// The units that it gave to another shelf, if that move is not concluded.
     pub(super) given: Option<Given>,
 }
 
-/// A move that is written down.
+/// A recorded move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Given {
     pub(super) number: u64,
@@ -64,7 +64,7 @@ impl RedisGate {
         Ok(shelf.current && shelf.state.is_some() && shelf.epoch == order.epoch())
     }
 
-    /// Looks at all shelves; `None` for those that do not know the item.
+    /// Reads all shelves; `None` for those that do not know the item.
     pub(super) async fn look(&self, shelves: &Shelves) -> Result<Vec<Option<Look>>> {
         self.on_each(
             shelves,
@@ -86,7 +86,7 @@ impl RedisGate {
     }
 }
 
-/// The standing of an item that lies on one shelf.
+/// The state of an item with one shelf.
 fn plain(shelf: &ShelfStanding) -> Standing {
     Standing {
         current: shelf.current,
@@ -103,14 +103,14 @@ fn plain(shelf: &ShelfStanding) -> Standing {
     }
 }
 
-/// The standing of an item of which these shelves know something.
+/// The combined state of the shelves that know the item.
 fn together(shelves: Vec<ShelfStanding>, spread: u64) -> Standing {
     let all = shelves.len() as u64 == spread;
     let sum = |of: fn(&ShelfStanding) -> u64| shelves.iter().map(of).fold(0, u64::saturating_add);
     let epoch = shelves.iter().map(|shelf| shelf.epoch).max();
     let epoch = epoch.unwrap_or_default();
     let is_current = |shelf: &ShelfStanding| shelf.current && shelf.epoch == epoch;
-    // The first is told last: its state is what all have reached.
+    // The first shelf is updated last: its state is what all have reached.
     let is_loaded = all && shelves.iter().all(|shelf| shelf.state.is_some());
     let state = shelves.first().and_then(|shelf| shelf.state);
     let left: Option<u64> = shelves.iter().map(|shelf| shelf.left).sum();
@@ -148,7 +148,7 @@ fn read(shelf: &Shelf, parts: &[Value]) -> Option<Look> {
         return None;
     };
     let number = |value: &Value| u64::try_from(value.as_int()?).ok();
-    // Nothing, or a number.
+    // Empty, or a number.
     let maybe = |value: &Value| match value.as_str()? {
         "" => Some(None),
         number => Some(Some(number.parse::<u64>().ok()?)),

@@ -1,4 +1,5 @@
-//! A turn: many want the same to be found out, and one does it for all who came before it began.
+//! A turn: many callers want the same result, and one computes it for all that arrived before it
+//! began.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,25 +8,25 @@ use tokio::sync::Mutex;
 
 use crate::error::Result;
 
-/// Those who want to know the same: who comes while one looks shares the next look.
+/// Callers that want the same result: those that arrive while one searches share the next search.
 #[derive(Debug)]
 pub(super) struct Turn<T> {
-    /// How many have asked so far.
+    /// How many callers have asked so far.
     asked: AtomicU64,
     state: Mutex<State<T>>,
 }
 
 #[derive(Debug)]
 struct State<T> {
-    /// So many of them are served by a look that began after they asked.
+    /// This many of them are served by a search that began after they asked.
     served: u64,
-    /// What it found.
+    /// The result.
     found: Option<Result<T>>,
 }
 
 impl<T: Clone> Turn<T> {
-    /// What somebody found who began after this call, or what `search` finds. What it has beside is for
-    /// its caller alone.
+    /// The result of a search that began after this call, by another caller or by `search` itself.
+    /// The second part of the result is for its caller alone.
     pub(super) async fn share<Own>(
         &self,
         search: impl Future<Output = Result<(T, Option<Own>)>>,

@@ -1,4 +1,4 @@
-//! Brings orders from the gate into the ledger until it is told to end.
+//! Commits orders from the gate to the ledger until it is stopped.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tenure_sale::{Error, ErrorKind, Order, OrderId, Sale};
-use tenure_testkit::sale::{Answer, Asked, Kind, Recorder};
+use tenure_testkit::sale::{Answer, Kind, PendingOperation, Recorder};
 
 use super::instance::Shop;
 use crate::items::OnSale;
@@ -58,16 +58,16 @@ pub async fn look(sale: &Sale, recorder: &Recorder, id: &OrderId) -> Result<(), 
     tell(asked, sale.order(id).await)
 }
 
-fn tell(asked: Asked<'_>, told: Result<Order, Error>) -> Result<(), Error> {
+fn tell(asked: PendingOperation<'_>, told: Result<Order, Error>) -> Result<(), Error> {
     match told {
-        Ok(order) => asked.told(Answer::State, order.state.word(), None),
+        Ok(order) => asked.answered(Answer::State, order.state.word(), None),
         Err(error) => {
             let (answer, word) = match error.kind() {
                 ErrorKind::NoOrder => (Answer::Refused, "no-order".to_owned()),
                 ErrorKind::Conflict => (Answer::Refused, "conflict".to_owned()),
                 kind => (Answer::Unknown, format!("{kind:?}")),
             };
-            asked.told(answer, &word, None);
+            asked.answered(answer, &word, None);
             return Err(error);
         }
     }

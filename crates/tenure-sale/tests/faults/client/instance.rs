@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use tenure_sale::{Outcome, Request, Sale};
 use tenure_testkit::Seed;
-use tenure_testkit::sale::{Answer, Asked, Demand, Recorder, Wish};
+use tenure_testkit::sale::{Answer, Demand, PendingOperation, Recorder, Wish};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -20,7 +20,7 @@ use crate::plan::RATE;
 
 /// Buyers come in groups, so often.
 const TICK_MS: u64 = 10;
-/// So many are served at once; whoever comes beyond that goes away.
+/// This many are served at once; further ones are dropped.
 const AT_ONCE: usize = 400;
 /// How often a buyer who was not answered asks again at once; others are asked again in the end.
 const ASKS_AGAIN: f64 = 0.6;
@@ -116,11 +116,11 @@ impl Told {
 }
 
 /// Submits a request and writes down what was told. Whatever fails is unknown.
-pub async fn submit(sale: &Sale, request: &Request, asked: Asked<'_>) -> Told {
+pub async fn submit(sale: &Sale, request: &Request, asked: PendingOperation<'_>) -> Told {
     let outcome = match sale.submit(request).await {
         Ok(answer) => answer.outcome,
         Err(error) => {
-            asked.told(Answer::Unknown, &format!("{:?}", error.kind()), None);
+            asked.answered(Answer::Unknown, &format!("{:?}", error.kind()), None);
             return Told::Nothing;
         }
     };
@@ -138,7 +138,7 @@ pub async fn submit(sale: &Sale, request: &Request, asked: Asked<'_>) -> Told {
         Outcome::Busy => (Answer::Refused, "busy"),
         Outcome::StaleEpoch => (Answer::Refused, "stale-epoch"),
     };
-    asked.told(answer, word, order.as_deref());
+    asked.answered(answer, word, order.as_deref());
     match (order, outcome) {
         (Some(order), _) => Told::Order(order),
         (None, Outcome::Busy | Outcome::StaleEpoch) => Told::Nothing,

@@ -17,7 +17,7 @@ pub(super) fn strike(kind: Kind, proxy: &Proxy, rng: &mut StdRng) -> bool {
             proxy.heal();
             proxy.counts().reply_bytes > before.reply_bytes
         }
-        // The next request is carried out, and nobody hears of it.
+        // The next request is carried out, but its reply is lost.
         Kind::ResetAfterRequest => {
             proxy.reset_after_request();
             let struck = eventually(random_time(rng), || {

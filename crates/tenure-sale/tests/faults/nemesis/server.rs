@@ -18,7 +18,7 @@ const CUT_LIMIT: Duration = Duration::from_secs(3);
 /// Longer than a replica needs to connect once it has shown its password.
 const HANDSHAKE: Duration = Duration::from_millis(50);
 
-/// Does it, undoes it; true if somebody asked the server meanwhile.
+/// Injects the fault, undoes it; true if a client asked the server meanwhile.
 pub(super) fn strike(kind: Kind, server: &RedisServer, rng: &mut StdRng) -> bool {
     match kind {
         Kind::KillServer => {
@@ -49,7 +49,7 @@ pub(super) fn strike(kind: Kind, server: &RedisServer, rng: &mut StdRng) -> bool
     }
 }
 
-/// Does it, undoes it; true if somebody asked the new master.
+/// Injects the fault, undoes it; true if a client asked the new master.
 pub(super) fn strike_sentinels(kind: Kind, sentinels: &Sentinels, rng: &mut StdRng) -> bool {
     match kind {
         Kind::PlannedFailover => {

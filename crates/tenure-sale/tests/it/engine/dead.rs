@@ -54,7 +54,7 @@ async fn an_entry_that_fails_alone_is_buried_and_requeued(stage: Stage) {
     let (sale, order) = poisoned(&stage).await;
     assert_eq!(one_is_buried(&sale).await.id, order);
     assert_eq!(sale.order(&order).await.unwrap().state, OrderState::Dead);
-    // Its unit stays set aside until somebody decides.
+    // Its unit stays reserved until an operator decides.
     assert_eq!((left(&sale).await, sold(&sale).await), (7, 3));
     agrees(&sale).await;
 

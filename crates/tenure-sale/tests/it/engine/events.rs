@@ -1,4 +1,4 @@
-//! What watchers are told.
+//! What watchers receive.
 
 use std::time::{Duration, SystemTime};
 

@@ -93,7 +93,7 @@ async fn a_gate_that_is_away_is_told_and_nothing_is_lost(stage: Stage) {
     stage.redis().kill();
     let error = sale.submit(&request("ben", "r")).await;
     fails(error, ErrorKind::Store);
-    // What the ledger knows can be asked and changed; the gate is told later.
+    // The ledger can be read and changed; the gate is updated later.
     assert_eq!(
         sale.order(&order).await.unwrap().state,
         OrderState::Reserved
@@ -229,5 +229,5 @@ async fn a_gate_that_cannot_be_reached_is_named() {
     let stage = Stage::memory_sqlite();
     let opening = Sale::open("redis://127.0.0.1:1", stage.ledger_url());
     let error = fails(opening.await, ErrorKind::Store);
-    assert_eq!(error, "cannot reach the gate");
+    assert_eq!(error, "cannot connect to the gate");
 }

@@ -117,7 +117,7 @@ async fn a_crowd_buys_exactly_what_there_is() {
     for order in &orders {
         assert_eq!(settled(&sale, order).await.state, OrderState::Reserved);
     }
-    // Units that are let go are sold again, to whoever comes, and then it is sold out again.
+    // Released units are sold again, and then it is sold out again.
     for order in orders.iter().take(10) {
         sale.cancel(order).await.unwrap();
     }
@@ -229,7 +229,7 @@ async fn a_node_that_is_replaced_loses_nothing() {
     assert_eq!((sold(&sale).await, sale.stats().rejected), (2_000, 0));
 }
 
-/// Somebody dies after units left one shelf, before or after they came to another.
+/// A process dies after units left one shelf, before or after they came to another.
 #[cfg(feature = "failpoints")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_dies_while_units_move_loses_none() {
@@ -360,7 +360,7 @@ async fn workers_of_one_item_take_one_connection() {
     });
     let orders = orders.await;
     let consumer = consume(&sale);
-    // For longer than the server lets anybody wait for a row.
+    // For longer than the server lets a transaction wait for a row.
     let end = tokio::time::Instant::now() + Duration::from_secs(5);
     let mut most = 0;
     while tokio::time::Instant::now() < end {
@@ -374,13 +374,13 @@ async fn workers_of_one_item_take_one_connection() {
     for order in &orders {
         assert_eq!(settled(&sale, order).await.state, OrderState::Reserved);
     }
-    // Nobody took a batch apart because it had to wait.
+    // No batch was split because it had to wait.
     assert_eq!(sale.stats().batches_failed, 0);
     agrees(&sale).await;
     consumer.stop().await;
 }
 
-/// Who is told *sold out* shares the looks with all others of the process, wherever their homes are.
+/// Requests that end in *sold out* share the searches of their process, on all shelves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sold_out_item_is_looked_at_once_for_all_homes() {
     let stage = Stage::redis_sqlite();

@@ -1,4 +1,4 @@
-//! The ledger is away: orders stay in the queue, and nobody is to blame.
+//! The ledger is unavailable: orders stay in the queue, and no entry is at fault.
 
 use std::time::Duration;
 

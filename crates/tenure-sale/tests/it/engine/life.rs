@@ -126,7 +126,7 @@ async fn an_item_is_paused_opened_and_closed(stage: Stage) {
     sale.close("i").await.unwrap();
     assert_eq!(ask(&sale, "cleo", "r").await, Outcome::Ended);
     agrees(&sale).await;
-    // The gate may forget it now, and buyers are told the same.
+    // The gate may remove it now, and buyers get the same answer.
     assert!(sale.forget("i").await.unwrap());
     assert_eq!(ask(&sale, "cleo", "r").await, Outcome::Ended);
     // What was sold is not sold again.

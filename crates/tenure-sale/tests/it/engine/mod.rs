@@ -8,7 +8,7 @@ mod stage;
 mod consumers;
 /// Entries that the ledger does not take.
 mod dead;
-/// What watchers are told.
+/// What watchers receive.
 mod events;
 /// Sentinel and Cluster: servers replaced by others that know less.
 mod failover;

@@ -22,7 +22,7 @@ async fn drift_is_found_and_repaired(stage: Stage) {
     reserve(&sale, "anna").await;
     drained(&sale).await;
     agrees(&sale).await;
-    // Somebody plays with the gate.
+    // The gate is changed by hand.
     plant_units(&stage, "i", 5);
     assert_eq!(left(&sale).await, 14);
     let report = reconcile(&sale, Mode::DryRun).await;
@@ -68,7 +68,7 @@ async fn a_report_is_a_table(stage: Stage) {
     let text = report.to_string();
     assert!(text.contains("total                 10"), "{text}");
     assert!(text.ends_with("0  all agree"), "{text}");
-    // At a gate on Redis nobody has consumed them.
+    // At a gate on Redis they were not consumed.
     let queued = if stage.redis.is_some() { 3 } else { 0 };
     assert_eq!((report.queued, report.item.sold), (queued, 3 - queued));
 }

@@ -1,4 +1,4 @@
-//! Changes of the ledger that the gate is told of.
+//! Changes of the ledger that are sent to the gate.
 
 use tenure_sale::gate::{Applied, Load};
 use tenure_sale::ledger::{Change, What};

@@ -46,7 +46,7 @@ async fn a_key_of_another_type_stops_the_sale_and_nothing_is_half_done() {
         let error = asking.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Store, "{wrong}");
         let taking = stage.gate.take(&stage.item, &withdrawal()).await;
-        // What is withdrawn is nobody's.
+        // A withdrawal has no buyer.
         assert_eq!(taking.is_err(), wrong != "buyers", "{wrong}");
         if wrong != "buyers" {
             assert_eq!(content(&server, &stage), before, "{wrong}");
@@ -165,7 +165,7 @@ async fn a_lost_answer_is_unknown_and_asking_again_finds_the_order() {
     let outcome = stage.gate.ask(&request).await.unwrap().outcome;
     assert!(matches!(outcome, Outcome::Replayed(_)), "{outcome:?}");
 
-    // The same with many at once: everybody hears of it, nobody loses a unit.
+    // The same with many at once: all get the error, and no unit is lost.
     proxy.reset_after_request_with(b"EVALSHA");
     let asking = (0..300).map(|buyer| {
         let gate = stage.gate.clone();

@@ -2,7 +2,7 @@
 
 /// The closed set of answers, and what is checked before what.
 mod answers;
-/// Changes of the ledger that the gate is told of.
+/// Changes of the ledger that are sent to the gate.
 mod apply;
 /// What a broken, full or foreign server does to the gate, and what not.
 mod broken;

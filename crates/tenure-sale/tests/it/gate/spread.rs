@@ -39,14 +39,14 @@ async fn a_crowd_gets_every_unit_and_is_told_the_truth() {
                 other => panic!("{other:?}"),
             }
         }
-        // Nobody is told that it is sold out before the last unit is gone.
+        // No buyer gets *sold out* before the last unit is gone.
         assert_eq!((orders.len(), refused), (301, 599), "{kind:?}");
         assert_eq!(at_rest(&stage).await.left, Some(0));
         assert_eq!(stage.read(900).await.len(), 301);
     }
 }
 
-/// The last unit may lie on any shelf, and whoever comes gets it.
+/// The last unit may lie on any shelf, and the next buyer gets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_units_are_sold_to_whoever_comes() {
     for kind in KINDS {
@@ -122,7 +122,7 @@ async fn two_who_want_the_rest_do_not_take_it_from_each_other_for_ever() {
     }
 }
 
-/// Whoever died between two steps of a move left a note: what it says is done once, by whoever comes.
+/// A process that died between two steps of a move left a note: any other process finishes it, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_that_was_interrupted_is_finished_once() {
     for kind in KINDS {
@@ -150,7 +150,7 @@ async fn a_move_that_was_interrupted_is_finished_once() {
             }
             let standing = stage.gate.standing(&stage.item).await.unwrap().unwrap();
             assert_eq!(standing.moving, 3);
-            // A crowd finds it, and at the same time somebody who looks after things.
+            // A crowd finds it, and at the same time an operator.
             let others = [stage.again().await, stage.again().await];
             let finishing = others.map(|gate| {
                 let item = stage.item.clone();
@@ -212,7 +212,7 @@ async fn a_relay_that_died_half_way_is_finished_once() {
     }
 }
 
-/// Somebody put a shelf back: what it was not told is not known, so it is loaded anew.
+/// A shelf was restored from an older copy: the missed changes are unknown, so it is loaded again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shelf_that_is_behind_the_first_is_stale() {
     let stage = Stage::of(Kind::RedisSpread, 0).await;
@@ -223,7 +223,7 @@ async fn a_shelf_that_is_behind_the_first_is_stale() {
     assert_eq!(applying.await.unwrap(), Applied::Stale);
 }
 
-/// Orders are committed and paid for long after the last unit is sold: that is no reason to look again.
+/// Orders are committed and paid for long after the last unit is sold: that is no reason for another search.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_that_bring_no_units_do_not_hide_that_it_is_sold_out() {
     let stage = Stage::of(Kind::RedisSpread, 0).await;
@@ -302,7 +302,7 @@ async fn the_shelves_of_an_item_lie_on_different_nodes() {
     }
 }
 
-/// Somebody wrote to one shelf: the standing says to which.
+/// Another program wrote to one shelf: the standing says to which.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shelf_that_somebody_wrote_to_is_named() {
     let stage = Stage::of(Kind::RedisSpread, 40).await;

@@ -48,7 +48,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// An item that nobody has loaded.
+    /// An item that was never loaded.
     pub(crate) async fn empty(kind: Kind) -> Self {
         let unique = rand::random::<u64>();
         let url = match kind {

@@ -116,7 +116,7 @@ async fn is_stale_until_loaded(stage: &Stage) {
     assert_eq!(seen, 2, "the queue went along, {patience:?}");
 }
 
-/// Asks until somebody answers.
+/// Asks until a server replies.
 async fn asked(stage: &Stage, id: &str) -> Outcome {
     for _ in 0..200 {
         if let Ok(answer) = stage.gate.ask(&stage.request("ann", id)).await {
@@ -124,5 +124,5 @@ async fn asked(stage: &Stage, id: &str) -> Outcome {
         }
         tokio::time::sleep(ms(100)).await;
     }
-    panic!("nobody answers");
+    panic!("no server replies");
 }

@@ -29,7 +29,7 @@ async fn balances(setup: &Setup) -> Vec<(String, i64, i64, i64)> {
         let row = |row: &sqlx::postgres::PgRow| (row.get(0), row.get(1), row.get(2), row.get(3));
         rows.iter().map(row).collect()
     } else if setup.url.ends_with(":memory:") {
-        // Nobody else can look into it.
+        // No other process can read it.
         Vec::new()
     } else {
         let mut connection = SqliteConnection::connect(&setup.url).await.unwrap();

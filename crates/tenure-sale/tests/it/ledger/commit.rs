@@ -279,7 +279,7 @@ async fn entries_of_an_older_epoch_are_lost(setup: Setup) {
     }));
     let fates = setup.ledger.commit(&late[1..2]).await.unwrap();
     assert_eq!(fates, [Fate::Known(OrderState::Lost)]);
-    // Somebody asked for it before it came.
+    // It was queried before it arrived.
     setup.ledger.mark_lost(&id(1, 6)).await.unwrap();
     let fates = setup.ledger.commit(&[order(6, "bob", 1)]).await.unwrap();
     assert_eq!(fates, [Fate::Known(OrderState::Lost)]);

@@ -11,7 +11,7 @@ use tenure_testkit::{ClientProcess, PostgresServer};
 use super::setup::Setup;
 
 const SECONDS: Duration = Duration::from_secs(20);
-/// What the process of [`a_process_that_uses_the_ledger`] is told.
+/// What the process of [`a_process_that_uses_the_ledger`] receives.
 const URL: &str = "TENURE_TEST_LEDGER";
 const ALONE: &str = "TENURE_TEST_ALONE";
 
@@ -30,10 +30,10 @@ async fn urls_that_cannot_be_opened_say_why() {
     let nobody = "postgres://shop:geheim@127.0.0.1:1/sale";
     for (url, kind, words) in [
         ("mysql://host/db", ErrorKind::InvalidUrl, "`mysql`"),
-        ("sqlite:", ErrorKind::InvalidUrl, "names no file"),
-        (&missing, ErrorKind::Ledger, "no directory"),
+        ("sqlite:", ErrorKind::InvalidUrl, "has no file name"),
+        (&missing, ErrorKind::Ledger, "does not exist"),
         (&directory, ErrorKind::Ledger, "is a directory"),
-        (&text, ErrorKind::Ledger, "no database"),
+        (&text, ErrorKind::Ledger, "not a database"),
         (nobody, ErrorKind::Ledger, "postgres://127.0.0.1:1/sale"),
     ] {
         let error = Ledger::open(url).await.unwrap_err();

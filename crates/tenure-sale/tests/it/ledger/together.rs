@@ -115,7 +115,7 @@ async fn changes_are_numbered_without_gaps_while_many_write(setup: Setup) {
             }
         });
     }
-    // Whoever reads meanwhile never sees a number before those below it.
+    // A concurrent reader never sees a number before those below it.
     let mut seen = 0;
     while !writers.is_empty() {
         let changes = setup.ledger.changes(ITEM, seen, 1000).await.unwrap();

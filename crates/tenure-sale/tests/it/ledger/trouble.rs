@@ -70,7 +70,7 @@ async fn a_server_that_says_nothing_is_an_error_in_time() {
     let begun = Instant::now();
     let error = ledger.commit(&[order(2, "bob", 1)]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Ledger);
-    assert!(error.to_string().contains("no answer"), "{error}");
+    assert!(error.to_string().contains("no reply"), "{error}");
     assert!(begun.elapsed() < IN_TIME, "{:?}", begun.elapsed());
     // More callers than connections, all of whom learn it in time.
     let begun = Instant::now();
@@ -175,7 +175,7 @@ async fn a_file_that_another_process_writes_is_waited_for_and_then_an_error() {
     assert_eq!(error.kind(), ErrorKind::Ledger);
     // On a crowded machine our own limit may come before that of the database.
     let told = error.to_string();
-    let is_told = told.contains("another process") || told.contains("no answer within");
+    let is_told = told.contains("another process") || told.contains("no reply within");
     assert!(is_told, "{told}");
     assert!(begun.elapsed() < IN_TIME, "{:?}", begun.elapsed());
     sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();

@@ -1,45 +1,49 @@
-//! Orders: each the one that was asked for, and none forgotten.
+//! Checks that every order was requested and none is forgotten.
 
 use std::collections::{HashMap, HashSet};
 
 use super::Case;
 use crate::check::Violation;
-use crate::sale::account::{Answer, Deed, Kind};
+use crate::sale::account::{Answer, Kind, Operation};
 use crate::sale::books::{Order, State};
 
-/// The word with which a shop says that there is no such order.
+/// The shop's word for an unknown order.
 const NO_ORDER: &str = "no-order";
 
-/// Answers and orders of the ledger are each other's, one to one.
+/// Answers and orders in the ledger correspond one to one.
 pub(super) fn confirmed_once(case: &Case<'_>) -> Vec<Violation> {
     let mut violations = twice_in_the_ledger(case);
-    violations.extend(orders_nobody_asked_for(case));
-    let told = case.account.deeds.iter().filter(|deed| deed.is_order());
-    for deed in told {
-        let order = deed.order.as_deref().and_then(|id| case.order(id));
-        // What is not there is another invariant's matter.
+    violations.extend(orders_never_requested(case));
+    let reported = case
+        .account
+        .operations
+        .iter()
+        .filter(|operation| operation.is_order());
+    for operation in reported {
+        let order = operation.order.as_deref().and_then(|id| case.order(id));
+        // Another invariant checks missing orders.
         let Some(order) = order.filter(|order| order.state != State::Lost) else {
             continue;
         };
-        let asked = (deed.key(), deed.units);
+        let asked = (operation.key(), operation.units);
         if asked != (order.key(), order.units) {
-            let rule = "not what was asked for";
-            violations.push(Violation::new(rule, &order.id, &[deed, order]));
+            let rule = "differs from the request";
+            violations.push(Violation::new(rule, &order.id, &[operation, order]));
         }
     }
-    for deed in &case.account.deeds {
-        let Some(State::Reserved | State::Paid) = seen(deed) else {
+    for operation in &case.account.operations {
+        let Some(State::Reserved | State::Paid) = reported_state(operation) else {
             continue;
         };
-        let id = deed.order.as_deref().unwrap_or_default();
+        let id = operation.order.as_deref().unwrap_or_default();
         match case.order(id) {
             None => {
-                let rule = "confirmed and not in the ledger";
-                violations.push(Violation::new(rule, id, &[deed]));
+                let rule = "confirmed, but not in the ledger";
+                violations.push(Violation::new(rule, id, &[operation]));
             }
             Some(order) if matches!(order.state, State::Lost | State::Rejected) => {
-                let rule = "confirmed and then taken back";
-                violations.push(Violation::new(rule, id, &[deed, order]));
+                let rule = "confirmed, then lost or rejected";
+                violations.push(Violation::new(rule, id, &[operation, order]));
             }
             Some(_) => {}
         }
@@ -67,103 +71,119 @@ fn twice_in_the_ledger(case: &Case<'_>) -> Vec<Violation> {
     violations
 }
 
-fn orders_nobody_asked_for(case: &Case<'_>) -> Vec<Violation> {
-    let asks = case.account.deeds.iter();
-    let asks = asks.filter(|deed| deed.kind == Kind::Ask);
-    let asked: HashSet<_> = asks.map(|deed| (deed.key(), deed.units)).collect();
+fn orders_never_requested(case: &Case<'_>) -> Vec<Violation> {
+    let asks = case.account.operations.iter();
+    let asks = asks.filter(|operation| operation.kind == Kind::Ask);
+    let asked: HashSet<_> = asks
+        .map(|operation| (operation.key(), operation.units))
+        .collect();
     let orders = case.books.orders.iter();
-    let unasked = orders
+    let never_requested = orders
         .filter(|order| order.state != State::Lost && !asked.contains(&(order.key(), order.units)));
-    unasked
-        .map(|order| Violation::new("nobody asked for it", &order.id, &[order]))
+    never_requested
+        .map(|order| Violation::new("never requested", &order.id, &[order]))
         .collect()
 }
 
-/// Every accepted order has come to its end, and the buyer is told which.
+/// Every accepted order has reached a final state, and the buyer can learn it.
 pub(super) fn none_forgotten(case: &Case<'_>) -> Vec<Violation> {
-    let denials = case.account.deeds.iter();
-    let denials = denials.filter(|deed| deed.word == NO_ORDER);
-    let mut violations: Vec<Violation> = denials
-        .map(|deed| {
-            let id = deed.order.as_deref().unwrap_or_default();
-            Violation::new("accepted and then denied", id, &[deed])
+    let unknown_orders = case.account.operations.iter();
+    let unknown_orders = unknown_orders.filter(|operation| operation.word == NO_ORDER);
+    let mut violations: Vec<Violation> = unknown_orders
+        .map(|operation| {
+            let id = operation.order.as_deref().unwrap_or_default();
+            Violation::new("accepted, then unknown", id, &[operation])
         })
         .collect();
     let mut judged = HashSet::new();
-    let last_told = last_told(case);
-    for deed in case.account.deeds.iter().filter(|deed| deed.is_order()) {
-        let Some(id) = deed.order.as_deref() else {
-            let rule = "accepted without an order";
-            violations.push(Violation::new(rule, &deed.request, &[deed]));
+    let last_reported = last_reported(case);
+    for operation in case
+        .account
+        .operations
+        .iter()
+        .filter(|operation| operation.is_order())
+    {
+        let Some(id) = operation.order.as_deref() else {
+            let rule = "accepted without an order id";
+            violations.push(Violation::new(rule, &operation.request, &[operation]));
             continue;
         };
         if !judged.insert(id) {
             continue;
         }
         let Some(order) = case.order(id) else {
-            let rule = "accepted and in no book";
-            violations.push(Violation::new(rule, id, &[deed]));
+            let rule = "accepted, but not in the books";
+            violations.push(Violation::new(rule, id, &[operation]));
             continue;
         };
         let rule = match order.state {
-            State::Queued => "accepted and still queued",
-            State::Lost if !case.allowed.lossy => "lost though nothing was dropped",
-            State::Rejected if !case.allowed.lossy => "accepted and then rejected",
-            State::Lost if last_told.get(id) != Some(&State::Lost) => "lost and nobody was told",
+            State::Queued => "accepted, but still queued",
+            State::Lost if !case.allowed.lossy => "lost, although no write was lost",
+            State::Rejected if !case.allowed.lossy => "accepted, then rejected",
+            State::Lost if last_reported.get(id) != Some(&State::Lost) => {
+                "lost, but not reported as lost"
+            }
             _ => continue,
         };
-        violations.push(Violation::new(rule, id, &[deed, order]));
+        violations.push(Violation::new(rule, id, &[operation, order]));
     }
     violations
 }
 
-/// What each order was last told to be.
-fn last_told<'a>(case: &Case<'a>) -> HashMap<&'a str, State> {
-    let looks = case.account.deeds.iter();
-    let told = looks.filter_map(|deed| Some((deed.order.as_deref()?, seen(deed)?)));
-    told.collect()
+/// The last reported state of each order.
+fn last_reported<'a>(case: &Case<'a>) -> HashMap<&'a str, State> {
+    let looks = case.account.operations.iter();
+    let reported = looks
+        .filter_map(|operation| Some((operation.order.as_deref()?, reported_state(operation)?)));
+    reported.collect()
 }
 
-/// No order comes back from its end: what was told later must follow from what was told before, and
-/// the ledger's state from both.
+/// No order leaves a final state: a later report must be reachable from an earlier one, and the ledger's
+/// state from both.
 pub(super) fn monotone(case: &Case<'_>) -> Vec<Violation> {
-    let mut told: HashMap<&str, Vec<(&Deed, State)>> = HashMap::new();
-    for deed in &case.account.deeds {
-        if let (Some(order), Some(state)) = (deed.order.as_deref(), seen(deed)) {
-            told.entry(order).or_default().push((deed, state));
+    let mut reported: HashMap<&str, Vec<(&Operation, State)>> = HashMap::new();
+    for operation in &case.account.operations {
+        if let (Some(order), Some(state)) = (operation.order.as_deref(), reported_state(operation))
+        {
+            reported.entry(order).or_default().push((operation, state));
         }
     }
     let mut violations = Vec::new();
-    for (id, told) in told {
-        for (number, (later, state)) in told.iter().enumerate() {
-            let before = told[..number].iter().filter(|(earlier, _)| {
+    for (id, reported) in reported {
+        for (number, (later, state)) in reported.iter().enumerate() {
+            let before = reported[..number].iter().filter(|(earlier, _)| {
                 earlier
                     .received_ns
                     .is_some_and(|received| received <= later.sent_ns)
             });
             let contradicted = before.filter(|(_, before)| !before.may_become(*state));
-            violations.extend(contradicted.map(|(earlier, _)| {
-                Violation::new("came back from its end", id, &[*earlier, *later])
-            }));
+            violations.extend(
+                contradicted.map(|(earlier, _)| {
+                    Violation::new("left a final state", id, &[*earlier, *later])
+                }),
+            );
         }
         let Some(order) = case.order(id) else {
             continue;
         };
-        let contradicted = told
+        let contradicted = reported
             .iter()
             .filter(|(_, state)| !state.may_become(order.state));
-        violations.extend(
-            contradicted
-                .map(|(deed, _)| Violation::new("the ledger says otherwise", id, &[*deed, order])),
-        );
+        violations.extend(contradicted.map(|(operation, _)| {
+            Violation::new(
+                "the ledger contradicts the answer",
+                id,
+                &[*operation, order],
+            )
+        }));
     }
     violations
 }
 
-/// The state that an answer speaks of.
-fn seen(deed: &Deed) -> Option<State> {
-    let speaks = matches!(deed.answer, Answer::State | Answer::Done);
-    speaks.then(|| deed.word.parse().ok()).flatten()
+/// The order state in an answer.
+fn reported_state(operation: &Operation) -> Option<State> {
+    let has_state = matches!(operation.answer, Answer::State | Answer::Done);
+    has_state.then(|| operation.word.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -173,15 +193,15 @@ mod tests {
     use crate::sale::{Answer, Kind, State};
 
     #[test]
-    fn an_order_that_is_not_what_was_asked_for() {
+    fn an_order_that_differs_from_the_request() {
         let mut sale = good();
-        sale.account.deeds[0].buyer = "eve".into();
-        sale.account.deeds[0].request = "9".into();
+        sale.account.operations[0].buyer = "eve".into();
+        sale.account.operations[0].request = "9".into();
         sale.breaks(&[ConfirmedOnce]);
     }
 
     #[test]
-    fn an_order_that_nobody_asked_for() {
+    fn an_order_that_was_never_requested() {
         let mut sale = good();
         sale.books
             .orders
@@ -196,7 +216,7 @@ mod tests {
             .orders
             .push(order("a.1.9", "bob", 1, State::Expired));
         sale.breaks(&[ConfirmedOnce]);
-        // One that fell through where the server forgets does not count.
+        // A rejected one does not count if the server may lose writes.
         for (lossy, expected) in [(false, &[ConfirmedOnce][..]), (true, &[])] {
             let mut sale = good();
             sale.allowed.lossy = lossy;
@@ -212,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn confirmed_and_then_gone() {
+    fn confirmed_then_lost() {
         let mut sale = good();
         sale.books.orders.remove(2);
         sale.books.journal.pop();
@@ -223,19 +243,21 @@ mod tests {
     }
 
     #[test]
-    fn accepted_and_never_heard_of_again() {
+    fn accepted_then_forgotten() {
         for (state, lossy, broken) in [
             (State::Queued, false, true),
             (State::Rejected, false, true),
             (State::Rejected, true, false),
             (State::Lost, false, true),
-            // Nobody looked at it.
+            // No client has read it.
             (State::Lost, true, true),
         ] {
             let mut sale = good();
             sale.allowed.lossy = lossy;
             sale.books.orders[1].state = state;
-            sale.account.deeds.retain(|deed| deed.kind != Kind::Cancel);
+            sale.account
+                .operations
+                .retain(|operation| operation.kind != Kind::Cancel);
             let expected: &[_] = if broken { &[NoneForgotten] } else { &[] };
             sale.breaks(expected);
         }
@@ -244,42 +266,44 @@ mod tests {
         sale.books.journal.drain(1..3);
         sale.breaks(&[NoneForgotten]);
         let mut sale = good();
-        sale.deed(about(Kind::Look, "a.1.2", 35, Answer::Refused, "no-order"));
+        sale.operation(about(Kind::Look, "a.1.2", 35, Answer::Refused, "no-order"));
         sale.breaks(&[NoneForgotten]);
     }
 
     #[test]
-    fn lost_and_told() {
+    fn lost_and_reported() {
         let mut sale = good();
         sale.allowed.lossy = true;
         sale.books.orders[1].state = State::Lost;
         sale.books.journal.drain(1..3);
-        sale.account.deeds.retain(|deed| deed.kind != Kind::Cancel);
-        sale.deed(about(Kind::Look, "a.1.2", 99, Answer::State, "lost"));
+        sale.account
+            .operations
+            .retain(|operation| operation.kind != Kind::Cancel);
+        sale.operation(about(Kind::Look, "a.1.2", 99, Answer::State, "lost"));
         sale.breaks(&[]);
         // The same request may get another order then.
         let mut again = ask("bob", "1", 1, 75, Answer::Refused, "sold-out", None);
-        sale.deed(again.clone());
+        sale.operation(again.clone());
         sale.breaks(&[]);
         again.answer = Answer::Accepted;
         again.order = Some("a.2.1".into());
         again.sent_ns = 76;
-        sale.deed(again);
+        sale.operation(again);
         sale.breaks(&[NoneForgotten]);
     }
 
     #[test]
-    fn an_end_that_is_none() {
+    fn a_final_state_that_changes() {
         let mut sale = good();
-        sale.deed(about(Kind::Look, "a.1.2", 97, Answer::State, "reserved"));
+        sale.operation(about(Kind::Look, "a.1.2", 97, Answer::State, "reserved"));
         sale.breaks(&[Monotone]);
         let mut sale = good();
-        sale.deed(about(Kind::Look, "a.1.3", 97, Answer::State, "paid"));
+        sale.operation(about(Kind::Look, "a.1.3", 97, Answer::State, "paid"));
         sale.breaks(&[Monotone]);
-        // What was asked for meanwhile may say either.
+        // Concurrent requests may report either state.
         let mut sale = good();
-        sale.deed(about(Kind::Look, "a.1.2", 58, Answer::State, "reserved"));
-        sale.deed(about(Kind::Look, "a.1.2", 62, Answer::State, "reserved"));
+        sale.operation(about(Kind::Look, "a.1.2", 58, Answer::State, "reserved"));
+        sale.operation(about(Kind::Look, "a.1.2", 62, Answer::State, "reserved"));
         sale.breaks(&[]);
     }
 }

@@ -1,4 +1,4 @@
-//! The end: nothing waits, nothing is half done.
+//! Checks that nothing is queued or pending at the end.
 
 use super::Case;
 use crate::check::Violation;
@@ -10,13 +10,13 @@ pub(super) fn quiet(case: &Case<'_>) -> Vec<Violation> {
         let counter = item.counter;
         dead += counter.dead;
         if counter.queued > 0 || counter.pending > 0 {
-            let said = format!("{} queued, {} pending", counter.queued, counter.pending);
-            violations.push(Violation::new("not drained", &item.name, &[&said]));
+            let evidence = format!("{} queued, {} pending", counter.queued, counter.pending);
+            violations.push(Violation::new("not drained", &item.name, &[&evidence]));
         }
     }
     if dead != case.allowed.dead {
-        let said = format!("{dead} are dead, {} were meant to be", case.allowed.dead);
-        violations.push(Violation::new("dead letters", "all items", &[&said]));
+        let evidence = format!("{dead} dead orders, expected {}", case.allowed.dead);
+        violations.push(Violation::new("dead letters", "all items", &[&evidence]));
     }
     violations
 }
@@ -27,7 +27,7 @@ mod tests {
     use super::super::testing::good;
 
     #[test]
-    fn something_is_left_to_be_done() {
+    fn unfinished_work() {
         let mut sale = good();
         sale.books.items[0].counter.queued = 1;
         sale.breaks(&[Quiet]);

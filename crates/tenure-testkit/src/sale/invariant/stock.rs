@@ -1,4 +1,4 @@
-//! Units: how many there are, and who has them.
+//! Checks how many units exist and which orders hold them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,7 +6,7 @@ use super::Case;
 use crate::check::Violation;
 use crate::sale::books::{Item, Movement};
 
-/// Orders never hold more than there is.
+/// Orders never hold more units than exist.
 pub(super) fn not_oversold(case: &Case<'_>) -> Vec<Violation> {
     let mut violations = Vec::new();
     for item in &case.books.items {
@@ -17,16 +17,16 @@ pub(super) fn not_oversold(case: &Case<'_>) -> Vec<Violation> {
             .map(|order| order.units)
             .sum();
         if held > total {
-            let said = format!("{held} units are held, there are {total}");
-            violations.push(Violation::new("oversold", &item.name, &[&said]));
+            let evidence = format!("{held} units are held, but only {total} exist");
+            violations.push(Violation::new("oversold", &item.name, &[&evidence]));
         }
-        violations.extend(oversold_on_the_way(case, item, total));
+        violations.extend(temporarily_oversold(case, item, total));
     }
     violations
 }
 
-/// The first commit after which orders held more than there was.
-fn oversold_on_the_way(case: &Case<'_>, item: &Item, total: u64) -> Option<Violation> {
+/// The first commit after which orders held more units than existed.
+fn temporarily_oversold(case: &Case<'_>, item: &Item, total: u64) -> Option<Violation> {
     let mut total = case.books.first_total(item, total);
     let mut held = 0_u64;
     for (number, movement) in case.books.postings(&item.name).enumerate() {
@@ -37,15 +37,15 @@ fn oversold_on_the_way(case: &Case<'_>, item: &Item, total: u64) -> Option<Viola
             Movement::Withdrawn(units) => total = total.saturating_sub(*units),
         }
         if held > total {
-            let said = format!("{held} of {total} units were held after movement {number}");
-            let rule = "oversold on the way";
-            return Some(Violation::new(rule, &item.name, &[&said, movement]));
+            let evidence = format!("{held} of {total} units were held after movement {number}");
+            let rule = "temporarily oversold";
+            return Some(Violation::new(rule, &item.name, &[&evidence, movement]));
         }
     }
     None
 }
 
-/// No buyer has more than one may have.
+/// No buyer exceeds the limit.
 pub(super) fn within_limit(case: &Case<'_>) -> Vec<Violation> {
     let mut violations = Vec::new();
     for item in &case.books.items {
@@ -55,8 +55,8 @@ pub(super) fn within_limit(case: &Case<'_>) -> Vec<Violation> {
             *has.entry(&order.buyer).or_default() += order.units;
         }
         for (buyer, units) in has.iter().filter(|(_, units)| **units > limit) {
-            let said = format!("`{buyer}` has {units} units, the limit is {limit}");
-            violations.push(Violation::new("above the limit", &item.name, &[&said]));
+            let evidence = format!("`{buyer}` has {units} units, the limit is {limit}");
+            violations.push(Violation::new("above the limit", &item.name, &[&evidence]));
         }
         let mut has: HashMap<&str, u64> = HashMap::new();
         for movement in case.books.postings(&item.name) {
@@ -64,9 +64,9 @@ pub(super) fn within_limit(case: &Case<'_>) -> Vec<Violation> {
                 let has = has.entry(buyer).or_default();
                 *has += units;
                 if *has > limit {
-                    let said = format!("`{buyer}` then had {has} units, the limit is {limit}");
-                    let rule = "above the limit on the way";
-                    violations.push(Violation::new(rule, &item.name, &[movement, &said]));
+                    let evidence = format!("`{buyer}` had {has} units then, the limit is {limit}");
+                    let rule = "temporarily above the limit";
+                    violations.push(Violation::new(rule, &item.name, &[movement, &evidence]));
                 }
             } else if let Movement::Released { buyer, units, .. } = movement {
                 let has = has.entry(buyer).or_default();
@@ -77,7 +77,7 @@ pub(super) fn within_limit(case: &Case<'_>) -> Vec<Violation> {
     violations
 }
 
-/// Left, queued and sold are all there is.
+/// Left, queued and sold units add up to all units.
 pub(super) fn conserved(case: &Case<'_>) -> Vec<Violation> {
     let mut violations = Vec::new();
     for item in &case.books.items {
@@ -87,29 +87,29 @@ pub(super) fn conserved(case: &Case<'_>) -> Vec<Violation> {
             .map(|order| order.units)
             .sum();
         if held != item.sold {
-            let said = format!("orders hold {held} units, the ledger counts {}", item.sold);
-            violations.push(Violation::new("miscounted", &item.name, &[&said]));
+            let evidence = format!("orders hold {held} units, the ledger counts {}", item.sold);
+            violations.push(Violation::new("miscounted", &item.name, &[&evidence]));
         }
         violations.extend(quota_drift(case, item));
         let Some(total) = item.total else { continue };
         let counter = item.counter;
         if counter.left < 0 {
-            let said = format!("{} units are left at the gate", counter.left);
-            violations.push(Violation::new("below zero", &item.name, &[&said]));
+            let evidence = format!("{} units are left at the gate", counter.left);
+            violations.push(Violation::new("below zero", &item.name, &[&evidence]));
         }
         let accounted = i128::from(counter.left) + i128::from(counter.queued_units + held);
         if accounted != i128::from(total) {
-            let said = format!(
+            let evidence = format!(
                 "{} left at the gate, {} queued, {held} held: {accounted} of {total} units",
                 counter.left, counter.queued_units
             );
-            violations.push(Violation::new("drift", &item.name, &[&said]));
+            violations.push(Violation::new("drift", &item.name, &[&evidence]));
         }
     }
     violations
 }
 
-/// Buyers of whom the gate believes something else than the ledger knows.
+/// Buyers whose units differ between gate and ledger.
 fn quota_drift(case: &Case<'_>, item: &Item) -> Vec<Violation> {
     let Some(quotas) = &item.quotas else {
         return Vec::new();
@@ -126,55 +126,59 @@ fn quota_drift(case: &Case<'_>, item: &Item) -> Vec<Violation> {
     differ
         .map(|buyer| {
             let (has, believed) = (has.get(buyer), believed.get(buyer));
-            let said = format!(
-                "`{buyer}` has {}, the gate believes {}",
+            let evidence = format!(
+                "`{buyer}` has {}, but {} at the gate",
                 has.unwrap_or(&0),
                 believed.unwrap_or(&0)
             );
-            Violation::new("drift of a quota", &item.name, &[&said])
+            Violation::new("quota drift", &item.name, &[&evidence])
         })
         .collect()
 }
 
-/// Each order's units are taken once and go back once.
+/// Each order's units are reserved once and released once.
 pub(super) fn released_once(case: &Case<'_>) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut held: HashMap<&str, bool> = HashMap::new();
     for posting in &case.books.journal {
-        let (order, takes) = match &posting.movement {
+        let (order, reserves) = match &posting.movement {
             Movement::Reserved { order, .. } => (order, true),
             Movement::Released { order, .. } => (order, false),
             Movement::Added(_) | Movement::Withdrawn(_) => continue,
         };
         let holds = held.entry(order).or_default();
-        if *holds == takes {
-            let rule = if takes {
-                "taken twice"
+        if *holds == reserves {
+            let rule = if reserves {
+                "reserved twice"
             } else {
                 "released without being held"
             };
             violations.push(Violation::new(rule, order, &[&posting.movement]));
         }
-        *holds = takes;
+        *holds = reserves;
     }
     for order in &case.books.orders {
         let by_journal = held.remove(order.id.as_str()).unwrap_or_default();
         if by_journal != order.state.holds_units() {
-            let said = if by_journal {
-                "by the journal it holds its units"
+            let evidence = if by_journal {
+                "according to the journal it holds its units"
             } else {
-                "by the journal it holds none"
+                "according to the journal it holds none"
             };
             violations.push(Violation::new(
                 "journal and order differ",
                 &order.id,
-                &[order, &said],
+                &[order, &evidence],
             ));
         }
     }
     for order in held.into_iter().filter(|(_, holds)| *holds) {
-        let said = "its units are held, and the ledger has no such order";
-        violations.push(Violation::new("held by nobody", order.0, &[&said]));
+        let evidence = "its units are held, but the ledger has no such order";
+        violations.push(Violation::new(
+            "held by an unknown order",
+            order.0,
+            &[&evidence],
+        ));
     }
     violations
 }
@@ -186,10 +190,10 @@ mod tests {
     use crate::sale::{Answer, Movement, State};
 
     #[test]
-    fn more_held_than_there_is() {
+    fn more_held_than_exists() {
         let mut sale = good();
-        let deed = ask("dan", "1", 1, 85, Answer::Accepted, "", Some("a.1.4"));
-        sale.deed(deed);
+        let operation = ask("dan", "1", 1, 85, Answer::Accepted, "", Some("a.1.4"));
+        sale.operation(operation);
         sale.books
             .orders
             .push(order("a.1.4", "dan", 1, State::Paid));
@@ -200,12 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn more_held_than_there_was_for_a_moment() {
+    fn more_held_than_exists_temporarily() {
         let mut sale = good();
-        // The release comes after the reservation that needed it.
+        // The release comes after the reservation that needs it.
         sale.books.journal.swap(2, 3);
         sale.breaks(&[NotOversold]);
-        // Unless units had been added before, and were withdrawn after.
+        // Fine if units were added before and withdrawn after.
         let mut sale = good();
         sale.books.journal.swap(2, 3);
         sale.books.journal.insert(2, posting(Movement::Added(1)));
@@ -214,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_buyer_may_have() {
+    fn a_buyer_above_the_limit() {
         let mut sale = good();
         sale.books.items[0].limit = Some(1);
         sale.breaks(&[WithinLimit]);
     }
 
     #[test]
-    fn more_than_a_buyer_may_have_for_a_moment() {
+    fn a_buyer_temporarily_above_the_limit() {
         let mut sale = good();
         sale.books.items[0].limit = Some(1);
         sale.books.orders[2].state = State::Expired;
@@ -233,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn units_that_are_nowhere_or_twice() {
+    fn units_missing_or_counted_twice() {
         for left in [-1, 1] {
             let mut sale = good();
             sale.books.items[0].counter.left = left;
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buyer_who_has_other_units_than_the_gate_believes() {
+    fn a_buyer_whose_units_differ_at_the_gate() {
         for (buyer, units) in [("ann", 2), ("bob", 1)] {
             let mut sale = good();
             let quotas = sale.books.items[0].quotas.as_mut().expect("there are some");
@@ -264,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn units_that_go_back_twice_or_never() {
+    fn units_released_twice_or_never() {
         let mut sale = good();
         sale.books.journal.push(released("a.1.2", "bob", 1));
         sale.breaks(&[ReleasedOnce]);
@@ -280,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn units_of_an_order_that_is_not_there() {
+    fn units_of_a_missing_order() {
         let mut sale = good();
         let ghost = sale.books.orders.remove(1);
         sale.books.journal.remove(2);
         sale.account
-            .deeds
-            .retain(|deed| deed.order.as_ref() != Some(&ghost.id));
+            .operations
+            .retain(|operation| operation.order.as_ref() != Some(&ghost.id));
         sale.breaks(&[NotOversold, ReleasedOnce]);
     }
 }

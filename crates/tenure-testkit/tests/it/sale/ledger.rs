@@ -1,4 +1,4 @@
-//! A ledger in this process: what a table with its indices would do.
+//! An in-memory ledger that behaves like a table with its indices.
 
 use tenure_testkit::sale::{Movement, Order, Posting, State};
 
@@ -9,7 +9,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Takes an order in, as reserved; once, if the key is unique.
+    /// Inserts an order as reserved; only once if the key is unique.
     pub(super) fn insert(&mut self, order: Order, unique: bool) {
         if unique && self.position(&order.id).is_some() {
             return;
@@ -27,7 +27,8 @@ impl Ledger {
         at.map_or(State::Queued, |at| self.orders[at].state)
     }
 
-    /// From reserved to another state; blindly, whatever it is. Returns the order if it was changed.
+    /// Moves an order from reserved to another state, or `blindly` from any state. Returns the order if it
+    /// was changed.
     pub(super) fn change(&mut self, id: &str, to: State, blindly: bool) -> Option<Order> {
         let at = self.position(id)?;
         if !blindly && self.orders[at].state != State::Reserved {

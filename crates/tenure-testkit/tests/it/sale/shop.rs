@@ -1,4 +1,4 @@
-//! A shop on a real Redis: gate, queue, consumer and ledger, right but for one bug.
+//! A shop on a real Redis: gate, queue, consumer and ledger, correct except for one bug.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,10 +17,10 @@ const ANSWERS: &str = "{a}:answers";
 const BUYERS: &str = "{a}:buyers";
 const RELEASED: &str = "{a}:released";
 const GROUP: &str = "consumers";
-/// So long a queue is cut to, by the shop that cuts it.
-const CUT_AT: &str = "4";
+/// The length to which the shop with [`Bug::MaxLen`] trims its queue.
+const MAX_LEN: &str = "4";
 
-/// Checks all, then publishes, then decrements, then remembers; in one step.
+/// Checks everything, then publishes, decrements and stores the answer, in one step.
 const TAKE: &str = r"
 local known = redis.call('HGET', KEYS[3], ARGV[2] .. ' ' .. ARGV[3])
 if known and ARGV[5] == '0' then return {'replayed', known} end
@@ -39,14 +39,14 @@ redis.call('HINCRBY', KEYS[4], ARGV[2], units)
 redis.call('HSET', KEYS[3], ARGV[2] .. ' ' .. ARGV[3], id)
 return {'accepted', id}";
 
-/// Puts the units of an order back, once.
+/// Releases the units of an order, once.
 const RELEASE: &str = r"
 if redis.call('HSETNX', KEYS[3], ARGV[1], '1') == 0 then return 0 end
 redis.call('INCRBY', KEYS[1], ARGV[3])
 redis.call('HINCRBY', KEYS[2], ARGV[2], -ARGV[3])
 return 1";
 
-/// What is wrong with a shop.
+/// The bug of a shop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
     GetSet,
@@ -64,8 +64,8 @@ pub(super) enum Bug {
     NoClaim,
 }
 
-/// What a buyer is told.
-pub(super) struct Told {
+/// The answer to a buyer.
+pub(super) struct Response {
     pub(super) answer: Answer,
     pub(super) word: &'static str,
     pub(super) order: Option<String>,
@@ -77,7 +77,7 @@ pub(super) struct Shop {
     ledger: Mutex<Ledger>,
     total: u64,
     limit: u64,
-    /// Every batch has a consumer of its own.
+    /// Counts consumers: every batch has its own.
     consumer: AtomicU64,
 }
 
@@ -105,8 +105,8 @@ impl Shop {
         self.server.client()
     }
 
-    /// Asks for an order; the one who serves may die in the middle.
-    pub(super) fn ask(&self, redis: &mut RespClient, wish: &Wish, rng: &mut StdRng) -> Told {
+    /// Places an order; the server process may die in the middle.
+    pub(super) fn ask(&self, redis: &mut RespClient, wish: &Wish, rng: &mut StdRng) -> Response {
         match self.bug {
             Some(Bug::GetSet) => self.ask_by_get_and_set(redis, wish),
             Some(Bug::DecrementThenSend) => {
@@ -116,8 +116,13 @@ impl Shop {
         }
     }
 
-    /// Asks for an order of one who does not die.
-    pub(super) fn ask_alive(&self, redis: &mut RespClient, wish: &Wish, rng: &mut StdRng) -> Told {
+    /// Places an order at a server process that does not die.
+    pub(super) fn ask_alive(
+        &self,
+        redis: &mut RespClient,
+        wish: &Wish,
+        rng: &mut StdRng,
+    ) -> Response {
         match self.bug {
             Some(Bug::DecrementThenSend) => self.ask_by_decrement(redis, wish, false),
             _ => self.ask(redis, wish, rng),
@@ -144,7 +149,7 @@ impl Shop {
         let mut ledger = self.ledger.lock().unwrap();
         let order = ledger.change(order, State::Cancelled, blindly)?;
         drop(ledger);
-        // The one who does this may die after it and do it again.
+        // The process may die after the release and repeat it.
         let times = if rng.random_bool(0.2) { 2 } else { 1 };
         for _ in 0..times {
             self.release(redis, &order);
@@ -152,7 +157,7 @@ impl Shop {
         Some(State::Cancelled)
     }
 
-    /// Takes what waits to the ledger. Of three consumers one dies before the commit and one after.
+    /// Moves queued orders to the ledger. Of three consumers one dies before the commit and one after.
     pub(super) fn consume(&self) {
         let mut redis = self.redis();
         let entries = self.read(&mut redis);
@@ -160,7 +165,7 @@ impl Shop {
             return;
         }
         if self.has(Bug::PreheatOverwrites) {
-            // An instance starts while orders are on their way, and believes the ledger.
+            // An instance starts while orders are in the queue, and trusts the ledger.
             let left = self.total - self.ledger.lock().unwrap().sold().min(self.total);
             redis.command(&["SET", self.shelves()[0], &left.to_string()]);
         }
@@ -176,7 +181,7 @@ impl Shop {
         }
     }
 
-    /// Consumes until nothing waits any more, what dead consumers had included.
+    /// Consumes until nothing is queued, including the entries of dead consumers.
     pub(super) fn drain(&self) {
         let mut redis = self.redis();
         loop {
@@ -233,7 +238,7 @@ impl Shop {
         }
     }
 
-    /// What the gate believes each buyer to have; the naive shops do not keep that.
+    /// The units of each buyer at the gate; the naive shops do not track them.
     fn quotas(&self, redis: &mut RespClient) -> Option<BTreeMap<String, u64>> {
         if self.has(Bug::GetSet) || self.has(Bug::DecrementThenSend) {
             return None;
@@ -248,7 +253,7 @@ impl Shop {
         self.bug == Some(bug)
     }
 
-    /// Where the units lie; the shop with buckets has two places.
+    /// The stock counters; the shop with buckets has two.
     fn shelves(&self) -> &'static [&'static str] {
         if self.has(Bug::Buckets) {
             &["{a}:left:0", "{a}:left:1"]
@@ -257,7 +262,7 @@ impl Shop {
         }
     }
 
-    fn ask_by_script(&self, redis: &mut RespClient, wish: &Wish) -> Told {
+    fn ask_by_script(&self, redis: &mut RespClient, wish: &Wish) -> Response {
         let shelves = self.shelves();
         let shelf = shelves[wish.buyer.len() % shelves.len()];
         let flag = |bug| if self.has(bug) { "1" } else { "0" };
@@ -265,14 +270,14 @@ impl Shop {
             if let Some(known) = known(redis, wish) {
                 return known;
             }
-            // What the ledger has: orders on their way do not count.
+            // Reads the ledger, so queued orders do not count.
             let has = self.ledger.lock().unwrap().held_by(&wish.buyer);
             if has + wish.units > self.limit {
                 return refused("limit-reached");
             }
         }
         let (units, limit) = (wish.units.to_string(), self.limit.to_string());
-        let cut = if self.has(Bug::MaxLen) { CUT_AT } else { "" };
+        let cut = if self.has(Bug::MaxLen) { MAX_LEN } else { "" };
         let words = [
             "EVAL",
             TAKE,
@@ -290,10 +295,10 @@ impl Shop {
             flag(Bug::LimitReadBefore),
             cut,
         ];
-        told(&redis.command(&words))
+        response(&redis.command(&words))
     }
 
-    fn ask_by_get_and_set(&self, redis: &mut RespClient, wish: &Wish) -> Told {
+    fn ask_by_get_and_set(&self, redis: &mut RespClient, wish: &Wish) -> Response {
         let shelf = self.shelves()[0];
         let left = redis.command(&["GET", shelf]).int().unsigned_abs();
         if let Some(known) = known(redis, wish) {
@@ -307,7 +312,7 @@ impl Shop {
         publish(redis, wish)
     }
 
-    fn ask_by_decrement(&self, redis: &mut RespClient, wish: &Wish, dies: bool) -> Told {
+    fn ask_by_decrement(&self, redis: &mut RespClient, wish: &Wish, dies: bool) -> Response {
         let (shelf, units) = (self.shelves()[0], wish.units.to_string());
         if let Some(known) = known(redis, wish) {
             return known;
@@ -316,7 +321,7 @@ impl Shop {
             return refused("sold-out");
         }
         if dies {
-            return Told {
+            return Response {
                 answer: Answer::Unknown,
                 word: "",
                 order: None,
@@ -383,10 +388,10 @@ fn acknowledge(redis: &mut RespClient, entries: &[Order]) {
     }
 }
 
-fn known(redis: &mut RespClient, wish: &Wish) -> Option<Told> {
+fn known(redis: &mut RespClient, wish: &Wish) -> Option<Response> {
     let field = format!("{} {}", wish.buyer, wish.request);
     match redis.command(&["HGET", ANSWERS, &field]) {
-        Reply::Text(order) => Some(Told {
+        Reply::Text(order) => Some(Response {
             answer: Answer::Replayed,
             word: "",
             order: Some(order),
@@ -395,7 +400,7 @@ fn known(redis: &mut RespClient, wish: &Wish) -> Option<Told> {
     }
 }
 
-fn publish(redis: &mut RespClient, wish: &Wish) -> Told {
+fn publish(redis: &mut RespClient, wish: &Wish) -> Response {
     let units = wish.units.to_string();
     let words = [
         "XADD",
@@ -411,22 +416,22 @@ fn publish(redis: &mut RespClient, wish: &Wish) -> Told {
     let id = redis.command(&words).text().to_owned();
     let field = format!("{} {}", wish.buyer, wish.request);
     redis.command(&["HSET", ANSWERS, &field, &id]);
-    Told {
+    Response {
         answer: Answer::Accepted,
         word: "",
         order: Some(id),
     }
 }
 
-fn refused(word: &'static str) -> Told {
-    Told {
+fn refused(word: &'static str) -> Response {
+    Response {
         answer: Answer::Refused,
         word,
         order: None,
     }
 }
 
-fn told(reply: &Reply) -> Told {
+fn response(reply: &Reply) -> Response {
     let parts = reply.array();
     let order = parts.get(1).map(|order| order.text().to_owned());
     let (answer, word) = match parts[0].text() {
@@ -435,14 +440,14 @@ fn told(reply: &Reply) -> Told {
         "sold-out" => (Answer::Refused, "sold-out"),
         _ => (Answer::Refused, "limit-reached"),
     };
-    Told {
+    Response {
         answer,
         word,
         order,
     }
 }
 
-/// Entries of a stream as orders. What was cut away while it was pending is nothing.
+/// Entries of a stream as orders. Skips pending entries that were trimmed.
 fn orders(entries: &Reply) -> Vec<Order> {
     let entries = entries.array().iter().filter(|entry| !entry.is_nil());
     let entries = entries.filter(|entry| !entry.array()[1].is_nil());

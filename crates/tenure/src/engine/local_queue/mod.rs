@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 
 use self::task::QueueTask;
-pub(crate) use self::waiters::{Caller, LocalQueue, StartedAcquisition, Waiter};
+pub(crate) use self::waiters::{Caller, LocalQueue, Waiter};
 use crate::core::Core;
 use crate::engine::Engine;
 use crate::lease::LeaseId;
@@ -262,7 +262,7 @@ impl LocalQueues {
         name: &LockName,
     ) -> &'a Arc<LocalQueue> {
         if queues.get(name).is_some_and(|queue| queue.is_dead()) {
-            // Its task panicked, which must not block the name for ever.
+            // Its task panicked, which must not block the name forever.
             queues.remove(name);
         }
         queues.entry(name.clone()).or_insert_with(|| {

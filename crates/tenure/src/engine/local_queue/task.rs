@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 
 use super::waiters::ATTEMPT_MIN;
 use super::{LocalQueue, QueueMessage};
+use crate::backoff::Backoff;
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::engine::attempt::{AcquireRequest, Acquisition, AttemptOutcome};
@@ -35,9 +36,6 @@ use crate::store::{Busy, Failure};
 
 /// How often to retry while the store may not grant yet: the reason may end early.
 const NOT_YET_POLL: Duration = Duration::from_secs(1);
-/// How long to wait before retrying a server that could not reply.
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_millis(250);
 /// How long a subscribed task stays after its last waiter: on a contended lock the next one comes
 /// soon and need not subscribe again.
 const LINGER: Duration = Duration::from_secs(1);
@@ -195,7 +193,7 @@ impl QueueTask {
 
     /// Tries and sleeps in turn, until the lease is granted or no waiter wants it any more.
     async fn acquire_for_first(&mut self, acquisition: &mut Acquisition) -> Option<Arc<Belief>> {
-        let mut pause = PAUSE_MIN;
+        let mut backoff = Backoff::ACQUIRE;
         if self.attempted && self.subscription == Subscription::NotSubscribed {
             // Its caller has just tried.
             let first = self.first()?;
@@ -238,7 +236,7 @@ impl QueueTask {
                     self.pause_until(wake_at, &first).await;
                 }
                 Ok(AttemptOutcome::Busy(busy)) => {
-                    pause = PAUSE_MIN;
+                    backoff.reset();
                     self.note_busy(busy);
                     if queue {
                         self.note_queued();
@@ -255,8 +253,7 @@ impl QueueTask {
                 }
                 Err(failure) if failure.transient => {
                     self.note_unreachable(asked_at, failure);
-                    self.pause_until(self.now() + pause, &first).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
+                    self.pause_until(self.now() + backoff.next(), &first).await;
                 }
                 Err(failure) => {
                     self.fail(first.number, failure.error);
@@ -335,14 +332,15 @@ impl QueueTask {
             Ok(()) => self.subscription = Subscription::Subscribed,
             // Not reachable: the next attempt reports it, and the one after that subscribes again.
             Err(failure) if failure.transient => {
-                self.pause_until(self.now() + PAUSE_MIN, first).await;
+                let pause = Backoff::ACQUIRE.min();
+                self.pause_until(self.now() + pause, first).await;
             }
             Err(failure) => {
                 self.subscription = Subscription::Refused;
                 self.core.stats.messages_refused();
                 tracing::warn!(
                     lock = %self.name, error = %failure.error,
-                    "lock.waits_without_messages: looking again and again instead"
+                    "lock.waits_without_messages: polling instead"
                 );
             }
         }

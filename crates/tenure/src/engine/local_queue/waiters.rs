@@ -11,14 +11,12 @@ use tokio::sync::mpsc;
 
 use super::QueueMessage;
 use crate::belief::Belief;
-use crate::core::Core;
-use crate::engine::Engine;
-use crate::engine::attempt::{AcquireRequest, Acquisition};
+use crate::engine::attempt::{AcquireRequest, Acquisition, StartedAcquisition};
 use crate::error::Error;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 
-/// The minimum time for an attempt, however soon the caller's limit is: `acquire_within` zero means
+/// The minimum time for an attempt, however soon the caller's limit is: a limit of zero means
 /// to try once, and a server without time to reply is not unavailable.
 pub(super) const ATTEMPT_MIN: Duration = Duration::from_millis(100);
 /// How many waiters at the head of the store's queue poll without a message. Several, because some
@@ -51,15 +49,6 @@ pub(crate) trait Caller: Send {
     fn fail(self: Box<Self>, error: Error);
 }
 
-/// An acquisition that its caller started. Abandoned when dropped, unless the task continues it.
-pub(crate) struct StartedAcquisition {
-    core: Arc<Core>,
-    engine: Engine,
-    acquisition: Option<Box<Acquisition>>,
-    /// Whether the store reported that the lock is busy.
-    pub(in crate::engine) found_busy: bool,
-}
-
 /// The waiters of one name, and the channel to the task that serves them.
 pub(crate) struct LocalQueue {
     waiters: Mutex<Waiters>,
@@ -83,36 +72,6 @@ pub(in crate::engine) struct Waiters {
     pub(in crate::engine) idle_since: Option<Moment>,
     /// When the task wakes up by itself; `None` while it has no waiter.
     pub(in crate::engine) wakes_at: Option<Moment>,
-}
-
-impl StartedAcquisition {
-    pub(crate) fn new(
-        (core, engine): (&Arc<Core>, &Engine),
-        acquisition: Option<Acquisition>,
-        found_busy: bool,
-    ) -> Self {
-        Self {
-            core: Arc::clone(core),
-            engine: engine.clone(),
-            acquisition: acquisition.map(Box::new),
-            found_busy,
-        }
-    }
-}
-
-impl Drop for StartedAcquisition {
-    fn drop(&mut self) {
-        if let Some(mut acquisition) = self.acquisition.take()
-            && acquisition.needs_cleanup()
-        {
-            let core = Arc::clone(&self.core);
-            let pending = core.pending.begin();
-            self.engine.spawn(async move {
-                acquisition.abandon(&core).await;
-                drop(pending);
-            });
-        }
-    }
 }
 
 impl LocalQueue {
@@ -219,8 +178,7 @@ impl Waiters {
 
     /// The acquisition that a waiter has started: the task continues it.
     pub(in crate::engine) fn take_started(&mut self, number: u64) -> Option<Acquisition> {
-        let started = self.by_number.get_mut(&number)?.started.acquisition.take();
-        started.map(|acquisition| *acquisition)
+        self.by_number.get_mut(&number)?.started.take()
     }
 
     /// When the next limit passes, except that of the waiter being served.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 use self::batch_limit::BatchLimit;
-use self::schedule::Schedule;
+use self::due_queue::DueQueue;
 use self::tracked_lease::{AT_ONCE, TrackedLease};
 use crate::belief::Belief;
 use crate::moment::Moment;
@@ -16,8 +16,9 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 
 mod batch_limit;
+mod due_queue;
 mod renew_batch;
-mod schedule;
+mod renewal_time;
 pub(crate) mod task;
 mod tracked_lease;
 
@@ -25,7 +26,7 @@ mod tracked_lease;
 #[derive(Default)]
 pub(crate) struct Watchdog {
     /// A std mutex: never held across an await, and no task is woken while it is held.
-    schedule: Mutex<Schedule>,
+    due_queue: Mutex<DueQueue>,
     /// The earliest due time has changed.
     sooner: Notify,
     /// Limits concurrent batches.
@@ -35,9 +36,9 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     pub(crate) fn track(&self, belief: &Arc<Belief>) {
-        let mut schedule = self.schedule();
-        schedule.insert(TrackedLease::new(Arc::clone(belief)));
-        self.wake_if_sooner(&schedule);
+        let mut due_queue = self.due_queue();
+        due_queue.insert(TrackedLease::new(Arc::clone(belief)));
+        self.wake_if_sooner(&due_queue);
     }
 
     /// Stops tracking a lease that its holder releases.
@@ -45,7 +46,7 @@ impl Watchdog {
         if bug(Bug::RenewalAfterRelease) {
             return;
         }
-        let lease = self.schedule().remove(number);
+        let lease = self.due_queue().remove(number);
         // This wakes callers that wait for a renewal, so only after unlocking.
         drop(lease);
     }
@@ -53,28 +54,28 @@ impl Watchdog {
     /// Tracks the next holder's belief in the same lease. False if the lease is lost or no longer
     /// tracked: then there is nothing to hand off.
     pub(crate) fn hand_off(&self, from: &Arc<Belief>, to: &Arc<Belief>) -> bool {
-        let mut schedule = self.schedule();
-        let lease = schedule.leases.get(&from.number);
+        let mut due_queue = self.due_queue();
+        let lease = due_queue.leases.get(&from.number);
         let is_lost = |lease: &TrackedLease| lease.lost && !bug(Bug::HandOffLost);
         let is_tracked =
             lease.is_some_and(|lease| !is_lost(lease) && Arc::ptr_eq(&lease.belief, from));
         if is_tracked && !bug(Bug::HandOffNotRenewed) {
             // No caller waits for a renewal of a lease that is being released.
-            let _ = schedule.update(from.number, |lease| lease.belief = Arc::clone(to));
+            let _ = due_queue.update(from.number, |lease| lease.belief = Arc::clone(to));
             // Since the last holder released it, the watchdog may have seen it as ended.
-            self.wake_if_sooner(&schedule);
+            self.wake_if_sooner(&due_queue);
         }
         is_tracked
     }
 
     /// Whether this client holds the lock already, as far as it knows.
     pub(crate) fn is_tracked(&self, name: &LockName) -> bool {
-        self.schedule().by_name.contains_key(name)
+        self.due_queue().by_name.contains_key(name)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Belief>> {
-        let schedule = self.schedule();
-        let beliefs = schedule
+        let due_queue = self.due_queue();
+        let beliefs = due_queue
             .leases
             .values()
             .map(|lease| Arc::clone(&lease.belief));
@@ -84,20 +85,20 @@ impl Watchdog {
     /// The leases that were granted first, at most this many and in no order, and how many there
     /// are.
     pub(crate) fn oldest(&self, most: usize) -> (Vec<Arc<Belief>>, usize) {
-        let schedule = self.schedule();
-        let oldest = schedule.oldest(most).into_iter();
-        let leases = oldest.filter_map(|number| schedule.leases.get(&number));
+        let due_queue = self.due_queue();
+        let oldest = due_queue.oldest(most).into_iter();
+        let leases = oldest.filter_map(|number| due_queue.leases.get(&number));
         let beliefs = leases.map(|lease| Arc::clone(&lease.belief)).collect();
-        (beliefs, schedule.leases.len())
+        (beliefs, due_queue.leases.len())
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.schedule().leases.is_empty()
+        self.due_queue().leases.is_empty()
     }
 
     /// The key of this lock changed: check that the lease still exists.
     pub(crate) fn recheck(&self, name: &LockName) {
-        let numbers = self.schedule().by_name.get(name).cloned();
+        let numbers = self.due_queue().by_name.get(name).cloned();
         self.update_leases(numbers.unwrap_or_default(), TrackedLease::recheck);
     }
 
@@ -106,7 +107,7 @@ impl Watchdog {
         let watched = |lease: &&TrackedLease| lease.watched;
         let number = |lease: &TrackedLease| lease.belief.number;
         let numbers = self
-            .schedule()
+            .due_queue()
             .leases
             .values()
             .filter(watched)
@@ -144,24 +145,24 @@ impl Watchdog {
     /// Notes that the store no longer has a lease. Returns the current holder's belief, which must
     /// be told.
     fn mark_lost(&self, number: u64) -> Option<Arc<Belief>> {
-        let mut schedule = self.schedule();
-        let lease = schedule.leases.get_mut(&number)?;
+        let mut due_queue = self.due_queue();
+        let lease = due_queue.leases.get_mut(&number)?;
         lease.lost = true;
         Some(Arc::clone(&lease.belief))
     }
 
     /// The belief of the current holder of a lease.
     fn current(&self, belief: &Arc<Belief>) -> Arc<Belief> {
-        let schedule = self.schedule();
-        let lease = schedule.leases.get(&belief.number);
+        let due_queue = self.due_queue();
+        let lease = due_queue.leases.get(&belief.number);
         lease.map_or_else(|| Arc::clone(belief), |lease| Arc::clone(&lease.belief))
     }
 
     fn renewals_tried(&self, due: Vec<(u64, Option<Moment>)>) {
-        let mut schedule = self.schedule();
+        let mut due_queue = self.due_queue();
         let mut answered = Vec::new();
         for (number, renew_at) in due {
-            answered.extend(schedule.update(number, |lease| {
+            answered.extend(due_queue.update(number, |lease| {
                 lease.renewal.in_flight = false;
                 // A caller that asked meanwhile wants a newer renewal than this one.
                 if lease.renewal.due.is_none() {
@@ -170,33 +171,38 @@ impl Watchdog {
                 }
             }));
         }
-        self.wake_if_sooner(&schedule);
-        drop(schedule);
+        self.wake_if_sooner(&due_queue);
+        drop(due_queue);
         // Dropping them wakes their callers, so only after unlocking.
         drop(answered);
     }
 
     fn update_leases(&self, numbers: Vec<u64>, mut change: impl FnMut(&mut TrackedLease)) {
-        let mut schedule = self.schedule();
+        let mut due_queue = self.due_queue();
         let mut answered = Vec::new();
         for number in numbers {
-            answered.extend(schedule.update(number, &mut change));
+            answered.extend(due_queue.update(number, &mut change));
         }
-        drop(schedule);
+        drop(due_queue);
         // Dropping them wakes their callers, so only after unlocking.
         drop(answered);
         self.sooner.notify_one();
     }
 
-    fn wake_if_sooner(&self, schedule: &Schedule) {
-        let next = schedule.next();
-        if schedule.asleep_until.is_none_or(|until| next < Some(until)) {
+    fn wake_if_sooner(&self, due_queue: &DueQueue) {
+        let next = due_queue.next();
+        if due_queue
+            .asleep_until
+            .is_none_or(|until| next < Some(until))
+        {
             self.sooner.notify_one();
         }
     }
 
-    fn schedule(&self) -> MutexGuard<'_, Schedule> {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    fn due_queue(&self) -> MutexGuard<'_, DueQueue> {
+        self.due_queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -227,12 +233,12 @@ mod tests {
         Arc::new(Belief::new(Grant {
             number,
             held: LeaseSpec {
-                name: LockName::new("n").unwrap(),
-                id: LeaseId::fresh(crate::layout::Layout::Native, &ClientId::fresh(), 1, ttl),
-                ttl,
                 has_meta: false,
-                replicas: 0,
-                last_fence: None,
+                ..LeaseSpec::new(
+                    LockName::new("n").unwrap(),
+                    LeaseId::fresh(crate::layout::Layout::Native, &ClientId::fresh(), 1, ttl),
+                    ttl,
+                )
             },
             fence: Fence::new(1),
             fences: 3,
@@ -252,7 +258,7 @@ mod tests {
 
     /// What the watchdog's task does before it sleeps.
     fn falls_asleep(watchdog: &Watchdog) -> Option<Moment> {
-        watchdog.schedule().fall_asleep(START)
+        watchdog.due_queue().fall_asleep(START)
     }
 
     /// Lease numbers are random and tell nothing about age.
@@ -295,7 +301,7 @@ mod tests {
         assert!(watchdog.hand_off(&first, &second));
         assert!(
             is_woken(&watchdog),
-            "it sleeps, and nobody renews the lease"
+            "it sleeps, and the lease is not renewed"
         );
         assert_eq!(falls_asleep(&watchdog), Some(START + TTL / 3));
     }
@@ -309,17 +315,17 @@ mod tests {
         };
         come_and_go();
         assert!(is_woken(&watchdog), "it sleeps without an alarm");
-        let alarm = watchdog.schedule().fall_asleep(START);
+        let alarm = watchdog.due_queue().fall_asleep(START);
         assert_eq!(alarm, Some(START + WATCH_AFTER));
         come_and_go();
         assert!(!is_woken(&watchdog), "it looks soon enough");
         watchdog.track(&belief());
         assert!(is_woken(&watchdog), "this one needs it before");
         watchdog.untrack(1);
-        let alarm = watchdog.schedule().fall_asleep(START);
+        let alarm = watchdog.due_queue().fall_asleep(START);
         assert_eq!(alarm, Some(START + WATCH_AFTER));
-        let alarm = watchdog.schedule().fall_asleep(START + WATCH_AFTER);
-        assert_eq!(alarm, None, "nobody came any more");
+        let alarm = watchdog.due_queue().fall_asleep(START + WATCH_AFTER);
+        assert_eq!(alarm, None, "no more entries");
     }
 
     /// Whether the watchdog was woken since.

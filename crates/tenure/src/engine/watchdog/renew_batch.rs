@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
+use super::renewal_time;
 use super::tracked_lease::{DueTask, WATCH_AFTER};
 use crate::belief::Belief;
 use crate::core::Core;
@@ -12,9 +12,6 @@ use crate::seeded::{Bug, bug};
 use crate::standing::LostReason;
 use crate::store::{Failure, RenewReply, WatchReply};
 
-/// How long to wait after a failed renewal: a tenth of the time left, within these bounds.
-const RETRY_MIN: Duration = Duration::from_millis(10);
-const RETRY_MAX: Duration = Duration::from_millis(500);
 /// How many leases go into one batch.
 const BATCH: usize = 128;
 
@@ -134,7 +131,7 @@ fn next_renewal_at(
             let left = belief.deadline().saturating_since(now);
             core.stats.timings.renewed(left);
             belief.extend(sent_at, now);
-            Some(sent_at + belief.held.ttl / 3)
+            Some(renewal_time::after_success(sent_at, belief.held.ttl))
         }
         Ok(RenewReply::NotHeld(not_held)) => {
             mark_current_lost(core, belief.number, not_held.reason());
@@ -149,7 +146,7 @@ fn next_renewal_at(
                     "lock.suspect: renewal failed"
                 );
             }
-            Some(now + (left / 10).clamp(RETRY_MIN, RETRY_MAX))
+            Some(renewal_time::after_failure(now, left))
         }
     }
 }

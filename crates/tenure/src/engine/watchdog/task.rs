@@ -10,10 +10,10 @@ pub(crate) async fn run(core: Arc<Core>) {
     loop {
         let sooner = core.watchdog.sooner.notified();
         let (due, next) = {
-            let mut schedule = core.watchdog.schedule();
+            let mut due_queue = core.watchdog.due_queue();
             let now = core.clock.now();
-            let due = schedule.due(now);
-            (due, schedule.fall_asleep(now))
+            let due = due_queue.due(now);
+            (due, due_queue.fall_asleep(now))
         };
         renew_batch::run_due(&core, due.tasks);
         drop(due.answered);

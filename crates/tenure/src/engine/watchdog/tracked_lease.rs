@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::renewal_time;
 use crate::belief::Belief;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
@@ -48,7 +49,7 @@ pub(super) enum DueTask {
 
 impl TrackedLease {
     pub(super) fn new(belief: Arc<Belief>) -> Self {
-        let renew_at = belief.acquired_at + belief.held.ttl / 3;
+        let renew_at = renewal_time::after_success(belief.acquired_at, belief.held.ttl);
         Self {
             scheduled: None,
             renewal: RequestState::at(belief.renewed.then_some(renew_at)),

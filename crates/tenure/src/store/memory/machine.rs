@@ -12,7 +12,7 @@ use crate::store::{
     offer_duration,
 };
 
-/// After this many calls the machine drops expired entries, so that it does not grow for ever.
+/// After this many calls the machine drops expired entries, so that it does not grow forever.
 const CALLS_BETWEEN_SWEEPS: u64 = 4_096;
 
 #[derive(Debug, Default)]

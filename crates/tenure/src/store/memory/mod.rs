@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
-use crate::pending::Pending;
+use crate::pending_work::Pending;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, Busy, CallerAcquire, Event, Failure, InFlight, InspectResult,
     LeaseSpec, LockState, NeedsMessages, NotHeld, Record, RecordChange, RecordWritten,

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use super::connection::Connection;
-use super::failover_pause::GrantPause;
-use super::node::ScriptConnection;
+use super::operation::{Acquire, Operation};
+use super::perform::Unperformed;
 use super::redis_store::RedisStore;
-use super::reply;
-use super::request::{ScriptReply, ScriptRequest};
 use super::transaction::Transaction;
 use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure, RESPONSE_TIMEOUT};
+use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure};
 
 impl RedisStore {
     pub(super) async fn try_acquire(
@@ -20,28 +18,15 @@ impl RedisStore {
         attempt: &Attempt,
         limit: Moment,
     ) -> Result<AcquireReply, Failure> {
-        let name = &attempt.held.name;
-        let arguments = |connection: &Connection, latest_us| {
-            acquire_arguments(attempt, latest_us, self.primary_argument(connection))
+        let performed = match self.perform(&Acquire(attempt), limit).await {
+            Ok(performed) => performed,
+            Err(Unperformed::Paused(not_yet)) => return Ok(AcquireReply::NotYet(not_yet)),
+            Err(Unperformed::Failed(failure)) => return Err(failure),
         };
-        let read = |answer: &ScriptReply| reply::attempt(self.layout, name, answer);
-        let keys = acquire_keys(self.layout, attempt);
-        let pause = GrantPause::default();
-        let request = ScriptRequest::for_lease(&attempt.held, &self.scripts().acquire, &keys);
-        let request = request.granting(&pause);
-        let (attempted, answer) = match self
-            .run_before_deadline(&request, arguments, read, limit)
-            .await
-        {
-            Ok(answered) => answered,
-            Err(failure) => return pause.take().map(AcquireReply::NotYet).ok_or(failure),
-        };
-        if !matches!(attempted, AcquireReply::Granted { .. }) {
-            return Ok(attempted);
+        if !matches!(performed.reply, AcquireReply::Granted { .. }) {
+            return Ok(performed.reply);
         }
-        let (connection, latest_us) = (&answer.connection, answer.latest_us);
-        self.confirm_grant(connection, &attempt.held, attempted, latest_us, limit)
-            .await
+        self.confirm_grant(performed, &attempt.held, limit).await
     }
 
     /// The same on the caller's own task, if a connection is ready.
@@ -55,7 +40,7 @@ impl RedisStore {
         }
         let node = self.route(&attempt.held.name).ok()?.node;
         let connection = node.caller_connection()?;
-        let primary = self.granting_primary(&connection)?;
+        self.granting_primary(&connection)?;
         if self.can_use_transaction(&connection)
             && connection
                 .transaction_candidates()
@@ -69,11 +54,10 @@ impl RedisStore {
             };
             return Some((Some(in_flight), Box::pin(asking)));
         }
-        let latest_us = connection.server_us(self.clock.now() + RESPONSE_TIMEOUT);
+        let latest_us = connection.server_us(self.clock.now() + self.response_timeout);
         let in_flight = connection.in_flight(latest_us);
         let asking = async move {
-            let attempted =
-                self.acquire_by_script_on_caller(connection, attempt, latest_us, primary);
+            let attempted = self.acquire_by_script_on_caller(connection, attempt, latest_us);
             let attempted = attempted.await;
             attempted.map_err(|failure| self.routes.note_failure(&node, failure))
         };
@@ -85,29 +69,13 @@ impl RedisStore {
         connection: Arc<Connection>,
         attempt: &Attempt,
         latest_us: u64,
-        primary: String,
     ) -> Result<AcquireReply, Failure> {
-        let sent_at = self.clock.now();
-        let keys = acquire_keys(self.layout, attempt);
-        let arguments = acquire_arguments(attempt, latest_us, primary);
-        let reply = connection
-            .script_on_caller(&self.scripts().acquire, &keys, &arguments, latest_us)
-            .await?;
-        let answer = ScriptReply {
-            reply,
-            sent_at: self.sent_at(sent_at),
-            latest_us,
-            connection: ScriptConnection::Shared(connection),
-        };
-        let name = &attempt.held.name;
-        let attempted = reply::attempt(self.layout, name, &answer)?.map_err(|rejection| {
-            // The engine retries.
-            answer.learn_from(rejection);
-            answer.connection.too_late()
-        })?;
-        let clock_us = answer.connection.server_us(self.clock.now());
-        let known = answer.connection.transaction_candidates();
-        known.note(name, &attempted, sent_at, clock_us);
+        let (acquire, sent_at) = (Acquire(attempt), self.clock.now());
+        let attempted = self.perform_on_caller(&connection, &acquire, latest_us);
+        let attempted = attempted.await?;
+        let clock_us = connection.server_us(self.clock.now());
+        let known = connection.transaction_candidates();
+        known.note(acquire.name(), &attempted, sent_at, clock_us);
         Ok(attempted)
     }
 
@@ -126,37 +94,4 @@ impl RedisStore {
         let primary = self.granting_primary(connection);
         primary.unwrap_or_else(|| "unknown".to_owned())
     }
-}
-
-/// The keys of acquire.lua, all in one slot. Most attempts need two of them.
-fn acquire_keys(layout: Layout, attempt: &Attempt) -> Vec<String> {
-    let name = &attempt.held.name;
-    let mut keys = vec![name.as_str().to_owned(), layout.counter_key(name)];
-    if attempt.queue || attempt.held.has_meta {
-        keys.extend([name.neighbour("queue"), name.neighbour("alive")]);
-    }
-    if attempt.held.has_meta {
-        keys.push(name.neighbour("meta"));
-    }
-    keys
-}
-
-fn acquire_arguments(attempt: &Attempt, latest_us: u64, primary: String) -> Vec<String> {
-    let mut arguments = vec![
-        attempt.held.id.as_str().to_owned(),
-        attempt.held.ttl.as_millis().to_string(),
-        latest_us.to_string(),
-        attempt.fences.to_string(),
-    ];
-    let has_master = !primary.is_empty();
-    if attempt.queue || attempt.held.has_meta || has_master {
-        arguments.push(if attempt.queue { "queue" } else { "" }.to_owned());
-    }
-    if attempt.held.has_meta || has_master {
-        arguments.push(primary);
-    }
-    for (field, value) in attempt.meta.iter() {
-        arguments.extend([field.clone(), value.clone()]);
-    }
-    arguments
 }

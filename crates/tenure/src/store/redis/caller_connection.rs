@@ -38,8 +38,8 @@ impl CallerConnection {
             Failure::refused(
                 Error::new(
                     ErrorKind::InvalidSetting,
-                    "cannot drive a connection on the runtime that was given: it has no IO or no \
-                     timers, or was shut down; build it with `enable_all`, or give none",
+                    "cannot drive a connection on the given runtime: it has no IO or no timers, \
+                     or was shut down; build it with `enable_all`, or do not set a runtime",
                 )
                 .caused_by(error),
             )

@@ -9,11 +9,12 @@ use ::redis::{Cmd, Pipeline};
 
 use super::channels::Channels;
 use super::cluster::Cluster;
-use super::connection::Connection;
+use super::connection::{Connection, SendOptions};
 use super::node::Node;
 use super::reconnect::Reconnector;
 use super::routes::Routes;
 use super::script::Script;
+use super::script_call::ScriptCall;
 use super::server::{Server, ServerInfo};
 use super::value::Value;
 use crate::engine::Engine;
@@ -24,11 +25,10 @@ use crate::stats::Stats;
 use crate::store::Failure;
 use crate::url::Target;
 
-/// A connection to Redis that comes back by itself. Cheap to clone, usable from any executor.
+/// A connection to Redis that reconnects by itself. Cheap to clone, usable from any executor.
 ///
-/// Nothing is ever sent twice: when an answer is lost, the call fails with
-/// [`ErrorKind::Unavailable`], and whether to repeat it is the caller's decision. Dropping a future
-/// does not take back what was sent.
+/// Nothing is ever sent twice: if a reply is lost, the call fails with [`ErrorKind::Unavailable`],
+/// and the caller decides whether to retry. Dropping a future does not undo what was sent.
 ///
 /// ```no_run
 /// use tenure::redis::{Client, Command, Script};
@@ -45,7 +45,7 @@ use crate::url::Target;
 pub struct Client {
     engine: Engine,
     routes: Arc<Routes>,
-    /// Where it leads, for messages.
+    /// Its address, for messages.
     target: Arc<str>,
     limit: Duration,
 }
@@ -57,7 +57,7 @@ pub struct Command {
     parts: Vec<Vec<u8>>,
 }
 
-/// A connection of its own, for commands that block it, such as `XREAD BLOCK` or `WAIT`.
+/// A dedicated connection, for commands that block it, such as `XREAD BLOCK` or `WAIT`.
 #[derive(Clone)]
 pub struct Dedicated {
     engine: Engine,
@@ -66,11 +66,11 @@ pub struct Dedicated {
 }
 
 impl Client {
-    /// Connects to the server that `url` names. The URL is that of
+    /// Connects to the server at `url`, which has the format of
     /// [`Tenure::connect`](crate::Tenure::connect), without `memory://`.
     ///
-    /// On a Cluster a command goes to the node that has its first argument as a key, a script to the
-    /// one that has its first key, and both follow when that has moved.
+    /// On a Cluster a command goes to the node that has its first argument as a key, a script to
+    /// the node that has its first key, and both follow redirects.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         let target = Target::parse(url.as_ref())?;
         let engine = Engine::start()?;
@@ -99,10 +99,10 @@ impl Client {
         .await
     }
 
-    /// Runs several commands in one round trip. A command that fails gives a [`Value::Error`] in
+    /// Runs several commands in one round trip. A command that fails returns a [`Value::Error`] in
     /// its place.
     ///
-    /// On a Cluster those whose keys are not where the first one's is are run after the others.
+    /// On a Cluster, commands whose keys are not on the first one's node run after the others.
     pub async fn run_all(&self, commands: Vec<Command>) -> Result<Vec<Value>> {
         if commands.is_empty() {
             return Ok(Vec::new());
@@ -125,10 +125,11 @@ impl Client {
             .map(|argument| argument.as_ref().to_vec())
             .collect();
         self.on_engine(move |routes, limit| async move {
-            let key = keys.first().map_or_else(String::new, |key| text(key));
+            let call = ScriptCall::with(&script, keys, arguments);
+            let key = call.first_key().map_or_else(String::new, |key| text(key));
             let mut route = routes.route(&key)?;
             loop {
-                let answer = route.script(&script, &keys, &arguments, limit).await;
+                let answer = route.script(&call, limit).await;
                 let Err(failure) = answer else { return answer };
                 route = routes.next_route(&key, route, failure, limit).await?;
             }
@@ -136,13 +137,13 @@ impl Client {
         .await
     }
 
-    /// A connection of its own. On a Cluster say which one: [`dedicated_to`](Client::dedicated_to).
+    /// A dedicated connection. On a Cluster choose one: [`dedicated_to`](Client::dedicated_to).
     pub async fn dedicated(&self) -> Result<Dedicated> {
         let node = self.routes.any().map_err(|failure| failure.error)?;
         self.dedicated_at(node).await
     }
 
-    /// A connection of its own to the server that has this key. On a Cluster that may change: then
+    /// A dedicated connection to the server that has this key. On a Cluster that may change: then
     /// commands on it fail, and another connection is needed.
     pub async fn dedicated_to(&self, key: impl AsRef<[u8]>) -> Result<Dedicated> {
         let route = self.routes.route(&text(key.as_ref()));
@@ -164,9 +165,9 @@ impl Client {
         })
     }
 
-    /// The servers that take writes, each as a client of its own: this one, or the masters of a
-    /// Cluster as far as they are known. For questions about a server instead of a key; a key that
-    /// another master has is an error there.
+    /// The servers that accept writes, each as a separate client: this one, or the known primaries
+    /// of a Cluster. For commands about a server instead of a key; a key that another primary has
+    /// is an error there.
     pub fn masters(&self) -> Vec<Self> {
         let Routes::Cluster(cluster) = &*self.routes else {
             return vec![self.clone()];
@@ -180,11 +181,11 @@ impl Client {
         cluster.nodes().into_iter().map(of).collect()
     }
 
-    /// The identity of the server's process: another one after every restart and failover. `None`
-    /// where the user may not ask for it.
+    /// The run id of the server's process, which changes with every restart and failover. `None` if
+    /// the user has no permission to read it.
     pub async fn run_id(&self) -> Result<Option<String>> {
         self.routes.any().map_err(|failure| failure.error)?;
-        // Asked each time: what the handshake learned may be about a process that has ended.
+        // Read each time: the handshake may have been with a process that has ended.
         let info = self.run(Command::new("INFO").arg("server")).await;
         match info {
             Ok(info) => Ok(ServerInfo::parse(info.as_str().unwrap_or_default()).run_id),
@@ -209,7 +210,7 @@ impl Client {
     }
 }
 
-/// The routes for a URL, and what to call them. Must be called on the engine.
+/// The routes for a URL, and their name. Must be called on the engine.
 fn begin(target: Target) -> Result<(Routes, Arc<str>)> {
     let stats = Arc::new(Stats::default());
     let channels = Arc::new(Channels::default());
@@ -255,7 +256,9 @@ async fn run_all(
     let node = routes.route(keys.first().map_or("", String::as_str))?.node;
     let connection = node.commands.connection(limit).await;
     let connection = connection.map_err(|failure| routes.note_failure(&node, failure))?;
-    let replies = connection.run_all(&pipeline, limit).await;
+    let replies = connection
+        .run_all(&pipeline, SendOptions::until(limit))
+        .await;
     let mut replies = replies.map_err(|failure| routes.note_failure(&node, failure))?;
     for ((key, command), reply) in keys.iter().zip(&commands).zip(&mut replies) {
         // Redirected commands did not run.
@@ -272,13 +275,13 @@ async fn run_all(
     Ok(replies)
 }
 
-/// A key as text. If it is not text, a cluster node that does not have it says so.
+/// A key as text. If it is not text, a cluster node that does not have it redirects.
 fn text(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
 
 impl Command {
-    /// A command without arguments yet.
+    /// A command, without arguments yet.
     pub fn new(name: &str) -> Self {
         Self {
             parts: vec![name.as_bytes().to_vec()],
@@ -290,7 +293,7 @@ impl Command {
         self.bytes(format!("{argument}"))
     }
 
-    /// Adds an argument of any bytes.
+    /// Adds an argument as bytes.
     pub fn bytes(mut self, argument: impl Into<Vec<u8>>) -> Self {
         self.parts.push(argument.into());
         self
@@ -316,13 +319,14 @@ impl Dedicated {
     pub async fn run(&self, command: Command, limit: Duration) -> Result<Value> {
         let connection = Arc::clone(&self.connection);
         let limit = self.server.clock.now() + limit;
-        let running = async move { connection.run(&command.into_cmd(), limit, 0).await };
+        let options = SendOptions::until(limit);
+        let running = async move { connection.run(&command.into_cmd(), options).await };
         let result = self.engine.run(running).await?;
         result.map_err(|failure| failure.error)
     }
 }
 
-/// Where it leads, without user and password.
+/// Its address, without user and password.
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.target)

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use ::redis::{Cmd, Pipeline};
 
+use super::connection::SendOptions;
 use super::node::Node;
+use super::operation::pairs;
 use super::redis_store::RedisStore;
+use super::script;
 use super::script::Script;
+use super::script_call::ScriptCall;
 use super::value::Value;
-use super::{reply, script};
 use crate::lease::ClientId;
 use crate::moment::Moment;
 use crate::store::{Failure, Record, RecordChange, RecordWritten};
@@ -44,14 +47,14 @@ impl RedisStore {
             }
             arguments.extend(change.removed.iter().cloned());
             let reply = self
-                .script_at_key(&key, &script::RECORD, &arguments, limit)
+                .script_at_key(&key, &script::RECORD, arguments, limit)
                 .await?;
             if reply.as_int() != Some(1) {
                 return Ok(RecordWritten::Missing);
             }
         }
         let arguments = [client.to_string(), ttl_ms];
-        self.script_at_key(CLIENTS_KEY, &script::CLIENTS, &arguments, limit)
+        self.script_at_key(CLIENTS_KEY, &script::CLIENTS, arguments.into(), limit)
             .await?;
         Ok(RecordWritten::Yes)
     }
@@ -67,7 +70,7 @@ impl RedisStore {
         } else {
             let arguments = [String::new(), "0".to_owned()];
             let reply = self
-                .script_at_key(CLIENTS_KEY, &script::CLIENTS, &arguments, limit)
+                .script_at_key(CLIENTS_KEY, &script::CLIENTS, arguments.into(), limit)
                 .await?;
             let ids = reply.as_array().unwrap_or_default().iter();
             ids.filter_map(|id| ClientId::parse(id.as_str()?)).collect()
@@ -108,7 +111,9 @@ impl RedisStore {
         for client in &clients {
             pipeline.cmd("HGETALL").arg(record_key(*client));
         }
-        let replies = connection.run_all(&pipeline, limit).await;
+        let replies = connection
+            .run_all(&pipeline, SendOptions::until(limit))
+            .await;
         let replies = replies.map_err(|failure| self.routes.note_failure(node, failure))?;
         let mut records = Vec::with_capacity(clients.len());
         for (client, mut reply) in clients.into_iter().zip(replies) {
@@ -119,7 +124,7 @@ impl RedisStore {
                 let command = ::redis::cmd("HGETALL").arg(&key).clone();
                 reply = self.run_at_key(&key, &command, limit).await?;
             }
-            records.push((client, reply::pairs(&reply)));
+            records.push((client, pairs(&reply)));
         }
         Ok(records)
     }
@@ -144,12 +149,13 @@ impl RedisStore {
         &self,
         key: &str,
         script: &Script,
-        arguments: &[String],
+        arguments: Vec<String>,
         limit: Moment,
     ) -> Result<Value, Failure> {
+        let call = ScriptCall::with(script, vec![key.to_owned()], arguments);
         let mut route = self.routes.route(key)?;
         loop {
-            let answer = route.script(script, &[key], arguments, limit).await;
+            let answer = route.script(&call, limit).await;
             let Err(failure) = answer else { return answer };
             route = self.routes.next_route(key, route, failure, limit).await?;
         }

@@ -68,8 +68,8 @@ impl DedicatedPool {
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
-                "the replicas of `{}` take so long to confirm other locks that this one could not \
-                 be asked for in time",
+                "the replicas of `{}` are too slow: all connections wait for them to acknowledge \
+                 other locks",
                 self.server
             ),
         ))

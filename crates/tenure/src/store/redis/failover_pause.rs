@@ -10,14 +10,15 @@
 //! primary it trusts, by run id and replication id, and the granting script compares that with the
 //! server it runs on.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::connection::Connection;
+use super::connection::{Connection, SendOptions};
 use super::node::Node;
+use super::perform::Unperformed;
 use super::redis_store::RedisStore;
-use super::request::ScriptRequest;
 use super::script;
+use super::script_call::ScriptCall;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
@@ -25,26 +26,10 @@ use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 use crate::store::{Failure, NotYet};
 
-/// Filled in if a request must wait: until when, and why.
-#[derive(Default)]
-pub(super) struct GrantPause(Mutex<Option<NotYet>>);
-
-const NO_ARGUMENTS: [&str; 0] = [];
-
 /// The reply of reign.lua.
 struct PrimaryAge {
     primary: Arc<str>,
     lasted: Duration,
-}
-
-impl GrantPause {
-    pub(super) fn take(&self) -> Option<NotYet> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn note(&self, not_yet: NotYet) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(not_yet);
-    }
 }
 
 impl RedisStore {
@@ -68,24 +53,23 @@ impl RedisStore {
         primary.map(|primary| primary.to_string())
     }
 
-    /// Fails if this request is for a new lock and the primary is still in its pause. Leaves the
-    /// end of the pause in the request.
+    /// Fails if the primary is still in its pause and may not grant this lock.
     pub(super) async fn check_failover_pause(
         &self,
-        request: &ScriptRequest<'_>,
+        name: &LockName,
         node: &Arc<Node>,
         connection: &Connection,
         limit: Moment,
-    ) -> Result<(), Failure> {
-        let (Some(pause), Some(wait)) = (request.grants, self.after_failover.get()) else {
+    ) -> Result<(), Unperformed> {
+        let Some(wait) = self.after_failover.get() else {
             return Ok(());
         };
         if self.granting_primary(connection).is_some() {
             return Ok(());
         }
-        let key = self.routes.reign_key(node);
+        let call = ScriptCall::new(&script::REIGN).key(self.routes.reign_key(node));
         let reply = connection
-            .script(&script::REIGN, &[key], &NO_ARGUMENTS, limit, 0)
+            .script(&call, SendOptions::until(limit))
             .await
             .map_err(|failure| explain(connection, failure))?;
         let reign = read(&reply).ok_or_else(|| Failure::refused(reply.unexpected("reign.lua")))?;
@@ -94,12 +78,10 @@ impl RedisStore {
             return Ok(());
         }
         let left = wait.saturating_sub(reign.lasted);
-        let error = || still_paused_error(request.name, connection, reign.lasted, left);
-        pause.note(NotYet {
+        Err(Unperformed::Paused(NotYet {
             until: self.clock.now() + left,
-            error: error(),
-        });
-        Err(Failure::not_sent(error()))
+            error: still_paused_error(name, connection, reign.lasted, left),
+        }))
     }
 }
 
@@ -123,8 +105,8 @@ fn still_paused_error(
     Error::new(
         ErrorKind::Unavailable,
         format!(
-            "lock `{name}` is not granted yet: `{}` has been the master for {reigned:.1?} only, and \
-             leases of its predecessor may last for {left:.1?} more",
+            "lock `{name}` is not granted yet: `{}` has been the primary for only {reigned:.1?}, \
+             and leases of its predecessor may last for another {left:.1?}",
             connection.target()
         ),
     )
@@ -138,8 +120,8 @@ fn explain(connection: &Connection, failure: Failure) -> Failure {
     let error = Error::new(
         ErrorKind::Denied,
         format!(
-            "cannot tell since when `{}` has been the master, as `after_failover` needs: give this \
-             user the right to INFO",
+            "cannot determine how long `{}` has been the primary, which `after_failover` needs: \
+             grant this user permission for INFO",
             connection.target()
         ),
     );

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use ::redis::Pipeline;
-
 use super::node::Node;
+use super::operation::{Inspect, time_left};
+use super::perform::BatchReply;
 use super::redis_store::RedisStore;
-use super::reply;
-use super::request::ScriptRequest;
-use super::value::Value;
 use crate::error::ErrorKind;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
@@ -27,17 +24,7 @@ impl RedisStore {
         name: &LockName,
         limit: Moment,
     ) -> Result<Option<LockState>, Failure> {
-        let keys = self.inspect_keys(name);
-        let look = &self.scripts().look;
-        let request = ScriptRequest {
-            name,
-            replicas: 0,
-            grants: None,
-            script: look,
-            keys: &keys,
-        };
-        let answer = self.run_script(&request, |_, _| Vec::new(), limit).await?;
-        reply::inspect(self.layout, name, answer.reply)
+        Ok(self.perform(&Inspect(name), limit).await?.reply)
     }
 
     pub(super) async fn try_queue_position(
@@ -49,7 +36,7 @@ impl RedisStore {
         let (key, limit) = (name.as_str(), self.command_limit(limit));
         let left = ::redis::cmd("PTTL").arg(key).clone();
         let left = self.run_at_key(key, &left, limit).await?;
-        let Some(remaining) = reply::time_left(&left) else {
+        let Some(remaining) = time_left(&left) else {
             return Ok(None);
         };
         let mut rank = ::redis::cmd("ZRANK");
@@ -67,28 +54,32 @@ impl RedisStore {
         let mut results: Vec<InspectResult> = names.iter().map(|_| Ok(None)).collect();
         for (node, indexes) in self.group_by_node(names, &mut results) {
             for batch in indexes.chunks(BATCH) {
-                let replies = self.inspect_on(&node, names, batch, limit).await;
+                let operations: Vec<_> = batch.iter().map(|at| Inspect(&names[*at])).collect();
+                let replies = self.perform_batch(&node, &operations, limit).await;
                 let replies =
                     replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
                 for (index, reply) in batch.iter().zip(replies) {
-                    let name = &names[*index];
-                    results[*index] = if let Value::Error(error) = &reply {
-                        // It may have moved. A user without access to this lock may have access to
-                        // others.
-                        self.routes.note_error_reply(&node, error);
-                        match self.try_inspect(name, limit).await {
-                            Err(failure) if failure.error.kind() != ErrorKind::Denied => {
-                                return Err(failure);
-                            }
-                            results => results,
-                        }
-                    } else {
-                        reply::inspect(self.layout, name, reply)
+                    results[*index] = match reply {
+                        BatchReply::Reply(state) => Ok(state),
+                        BatchReply::Failed(failure) => Err(failure),
+                        BatchReply::Alone => self.inspect_alone(&names[*index], limit).await?,
                     };
                 }
             }
         }
         Ok(results)
+    }
+
+    /// A user without access to this lock may have access to others.
+    async fn inspect_alone(
+        &self,
+        name: &LockName,
+        limit: Moment,
+    ) -> Result<InspectResult, Failure> {
+        match self.try_inspect(name, limit).await {
+            Err(failure) if failure.error.kind() != ErrorKind::Denied => Err(failure),
+            result => Ok(result),
+        }
     }
 
     /// Groups the locks by node. For a lock without a node, the error goes to its place in
@@ -116,39 +107,5 @@ impl RedisStore {
             }
         }
         groups
-    }
-
-    async fn inspect_on(
-        &self,
-        node: &Node,
-        names: &[LockName],
-        indexes: &[usize],
-        limit: Moment,
-    ) -> Result<Vec<Value>, Failure> {
-        let limit = self.command_limit(limit);
-        let connection = node.commands.connection(limit).await?;
-        let look = &self.scripts().look;
-        let mut pipeline = Pipeline::with_capacity(indexes.len());
-        for (at, index) in indexes.iter().enumerate() {
-            // The first command carries the script text, so that the server knows the script for
-            // the others.
-            let command = if at == 0 {
-                pipeline.cmd("EVAL").arg(look.code())
-            } else {
-                pipeline.cmd("EVALSHA").arg(look.hash())
-            };
-            let keys = self.inspect_keys(&names[*index]);
-            command.arg(keys.len()).arg(&keys);
-        }
-        connection.run_all(&pipeline, limit).await
-    }
-
-    fn inspect_keys(&self, name: &LockName) -> [String; 4] {
-        [
-            name.as_str().to_owned(),
-            self.layout.counter_key(name),
-            name.neighbour("meta"),
-            self.layout.fence_key(name),
-        ]
     }
 }

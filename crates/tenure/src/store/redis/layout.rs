@@ -8,6 +8,7 @@ use super::script::{self, LockScripts};
 use super::value::Value;
 use crate::layout::Layout;
 use crate::lease::LeaseId;
+use crate::mode::Mode;
 use crate::name::{LockName, hash_tag};
 use crate::store::{Event, LeaseSpec, NotHeld, WatchReply};
 
@@ -32,13 +33,13 @@ pub(super) enum Topic {
 }
 
 impl Layout {
-    /// With messages to one shard of a cluster, or to all subscribers.
-    pub(super) fn scripts(self, sharded: bool) -> &'static LockScripts {
-        match (self, sharded) {
-            (Self::Native, false) => &script::NATIVE,
-            (Self::Native, true) => &script::NATIVE_SHARDED,
-            (Self::Redisson, false) => &script::REDISSON,
-            (Self::Redisson, true) => &script::REDISSON_SHARDED,
+    /// The scripts of a mode. With messages to one shard of a cluster, or to all subscribers.
+    pub(super) fn scripts(self, mode: Mode, sharded: bool) -> &'static LockScripts {
+        match (self, mode, sharded) {
+            (Self::Native, Mode::Exclusive, false) => &script::NATIVE,
+            (Self::Native, Mode::Exclusive, true) => &script::NATIVE_SHARDED,
+            (Self::Redisson, Mode::Exclusive, false) => &script::REDISSON,
+            (Self::Redisson, Mode::Exclusive, true) => &script::REDISSON_SHARDED,
         }
     }
 
@@ -73,46 +74,6 @@ impl Layout {
             channels.push((redisson_channel(name), Topic::Free));
         }
         channels
-    }
-
-    pub(super) fn release_arguments(
-        self,
-        lease: &LeaseSpec,
-        dequeue: Option<&LeaseId>,
-    ) -> Vec<String> {
-        let mut arguments = vec![lease.id.as_str().to_owned()];
-        if self == Self::Redisson {
-            let foreign = !lease.id.is_tenure();
-            arguments.push(redisson_channel(&lease.name));
-            arguments.push(if foreign { "foreign" } else { "" }.to_owned());
-        }
-        if dequeue.is_some() || lease.last_fence.is_some() {
-            arguments.push(dequeue.map_or("", LeaseId::as_str).to_owned());
-            arguments.extend(lease.last_fence.map(|fence| fence.get().to_string()));
-        }
-        arguments
-    }
-
-    /// The keys of release.lua, all in one slot. Most releases need three of them.
-    pub(super) fn release_keys(self, lease: &LeaseSpec) -> Vec<String> {
-        let name = &lease.name;
-        let mut keys = vec![
-            name.as_str().to_owned(),
-            name.neighbour("queue"),
-            name.neighbour("alive"),
-        ];
-        if lease.has_meta || lease.last_fence.is_some() {
-            keys.push(self.counter_key(name));
-        }
-        if lease.has_meta {
-            keys.push(name.neighbour("meta"));
-        }
-        keys
-    }
-
-    /// The extra argument of turn.lua in this layout, if any.
-    pub(super) fn turn_arguments(self, lease: &LeaseSpec) -> Option<String> {
-        (self == Self::Redisson).then(|| redisson_channel(&lease.name))
     }
 
     /// Checks that the lease still exists, with commands that client tracking follows.
@@ -193,7 +154,7 @@ impl Topic {
     }
 }
 
-fn redisson_channel(name: &LockName) -> String {
+pub(super) fn redisson_channel(name: &LockName) -> String {
     redisson_key("redisson_lock__channel", name)
 }
 

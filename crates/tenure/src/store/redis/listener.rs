@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::channels::Channels;
-use super::connection::Connection;
+use super::connection::{Connection, SendOptions};
 use super::reconnect::Reconnector;
 use super::server::Server;
 use super::value::Value;
@@ -345,7 +345,7 @@ async fn is_alive(listener: &Listener) -> bool {
     };
     let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
     connection
-        .run(&::redis::cmd("PING"), limit, 0)
+        .run(&::redis::cmd("PING"), SendOptions::until(limit))
         .await
         .is_ok()
 }

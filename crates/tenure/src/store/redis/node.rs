@@ -92,20 +92,12 @@ impl Node {
         self.server.target.address == *address
     }
 
-    /// A connection for a script whose writes this many replicas must confirm.
-    pub(super) async fn script_connection(
+    /// A connection for a grant that replicas must acknowledge.
+    pub(super) async fn grant_connection(
         &self,
-        replicas: u32,
         limit: Moment,
-    ) -> Result<ScriptConnection, Failure> {
-        match replicas {
-            0 => Ok(ScriptConnection::Shared(
-                self.commands.connection(limit).await?,
-            )),
-            _ => Ok(ScriptConnection::Dedicated(
-                self.grant_pool.take(limit).await?,
-            )),
-        }
+    ) -> Result<DedicatedConnection, Failure> {
+        self.grant_pool.take(limit).await
     }
 
     /// The same for renewals, so that they never wait for grants.

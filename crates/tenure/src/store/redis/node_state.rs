@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use ::redis::Pipeline;
 
-use super::connection::Connection;
+use super::connection::{Connection, SendOptions};
 use super::redis_store::RedisStore;
+use super::script_call::ScriptCall;
 use super::server::ServerInfo;
 use super::server_error;
 use super::value::Value;
@@ -74,7 +75,9 @@ impl RedisStore {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
         }
         let limit = self.command_limit(limit);
-        let replies = connection.run_all(&pipeline, limit).await?;
+        let replies = connection
+            .run_all(&pipeline, SendOptions::until(limit))
+            .await?;
         let info = part(&replies, 0).as_str().unwrap_or_default();
         let info = ServerInfo::parse(info);
         Ok(NodeState {
@@ -94,7 +97,9 @@ impl RedisStore {
         let mut pipeline = Pipeline::new();
         add_stored_info_commands(&mut pipeline);
         let limit = self.command_limit(limit);
-        let replies = connection.run_all(&pipeline, limit).await?;
+        let replies = connection
+            .run_all(&pipeline, SendOptions::until(limit))
+            .await?;
         self.read_stored(&replies)
     }
 
@@ -125,10 +130,10 @@ impl RedisStore {
     ) -> Result<(), Failure> {
         let pairs = ages.iter();
         let pairs = pairs.map(|(run_id, age)| [run_id.clone(), age.as_millis().to_string()]);
-        let arguments: Vec<String> = pairs.flatten().collect();
         let script = &self.layout.redlock_scripts().nodes;
         let limit = self.command_limit(limit);
-        let kept = connection.script(script, &[NODES], &arguments, limit, 0);
+        let call = ScriptCall::new(script).key(NODES).args(pairs.flatten());
+        let kept = connection.script(&call, SendOptions::until(limit));
         kept.await.map(|_| ())
     }
 
@@ -144,8 +149,10 @@ impl RedisStore {
         let limit = self.command_limit(limit);
         let connection = self.connection(limit).await?;
         let script = &self.layout.redlock_scripts().longest_ttl;
-        let ttl = [lease.ttl.as_millis().to_string()];
-        let kept = connection.script(script, &[LONGEST_TTL], &ttl, limit, 0);
+        let call = ScriptCall::new(script)
+            .key(LONGEST_TTL)
+            .arg(lease.ttl.as_millis());
+        let kept = connection.script(&call, SendOptions::until(limit));
         kept.await.map(|_| ())
     }
 }

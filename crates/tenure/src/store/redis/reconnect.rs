@@ -121,8 +121,8 @@ impl Reconnector {
                 return Err(Failure::not_sent(Error::new(
                     ErrorKind::Unavailable,
                     format!(
-                        "could not connect to `{}` in time: is the host right, is a firewall in \
-                         between, and does the port speak TLS exactly if the URL does?",
+                        "cannot connect to `{}` in time: is the host correct, is there a \
+                         firewall in between, and do URL and port agree on TLS?",
                         self.shared.server
                     ),
                 )));

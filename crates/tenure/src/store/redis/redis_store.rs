@@ -9,22 +9,23 @@ use tokio::sync::mpsc;
 
 use super::channels::Channels;
 use super::cluster::{Cluster, Route};
+use super::connection::SendOptions;
 use super::node::Node;
 use super::routes::Routes;
-use super::script::LockScripts;
 use super::server::Server;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
-use crate::pending::Pending;
+use crate::pending_work::Pending;
 use crate::seeded::{Bug, bug};
+use crate::settings::RESPONSE_TIMEOUT_DEFAULT;
 use crate::stats::Stats;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, NeedsMessages, QueuePosition, QueuedWaiter, RESPONSE_TIMEOUT, Record,
-    RecordChange, RecordWritten, ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
+    LeaseSpec, LockState, NeedsMessages, QueuePosition, QueuedWaiter, Record, RecordChange,
+    RecordWritten, ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
 };
 use crate::url::{RedisTarget, SentinelTarget};
 
@@ -33,6 +34,7 @@ pub(crate) struct RedisStore {
     /// The channels of waiters, on all nodes.
     pub(super) channels: Arc<Channels>,
     pub(super) layout: Layout,
+    pub(super) response_timeout: Duration,
     /// Whether messages stay in the shard of their lock.
     pub(super) sharded: bool,
     pub(super) clock: Clock,
@@ -70,11 +72,14 @@ impl RedisStore {
         stats: Arc<Stats>,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
-        let layout = nodes.first().map(RedisTarget::layout).unwrap_or_default();
+        let first = nodes.first();
+        let layout = first.map(RedisTarget::layout).unwrap_or_default();
+        let response_timeout = first.map_or(RESPONSE_TIMEOUT_DEFAULT, |node| node.response_timeout);
         let channels = Arc::new(Channels::default());
         let (for_nodes, heard) = (Arc::clone(&stats), Arc::clone(&channels));
         let cluster = Cluster::new(nodes, sharded, for_nodes, runtime, heard);
-        Self::on(Routes::Cluster(cluster), channels, layout, sharded, stats)
+        let routes = Routes::Cluster(cluster);
+        Self::on(routes, channels, layout, response_timeout, sharded, stats)
     }
 
     pub(super) fn on_one(
@@ -82,16 +87,17 @@ impl RedisStore {
         stats: Arc<Stats>,
         runtime: Option<Handle>,
     ) -> Arc<Self> {
-        let layout = server.target.layout();
+        let (layout, response_timeout) = (server.target.layout(), server.target.response_timeout);
         let channels = Arc::new(Channels::default());
         let routes = Routes::One(Node::new(server, runtime, &channels));
-        Self::on(routes, channels, layout, false, stats)
+        Self::on(routes, channels, layout, response_timeout, false, stats)
     }
 
     pub(super) fn on(
         routes: Routes,
         channels: Arc<Channels>,
         layout: Layout,
+        response_timeout: Duration,
         sharded: bool,
         stats: Arc<Stats>,
     ) -> Arc<Self> {
@@ -99,16 +105,13 @@ impl RedisStore {
             routes,
             channels,
             layout,
+            response_timeout,
             sharded,
             clock: Clock::Boot,
             stats,
             tracking_warned: AtomicBool::new(false),
             after_failover: OnceLock::new(),
         })
-    }
-
-    pub(super) fn scripts(&self) -> &'static LockScripts {
-        self.layout.scripts(self.sharded)
     }
 
     /// Connects, so that a wrong address or password is reported at once.
@@ -119,8 +122,8 @@ impl RedisStore {
     /// The route to the node that has this lock, as far as is known.
     pub(super) fn route(&self, name: &LockName) -> Result<Route, Failure> {
         if matches!(self.routes, Routes::Cluster(_)) && self.layout.splits(name) {
-            let cause = "it holds a `{` but no hash tag, and Redisson would spread such a lock over \
-                         several slots of the cluster: write `{tag}` or leave the `{` out";
+            let cause = "it contains a `{` but no hash tag, and Redisson would spread such a \
+                         lock over several slots of the cluster: write `{tag}` or remove the `{`";
             return Err(Failure::refused(Error::invalid_name(name.as_str(), cause)));
         }
         self.routes.route(name.as_str())
@@ -141,7 +144,7 @@ impl RedisStore {
 
     /// No command waits longer than the response timeout.
     pub(super) fn command_limit(&self, limit: Moment) -> Moment {
-        limit.min(self.clock.now() + RESPONSE_TIMEOUT)
+        limit.min(self.clock.now() + self.response_timeout)
     }
 }
 
@@ -239,7 +242,8 @@ impl Store for RedisStore {
         let node = self.route(&lease.name).ok()?.node;
         let connection = node.caller_connection()?;
         Some(Box::pin(async move {
-            let released = self.try_release_on_caller(connection, lease, dequeue).await;
+            let options = SendOptions::on_caller();
+            let released = self.try_release(&connection, lease, dequeue, options).await;
             released.map_err(|failure| self.routes.note_failure(&node, failure))
         }))
     }

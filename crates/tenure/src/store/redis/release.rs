@@ -1,17 +1,16 @@
 //! Releases a lock, and cancels an attempt whose reply was lost.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster::Route;
-use super::connection::Connection;
+use super::connection::{Connection, SendOptions};
+use super::operation::Release;
 use super::redis_store::RedisStore;
-use super::reply;
 use super::routes::Routes;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::{Failure, InFlight, LeaseSpec, RESPONSE_TIMEOUT, ReleaseReply};
+use crate::store::{Failure, InFlight, LeaseSpec, ReleaseReply};
 
 impl RedisStore {
     pub(super) async fn release_at_owner(
@@ -37,28 +36,8 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<ReleaseReply, Failure> {
         let connection = route.node.commands.connection(limit).await?;
-        self.try_release(&connection, route.asking, lease, dequeue, limit)
-            .await
-    }
-
-    pub(super) async fn try_release_on_caller(
-        &self,
-        connection: Arc<Connection>,
-        lease: &LeaseSpec,
-        dequeue: Option<&LeaseId>,
-    ) -> Result<ReleaseReply, Failure> {
-        if bug(Bug::ReleaseInTwoSteps) {
-            let limit = self.command_limit(self.clock.now() + RESPONSE_TIMEOUT);
-            return release_in_two_steps(&connection, lease, limit).await;
-        }
-        let (keys, arguments) = (
-            self.layout.release_keys(lease),
-            self.layout.release_arguments(lease, dequeue),
-        );
-        let reply = connection
-            .script_on_caller(&self.scripts().release, &keys, &arguments, 0)
-            .await?;
-        reply::release(self.layout, &lease.name, &reply)
+        let options = SendOptions::until(limit).asking(route.asking);
+        self.try_release(&connection, lease, dequeue, options).await
     }
 
     /// Releases, and returns whether that was late enough that the attempt can no longer run.
@@ -73,9 +52,8 @@ impl RedisStore {
         if let Some((node, connection)) = same.and_then(|id| self.routes.connection_with_id(id)) {
             // After the attempt, on the same connection. If its runtime no longer drives it, it is
             // broken the next time.
-            let released = self
-                .try_release(&connection, false, lease, None, limit)
-                .await;
+            let options = SendOptions::until(limit);
+            let released = self.try_release(&connection, lease, None, options).await;
             return match released {
                 Ok(_) => Ok(None),
                 // Any reply shows that the attempt has run. Either it was refused like this one, or
@@ -130,36 +108,30 @@ impl RedisStore {
     ) -> Result<u64, Failure> {
         let connection = route.node.commands.connection(limit).await?;
         let asked_at = self.clock.now();
-        let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
+        let options = SendOptions::until(limit);
+        let time = connection.run(&::redis::cmd("TIME"), options).await?;
         let now_us = time
             .as_server_time_us()
             .ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
         connection.set_clock(asked_at, now_us);
-        self.try_release(&connection, route.asking, lease, None, limit)
-            .await?;
+        let options = options.asking(route.asking);
+        self.try_release(&connection, lease, None, options).await?;
         Ok(now_us)
     }
 
     pub(super) async fn try_release(
         &self,
         connection: &Connection,
-        asking: bool,
         lease: &LeaseSpec,
         dequeue: Option<&LeaseId>,
-        limit: Moment,
+        options: SendOptions,
     ) -> Result<ReleaseReply, Failure> {
         if bug(Bug::ReleaseInTwoSteps) {
-            return release_in_two_steps(connection, lease, limit).await;
+            return release_in_two_steps(connection, lease, options).await;
         }
-        let release = &self.scripts().release;
-        let (keys, arguments) = (
-            self.layout.release_keys(lease),
-            self.layout.release_arguments(lease, dequeue),
-        );
-        let reply = connection
-            .script_routed(asking, release, &keys, &arguments, limit, 0)
-            .await?;
-        reply::release(self.layout, &lease.name, &reply)
+        let release = Release { lease, dequeue };
+        let released = self.perform_on(connection, &release, options).await?;
+        released.map_err(|_| connection.too_late())
     }
 }
 
@@ -167,13 +139,13 @@ impl RedisStore {
 async fn release_in_two_steps(
     connection: &Connection,
     lease: &LeaseSpec,
-    limit: Moment,
+    options: SendOptions,
 ) -> Result<ReleaseReply, Failure> {
     let command = |word| ::redis::cmd(word).arg(lease.name.as_str()).clone();
-    let found = connection.run(&command("GET"), limit, 0).await?;
+    let found = connection.run(&command("GET"), options).await?;
     if found.as_str() != Some(lease.id.as_str()) {
         return Ok(ReleaseReply::NotHeld);
     }
-    connection.run(&command("DEL"), limit, 0).await?;
+    connection.run(&command("DEL"), options).await?;
     Ok(ReleaseReply::WasHeld { offered_to: None })
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::cluster::Route;
+use super::connection::{Connection, SendOptions};
 use super::node::Node;
+use super::operation::{Operation, Renew};
 use super::redis_store::RedisStore;
-use super::reply;
-use super::request::ScriptRequest;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
@@ -27,32 +27,21 @@ impl RedisStore {
         let limit = self.command_limit(limit);
         let node = self.route(&lease.name)?.node;
         if let Some(connection) = node.tracking(watched) {
-            let sent_at = self.clock.now();
-            // `CLIENT CACHING` applies to the next command, so both are sent together.
-            let mut pipeline = Pipeline::new();
-            pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-            self.add_renewal(&mut pipeline, lease, true);
-            let replies = connection.run_all(&pipeline, limit).await;
-            let replies = replies.map_err(|failure| self.routes.note_failure(&node, failure))?;
-            match replies.get(1) {
-                Some(reply @ Value::Array(_)) => return reply::renewal(reply, sent_at),
-                // For example, the server does not know the script, or the lock has moved. Use the
-                // normal way.
-                Some(Value::Error(error)) => self.routes.note_error_reply(&node, error),
-                _ => {}
+            let leases = [lease];
+            let renewed = self.renew_batch_on(&node, &connection, &leases, true, limit);
+            let renewed = renewed.await;
+            let renewed = renewed.map_err(|failure| self.routes.note_failure(&node, failure))?;
+            if let Some(renewed) = renewed.into_iter().flatten().next() {
+                return Ok(renewed);
             }
+            // For example, the server does not know the script, or the lock has moved. Use the
+            // normal way.
         }
-        let mut keys = vec![lease.name.as_str().to_owned()];
-        if lease.has_meta {
-            keys.push(lease.name.neighbour("meta"));
-        }
-        let arguments = |_: &_, _| {
-            let ttl_ms = lease.ttl.as_millis().to_string();
-            vec![lease.id.as_str().to_owned(), ttl_ms, "0".to_owned()]
+        let renew = Renew {
+            lease,
+            tracked: false,
         };
-        let request = ScriptRequest::for_lease(lease, &self.scripts().renew, &keys);
-        let answer = self.run_script(&request, arguments, limit).await?;
-        reply::renewal(&answer.reply, answer.sent_at)
+        Ok(self.perform(&renew, limit).await?.reply)
     }
 
     /// Renews several leases in one batch, all on the node of the first. An error for one tells
@@ -66,16 +55,18 @@ impl RedisStore {
         let Some(first) = leases.first() else {
             return Ok(Vec::new());
         };
-        if first.replicas > 0 {
-            return self.renew_all_confirmed(&leases, limit).await;
-        }
         let node = self.route(&first.name)?.node;
-        let limit = self.command_limit(limit);
-        let replies = self.renew_batch_at(&node, &leases, watched, limit).await;
-        replies.map_err(|failure| self.routes.note_failure(&node, failure))
+        let renewed = if first.replicas > 0 {
+            self.renew_batch_confirmed(&node, first, &leases, limit)
+                .await
+        } else {
+            let limit = self.command_limit(limit);
+            self.renew_batch(&node, &leases, watched, limit).await
+        };
+        renewed.map_err(|failure| self.routes.note_failure(&node, failure))
     }
 
-    async fn renew_batch_at(
+    async fn renew_batch(
         &self,
         node: &Arc<Node>,
         leases: &[&LeaseSpec],
@@ -88,25 +79,8 @@ impl RedisStore {
             Some(connection) => connection,
             None => node.commands.connection(limit).await?,
         };
-        let mut pipeline = Pipeline::with_capacity(leases.len() * 2);
-        for lease in leases {
-            if tracked {
-                pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-            }
-            self.add_renewal(&mut pipeline, lease, tracked);
-        }
-        let sent_at = self.clock.now();
-        let replies = connection.run_all(&pipeline, limit).await?;
-        let replies = replies.chunks(if tracked { 2 } else { 1 });
-        let read = |replies: &[Value]| match replies.last() {
-            Some(reply @ Value::Array(_)) => reply::renewal(reply, sent_at).ok(),
-            Some(Value::Error(error)) => {
-                self.routes.note_error_reply(node, error);
-                None
-            }
-            _ => None,
-        };
-        Ok(replies.map(read).collect())
+        self.renew_batch_on(node, &connection, leases, tracked, limit)
+            .await
     }
 
     /// Renews a lease and waits for replicas. Not on the tracking connection, which `WAIT` would
@@ -116,53 +90,19 @@ impl RedisStore {
         lease: &LeaseSpec,
         limit: Moment,
     ) -> Result<RenewReply, Failure> {
-        let mut route = self.route(&lease.name)?;
-        loop {
-            let answer = self.renew_confirmed_at(&route, lease, limit).await;
-            let Err(failure) = answer else { return answer };
-            route = self.next_route(&lease.name, route, failure, limit).await?;
+        let renew = Renew {
+            lease,
+            tracked: false,
+        };
+        let performed = self.perform(&renew, limit).await?;
+        if matches!(performed.reply, RenewReply::Until { .. }) {
+            self.confirm(&performed.connection, lease, 0, limit).await?;
         }
-    }
-
-    async fn renew_confirmed_at(
-        &self,
-        route: &Route,
-        lease: &LeaseSpec,
-        limit: Moment,
-    ) -> Result<RenewReply, Failure> {
-        let connection = route.node.renewal_connection(limit).await?;
-        let mut keys = vec![lease.name.as_str().to_owned()];
-        if lease.has_meta {
-            keys.push(lease.name.neighbour("meta"));
-        }
-        let ttl_ms = lease.ttl.as_millis().to_string();
-        let arguments = [lease.id.as_str(), &ttl_ms, "0"];
-        let (renew, sent_at) = (&self.scripts().renew, self.clock.now());
-        let answer_by = self.command_limit(limit);
-        let reply = connection.script_routed(route.asking, renew, &keys, &arguments, answer_by, 0);
-        let renewed = reply::renewal(&reply.await?, sent_at)?;
-        if matches!(renewed, RenewReply::Until { .. }) {
-            self.confirm(&connection, lease, 0, limit).await?;
-        }
-        Ok(renewed)
+        Ok(performed.reply)
     }
 
     /// The same for several leases with the same number of replicas: one `WAIT` covers all.
-    async fn renew_all_confirmed(
-        &self,
-        leases: &[&LeaseSpec],
-        limit: Moment,
-    ) -> Result<Vec<Option<RenewReply>>, Failure> {
-        let Some(first) = leases.first() else {
-            return Ok(Vec::new());
-        };
-        let node = self.route(&first.name)?.node;
-        let answers = self.renew_all_confirmed_at(&node, first, leases, limit);
-        let answers = answers.await;
-        answers.map_err(|failure| self.routes.note_failure(&node, failure))
-    }
-
-    async fn renew_all_confirmed_at(
+    async fn renew_batch_confirmed(
         &self,
         node: &Arc<Node>,
         first: &LeaseSpec,
@@ -170,40 +110,54 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Vec<Option<RenewReply>>, Failure> {
         let connection = node.renewal_connection(limit).await?;
-        let mut pipeline = Pipeline::with_capacity(leases.len());
-        for lease in leases {
-            self.add_renewal(&mut pipeline, lease, false);
-        }
-        let sent_at = self.clock.now();
         let answer_by = self.command_limit(limit);
-        let replies = connection.run_all(&pipeline, answer_by).await?;
-        let confirmed = self.confirm(&connection, first, 0, limit).await;
-        let failure = confirmed.err().map(Failure::from);
-        let read = |reply: &Value| {
-            if let Value::Error(error) = reply {
-                self.routes.note_error_reply(node, error);
-            }
-            let renewed = reply::renewal(reply, sent_at).ok()?;
-            Some(match (&failure, renewed) {
-                (Some(failure), RenewReply::Until { .. }) => {
-                    RenewReply::Unconfirmed(failure.share())
+        let renewed = self.renew_batch_on(node, &connection, leases, false, answer_by);
+        let mut renewed = renewed.await?;
+        if let Err(unconfirmed) = self.confirm(&connection, first, 0, limit).await {
+            let failure = Failure::from(unconfirmed);
+            for renewed in renewed.iter_mut().flatten() {
+                if matches!(renewed, RenewReply::Until { .. }) {
+                    *renewed = RenewReply::Unconfirmed(failure.share());
                 }
-                (_, renewed) => renewed,
-            })
-        };
-        Ok(replies.iter().map(read).collect())
+            }
+        }
+        Ok(renewed)
     }
 
-    fn add_renewal(&self, pipeline: &mut Pipeline, lease: &LeaseSpec, tracked: bool) {
-        let evalsha = pipeline.cmd("EVALSHA").arg(self.scripts().renew.hash());
-        evalsha.arg(1 + usize::from(lease.has_meta));
-        evalsha.arg(lease.name.as_str());
-        if lease.has_meta {
-            evalsha.arg(lease.name.neighbour("meta"));
+    /// Renews leases in one batch on this connection; `None` for those that got an error.
+    async fn renew_batch_on(
+        &self,
+        node: &Arc<Node>,
+        connection: &Connection,
+        leases: &[&LeaseSpec],
+        tracked: bool,
+        limit: Moment,
+    ) -> Result<Vec<Option<RenewReply>>, Failure> {
+        let operations = leases.iter().map(|lease| Renew { lease, tracked });
+        let mut pipeline = Pipeline::with_capacity(leases.len() * 2);
+        for renew in operations.clone() {
+            if tracked {
+                // It applies to the next command.
+                pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+            }
+            pipeline.add_command(self.plain_call(&renew).by_hash());
         }
-        let ttl_ms = u64::try_from(lease.ttl.as_millis()).unwrap_or(u64::MAX);
-        evalsha.arg(lease.id.as_str()).arg(ttl_ms);
-        evalsha.arg(u8::from(tracked));
+        let sent_at = self.clock.now();
+        let options = SendOptions::until(limit);
+        let mut replies = connection.run_all(&pipeline, options).await?.into_iter();
+        let read = |renew: Renew<'_>| {
+            if tracked {
+                replies.next();
+            }
+            match replies.next()? {
+                Value::Error(error) => {
+                    self.routes.note_error_reply(node, &error);
+                    None
+                }
+                value => renew.read(&self.reply(value, sent_at)).ok()?.ok(),
+            }
+        };
+        Ok(operations.map(read).collect())
     }
 
     pub(super) async fn try_watch(
@@ -231,7 +185,7 @@ impl RedisStore {
             // again soon, and its slot has arrived by then.
             let error = Error::new(
                 ErrorKind::Unavailable,
-                "the lock is on its way to another node",
+                "the lock is being moved to another node",
             );
             return Err(Failure::not_sent(error));
         }
@@ -239,7 +193,8 @@ impl RedisStore {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
         self.layout.add_watch_commands(lease, &mut pipeline);
-        let replies = connection.run_all(&pipeline, limit).await?;
+        let options = SendOptions::until(limit);
+        let replies = connection.run_all(&pipeline, options).await?;
         if let Some(Value::Error(error)) = replies.first() {
             self.warn_tracking_refused(&route.node, error);
         }
@@ -257,7 +212,7 @@ impl RedisStore {
             self.stats.tracking_refused();
             tracing::warn!(
                 server = %node.server, error,
-                "redis.tracking_refused: a forced release will be noticed at the next renewal only"
+                "redis.tracking_refused: a forced release will only be noticed at the next renewal"
             );
         }
     }

@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
-use super::connection::Connection;
+use super::connection::{Connection, SendOptions};
+use super::perform::Performed;
 use super::redis_store::RedisStore;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
-use crate::store::{AcquireReply, Failure, LeaseSpec, NotYet, RESPONSE_TIMEOUT};
+use crate::store::{AcquireReply, Failure, LeaseSpec, NotYet};
 
 /// How long to wait for replicas: at least, so that a caller in a hurry asks at all, and at most,
 /// so that an unreachable replica does not hold up others.
@@ -37,13 +38,14 @@ impl RedisStore {
         let timeout = limit.saturating_since(now).clamp(WAIT_MIN, WAIT_MAX);
         let mut wait = ::redis::cmd("WAIT");
         wait.arg(lease.replicas).arg(milliseconds(timeout));
-        let limit = now + timeout + RESPONSE_TIMEOUT;
+        let limit = now + timeout + self.response_timeout;
+        let options = SendOptions::until(limit).latest(latest_us);
         let reply = if bug(Bug::WaitOnOtherConnection) {
             let node = self.route(&lease.name)?.node;
             let other = node.commands.connection(limit).await?;
-            other.run(&wait, limit, latest_us).await?
+            other.run(&wait, options).await?
         } else {
-            connection.run(&wait, limit, latest_us).await?
+            connection.run(&wait, options).await?
         };
         let unexpected = || Failure::refused(reply.unexpected("WAIT"));
         let confirmed = reply.as_int().ok_or_else(unexpected)?;
@@ -62,14 +64,13 @@ impl RedisStore {
     /// Keeps a grant that enough replicas have acknowledged, and releases any other.
     pub(super) async fn confirm_grant(
         &self,
-        connection: &Connection,
+        granted: Performed<AcquireReply>,
         lease: &LeaseSpec,
-        granted: AcquireReply,
-        latest_us: u64,
         limit: Moment,
     ) -> Result<AcquireReply, Failure> {
+        let (connection, latest_us) = (&granted.connection, granted.latest_us);
         let unconfirmed = match self.confirm(connection, lease, latest_us, limit).await {
-            Ok(()) => return Ok(granted),
+            Ok(()) => return Ok(granted.reply),
             Err(unconfirmed) => unconfirmed,
         };
         let in_flight = Some(connection.in_flight(latest_us));
@@ -79,9 +80,9 @@ impl RedisStore {
             Unconfirmed::Unknown(failure) => Err(failure),
             Unconfirmed::TooFew(error) => Ok(error),
         };
-        let limit = self.clock.now() + RESPONSE_TIMEOUT;
-        let released = self.try_release(connection, false, lease, None, limit);
-        let released = released.await;
+        let limit = self.clock.now() + self.response_timeout;
+        let options = SendOptions::until(limit);
+        let released = self.try_release(connection, lease, None, options).await;
         if released.is_err() {
             // A server that was demoted meanwhile refuses the release. A retry finds the new
             // primary.
@@ -124,13 +125,13 @@ fn too_few(name: &LockName, confirmed: i64, wanted: u32, timeout: Duration) -> E
     Error::new(
         ErrorKind::NotReplicated,
         format!(
-            "lock `{name}` needs `{wanted}` replicas, and `{confirmed}` have confirmed it within \
-             {timeout:.0?}: are they connected, and do they keep up?"
+            "lock `{name}` needs `{wanted}` replicas, but only `{confirmed}` acknowledged it \
+             within {timeout:.0?}: are they connected and keeping up?"
         ),
     )
 }
 
-/// Rounded up: `WAIT 0` would wait for ever.
+/// Rounded up: `WAIT 0` would wait forever.
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis())
         .unwrap_or(u64::MAX)

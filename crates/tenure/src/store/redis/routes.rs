@@ -92,7 +92,7 @@ impl Routes {
             Self::One(node) => Ok(Arc::clone(node)),
             Self::Cluster(_) => Err(Failure::refused(Error::new(
                 ErrorKind::Unsupported,
-                "a cluster has many servers, and this needs a single one: use `redis://`",
+                "this needs a single server, not a cluster: use `redis://`",
             ))),
         }
     }

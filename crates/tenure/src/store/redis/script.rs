@@ -1,4 +1,4 @@
-//! Lua scripts: one file each, read here and nowhere else.
+//! Lua scripts: one file each, loaded only here.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Keeps `code` and computes its hash.
+    /// Stores `code` and computes its hash.
     pub fn new(code: impl Into<String>) -> Self {
         let code = code.into();
         let hash = ::redis::Script::new(&code).get_hash().to_owned();
@@ -26,7 +26,7 @@ impl Script {
         &self.code
     }
 
-    /// The SHA-1 that the server knows it by.
+    /// Its SHA-1, by which the server knows it.
     pub fn hash(&self) -> &str {
         &self.hash
     }

@@ -1,17 +1,12 @@
 //! One Redis server: where it is, how to log in, and whether it is fit for locks.
 
 use std::fmt;
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::redis::io::tcp::TcpSettings;
-use ::redis::{
-    ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
-    TlsCertificates,
-};
+use ::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 use super::endpoint::Endpoint;
 use super::script::LockScripts;
@@ -19,11 +14,12 @@ use super::sentinel::Sentinels;
 use super::server_error;
 use super::trusted_primary::TrustedPrimary;
 use crate::error::{Error, ErrorKind};
+use crate::mode::Mode;
 use crate::moment::Clock;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::Failure;
-use crate::url::{Address, RedisTarget, SentinelTarget, Tls};
+use crate::url::{Address, RedisTarget, SentinelTarget};
 
 /// The oldest supported major version.
 const VERSION_MIN: u32 = 7;
@@ -127,7 +123,7 @@ impl Server {
 
     /// The scripts of a lock for this server.
     pub(super) fn scripts(&self) -> &'static LockScripts {
-        self.target.layout().scripts(self.sharded)
+        self.target.layout().scripts(Mode::Exclusive, self.sharded)
     }
 
     /// Refuses a server that is too old, and warns about one that may evict locks.
@@ -140,7 +136,8 @@ impl Server {
             return Err(Failure::refused(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "`{self}` runs Redis `{version}` and 7.0 or newer is needed: upgrade the server",
+                    "`{self}` runs Redis `{version}`, but 7.0 or newer is needed: upgrade the \
+                     server",
                 ),
             )));
         }
@@ -149,8 +146,8 @@ impl Server {
             tracing::warn!(
                 server = %self,
                 policy = info.eviction_policy.as_deref().unwrap_or_default(),
-                "redis.evicts: this server may throw away held locks and fences when its memory \
-                 is full; set `maxmemory-policy noeviction` or use a server for locks alone"
+            "redis.evicts: this server may evict held locks and fences when its memory is full; \
+                 set `maxmemory-policy noeviction`, or use a dedicated server for locks"
             );
         }
         Ok(())
@@ -178,11 +175,7 @@ pub(super) fn client(target: &RedisTarget) -> Result<::redis::Client, Failure> {
         .set_redis_settings(connection_info(target))
         .set_tcp_settings(TcpSettings::default().set_nodelay(true));
     match &target.address {
-        Address::Tls { tls, .. } => {
-            use_ring();
-            let certificates = read_certificates(tls)?;
-            ::redis::Client::build_with_tls(info, certificates).map_err(refused)
-        }
+        Address::Tls { tls, .. } => super::tls::client(target, info, tls),
         _ => ::redis::Client::open(info).map_err(refused),
     }
 }
@@ -268,42 +261,4 @@ impl ServerInfo {
     pub(super) fn never_evicts(&self) -> bool {
         self.memory_max == Some(0) || self.eviction_policy.as_deref() == Some("noeviction")
     }
-}
-
-/// rustls panics when it has to choose between several providers that other crates brought in.
-/// Choosing first prevents that; a choice that the program made earlier is kept.
-fn use_ring() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-}
-
-fn read_certificates(tls: &Tls) -> Result<TlsCertificates, Failure> {
-    let root_cert = tls.ca.as_deref().map(read_file).transpose()?;
-    let client_tls = match (&tls.certificate, &tls.key) {
-        (Some(certificate), Some(key)) => Some(ClientTlsConfig {
-            client_cert: read_file(certificate)?,
-            client_key: read_file(key)?,
-        }),
-        _ => None,
-    };
-    Ok(TlsCertificates {
-        client_tls,
-        root_cert,
-    })
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|error| {
-        Failure::refused(
-            Error::new(
-                ErrorKind::InvalidUrl,
-                format!(
-                    "cannot read the file `{}` that the URL names",
-                    path.display()
-                ),
-            )
-            .caused_by(error),
-        )
-    })
 }

@@ -1,4 +1,4 @@
-//! What an error of the server or the connection means: whether the command ran, whether a retry
+//! Classifies errors of the server and the connection: whether the command ran, whether a retry
 //! helps, and what to do.
 
 use std::fmt::Display;
@@ -9,9 +9,9 @@ use crate::error::{Error, ErrorKind};
 use crate::store::{Failure, InFlight};
 
 const NOT_TRUSTED: &str =
-    "its certificate is not trusted: name who signed it with `ca`, as in `?ca=/ca.pem`";
-const CERTIFICATE_DEMANDED: &str =
-    "it demands a certificate of ours: name one with `cert` and `key`";
+    "its certificate is not trusted: set `ca` to the CA certificate, as in `?ca=/ca.pem`";
+const CERTIFICATE_DEMANDED: &str = "it requires a client certificate: set `cert` and `key`";
+const CONNECTION_FAILED: &str = "the connection failed";
 
 /// Turns an error into something the caller can act on. `in_flight` is the request, if its outcome
 /// is unknown.
@@ -23,7 +23,7 @@ pub(super) fn from_error(
     let Some(code) = error.code() else {
         return from_connection_error(target, error, in_flight);
     };
-    // A transaction is refused as a whole: the error of one of its commands tells why.
+    // A transaction is refused as a whole: the error of one of its commands has the reason.
     let inner = (code == "EXECABORT").then(|| error.clone().into_server_errors());
     let inner = inner.flatten().and_then(|errors| errors.first().cloned());
     match &inner {
@@ -73,36 +73,49 @@ fn from_connection_error(
         ::redis::ErrorKind::InvalidClientConfig => (
             ErrorKind::InvalidSetting,
             false,
-            "the settings of the connection do not fit",
+            "invalid connection settings",
         ),
         ::redis::ErrorKind::RESP3NotSupported => (
             ErrorKind::Unsupported,
             false,
-            "it does not speak RESP3: Redis 7.0 or newer is needed",
+            "it does not support RESP3: Redis 7.0 or newer is needed",
         ),
         ::redis::ErrorKind::Io if error.is_connection_refusal() => (
             ErrorKind::Unavailable,
             true,
-            "nothing listens there: is the server running?",
+            "connection refused (is Redis running?)",
         ),
         // Only while connecting, and not for a reply that was cut short: a working connection that
         // breaks comes back.
         ::redis::ErrorKind::Parse if in_flight.is_none() && !text.contains("end of input") => (
             ErrorKind::Protocol,
             false,
-            "what answers there does not speak Redis's protocol: is the port right?",
+            "the server does not speak the Redis protocol: is the port correct?",
         ),
         _ if text.contains("failed to lookup address") => (
             ErrorKind::Unavailable,
             true,
-            "the name of the host cannot be resolved: is it spelled right?",
+            "the host name cannot be resolved: is it spelled correctly?",
         ),
-        _ => (ErrorKind::Unavailable, true, "the connection failed"),
+        _ => (ErrorKind::Unavailable, true, CONNECTION_FAILED),
     };
+    // A working connection that broke was not being connected.
+    let failed = match cause {
+        CONNECTION_FAILED => "reach",
+        _ => "connect to",
+    };
+    let shown = target.to_string();
+    let shown = shown.strip_suffix('/').unwrap_or(&shown);
+    let error = Error::new(kind, format!("cannot {failed} `{shown}`: {cause}"));
     // Some of these texts have several lines.
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     Failure {
-        error: Error::new(kind, format!("cannot reach `{target}`: {cause}")).caused_by(text),
+        // The source of a refused connection would only repeat the message.
+        error: if text.contains("Connection refused") {
+            error
+        } else {
+            error.caused_by(text)
+        },
         transient,
         in_flight,
     }
@@ -138,37 +151,36 @@ fn classify(code: &str, detail: &str) -> (ErrorKind, bool, String) {
         _ if is_deposed(code, detail) => (
             ErrorKind::Unavailable,
             true,
-            say("it became a replica itself while its replicas were waited for"),
+            say("it was demoted to a replica while waiting for its replicas"),
         ),
         "NOAUTH" => (
             ErrorKind::Denied,
             false,
             say(
-                "it wants a password: write `redis://:password@host` (before the `:` stands the user)",
+                "it requires a password: use `redis://:password@host` (the user goes before the \
+                 `:`)",
             ),
         ),
         "WRONGPASS" => (ErrorKind::Denied, false, say("wrong user or password")),
         "NOPERM" => (
             ErrorKind::Denied,
             false,
-            format!("{detail}: give this user the right to it"),
+            format!("{detail}: grant this user the permission"),
         ),
         "ERR" if is_denied_in_script(detail) => (
             ErrorKind::Denied,
             false,
-            format!("{detail}: give this user the right to it"),
+            format!("{detail}: grant this user the permission"),
         ),
         "ERR" if detail.contains("DB index is out of range") => (
             ErrorKind::InvalidUrl,
             false,
-            say("it has no database of that number"),
+            say("it has no database with that number"),
         ),
         "MOVED" | "ASK" => (
             ErrorKind::InvalidUrl,
             false,
-            say(
-                "it is one node of a cluster, and the key is on another one: use `redis-cluster://`",
-            ),
+            say("it is a cluster node, and the key is on another node: use `redis-cluster://`"),
         ),
         "ERR" if detail.contains("cluster support disabled") => (
             ErrorKind::InvalidUrl,
@@ -178,7 +190,7 @@ fn classify(code: &str, detail: &str) -> (ErrorKind, bool, String) {
         "READONLY" => (
             ErrorKind::ReadOnly,
             false,
-            say("it is a read-only replica: connect to its master"),
+            say("it is a read-only replica: connect to its primary"),
         ),
         "OOM" => (
             ErrorKind::OutOfMemory,

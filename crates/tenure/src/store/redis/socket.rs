@@ -9,7 +9,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
 
 use crate::url::Address;
 
@@ -21,6 +23,7 @@ pub(super) struct Socket {
 
 enum Stream {
     Tcp(TcpStream),
+    #[cfg(unix)]
     Unix(UnixStream),
 }
 
@@ -36,8 +39,10 @@ impl Socket {
                 stream.set_nodelay(true)?;
                 Stream::Tcp(stream)
             }
+            #[cfg(unix)]
             Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
-            Address::Tls { .. } => return Err(io::ErrorKind::Unsupported.into()),
+            // TLS, and Unix sockets where there are none.
+            _ => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(Self {
             stream,
@@ -54,6 +59,7 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         match &mut self.get_mut().stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            #[cfg(unix)]
             Stream::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
@@ -73,6 +79,7 @@ impl AsyncWrite for Socket {
         }
         let written = ready!(match &mut socket.stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            #[cfg(unix)]
             Stream::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
         });
         socket.waited = false;
@@ -82,6 +89,7 @@ impl AsyncWrite for Socket {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            #[cfg(unix)]
             Stream::Unix(stream) => Pin::new(stream).poll_flush(context),
         }
     }
@@ -89,6 +97,7 @@ impl AsyncWrite for Socket {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            #[cfg(unix)]
             Stream::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ::redis::Pipeline;
 
-use super::connection::Connection;
+use super::connection::{Connection, SendOptions};
 use super::transaction_candidates::AHEAD_MAX_US;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
@@ -72,9 +72,8 @@ impl Transaction {
         connection: &Connection,
         attempt: &Attempt,
     ) -> Result<AcquireReply, Failure> {
-        let answer = connection
-            .run_all_on_caller(&self.commands, self.in_flight)
-            .await;
+        let options = SendOptions::on_caller().latest(self.in_flight.latest_us);
+        let answer = connection.run_transaction(&self.commands, options).await;
         let candidates = connection.transaction_candidates();
         let attempted = match answer {
             Ok(replies) => self
@@ -120,14 +119,11 @@ impl Transaction {
         let strange = |what: &str| {
             Failure::not_sent(Error::new(
                 ErrorKind::Unavailable,
-                format!(
-                    "cannot rely on the answer for lock `{}`: {what}",
-                    attempt.held.name
-                ),
+                format!("unusable reply for lock `{}`: {what}", attempt.held.name),
             ))
         };
         let [holder, fence, time @ ..] = replies else {
-            return Err(strange("it is not complete"));
+            return Err(strange("it is incomplete"));
         };
         match holder {
             Value::Nil => {}
@@ -139,12 +135,12 @@ impl Transaction {
             _ => return Err(strange("the key may not be a lock")),
         }
         let fence = parse_fence(fence).filter(|fence| *fence <= FENCE_MAX);
-        let fence = fence.ok_or_else(|| strange("its fence counter was lost or is used up"))?;
+        let fence = fence.ok_or_else(|| strange("its fence counter was lost or is exhausted"))?;
         let expected_us = connection.server_us(connection.clock().now());
         let latest_us = match time.first() {
             Some(time) => {
                 let server_us = time.as_server_time_us();
-                let server_us = server_us.ok_or_else(|| strange("it tells no time"))?;
+                let server_us = server_us.ok_or_else(|| strange("it contains no time"))?;
                 connection.set_clock(self.sent_at, server_us);
                 server_us
             }
@@ -154,7 +150,9 @@ impl Transaction {
             if time.is_empty() {
                 connection.doubt_clock();
             }
-            return Err(strange("the server's clock or its fence counter was set"));
+            return Err(strange(
+                "the server's clock or the fence counter was changed",
+            ));
         }
         Ok(AcquireReply::Granted {
             fence: Fence::new(fence),

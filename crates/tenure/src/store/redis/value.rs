@@ -1,8 +1,8 @@
-//! Replies of a Redis server, in types of our own.
+//! Replies of a Redis server, in our own types.
 
 use std::fmt;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind};
 
 /// A reply of a Redis server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,18 +10,18 @@ use crate::error::{Error, ErrorKind, Result};
 pub enum Value {
     /// Nothing.
     Nil,
-    /// An integer; also booleans, as 0 and 1.
+    /// An integer, or a boolean as 0 or 1.
     Int(i64),
-    /// Bytes: strings of any kind, and floating numbers as text.
+    /// Bytes: strings of any kind, and floating-point numbers as text.
     Bytes(Vec<u8>),
-    /// Several values; maps come flat: key, value, key, value.
+    /// Several values; maps are flattened: key, value, key, value.
     Array(Vec<Value>),
     /// An error inside an array or a pipeline.
     Error(String),
 }
 
 impl Value {
-    /// The integer, also if it came as text.
+    /// The integer, even if it came as text.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),
@@ -57,12 +57,12 @@ impl Value {
             .checked_add(part(micros)?)
     }
 
-    /// Whether there is nothing.
+    /// Whether the value is nil.
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::Nil)
     }
 
-    /// Bytes as text, whatever they are: another library may write anything at a lock's name.
+    /// Bytes as text, even if invalid: another library may write anything at a lock's name.
     pub(super) fn lossy(&self) -> Option<String> {
         match self {
             Self::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -70,19 +70,12 @@ impl Value {
         }
     }
 
-    /// The error for a reply that is not what the script promises.
+    /// The error for a reply that the script does not document.
     pub(super) fn unexpected(&self, from: &str) -> Error {
         Error::new(
             ErrorKind::Protocol,
-            format!("cannot understand the reply `{self}` to {from}"),
+            format!("unexpected reply `{self}` to {from}"),
         )
-    }
-
-    pub(super) fn into_array(self, from: &str) -> Result<Vec<Value>> {
-        match self {
-            Self::Array(values) => Ok(values),
-            other => Err(other.unexpected(from)),
-        }
     }
 }
 

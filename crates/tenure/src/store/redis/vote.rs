@@ -4,16 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connection::Connection;
-use super::node_state::{LONGEST_TTL, VOTE_DELAY_MIN};
+use super::connection::{Connection, SendOptions};
+use super::node_state::VOTE_DELAY_MIN;
+use super::operation::{ReleaseVote, Repair, RequestVote};
 use super::redis_store::RedisStore;
-use super::reply;
-use super::script::{self, RedlockScripts, Script};
-use super::value::Value;
+use super::script::{self, RedlockScripts};
 use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec, RESPONSE_TIMEOUT};
+use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec};
 
 /// A block of fences that is proposed to all nodes.
 #[derive(Clone, Copy, Debug)]
@@ -26,15 +25,15 @@ pub(crate) struct Ballot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockBounds {
     /// How far below it may begin, where the clock is checked.
-    below: Duration,
+    pub(super) below: Duration,
     /// How far above it may end.
-    above: Duration,
+    pub(super) above: Duration,
     /// Whether the clock is checked although a fence is stored.
-    always: bool,
+    pub(super) always: bool,
 }
 
 impl ClockBounds {
-    /// For a node that may have lost its last stored fence: its clock stands in for it. The same
+    /// For a node that may have lost its last stored fence: its clock replaces it. The same
     /// for every client, and the model in `tests/ballot` shows that one step more of either is too
     /// much.
     pub(crate) const MAY_FORGET: Self = Self {
@@ -105,6 +104,10 @@ impl RedisStore {
         self.routes.any().ok()?.commands.live()
     }
 
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.response_timeout
+    }
+
     /// The address of this node, for messages.
     pub(crate) fn target(&self) -> String {
         let node = self.routes.any();
@@ -113,7 +116,7 @@ impl RedisStore {
 
     /// Requests this node's vote. The request is sent when the future is first polled.
     pub(crate) fn vote(
-        &self,
+        self: &Arc<Self>,
         connection: Arc<Connection>,
         attempt: &Attempt,
         (ballot, bounds): (Ballot, ClockBounds),
@@ -121,42 +124,20 @@ impl RedisStore {
         SentVote,
         impl Future<Output = Result<Vote, Failure>> + Send + use<>,
     ) {
-        let latest_us = connection.server_us(self.clock.now() + RESPONSE_TIMEOUT);
+        let latest_us = connection.server_us(self.clock.now() + self.response_timeout);
         let sent = SentVote {
             in_flight: connection.in_flight(latest_us),
             connection: Arc::clone(&connection),
         };
-        let held = &attempt.held;
-        let mut keys = self.vote_keys(&held.name);
-        let mut arguments = vec![
-            held.id.as_str().to_owned(),
-            held.ttl.as_millis().to_string(),
-            latest_us.to_string(),
-            ballot.first.to_string(),
-            ballot.fences.to_string(),
-            bounds.below.as_micros().to_string(),
-            bounds.above.as_micros().to_string(),
-            if bounds.always { "always" } else { "" }.to_owned(),
-        ];
-        if held.has_meta {
-            keys.push(held.name.neighbour("meta"));
-            for (field, value) in attempt.meta.iter() {
-                arguments.extend([field.clone(), value.clone()]);
-            }
-        }
-        if held.ttl > VOTE_DELAY_MIN {
-            keys.push(LONGEST_TTL.to_owned());
-        }
-        let (layout, name, asked_at) = (self.layout, held.name.clone(), self.clock.now());
-        let vote = &self.layout.redlock_scripts().vote;
+        let request = RequestVote {
+            attempt: attempt.clone(),
+            ballot,
+            bounds,
+        };
+        let (store, asked_at) = (Arc::clone(self), self.clock.now());
         let voting = async move {
-            let reply = connection
-                .script_on_caller(vote, &keys, &arguments, latest_us)
-                .await?;
-            let vote = reply::vote(layout, &name, &reply)?.map_err(|server_us| {
-                connection.set_clock(asked_at, server_us);
-                connection.too_late()
-            })?;
+            let vote = store.perform_on_caller(&connection, &request, latest_us);
+            let vote = vote.await?;
             if let Vote::Far(server_us) = vote {
                 // We assumed a clock ahead of its real one, or it was set back.
                 connection.set_clock(asked_at, server_us);
@@ -169,32 +150,19 @@ impl RedisStore {
     /// Releases on this node: only the vote for this block, or whatever the node has for this
     /// lease. Publishes to waiters if `notify`.
     pub(crate) fn release_on_node(
-        &self,
+        self: &Arc<Self>,
         connection: Arc<Connection>,
         lease: &LeaseSpec,
         ballot: Option<Ballot>,
         notify: bool,
     ) -> impl Future<Output = Result<NodeReleaseReply, Failure>> + Send + use<> {
-        let name = &lease.name;
-        let mut keys = self.vote_keys(name);
-        if lease.has_meta {
-            keys.push(name.neighbour("meta"));
-        }
-        let mut channels = self.layout.channels(name).into_iter();
-        let last = ballot.map_or(String::new(), |ballot| ballot.last().to_string());
-        let mut arguments = vec![lease.id.as_str().to_owned(), last];
-        if notify {
-            arguments.extend(channels.by_ref().map(|(channel, _)| channel));
-        } else {
-            arguments.push(String::new());
-        }
-        let release = &self.layout.redlock_scripts().release;
-        async move {
-            let reply = connection
-                .script_on_caller(release, &keys, &arguments, 0)
-                .await?;
-            reply::node_release(&reply)
-        }
+        let release = ReleaseVote {
+            lease: lease.clone(),
+            ballot,
+            notify,
+        };
+        let store = Arc::clone(self);
+        async move { store.perform_on_caller(&connection, &release, 0).await }
     }
 
     /// How many processes are subscribed on this node.
@@ -203,7 +171,7 @@ impl RedisStore {
         let connection = self.connection(limit).await?;
         let mut command = ::redis::cmd("PUBSUB");
         command.arg("NUMSUB").arg(name.neighbour("wake"));
-        let reply = connection.run(&command, limit, 0).await?;
+        let reply = connection.run(&command, SendOptions::until(limit)).await?;
         let count = reply.as_array().and_then(|pair| pair.get(1)?.as_int());
         Ok(count
             .and_then(|count| u64::try_from(count).ok())
@@ -217,7 +185,8 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<u64, Failure> {
         let limit = self.command_limit(limit);
-        let time = connection.run(&::redis::cmd("TIME"), limit, 0).await?;
+        let options = SendOptions::until(limit);
+        let time = connection.run(&::redis::cmd("TIME"), options).await?;
         time.as_server_time_us()
             .ok_or_else(|| Failure::refused(time.unexpected("TIME")))
     }
@@ -230,30 +199,11 @@ impl RedisStore {
         last_fence: u64,
         latest_us: u64,
     ) -> Result<bool, Failure> {
-        let arguments = [
-            lease.id.as_str().to_owned(),
-            lease.ttl.as_millis().to_string(),
-            latest_us.to_string(),
-            last_fence.to_string(),
-        ];
-        let repair: &Script = &self.layout.redlock_scripts().repair;
-        let keys = self.vote_keys(&lease.name);
-        let asked_at = self.clock.now();
-        let reply = connection
-            .script_on_caller(repair, &keys, &arguments, latest_us)
-            .await?;
-        let parts = reply.as_array().unwrap_or_default();
-        if parts.first().and_then(Value::as_str) == Some("late")
-            && let Some(time) = parts.get(1).and_then(Value::as_int)
-        {
-            // Its clock was set forward: the next repair will be in time.
-            connection.set_clock(asked_at, u64::try_from(time).unwrap_or(0));
-        }
-        Ok(parts.first().and_then(Value::as_int) == Some(1))
-    }
-
-    fn vote_keys(&self, name: &LockName) -> Vec<String> {
-        vec![name.as_str().to_owned(), self.layout.fence_key(name)]
+        let repair = Repair { lease, last_fence };
+        let options = SendOptions::on_caller().latest(latest_us);
+        let repaired = self.perform_on(connection, &repair, options).await?;
+        // If its clock was set forward, the next repair will be in time.
+        Ok(repaired.unwrap_or(false))
     }
 }
 

@@ -373,15 +373,15 @@ fn listing_nodes(shared: &RedlockShared, failure: Failure) -> Failure {
 fn undecided() -> Failure {
     Failure::not_sent(Error::new(
         ErrorKind::Unavailable,
-        "no majority of the Redlock's nodes agreed in time: several clients asked at once",
+        "no client got a majority of the Redlock's nodes in time: several tried at once",
     ))
 }
 
 fn clocks_differ() -> Failure {
     Failure::not_sent(Error::new(
         ErrorKind::Unavailable,
-        "the Redlock's nodes store fences that no majority accepts: do their clocks differ by more \
-         than a day?",
+        "no majority of the Redlock's nodes accepts the stored fences: do their clocks differ by \
+         more than a day?",
     ))
 }
 

@@ -163,13 +163,9 @@ mod tests {
     #[test]
     fn what_has_ended_is_forgotten_and_what_is_renewed_is_kept() {
         let grants = Grants::default();
-        let held = |number: usize| LeaseSpec {
-            name: LockName::new("n").unwrap(),
-            id: LeaseId::new(format!("lease {number}")),
-            ttl: Duration::from_secs(1),
-            has_meta: false,
-            replicas: 0,
-            last_fence: None,
+        let held = |number: usize| {
+            let id = LeaseId::new(format!("lease {number}"));
+            LeaseSpec::new(LockName::new("n").unwrap(), id, Duration::from_secs(1))
         };
         let at = |ms: u64| Moment::from_nanos(1) + Duration::from_millis(ms);
         let kept = held(0);

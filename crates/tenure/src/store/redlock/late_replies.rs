@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::RedlockShared;
 use super::node::lock;
 use crate::moment::Moment;
-use crate::pending::PendingOne;
+use crate::pending_work::PendingOne;
 
 /// How often to poll.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -26,13 +26,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{ClientId, LeaseId};
 use crate::moment::{Clock, Moment};
 use crate::name::LockName;
-use crate::pending::Pending;
+use crate::pending_work::Pending;
 use crate::seeded::{Bug, bug};
+use crate::settings::RESPONSE_TIMEOUT_DEFAULT;
 use crate::store::redis::RedisStore;
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
-    LeaseSpec, LockState, NeedsMessages, RESPONSE_TIMEOUT, Record, RecordChange, RecordWritten,
-    ReleaseReply, RenewReply, Store, TurnReply, WatchReply,
+    LeaseSpec, LockState, NeedsMessages, Record, RecordChange, RecordWritten, ReleaseReply,
+    RenewReply, Store, TurnReply, WatchReply,
 };
 
 mod acquire;
@@ -69,6 +70,7 @@ struct RedlockShared {
     longest_ttl: Duration,
     ages: Arc<NodeAges>,
     clock: Clock,
+    response_timeout: Duration,
     /// The engine's runtime, for background work.
     runtime: Handle,
     pending: OnceLock<Pending>,
@@ -85,6 +87,9 @@ impl RedlockStore {
     /// Must be called on the engine.
     pub(crate) fn new(nodes: Vec<Arc<RedisStore>>, longest_ttl: Duration) -> Arc<Self> {
         let ages = Arc::new(NodeAges::new(nodes.len(), longest_ttl));
+        let first = nodes.first();
+        let response_timeout =
+            first.map_or(RESPONSE_TIMEOUT_DEFAULT, |node| node.response_timeout());
         let nodes = nodes.into_iter().enumerate();
         let nodes: Vec<_> = nodes
             .map(|(index, store)| Arc::new(RedlockNode::new(store, index, Arc::clone(&ages))))
@@ -99,6 +104,7 @@ impl RedlockStore {
             longest_ttl,
             ages,
             clock: Clock::Boot,
+            response_timeout,
             runtime: Handle::current(),
             pending: OnceLock::new(),
             grants: Grants::default(),
@@ -122,7 +128,7 @@ impl RedlockStore {
             }
             tracing::warn!(
                 node = %shared.nodes[*index].store.target(), error = %failure.error,
-                "redlock.node_unreachable: going on with the others"
+                "redlock.node_unreachable: continuing with the others"
             );
         }
         if reached.count < shared.majority {
@@ -231,7 +237,7 @@ impl RedlockShared {
 
     /// Connects until enough nodes are ready, or all have failed.
     async fn prepare_majority(&self, limit: Moment) {
-        let mut replies = self.preparing(limit.min(self.clock.now() + RESPONSE_TIMEOUT * 2));
+        let mut replies = self.preparing(limit.min(self.clock.now() + self.response_timeout * 2));
         while let Some((_, _)) = replies.next().await {
             let ready = |node: &&Arc<RedlockNode>| matches!(node.ready(), Readiness::Ready(_));
             if self.nodes.iter().filter(ready).count() >= self.majority {
@@ -279,7 +285,7 @@ impl RedlockShared {
             held: lease.clone(),
             ballot: None,
             in_flight,
-            until: self.clock.now() + lease.ttl + RESPONSE_TIMEOUT,
+            until: self.clock.now() + lease.ttl + self.response_timeout,
         });
     }
 

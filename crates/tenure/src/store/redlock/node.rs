@@ -190,12 +190,12 @@ impl RedlockNode {
     /// Why it cannot be used, for an error message.
     pub(super) fn reason(&self) -> String {
         match self.ready() {
-            Readiness::Ready(_) => format!("`{}` answers", self.store.target()),
+            Readiness::Ready(_) => format!("`{}` responds", self.store.target()),
             Readiness::Young { age, until, lacks } => {
                 let left = until.saturating_since(self.clock.now());
                 format!(
-                    "`{}` is {age:.0?} old as far as is known, and may have forgotten a lease: its \
-                     vote counts in {left:.0?}, or at once after each restart with {}",
+                    "`{}` has run for {age:.0?} as far as known, and may have lost a lease: its \
+                     vote counts in {left:.0?}, or immediately after each restart with {}",
                     self.store.target(),
                     lacks.join(" and ")
                 )

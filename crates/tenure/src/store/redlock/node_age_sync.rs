@@ -9,7 +9,7 @@ use super::fan_out::FanOut;
 use super::node::RedlockNode;
 use crate::error::{Error, Result};
 use crate::moment::Moment;
-use crate::store::{BoxFuture, RESPONSE_TIMEOUT};
+use crate::store::BoxFuture;
 
 /// How often to check whether a node is new, or needs an update.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -33,14 +33,14 @@ pub(super) async fn run(shared: Arc<RedlockShared>) {
     loop {
         let news = shared.ages.news.notified();
         let _ = tokio::time::timeout(CHECK_INTERVAL, news).await;
-        let limit = shared.clock.now() + RESPONSE_TIMEOUT;
+        let limit = shared.clock.now() + shared.response_timeout;
         if shared.ages.is_unsettled() {
             fetch(&shared, limit).await;
             shared.ages.mark_settled();
             reassess(&shared);
             if !warned && let Err(error) = check_longest_ttl(&shared) {
                 warned = true;
-                tracing::warn!(%error, "redlock.longest_ttl: nodes that restart rest for longer");
+                tracing::warn!(%error, "redlock.longest_ttl: restarted nodes rest longer");
             }
         }
         publish(&shared, limit).await;
@@ -105,9 +105,9 @@ fn check_longest_ttl(shared: &RedlockShared) -> Result<()> {
         "longest_ttl",
         format!("{own:?}"),
         &format!(
-            "other clients use leases of `{longest:?}`, as `{node}` says: raise `longest_ttl` to \
-             that in every client, or delete the key `tenure:longest-ttl` on every node when no \
-             client uses such leases any more"
+            "other clients use leases of `{longest:?}`, according to `{node}`: raise \
+             `longest_ttl` to that in every client, or delete the key `tenure:longest-ttl` on \
+             every node when no client uses such leases any more"
         ),
     ))
 }

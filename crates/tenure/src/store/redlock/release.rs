@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::redis::{NodeReleaseReply, RedisStore};
-use crate::store::{BoxFuture, Failure, InFlight, LeaseSpec, RESPONSE_TIMEOUT, ReleaseReply};
+use crate::store::{BoxFuture, Failure, InFlight, LeaseSpec, ReleaseReply};
 
 type NodeReply = Result<NodeReleaseReply, Failure>;
 
@@ -103,7 +103,7 @@ fn release_on_all<'a>(
     lease: &'a LeaseSpec,
     limit: Moment,
 ) -> ReleaseRound<'a> {
-    let limit = limit.min(shared.clock.now() + RESPONSE_TIMEOUT);
+    let limit = limit.min(shared.clock.now() + shared.response_timeout);
     let replies = shared.send_to_all(|store| {
         let lease = lease.clone();
         release_on_one(store, lease, limit)
@@ -123,7 +123,7 @@ fn release_after_votes<'a>(
     lease: &'a LeaseSpec,
     grant: GrantedLease,
 ) -> ReleaseRound<'a> {
-    let limit = shared.clock.now() + RESPONSE_TIMEOUT;
+    let limit = shared.clock.now() + shared.response_timeout;
     shared.defer_unanswered(lease, &grant, true);
     let mut requests = Vec::with_capacity(grant.sent.len());
     for (node, sent) in grant.sent {
@@ -240,6 +240,6 @@ async fn await_late_replies(
 fn undecided() -> Failure {
     Failure::not_sent(Error::new(
         ErrorKind::Unavailable,
-        "too few nodes of the Redlock answered to a release",
+        "too few nodes of the Redlock replied to a release",
     ))
 }

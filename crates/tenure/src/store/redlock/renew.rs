@@ -10,8 +10,7 @@ use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::{
-    Failure, InFlight, LeaseSpec, NotHeld, RESPONSE_TIMEOUT, ReleaseReply, RenewReply, Store,
-    WatchReply,
+    Failure, InFlight, LeaseSpec, NotHeld, ReleaseReply, RenewReply, Store, WatchReply,
 };
 
 /// How long to wait for the remaining nodes when the others disagree.
@@ -79,7 +78,7 @@ impl RenewCount {
         self.failure.unwrap_or_else(|| {
             Failure::not_sent(Error::new(
                 ErrorKind::Unavailable,
-                "too few nodes of the Redlock still have the lease, or too few answered",
+                "too few nodes of the Redlock still have the lease, or too few replied",
             ))
         })
     }
@@ -219,7 +218,7 @@ async fn repair(shared: &RedlockShared, node: usize, lease: &LeaseSpec) {
         return;
     };
     // Only while the majority that has just extended the lease still has it.
-    let in_time = RESPONSE_TIMEOUT.min(lease.ttl / 2);
+    let in_time = shared.response_timeout.min(lease.ttl / 2);
     let latest_us = connection.server_us(shared.clock.now() + in_time);
     let repaired = store
         .repair(&connection, lease, last_fence, latest_us)
@@ -227,7 +226,7 @@ async fn repair(shared: &RedlockShared, node: usize, lease: &LeaseSpec) {
     match repaired {
         Ok(true) => tracing::info!(
             lock = %lease.name, node = %store.target(),
-            "redlock.repaired: a node had forgotten the lease and has it again"
+            "redlock.repaired: restored the lease on a node that had lost it"
         ),
         Ok(false) => {}
         Err(failure) => {

@@ -151,7 +151,7 @@ pub(super) fn majority(nodes: usize) -> usize {
 fn no_answer() -> Failure {
     Failure::not_sent(Error::new(
         ErrorKind::Unavailable,
-        "too few nodes of the Redlock answered in time",
+        "too few nodes of the Redlock replied in time",
     ))
 }
 

@@ -129,7 +129,7 @@ impl Worker {
                 self.locks.lock(&wish.lock)
             };
             let lock = if wish.fixed {
-                lock.fixed(wish.ttl)
+                lock.ttl(wish.ttl).no_renewal()
             } else {
                 lock.ttl(wish.ttl)
             };
@@ -160,7 +160,7 @@ impl Worker {
             }
             Way::Within(limit) => {
                 let timed = context.tally.begin(Kind::AcquireWithin);
-                let result = lock.acquire_within(limit).await;
+                let result = lock.clone().wait(limit).acquire().await;
                 timed.end(limit + WITHIN_EXTRA);
                 result.map(Some)
             }
@@ -180,7 +180,7 @@ impl Worker {
                     .map(Some)
             }
         };
-        settle(context, self.task, call, result, |guard| guard)
+        settle(context, self.task, call, result)
     }
 
     async fn hold(&mut self, lock: &Lock, wish: &Wish, guard: Guard, mut track: Track) {
@@ -260,11 +260,11 @@ impl Worker {
         };
         let detached = track.detached(lease, at_ns);
         if self.rng.random_bool(0.5) {
-            // The lease may end meanwhile, and somebody else may come.
+            // The lease may expire meanwhile, and another client may get the lock.
             tokio::time::sleep(wish.ttl.mul_f64(self.rng.random_range(0.0..1.5))).await;
         }
         let timed = self.context.tally.begin(Kind::Adopt);
-        let adopted = self.locks.adopt(detached.lease.clone()).await;
+        let adopted = self.locks.adopt(&detached.lease).await;
         timed.end(self.context.manner.unreachable_after);
         match adopted {
             Ok(guard) => {

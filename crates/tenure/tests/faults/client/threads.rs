@@ -79,7 +79,7 @@ impl Worker {
             let wish = Wish::for_one(eager, &self.context, &mut self.rng);
             let lock = self.locks.lock(&wish.lock);
             let lock = if wish.fixed {
-                lock.fixed(wish.ttl)
+                lock.ttl(wish.ttl).no_renewal()
             } else {
                 lock.ttl(wish.ttl)
             };
@@ -112,12 +112,12 @@ impl Worker {
                     _ => Duration::from_secs(1),
                 };
                 let timed = context.tally.begin(Kind::AcquireWithin);
-                let result = lock.acquire_within(limit);
+                let result = lock.clone().wait(limit).acquire();
                 timed.end(limit + WITHIN_EXTRA);
                 result.map(Some)
             }
         };
-        settle(context, self.task, call, result, |guard| guard)
+        settle(context, self.task, call, result)
     }
 
     fn hold(&self, lock: &Lock, wish: &Wish, guard: Guard, mut track: Track) {

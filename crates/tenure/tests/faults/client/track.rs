@@ -1,8 +1,9 @@
 //! A guard, and what is written down about it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tenure::{Error, ErrorKind, Guard, Lease, Moment, Released};
+use tenure::{Error, ErrorKind, Fence, Lease, LockName, Moment, Released};
 use tenure_testkit::history::{Event, Mode, Op, Outcome, Pending, now_ns, until_ns};
 
 use super::Context;
@@ -28,9 +29,51 @@ pub struct Detached {
     pub lease: Lease,
 }
 
+/// A guard of the async or of the blocking API.
+pub trait AnyGuard {
+    fn name(&self) -> &LockName;
+    fn fence(&self) -> Fence;
+    fn deadline(&self) -> Moment;
+    fn remaining(&self) -> Duration;
+    fn is_valid(&self) -> bool;
+}
+
+macro_rules! any_guard {
+    ($guard:ty) => {
+        impl AnyGuard for $guard {
+            fn name(&self) -> &LockName {
+                self.name()
+            }
+
+            fn fence(&self) -> Fence {
+                self.fence()
+            }
+
+            fn deadline(&self) -> Moment {
+                self.deadline()
+            }
+
+            fn remaining(&self) -> Duration {
+                self.remaining()
+            }
+
+            fn is_valid(&self) -> bool {
+                self.is_valid()
+            }
+        }
+    };
+}
+any_guard!(tenure::Guard);
+any_guard!(tenure::blocking::Guard);
+
 impl Track {
     /// Writes down a grant.
-    pub fn begin(context: &Arc<Context>, task: u64, call: Pending<'_>, guard: &Guard) -> Self {
+    pub fn begin(
+        context: &Arc<Context>,
+        task: u64,
+        call: Pending<'_>,
+        guard: &impl AnyGuard,
+    ) -> Self {
         let until_ns = until_ns(|| guard.remaining());
         let fence = guard.fence().get();
         let hold = call.granted(Some(fence), until_ns);
@@ -54,7 +97,7 @@ impl Track {
     }
 
     /// Writes down until when the guard may be believed by now, if that is news.
-    pub fn observe(&mut self, guard: &Guard) {
+    pub fn observe(&mut self, guard: &impl AnyGuard) {
         let until_ns = self.until_ns(guard);
         if until_ns > self.written_until_ns {
             self.written_until_ns = until_ns;
@@ -64,7 +107,7 @@ impl Track {
     }
 
     /// Looks whether the guard is still valid, and writes down if it is not.
-    pub fn look(&mut self, guard: &Guard) {
+    pub fn look(&mut self, guard: &impl AnyGuard) {
         self.observe(guard);
         if !guard.is_valid() {
             self.lost();
@@ -80,7 +123,7 @@ impl Track {
     }
 
     /// Writes down that the hold was entered once more.
-    pub fn reentered(&self, guard: &Guard) {
+    pub fn reentered(&self, guard: &impl AnyGuard) {
         let reentry = self.call(Op::Reenter).fence(guard.fence().get());
         reentry.end(Outcome::Granted);
     }
@@ -90,7 +133,7 @@ impl Track {
     }
 
     /// Writes down that the last guard of the hold is about to be released.
-    pub fn releasing(&mut self, guard: &Guard) -> Pending<'_> {
+    pub fn releasing(&mut self, guard: &impl AnyGuard) -> Pending<'_> {
         self.look(guard);
         let (recorder, until_ns) = (&self.context.recorder, self.until_ns(guard));
         let release = recorder.release(self.task, &self.lock, self.hold, until_ns);
@@ -101,7 +144,7 @@ impl Track {
         release
     }
 
-    /// The lease was given away. The hold goes on, for nobody else can have the lock until it
+    /// The lease was given away. The hold continues, because no other client can have the lock until it
     /// ends; whether it does is known when it was adopted or not.
     pub fn detached(self, lease: Lease, at_ns: u64) -> Detached {
         Detached {
@@ -129,7 +172,7 @@ impl Track {
     }
 
     /// On the histories' clock, also when it has passed: then `remaining` says nothing more.
-    fn until_ns(&self, guard: &Guard) -> u64 {
+    fn until_ns(&self, guard: &impl AnyGuard) -> u64 {
         let later = guard.deadline().saturating_since(self.first_deadline);
         self.first_until_ns + u64::try_from(later.as_nanos()).unwrap_or(u64::MAX)
     }
@@ -143,7 +186,7 @@ impl Track {
 impl Detached {
     /// The lease was taken up again, with a guard that has a deadline of its own. If that has
     /// passed already, because this process was paused on the way, nobody has believed since.
-    pub fn adopted(mut self, guard: &Guard) -> Option<Track> {
+    pub fn adopted(mut self, guard: &impl AnyGuard) -> Option<Track> {
         let until_ns = until_ns(|| guard.remaining());
         if !guard.is_valid() {
             self.abandoned();
@@ -172,16 +215,15 @@ pub fn outcome(released: &tenure::Result<Released>) -> Outcome {
 }
 
 /// Writes down what an acquisition came to.
-pub fn settle<G>(
+pub fn settle<G: AnyGuard>(
     context: &Arc<Context>,
     task: u64,
     call: Pending<'_>,
     result: Result<Option<G>, Error>,
-    as_guard: impl Fn(&G) -> &Guard,
 ) -> Option<(G, Track)> {
     match result {
         Ok(Some(guard)) => {
-            let track = Track::begin(context, task, call, as_guard(&guard));
+            let track = Track::begin(context, task, call, &guard);
             return Some((guard, track));
         }
         Ok(None) => call.end(Outcome::Busy),

@@ -118,7 +118,7 @@ fn promote_unknown(cluster: &Cluster, rng: &mut StdRng) -> bool {
     was_used
 }
 
-/// Has the replica of a lock's master take its place without asking anybody, and without what it has
+/// Has the replica of a lock's master take its place without a vote, and without what it has
 /// not heard of for a moment.
 pub(super) fn depose(cluster: &Cluster, key: &str, rng: &mut StdRng) -> bool {
     let master = cluster.master_of_key(key);

@@ -18,7 +18,7 @@ const LEFT_MIN: Duration = Duration::from_secs(40);
 /// locks can be had all the time.
 const MOSTLY: &[usize] = &[FORGETFUL[0], FORGETFUL[1]];
 const CORRECTED_MS: std::ops::Range<u64> = 20..600;
-/// For so long leases are granted by a bare majority.
+/// How long leases are granted by a bare majority.
 const BARE_MS: std::ops::Range<u64> = 1_200..2_200;
 
 impl Lane<'_> {
@@ -91,7 +91,7 @@ impl Lane<'_> {
         meanwhile();
         thread::sleep(Duration::from_millis(rng.random_range(CORRECTED_MS)));
         clocks().for_each(|(_, clock)| clock.set_right());
-        // Whoever connects from now on hears of an age that is wrong by as much.
+        // Clients that connect from now on read an age that is wrong by as much.
         for index in nodes {
             keepers[*index].kill_clients(ClientKind::Normal);
         }

@@ -1,4 +1,4 @@
-//! One master after the other, whatever chooses it: Sentinel, a cluster, or whoever swaps servers.
+//! One master after the other, whatever chooses it: Sentinel, a cluster, or the test.
 
 use std::thread;
 use std::time::Duration;
@@ -34,13 +34,13 @@ impl Lane<'_> {
         }
     }
 
-    /// A copy that lags takes its master's place, which goes on working for a moment.
+    /// A copy that lags takes its master's place, which keeps working for a moment.
     fn promote_lagging(&self, rng: &mut StdRng) -> bool {
         match self.fleet.stage {
             Stage::Pair(pair) => self.swap(pair, rng),
             Stage::Sentinel(sentinels) => sentinel::depose(sentinels, rng),
             Stage::Cluster(cluster) => cluster::depose(cluster, HOT, rng),
-            Stage::Single(_) | Stage::Redlock(_) => unreachable!("there is nobody to promote"),
+            Stage::Single(_) | Stage::Redlock(_) => unreachable!("there is no replica to promote"),
         }
     }
 
@@ -109,7 +109,7 @@ impl Lane<'_> {
         let (master, shard) = match stage {
             Stage::Sentinel(it) => (it.master(), it.servers().iter().collect()),
             Stage::Cluster(it) => (it.master_of_key(HOT), it.shard_of(it.master_of_key(HOT))),
-            _ => unreachable!("nobody names servers here"),
+            _ => unreachable!("servers are not named here"),
         };
         let master = stage.front_of(master);
         let shard = shard.into_iter().map(|server| stage.front_of(server));

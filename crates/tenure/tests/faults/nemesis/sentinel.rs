@@ -63,7 +63,7 @@ pub(super) fn strike(kind: Kind, sentinels: &Sentinels, rng: &mut StdRng) -> boo
     }
 }
 
-/// A pause that nobody takes for a death.
+/// A pause too short to count as a failure.
 pub(super) fn pause_briefly(server: &RedisServer, rng: &mut StdRng) -> bool {
     server.pause();
     thread::sleep(short_time(rng));

@@ -99,7 +99,7 @@ impl Lane<'_> {
     fn requests(&self, at: usize) -> u64 {
         let proxies = self.fleet.slots.iter().map(|slot| &slot.proxies[at]);
         let counts = proxies.map(Proxy::counts);
-        // Whoever finds the server gone connects again and again.
+        // Clients that find the server gone keep reconnecting.
         counts
             .map(|counts| counts.request_chunks + counts.connections)
             .sum()
@@ -109,7 +109,7 @@ impl Lane<'_> {
         let clock = &self.clocks[0];
         let seconds = [0.1, 0.5, 5.0, 600.0][rng.random_range(0..4)];
         turn(clock, Duration::from_secs_f64(seconds));
-        // Somebody asks the server within that time.
+        // Some client asks the server within that time.
         self.while_clients_send(NODE_WITH_CLOCK, || thread::sleep(random_time(rng)))
     }
 

@@ -21,7 +21,7 @@ const GONE: std::ops::RangeInclusive<usize> = 6..=8;
 const SERVED: usize = 8;
 
 impl Lane<'_> {
-    /// Takes the first waiters away, and ends when somebody else has got the lock.
+    /// Takes the first waiters away, and ends when another client has the lock.
     pub(super) fn on_waiters(&self, kind: Kind, rng: &mut StdRng) -> bool {
         let server = self.fleet.stage.keepers()[0];
         let mut first = self.first_in_line(server, rng.random_range(GONE));

@@ -23,7 +23,7 @@ async fn a_waiter_is_woken_by_a_message() {
     let name = fresh_name();
     let guard = one.lock(&name).acquire().await.unwrap();
     let lock = other.lock(&name);
-    let waiting = tokio::spawn(async move { lock.acquire_within(ms(20_000)).await });
+    let waiting = tokio::spawn(async move { lock.wait(ms(20_000)).acquire().await });
     // It hears messages before it stands in the queue.
     let queue = format!("tenure:queue:{{{name}}}");
     let mut redis = CLUSTER.master_of_key(&name).client();
@@ -62,7 +62,7 @@ async fn a_lock_is_adopted_and_force_released_wherever_it_is() {
     let (one, other) = (client().await, client().await);
     let name = fresh_name();
     let lease = one.lock(&name).acquire().await.unwrap().detach();
-    let guard = other.adopt(lease.unwrap()).await.unwrap();
+    let guard = other.adopt(&lease.unwrap()).await.unwrap();
     let id = guard.lease_id().clone();
     one.force_release(&name, &id).await.unwrap();
     assert!(!one.lock(&name).is_locked().await.unwrap());

@@ -1,4 +1,4 @@
-//! `tenure::redis` on a cluster: commands and scripts beside locks.
+//! `tenure::redis` on a cluster: commands and scripts next to the locks.
 
 use tenure::ErrorKind;
 use tenure::redis::{Client, Command, Script};

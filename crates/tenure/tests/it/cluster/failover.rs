@@ -20,7 +20,7 @@ async fn a_lock_is_held_on_though_its_master_is_replaced() {
     let slot = Cluster::slot_of(&name);
     let guard = tenure.lock(&name).ttl(ms(12_000)).acquire().await.unwrap();
     let lock = other.lock(&name);
-    let waiting = tokio::spawn(async move { lock.acquire_within(LIMIT * 3).await });
+    let waiting = tokio::spawn(async move { lock.wait(LIMIT * 3).acquire().await });
     tokio::time::sleep(ms(300)).await;
 
     // With the master's help.

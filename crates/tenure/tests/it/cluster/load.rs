@@ -88,7 +88,8 @@ async fn turn(tenure: &Tenure, recorder: &Recorder, task: u64, name: &str, grant
     let guard = match tenure
         .lock(name)
         .ttl(ms(3_000))
-        .acquire_within(ms(3_000))
+        .wait(ms(3_000))
+        .acquire()
         .await
     {
         Ok(guard) => guard,

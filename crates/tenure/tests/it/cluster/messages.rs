@@ -13,7 +13,7 @@ async fn client(sharded: Sharded) -> Tenure {
 /// A waiter that stands in the store's queue, of a client whose timer would wake it much later.
 async fn waiter(tenure: &Tenure, name: &str) -> JoinHandle<Guard> {
     let lock = tenure.lock(name);
-    let waiting = tokio::spawn(async move { lock.acquire_within(ms(20_000)).await.unwrap() });
+    let waiting = tokio::spawn(async move { lock.wait(ms(20_000)).acquire().await.unwrap() });
     let queue = format!("tenure:queue:{{{name}}}");
     let stands = async || {
         let mut redis = CLUSTER.master_of_key(name).client();

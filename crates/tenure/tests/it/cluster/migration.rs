@@ -112,7 +112,7 @@ async fn h54_a_lock_on_its_way_is_taken_when_it_has_arrived() {
             .is_some_and(|it: &String| it.contains("is being moved"))
     {
         let begun = Instant::now();
-        let acquiring = tenure.lock(&name).acquire_within(ms(400)).await;
+        let acquiring = tenure.lock(&name).wait(ms(400)).acquire().await;
         let error = acquiring.unwrap_err();
         assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
         assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -123,7 +123,7 @@ async fn h54_a_lock_on_its_way_is_taken_when_it_has_arrived() {
     assert!(error.contains(&name), "{error}");
 
     let lock = tenure.lock(&name);
-    let waiting = tokio::spawn(async move { lock.acquire_within(ms(10_000)).await });
+    let waiting = tokio::spawn(async move { lock.wait(ms(10_000)).acquire().await });
     tokio::time::sleep(ms(300)).await;
     assert!(!waiting.is_finished());
     migration.finish();

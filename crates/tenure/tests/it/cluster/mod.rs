@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 /// Taking, holding and releasing locks on all nodes; what clients say of themselves.
 mod basics;
-/// `tenure::redis`: commands and scripts beside locks.
+/// `tenure::redis`: commands and scripts next to the locks.
 mod commands;
 /// A master that is replaced.
 mod failover;
@@ -71,7 +71,7 @@ fn migrate(name: &str) -> &'static RedisServer {
     target
 }
 
-/// What stands at a key on the node that has it.
+/// The value of a key on the node that has it.
 fn holder_at(cluster: &Cluster, name: &str) -> Option<String> {
     let reply = cluster.master_of_key(name).client().command(&["GET", name]);
     (!reply.is_nil()).then(|| reply.text().to_owned())

@@ -31,7 +31,7 @@ async fn a_lock_in_redissons_bytes_moves_too() {
     let name = fresh_name();
     let guard = tenure.lock(&name).ttl(ms(900)).acquire().await.unwrap();
     let lock = other.lock(&name);
-    let waiting = tokio::spawn(async move { lock.acquire_within(ms(10_000)).await });
+    let waiting = tokio::spawn(async move { lock.wait(ms(10_000)).acquire().await });
     migrate(&name);
     tokio::time::sleep(ms(1_500)).await;
     assert!(guard.is_valid());
@@ -49,7 +49,7 @@ async fn a_lock_on_its_way_is_released_though_others_wait() {
     let name = fresh_name();
     let guard = tenure.lock(&name).acquire().await.unwrap();
     let lock = other.lock(&name);
-    let waiting = tokio::spawn(async move { lock.acquire_within(ms(10_000)).await });
+    let waiting = tokio::spawn(async move { lock.wait(ms(10_000)).acquire().await });
     let queue = format!("tenure:queue:{{{name}}}");
     let mut redis = CLUSTER.master_of_key(&name).client();
     let mut waits = || redis.command(&["ZCARD", &queue]).int() == 1;
@@ -72,7 +72,7 @@ async fn an_old_java_process_wakes_ours_where_the_switch_is_off() {
     let mut java = Redisson::connect(CLUSTER.master_of_key(&name).addr());
     assert!(java.try_lock(&name));
     let lock = tenure.lock(&name);
-    let waiting = tokio::spawn(async move { lock.acquire_within(ms(20_000)).await });
+    let waiting = tokio::spawn(async move { lock.wait(ms(20_000)).acquire().await });
     tokio::time::sleep(ms(400)).await;
     java.unlock(&name);
     let woken = tokio::time::timeout(ms(700), waiting).await;

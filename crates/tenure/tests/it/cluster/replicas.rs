@@ -54,15 +54,15 @@ async fn h50_a_new_master_of_a_shard_gives_no_new_locks_for_a_while() {
         }
     };
     // Both masters are old enough after this.
-    let guard = tenure.lock(&name).acquire_within(wait * 2).await.unwrap();
+    let guard = tenure.lock(&name).wait(wait * 2).acquire().await.unwrap();
     let lock = tenure.lock(&elsewhere);
-    drop(lock.acquire_within(wait * 2).await.unwrap());
+    drop(lock.clone().wait(wait * 2).acquire().await.unwrap());
     let mut shard = cluster.shard_of(master).into_iter();
     let replica = shard.find(|server| server.port() != master.port());
     cluster.failover(replica.unwrap(), FailoverKind::Orderly);
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     check_not_yet(async || tenure.lock(&name).try_acquire().await).await;
     // The other shard does not wait.
-    drop(lock.acquire_within(wait / 2).await.unwrap());
-    drop(tenure.lock(&name).acquire_within(wait * 2).await.unwrap());
+    drop(lock.wait(wait / 2).acquire().await.unwrap());
+    drop(tenure.lock(&name).wait(wait * 2).acquire().await.unwrap());
 }

@@ -37,7 +37,7 @@ async fn locks_are_taken_on_all_nodes_move_and_outlive_their_master() {
     let name = fresh_name();
     let guard = holder.lock(&name).ttl(ms(12_000)).acquire().await.unwrap();
     let lock = other.lock(&name);
-    let waiting = tokio::spawn(async move { lock.acquire_within(LIMIT * 3).await });
+    let waiting = tokio::spawn(async move { lock.wait(LIMIT * 3).acquire().await });
     let slot = Cluster::slot_of(&name);
     cluster.migrate_slot(slot, other_master(&cluster, &name));
     assert!(is_renewed(&holder).await, "where its slot has moved");
@@ -64,7 +64,7 @@ async fn check_what_is_refused(cluster: &Cluster) {
     let wrong_password = url.replace("data-secret", "guess");
     for (url, parts) in [
         (other_authority, ["is not trusted", "`ca`"]),
-        (no_certificate, ["demands a certificate", "`cert`"]),
+        (no_certificate, ["requires a client certificate", "`cert`"]),
         (wrong_password, ["wrong user or password", "rediss://"]),
     ] {
         let begun = Instant::now();

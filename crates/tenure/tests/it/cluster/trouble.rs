@@ -14,7 +14,7 @@ async fn refused(url: &str) -> tenure::Error {
 }
 
 /// A port that nothing listens on.
-/// A port that nobody listens on, and that no server of another test will be given.
+/// A port that nothing listens on, and that no server of another test will be given.
 fn dead_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     1 + NEXT.fetch_add(1, Ordering::Relaxed) % 6
@@ -48,7 +48,7 @@ async fn every_node_that_cannot_be_reached_is_named_with_its_reason() {
     let error = refused(&url).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     for port in ports {
-        let named = format!("`redis://127.0.0.1:{port}/`: nothing listens there");
+        let named = format!("`redis://127.0.0.1:{port}`: connection refused");
         assert!(error.to_string().contains(&named), "{error}");
     }
 }
@@ -74,7 +74,7 @@ async fn nodes_announced_at_addresses_out_of_reach_are_named() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let text = error.to_string();
     assert!(
-        text.contains(&format!("redis://127.0.0.1:{port}/")),
+        text.contains(&format!("redis://127.0.0.1:{port}`")),
         "{error}"
     );
     assert!(text.contains("announce"), "{error}");

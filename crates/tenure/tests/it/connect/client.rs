@@ -1,4 +1,4 @@
-//! `tenure::redis`, the small client for what stands beside locks.
+//! `tenure::redis`, the small Redis client for code next to the locks.
 
 use std::time::Instant;
 

@@ -40,7 +40,7 @@ async fn a_server_that_demands_a_certificate_gets_one() {
     check_refused(
         Tenure::connect(without).await,
         ErrorKind::Denied,
-        &["demands a certificate", "`cert`"],
+        &["requires a client certificate", "`cert`"],
     );
     check_within(begun, ms(3_000));
 }
@@ -106,7 +106,7 @@ async fn a_file_that_is_no_certificate_is_refused() {
     check_within(begun, ms(3_000));
 }
 
-/// Plain words to a TLS port: somebody forgot an `s`.
+/// Plain words to a TLS port: the URL lacks an `s`.
 #[tokio::test]
 async fn a_tls_port_without_tls_is_unavailable_in_time() {
     let server = RedisServer::builder().with_tls().start();

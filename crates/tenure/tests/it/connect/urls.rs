@@ -92,6 +92,6 @@ async fn a_database_that_does_not_exist_is_refused() {
     check_refused(
         Tenure::connect(format!("{}16", server.url())).await,
         ErrorKind::InvalidUrl,
-        &["no database of that number"],
+        &["no database with that number"],
     );
 }

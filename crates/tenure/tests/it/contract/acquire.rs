@@ -66,11 +66,11 @@ async fn within_names_the_holder_when_time_is_over(stage: Stage) {
     let a = stage.builder().name("payroll").connect().await.unwrap();
     let b = stage.client().await;
     let guard = a.lock("n").acquire().await.unwrap();
-    let error = b.lock("n").acquire_within(ms(50)).await.unwrap_err();
+    let error = b.lock("n").wait(ms(50)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert_eq!(&error.holder().unwrap().lease, guard.lease_id());
     // A holder of some age is known by name.
-    let error = b.lock("n").acquire_within(ms(3_000)).await.unwrap_err();
+    let error = b.lock("n").wait(ms(3_000)).acquire().await.unwrap_err();
     assert!(error.to_string().contains("payroll at "), "{error}");
     let pid = std::process::id();
     assert!(
@@ -81,8 +81,8 @@ async fn within_names_the_holder_when_time_is_over(stage: Stage) {
 
 async fn within_nothing_asks_once(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
-    let free = a.lock("n").acquire_within(ms(0)).await.unwrap();
-    let error = b.lock("n").acquire_within(ms(0)).await.unwrap_err();
+    let free = a.lock("n").wait(ms(0)).acquire().await.unwrap();
+    let error = b.lock("n").wait(ms(0)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     drop(free);
 }
@@ -114,7 +114,7 @@ async fn holder_looks_without_taking(stage: Stage) {
     assert_eq!(holder.fence, Some(guard.fence()));
     assert_eq!(holder.meta["job"], "7");
     assert!(holder.remaining.unwrap() <= ms(5_000));
-    let glanced = b.lock("n").glance().await.unwrap().unwrap();
+    let glanced = b.lock("n").holder_brief().await.unwrap().unwrap();
     assert_eq!(
         (&glanced.lease, &glanced.meta),
         (&holder.lease, &holder.meta)
@@ -122,7 +122,7 @@ async fn holder_looks_without_taking(stage: Stage) {
     assert!(glanced.client.is_none());
     assert!(b.lock("n").is_locked().await.unwrap());
     guard.release().await.unwrap();
-    assert!(b.lock("n").glance().await.unwrap().is_none());
+    assert!(b.lock("n").holder_brief().await.unwrap().is_none());
     assert!(!b.lock("n").is_locked().await.unwrap());
 }
 
@@ -137,9 +137,8 @@ async fn bad_settings_are_refused_before_anything_is_sent(stage: Stage) {
     refused(a.lock("a}b"), ErrorKind::InvalidName).await;
     refused(a.lock("n").ttl(ms(0)), ErrorKind::InvalidSetting).await;
     refused(a.lock("n").ttl(ms(99)), ErrorKind::InvalidSetting).await;
-    refused(a.lock("n").fixed(ms(86_400_001)), ErrorKind::InvalidSetting).await;
     refused(
-        a.lock("n").ttl(ms(500)).fixed(ms(500)),
+        a.lock("n").ttl(ms(86_400_001)).no_renewal(),
         ErrorKind::InvalidSetting,
     )
     .await;

@@ -29,7 +29,13 @@ async fn fences_grow_over_release_and_deletion(stage: Stage) {
 
 async fn fences_grow_over_expiry(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
-    let first = a.lock("n").fixed(ms(100)).acquire().await.unwrap();
+    let first = a
+        .lock("n")
+        .ttl(ms(100))
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     let fence = first.fence();
     let second = b.lock("n").acquire().await.unwrap();
     assert!(second.fence() > fence);

@@ -30,7 +30,7 @@ async fn a_lease_is_renewed_for_as_long_as_it_is_held(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
     let guard = a.lock("n").ttl(ms(900)).acquire().await.unwrap();
     let deadline = guard.deadline();
-    let waiting = b.lock("n").acquire_within(ms(2_000)).await;
+    let waiting = b.lock("n").wait(ms(2_000)).acquire().await;
     assert_eq!(waiting.unwrap_err().kind(), ErrorKind::Busy);
     assert!(guard.is_valid());
     assert!(guard.deadline() > deadline);
@@ -40,7 +40,13 @@ async fn a_lease_is_renewed_for_as_long_as_it_is_held(stage: Stage) {
 
 async fn a_fixed_lease_is_not_renewed(stage: Stage) {
     let a = stage.client().await;
-    let guard = a.lock("n").fixed(ms(300)).acquire().await.unwrap();
+    let guard = a
+        .lock("n")
+        .ttl(ms(300))
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     let begun = Instant::now();
     assert_eq!(guard.lost().await, LostReason::Expired);
     assert!(begun.elapsed() > ms(200), "{:?}", begun.elapsed());
@@ -133,7 +139,13 @@ async fn ensure_refuses_what_cannot_be(stage: Stage) {
     let guard = a.lock("n").ttl(ms(1_000)).acquire().await.unwrap();
     let error = guard.ensure(ms(1_000)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidSetting);
-    let fixed = a.lock("fixed").fixed(ms(5_000)).acquire().await.unwrap();
+    let fixed = a
+        .lock("fixed")
+        .ttl(ms(5_000))
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     tokio::time::sleep(ms(100)).await;
     assert_eq!(
         fixed.ensure(ms(4_900)).await.unwrap_err().kind(),
@@ -150,7 +162,7 @@ async fn ensure_refuses_what_cannot_be(stage: Stage) {
 
 async fn with_cancels_the_work_when_the_lock_is_lost(stage: Stage) {
     let a = stage.client().await;
-    let lock = a.lock("n").fixed(ms(200));
+    let lock = a.lock("n").ttl(ms(200)).no_renewal();
     let begun = Instant::now();
     let result = lock
         .with(async |_| tokio::time::sleep(ms(5_000)).await)
@@ -179,7 +191,13 @@ async fn with_does_not_call_it_done_when_the_lock_was_gone(stage: Stage) {
 async fn ensure_ends_when_the_lock_is_lost_meanwhile(stage: Stage) {
     let a = stage.client().await;
     for round in 0..20 {
-        let guard = a.lock("n").fixed(ms(150)).acquire().await.unwrap();
+        let guard = a
+            .lock("n")
+            .ttl(ms(150))
+            .no_renewal()
+            .acquire()
+            .await
+            .unwrap();
         let renewed = a.lock("m").ttl(ms(150)).acquire().await.unwrap();
         stage.delete_lock("m").await;
         // Around the moment at which the watchdog notices.
@@ -205,7 +223,13 @@ async fn the_token_is_cancelled_when_the_lock_is_let_go(stage: Stage) {
 
 async fn the_token_is_cancelled_when_the_lock_is_lost(stage: Stage) {
     let a = stage.client().await;
-    let guard = a.lock("n").fixed(ms(150)).acquire().await.unwrap();
+    let guard = a
+        .lock("n")
+        .ttl(ms(150))
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     let token = guard.lost_token();
     assert!(!token.is_cancelled());
     token.cancelled().await;

@@ -46,7 +46,7 @@ async fn patient(stage: &Stage) -> Locks {
     builder.connect().await.unwrap()
 }
 
-/// How many wait beside the one of another process.
+/// How many wait in addition to the one of another process.
 const WAITERS: usize = 40;
 
 /// What a holder saw of its lease.
@@ -118,8 +118,11 @@ async fn a_released_lock_is_handed_on_in_order(stage: Stage) {
     check_order(&turns);
     assert!(turns.iter().all(|turn| turn.lease == turns[0].lease));
     // The first release asked the store for further fences.
-    assert_eq!(a.stats().handed_off, 49);
-    assert_eq!(a.stats().acquired, 51);
+    let stats = a.stats();
+    assert_eq!(stats.handed_off, 49);
+    // An attempt may be granted just after its waiter was handed the lock; it is released again.
+    let acquired = 51..=51 + stats.cancelled;
+    assert!(acquired.contains(&stats.acquired), "{stats:?}");
     assert!(soon(async || stage.is_clean("n").await).await);
 }
 
@@ -221,19 +224,19 @@ async fn only_the_same_wish_is_handed_on(stage: Stage) {
         ),
         (
             "fixed",
-            |it| it.fixed(ms(20_000)),
-            |it| it.fixed(ms(20_000)),
+            |it| it.ttl(ms(20_000)).no_renewal(),
+            |it| it.ttl(ms(20_000)).no_renewal(),
             false,
         ),
         (
             "to fixed",
             |it| it.ttl(ms(20_000)),
-            |it| it.fixed(ms(20_000)),
+            |it| it.ttl(ms(20_000)).no_renewal(),
             false,
         ),
         (
             "from fixed",
-            |it| it.fixed(ms(20_000)),
+            |it| it.ttl(ms(20_000)).no_renewal(),
             |it| it.ttl(ms(20_000)),
             false,
         ),
@@ -307,7 +310,7 @@ async fn another_process_gets_its_turn_after_some_time(stage: Stage) {
     assert!(overtaken <= bounded(&stage, 11), "{overtaken}");
 }
 
-/// A Redlock has no queue: whoever asks first has the turn, which on a crowded machine need not be
+/// A Redlock has no queue: the first client that asks has the turn, which on a crowded machine need not be
 /// the one that is woken. It only must not come last of all.
 fn bounded(stage: &Stage, turns: usize) -> usize {
     if matches!(stage, Stage::Redlock { .. }) {
@@ -534,7 +537,7 @@ async fn a_lease_detached_inside_a_chain_can_be_adopted(stage: Stage) {
     let fence = guard.fence();
     let lease = guard.detach().unwrap();
     assert_eq!(lease.fence(), fence);
-    let adopted = b.adopt(lease).await.unwrap();
+    let adopted = b.adopt(&lease).await.unwrap();
     assert_eq!(adopted.fence(), fence);
     assert!(
         !next.is_finished(),

@@ -30,7 +30,7 @@ async fn a_detached_lease_can_be_adopted_elsewhere(stage: Stage) {
     let fence = guard.fence();
     let travelling = guard.detach().unwrap().to_string();
     let lease: Lease = travelling.parse().unwrap();
-    let guard = b.adopt(lease).await.unwrap();
+    let guard = b.adopt(&lease).await.unwrap();
     assert_eq!(guard.fence(), fence);
     tokio::time::sleep(ms(1_000)).await;
     assert!(guard.is_valid(), "renewed again");
@@ -64,7 +64,7 @@ async fn a_detached_lease_lasts_as_long_as_it_was_told(stage: Stage) {
     tokio::time::sleep(ms(500)).await;
     let holder = b.lock("n").holder().await.unwrap().unwrap();
     assert_eq!(&holder.lease, lease.id());
-    let guard = b.adopt(lease).await.unwrap();
+    let guard = b.adopt(&lease).await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     // What is gone cannot be kept.
     let guard = a.lock("n").ttl(ms(20_000)).acquire().await.unwrap();
@@ -82,18 +82,18 @@ async fn an_ended_lease_cannot_be_adopted(stage: Stage) {
     let guard = a.lock("n").ttl(ms(150)).acquire().await.unwrap();
     let lease = guard.detach().unwrap();
     tokio::time::sleep(ms(200)).await;
-    let error = b.adopt(lease.clone()).await.unwrap_err();
+    let error = b.adopt(&lease).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
     let _other = b.lock("n").acquire().await.unwrap();
-    assert_eq!(a.adopt(lease).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(a.adopt(&lease).await.unwrap_err().kind(), ErrorKind::Lost);
 }
 
 async fn a_lease_is_adopted_once(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
     let lock = a.lock("n").ttl(ms(5_000)).meta("job", "7");
     let lease = lock.acquire().await.unwrap().detach().unwrap();
-    let guard = a.adopt(lease.clone()).await.unwrap();
-    let error = b.adopt(lease.clone()).await.unwrap_err();
+    let guard = a.adopt(&lease).await.unwrap();
+    let error = b.adopt(&lease).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
     assert!(error.to_string().contains("another holder"), "{error}");
     assert_ne!(guard.lease_id(), lease.id());

@@ -25,7 +25,7 @@ contract! {
     a_waiter_that_tells_nothing_counts_as_living,
 }
 
-/// The queue of the lock `n` on its server. In the memory store nobody dies but with the process.
+/// The queue of the lock `n` on its server. In the memory store a waiter dies only with the process.
 struct Queue<'a>(&'a RedisServer);
 
 impl<'a> Queue<'a> {

@@ -70,7 +70,7 @@ async fn other_options_are_refused_inside_a_chain(stage: Stage) {
     for lock in [
         owner.lock("n").ttl(ms(6_000)),
         owner.lock("n"),
-        owner.lock("n").fixed(ms(5_000)),
+        owner.lock("n").ttl(ms(5_000)).no_renewal(),
         owner.lock("n").ttl(ms(5_000)).max_hold(ms(100)),
     ] {
         assert_eq!(
@@ -181,8 +181,8 @@ async fn a_thread_re_enters_what_it_adopted(stage: Stage) {
     let thread = move || {
         let tenure = builder.connect_blocking().unwrap();
         let lease = tenure.lock("n").acquire().unwrap().detach().unwrap();
-        let guard = tenure.adopt(lease).unwrap();
-        let nested = tenure.lock("n").acquire_within(ms(500)).unwrap();
+        let guard = tenure.adopt(&lease).unwrap();
+        let nested = tenure.lock("n").wait(ms(500)).acquire().unwrap();
         assert_eq!(guard.lease_id(), nested.lease_id());
     };
     tokio::task::spawn_blocking(thread).await.unwrap();

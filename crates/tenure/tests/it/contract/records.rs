@@ -97,7 +97,7 @@ async fn a_shut_down_client_is_no_longer_listed(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
     let _guard = a.lock("n").acquire().await.unwrap();
     assert!(soon(async || b.clients().await.unwrap().len() == 1).await);
-    a.shutdown(ms(2_000)).await;
+    a.shutdown(ms(20_000)).await;
     // At once: a program that ends now leaves nothing behind.
     assert!(b.clients().await.unwrap().is_empty());
 }
@@ -165,7 +165,13 @@ async fn only_wanted_locks_are_listed_and_by_name(stage: Stage) {
 async fn a_lease_that_is_gone_is_not_listed(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
     // Never renewed: its client says for a while that it holds it.
-    let _guard = a.lock("n").fixed(ms(20_000)).acquire().await.unwrap();
+    let _guard = a
+        .lock("n")
+        .ttl(ms(20_000))
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     let count = async || b.list(|_| true).await.unwrap().locks.len();
     assert!(soon(async || count().await == 1).await);
     stage.delete_lock("n").await;
@@ -205,7 +211,7 @@ async fn a_lease_that_was_given_away_is_listed_until_it_ends(stage: Stage) {
         (Some(lease.fence()), Some(lease.ttl()))
     );
     assert_eq!(lock.client.unwrap().id, a.id());
-    // Somebody else keeps it, and then speaks of it too.
+    // Another client keeps it, and then lists it too.
     b.renew(&lease, ms(25_000)).await.unwrap();
     let spoken = async || {
         let clients = b.clients().await.unwrap();
@@ -213,15 +219,12 @@ async fn a_lease_that_was_given_away_is_listed_until_it_ends(stage: Stage) {
     };
     assert!(soon(async || spoken().await == 2).await);
     assert_eq!(listed().await.unwrap().fence, Some(lease.fence()));
-    // Whoever gave it away ends; the lease does not.
+    // The client that detached it ends; the lease does not.
     assert_eq!(a.shutdown(ms(1_000)).await, []);
     assert_eq!(listed().await.unwrap().lease.as_ref(), Some(lease.id()));
-    assert_eq!(b.release("n", lease.id()).await.unwrap(), Released::WasHeld);
+    assert_eq!(b.release(&lease).await.unwrap(), Released::WasHeld);
     assert!(listed().await.is_none());
-    assert_eq!(
-        b.release("n", lease.id()).await.unwrap(),
-        Released::AlreadyGone
-    );
+    assert_eq!(b.release(&lease).await.unwrap(), Released::AlreadyGone);
 }
 
 async fn a_client_that_ended_is_spoken_of_for_the_leases_it_gave_away(stage: Stage) {
@@ -234,6 +237,6 @@ async fn a_client_that_ended_is_spoken_of_for_the_leases_it_gave_away(stage: Sta
     let listed = b.list(|_| true).await.unwrap().locks;
     let leases: Vec<_> = listed.iter().map(|lock| lock.lease.as_ref()).collect();
     assert_eq!(leases, [Some(lease.id())]);
-    b.release("n", lease.id()).await.unwrap();
+    b.release(&lease).await.unwrap();
     assert!(b.list(|_| true).await.unwrap().locks.is_empty());
 }

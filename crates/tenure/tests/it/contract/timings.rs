@@ -1,4 +1,4 @@
-//! What is measured, once somebody has asked.
+//! What is measured, after the first read of the timings.
 
 use tenure::Locks;
 

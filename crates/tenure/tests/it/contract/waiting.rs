@@ -100,7 +100,7 @@ async fn waiters_of_several_processes_take_turns(stage: Stage) {
 async fn a_waiter_that_gives_up_leaves_nothing(stage: Stage) {
     let (a, b) = (stage.client().await, stage.client().await);
     let guard = a.lock("n").acquire().await.unwrap();
-    let error = b.lock("n").acquire_within(ms(100)).await.unwrap_err();
+    let error = b.lock("n").wait(ms(100)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     guard.release().await.unwrap();
     let begun = Instant::now();
@@ -136,7 +136,7 @@ async fn a_dead_holder_is_succeeded_when_its_lease_ends(stage: Stage) {
     let guard = a.lock("n").ttl(ms(700)).acquire().await.unwrap();
     let _given_away = guard.detach().unwrap();
     let begun = Instant::now();
-    let guard = b.lock("n").acquire_within(ms(5_000)).await.unwrap();
+    let guard = b.lock("n").wait(ms(5_000)).acquire().await.unwrap();
     let waited = begun.elapsed();
     assert!(waited > ms(500), "{waited:?}");
     guard.release().await.unwrap();
@@ -146,7 +146,7 @@ async fn a_dead_waiter_does_not_hold_up_the_others(stage: Stage) {
     let (a, c) = (stage.client().await, stage.client().await);
     let guard = a.lock("n").acquire().await.unwrap();
     dead_waiter(&stage, ms(30_000));
-    let waiter = tokio::spawn(async move { c.lock("n").acquire_within(ms(6_000)).await.unwrap() });
+    let waiter = tokio::spawn(async move { c.lock("n").wait(ms(6_000)).acquire().await.unwrap() });
     tokio::time::sleep(ms(100)).await;
     guard.release().await.unwrap();
     let begun = Instant::now();
@@ -188,7 +188,7 @@ async fn limits_hold_also_behind_the_head_of_the_line(stage: Stage) {
     });
     tokio::time::sleep(ms(50)).await;
     let begun = Instant::now();
-    let error = b.lock("n").acquire_within(ms(200)).await.unwrap_err();
+    let error = b.lock("n").wait(ms(200)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(begun.elapsed() < ms(5_000), "{:?}", begun.elapsed());
     head.abort();

@@ -1,6 +1,6 @@
 //! Scripts, types, names, states of the server.
 
-/// H25 to H27: what stands at the name, and what the name may be.
+/// H25 to H27: which keys a lock name may have, and which names are allowed.
 mod keys;
 /// H23 and H24: memory that is full, and servers that throw keys away.
 mod memory;

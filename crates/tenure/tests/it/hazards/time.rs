@@ -12,7 +12,7 @@ use crate::stage::ms;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-// H9: the lease ends while the work goes on.
+// H9: the lease expires while the work continues.
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h09_blocked_renewals_are_told_at_the_deadline() {
@@ -38,7 +38,7 @@ async fn h09_blocked_renewals_are_told_at_the_deadline() {
     assert!(successor.fence() > guard.fence());
 }
 
-/// A server that nobody can see gives no answer, not even that it is gone.
+/// A server that cannot be reached gives no reply, not even that it is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h09_a_holder_is_suspect_before_it_is_lost() {
     let wire = Wire::start();
@@ -62,7 +62,7 @@ async fn h10_a_holder_that_slept_past_its_ttl_is_lost_on_resume() {
     let a = Program::start(&wire.server.url());
     let first = granted(&a.ask("acquire n 400"));
     a.process.pause();
-    let successor = b.lock("n").acquire_within(ms(4_000)).await.unwrap();
+    let successor = b.lock("n").wait(ms(4_000)).acquire().await.unwrap();
     assert!(successor.fence().get() > first);
     // It stands in the pipe when the process wakes up: the first thing that is asked.
     a.process.send_line("check");
@@ -91,7 +91,7 @@ async fn h11_a_grant_that_ended_before_its_reply_was_read_is_no_grant() {
     a.process.pause();
     // The grant waits in the socket's buffer while another gets the lock.
     wire.proxy.release_replies();
-    let successor = b.lock("n").acquire_within(ms(4_000)).await.unwrap();
+    let successor = b.lock("n").wait(ms(4_000)).acquire().await.unwrap();
     a.process.resume();
     let early = a.process.read_line(ms(300));
     assert!(!early.is_some_and(|line| line.contains("granted")));
@@ -102,7 +102,7 @@ async fn h11_a_grant_that_ended_before_its_reply_was_read_is_no_grant() {
     assert_eq!(a.ask("check"), "Held");
 }
 
-/// The same without anybody else: the second attempt gets a lease of its own length.
+/// The same without another client: the second attempt gets a lease of its own length.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h11_a_grant_that_came_too_late_is_asked_for_again() {
     let wire = Wire::start();
@@ -152,7 +152,7 @@ async fn h12_a_slow_reply_shortens_the_belief() {
     let wire = Wire::start();
     let a = wire.client().await;
     wire.proxy.delay_replies(ms(800));
-    let lock = a.lock("n").fixed(ms(1_000));
+    let lock = a.lock("n").ttl(ms(1_000)).no_renewal();
     let begun = Instant::now();
     let guard = lock.acquire().await.unwrap();
     assert!(begun.elapsed() >= ms(800));
@@ -219,7 +219,13 @@ async fn h14_a_server_clock_set_back_keeps_holders_and_prolongs_nothing_but_the_
     let wire = Wire::to(RedisServer::builder().clock(clock.clone()));
     let (a, b) = (wire.bystander().await, wire.bystander().await);
     let renewed = a.lock("renewed").ttl(ms(600)).acquire().await.unwrap();
-    let fixed = a.lock("fixed").fixed(ms(600)).acquire().await.unwrap();
+    let fixed = a
+        .lock("fixed")
+        .ttl(ms(600))
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     clock.step_back(HOUR);
     assert!(wire.left("fixed") > HOUR / 2, "so the server sees it");
     assert_eq!(lost_soon(&fixed).await, LostReason::Expired);
@@ -276,7 +282,7 @@ async fn h16_the_clients_wall_clock_changes_nothing_on_memory() {
 
 // H17: the machine was suspended, and no timer ran.
 
-/// While the machine sleeps the server's clock goes on, and so does `CLOCK_BOOTTIME`. No timer runs, and
+/// While the machine sleeps the server's clock keeps running, and so does `CLOCK_BOOTTIME`. No timer runs, and
 /// `CLOCK_MONOTONIC`, by which timers go, stands still.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h17_after_a_suspend_the_guard_is_invalid_at_once() {
@@ -339,7 +345,13 @@ async fn h18_belief_ends_before_the_key_does() {
     let wire = Wire::start();
     let a = wire.bystander().await;
     for round in 0..10 {
-        let guard = a.lock("n").fixed(ms(100)).acquire().await.unwrap();
+        let guard = a
+            .lock("n")
+            .ttl(ms(100))
+            .no_renewal()
+            .acquire()
+            .await
+            .unwrap();
         let margin = belief_margin_us(&wire, &guard);
         assert!(margin > 0, "round {round}: {margin} us");
         guard.release().await.unwrap();
@@ -378,7 +390,13 @@ async fn h19_belief_ends_first_while_clocks_run_apart_by_a_hundredth() {
             let wire = Wire::to(RedisServer::builder().clock(clock.clone()));
             clock.set_rate(rate);
             let a = wire.bystander().await;
-            let guard = a.lock("n").fixed(ms(2_000)).acquire().await.unwrap();
+            let guard = a
+                .lock("n")
+                .ttl(ms(2_000))
+                .no_renewal()
+                .acquire()
+                .await
+                .unwrap();
             (rate, belief_margin_us(&wire, &guard))
         }));
     }
@@ -402,7 +420,7 @@ async fn h19_a_renewed_lease_is_kept_at_every_rate() {
         clock.set_rate(rate);
         let (a, b) = (wire.bystander().await, wire.bystander().await);
         let guard = a.lock("n").ttl(ms(600)).acquire().await.unwrap();
-        let waiting = b.lock("n").acquire_within(ms(1_500)).await;
+        let waiting = b.lock("n").wait(ms(1_500)).acquire().await;
         assert_eq!(waiting.unwrap_err().kind(), ErrorKind::Busy);
         assert!(guard.is_valid(), "rate {rate}");
         assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
@@ -426,7 +444,7 @@ async fn h20_h21_a_ttl_outside_its_limits_sends_nothing() {
         Duration::from_millis(u64::MAX),
         Duration::MAX,
     ] {
-        for lock in [a.lock("n").ttl(ttl), a.lock("n").fixed(ttl)] {
+        for lock in [a.lock("n").ttl(ttl), a.lock("n").ttl(ttl).no_renewal()] {
             let error = lock.acquire().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidSetting, "{ttl:?}");
             let error = lock.try_acquire().await.unwrap_err();
@@ -437,7 +455,7 @@ async fn h20_h21_a_ttl_outside_its_limits_sends_nothing() {
     }
     assert_eq!(wire.proxy.counts(), before, "something was sent");
     let lease = "1 0 tenure:0123456789abcdef0123456789abcdef:1:0 n";
-    assert!(lease.parse::<Lease>().is_err(), "a lease that is none");
+    assert!(lease.parse::<Lease>().is_err(), "an invalid lease");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -445,11 +463,17 @@ async fn h20_h21_the_server_gets_whole_milliseconds_within_the_limits() {
     let wire = Wire::start();
     let a = wire.bystander().await;
     let odd = tenure::TTL_MIN + Duration::from_micros(999);
-    let guard = a.lock("short").fixed(odd).acquire().await.unwrap();
+    let guard = a
+        .lock("short")
+        .ttl(odd)
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     let left = wire.left("short");
     assert!(left > Duration::ZERO && left <= tenure::TTL_MIN, "{left:?}");
     assert!(guard.remaining() < tenure::TTL_MIN);
-    let lock = a.lock("long").fixed(tenure::TTL_MAX);
+    let lock = a.lock("long").ttl(tenure::TTL_MAX).no_renewal();
     let _long = lock.acquire().await.unwrap();
     let left = wire.left("long");
     assert!(left <= tenure::TTL_MAX && left + ms(60_000) > tenure::TTL_MAX);
@@ -464,7 +488,7 @@ fn h20_a_renewal_with_a_wrong_ttl_changes_nothing() {
     for ttl in ["0", "-5", "0.5", "1e400", "", "ten"] {
         let refused = eval(&mut redis, RENEW, &["n"], &["me", ttl, "0"]);
         let error = refused.expect_err(ttl);
-        assert!(error.contains("a ttl that is none"), "ttl `{ttl}`: {error}");
+        assert!(error.contains("invalid ttl"), "ttl `{ttl}`: {error}");
         let left = wire.left("n");
         assert!(left > ms(30_000) && left <= ms(60_000), "ttl `{ttl}`");
     }

@@ -29,7 +29,7 @@ fn check_untouched(server: &RedisServer) {
 
 /// A waiter of this client, the last of so many clients in the queue.
 fn wait(server: &RedisServer, tenure: Tenure, queued: i64) -> JoinHandle<tenure::Result<Guard>> {
-    let waiting = tokio::spawn(async move { tenure.lock("n").acquire_within(ms(60_000)).await });
+    let waiting = tokio::spawn(async move { tenure.lock("n").wait(ms(60_000)).acquire().await });
     let count = || {
         server
             .client()

@@ -103,7 +103,7 @@ async fn a_re_entered_lock_still_counts_one() {
     assert!(java.try_lock("n"));
 }
 
-/// Between two of ours nobody slips in: to everyone else the lock is held all the time.
+/// No other client gets in between two of ours: to all others the lock is held the whole time.
 #[tokio::test]
 async fn an_offer_is_a_lock_of_the_waiters_lease() {
     let (server, ours_1, mut java) = stage().await;

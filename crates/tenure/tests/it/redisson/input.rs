@@ -16,7 +16,7 @@ async fn check_not_a_lock(server: &RedisServer, ours: &Tenure, name: &str, parts
     check_refused(lock.try_acquire().await, ErrorKind::NotALock, parts);
     check_refused(lock.acquire().await, ErrorKind::NotALock, parts);
     check_refused(
-        lock.acquire_within(ms(200)).await,
+        lock.clone().wait(ms(200)).acquire().await,
         ErrorKind::NotALock,
         parts,
     );
@@ -82,7 +82,7 @@ async fn a_hash_without_expiry_is_busy_and_never_touched() {
     redis.command(&["HSET", "n", READER, "1"]);
     assert!(ours.lock("n").try_acquire().await.unwrap().is_none());
     check_refused(
-        ours.lock("n").acquire_within(ms(300)).await,
+        ours.lock("n").wait(ms(300)).acquire().await,
         ErrorKind::Busy,
         &[READER, "held without expiry, perhaps not a lock"],
     );
@@ -130,7 +130,10 @@ async fn settings_that_contradict_each_other_are_refused() {
             .connect()
             .await,
         ErrorKind::InvalidSetting,
-        &["`native` as the layout", "the builder says another"],
+        &[
+            "`native` as the layout",
+            "the builder set different layouts",
+        ],
     );
     check_refused(
         Tenure::builder("memory://")
@@ -138,7 +141,7 @@ async fn settings_that_contradict_each_other_are_refused() {
             .connect()
             .await,
         ErrorKind::InvalidSetting,
-        &["`redisson` as the layout", "leave it out with `memory://`"],
+        &["`redisson` as the layout", "omit it with `memory://`"],
     );
     let agreed = Tenure::builder(format!("{}?layout=redisson", server.url()));
     agreed.layout(Layout::Redisson).connect().await.unwrap();
@@ -152,7 +155,7 @@ async fn a_lease_of_one_layout_is_not_adopted_in_the_other() {
     let server = RedisServer::start();
     let native = Tenure::connect(server.url()).await.unwrap();
     let lease = native.lock("n").acquire().await.unwrap().detach().unwrap();
-    let adopted = ours(&server).await.adopt(lease).await;
+    let adopted = ours(&server).await.adopt(&lease).await;
     check_refused(adopted, ErrorKind::Lost, &["`n`"]);
     assert_eq!(server.client().command(&["TYPE", "n"]).text(), "string");
 }

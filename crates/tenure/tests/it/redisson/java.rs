@@ -14,7 +14,7 @@ async fn java_excludes_us() {
     let (_server, ours, mut java) = stage().await;
     assert!(java.try_lock("n"));
     assert!(ours.lock("n").try_acquire().await.unwrap().is_none());
-    let error = ours.lock("n").acquire_within(ms(300)).await.unwrap_err();
+    let error = ours.lock("n").wait(ms(300)).acquire().await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains(java.owner()), "{text}");
     assert!(java.renew("n"));
@@ -121,7 +121,7 @@ async fn lost(guard: &Guard) -> LostReason {
     lost.await.expect("the guard was not told")
 }
 
-/// Its holder is told by the server, long before its next renewal.
+/// Its holder is notified by the server, long before its next renewal.
 #[tokio::test]
 async fn javas_forced_unlock_is_noticed_at_once() {
     let (_server, ours, mut java) = stage().await;
@@ -166,7 +166,7 @@ async fn javas_lock_can_be_released_by_force_however_often_it_entered() {
     assert_eq!(again, Released::AlreadyGone, "the next holder is not hit");
 }
 
-/// One counter for both: whoever holds the lock later has the greater number.
+/// One counter for both: the later holder has the greater number.
 #[tokio::test]
 async fn fences_of_ours_and_of_java_grow_together() {
     let (_server, ours, mut java) = stage().await;
@@ -196,7 +196,7 @@ async fn fences_of_ours_and_of_java_grow_together() {
     assert!(last < 1 << 53);
 }
 
-/// What another lease left beside the key is not said of Java's.
+/// Data that another lease left is not attributed to Java's.
 #[tokio::test]
 async fn our_fence_and_metadata_are_not_taken_for_javas() {
     let (_server, ours, mut java) = stage().await;

@@ -1,4 +1,4 @@
-//! The layout of Redisson: its bytes, and a Java process beside ours.
+//! The layout of Redisson: its encoding, and a Java process next to ours.
 
 use tenure::{Layout, Tenure};
 use tenure_testkit::{RedisServer, Redisson};

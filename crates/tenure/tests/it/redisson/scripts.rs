@@ -119,7 +119,7 @@ async fn a_refusal_in_the_middle_of_a_grant_leaves_nothing() {
         let url = format!("redis://worker:pw@{}?layout=redisson", server.addr());
         let tenure = Tenure::connect(url).await.unwrap();
         for error in [
-            refused(tenure.lock("n").acquire_within(ms(2_000)).await),
+            refused(tenure.lock("n").wait(ms(2_000)).acquire().await),
             refused(tenure.lock("n").try_acquire().await),
         ] {
             assert_eq!(error.kind(), ErrorKind::Denied, "{right}: {error:?}");
@@ -128,7 +128,7 @@ async fn a_refusal_in_the_middle_of_a_grant_leaves_nothing() {
     }
 }
 
-/// Somebody else's key where the queue should be: waiting suffers, releasing must not.
+/// A foreign key in place of the queue: waiting may fail, releasing must not.
 #[tokio::test]
 async fn a_broken_queue_does_not_keep_a_lock_from_being_released() {
     let server = RedisServer::start();

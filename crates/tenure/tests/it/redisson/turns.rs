@@ -22,7 +22,7 @@ const CHANNEL: &str = "redisson_lock__channel:{n}";
 /// in 10^24.
 const RELEASES: usize = 200;
 
-/// Keeps a lock in use by waiters of ours, until it is told to stop.
+/// Keeps a lock in use by waiters of ours, until it is stopped.
 async fn contend(server: &RedisServer, stop: &Arc<AtomicBool>, turns: &Arc<AtomicUsize>) {
     for _ in 0..2 {
         let client = ours(server).await;
@@ -77,7 +77,7 @@ async fn we_get_our_turn_while_javas_wait() {
         .collect();
     let ours = ours(&server).await;
     for _ in 0..20 {
-        let guard = ours.lock("n").acquire_within(ms(20_000)).await.unwrap();
+        let guard = ours.lock("n").wait(ms(20_000)).acquire().await.unwrap();
         guard.release().await.unwrap();
     }
     stop.store(true, Ordering::Relaxed);
@@ -204,7 +204,7 @@ async fn without_the_right_to_ask_who_listens_both_get_their_turns() {
         let guard = a.lock("n").acquire().await.unwrap();
         let waiting = tokio::spawn({
             let b = b.clone();
-            async move { b.lock("n").acquire_within(ms(10_000)).await }
+            async move { b.lock("n").wait(ms(10_000)).acquire().await }
         });
         tokio::time::sleep(ms(5)).await;
         guard.release().await.unwrap();

@@ -40,15 +40,21 @@ async fn a_clock_set_forward_ends_a_lease_on_a_bare_majority_and_fences_grow() {
     };
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
     nodes.node(2).kill();
-    let guard = a.lock("n").fixed(ms(20_000)).acquire().await.unwrap();
+    let guard = a
+        .lock("n")
+        .ttl(ms(20_000))
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     nodes.node(2).restart();
     clock.step_forward(HOUR);
     // Two of three know nothing of it any more.
-    let second = b.lock("n").acquire_within(ms(5_000)).await.unwrap();
+    let second = b.lock("n").wait(ms(5_000)).acquire().await.unwrap();
     assert!(second.fence() > guard.fence());
 }
 
-/// What a client thinks of a node's clock is corrected by the node's refusal, and nobody waits.
+/// What a client thinks of a node's clock is corrected by the node's refusal, without waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_may_forget_vote_though_their_clocks_were_set_back() {
     let Some(clock) = ClockShim::compile() else {
@@ -59,10 +65,10 @@ async fn nodes_that_may_forget_vote_though_their_clocks_were_set_back() {
     let nodes = builder.start();
     let a = connect(&nodes).await;
     // They have just started, and rest for 30 s.
-    let guard = a.lock("n").acquire_within(ms(60_000)).await.unwrap();
+    let guard = a.lock("n").wait(ms(60_000)).acquire().await.unwrap();
     // More than a block may be above their clocks.
     clock.step_back(ms(10_000));
-    let other = a.lock("m").acquire_within(ms(5_000)).await;
+    let other = a.lock("m").wait(ms(5_000)).acquire().await;
     assert!(other.is_ok(), "{other:?}");
     assert!(guard.is_valid());
 }

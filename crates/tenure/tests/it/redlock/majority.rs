@@ -177,7 +177,7 @@ async fn a_lease_that_a_majority_forgot_is_lost_at_the_next_renewal() {
         () = forgetting => {}
     }
     drop(guard);
-    let guard = b.lock("n").acquire_within(ms(9_000)).await.unwrap();
+    let guard = b.lock("n").wait(ms(9_000)).acquire().await.unwrap();
     assert!(guard.is_valid());
 }
 
@@ -264,5 +264,5 @@ async fn too_few_nodes_are_an_error_that_lists_each() {
     for node in nodes.nodes() {
         assert!(text.contains(&node.port().to_string()), "{text}");
     }
-    assert!(text.contains("is the server running?"), "{text}");
+    assert!(text.contains("is Redis running?"), "{text}");
 }

@@ -25,7 +25,7 @@ fn directly(nodes: &RedlockNodes) -> Vec<String> {
 
 /// A takes the lock on all nodes, and is cut off: it can neither renew nor learn anything.
 async fn hold_and_cut_off(a: &Redlock, nodes: &RedlockNodes) -> Guard {
-    let guard = a.lock("n").fixed(LEASE).acquire().await.unwrap();
+    let guard = a.lock("n").ttl(LEASE).no_renewal().acquire().await.unwrap();
     assert!(soon(async || count(nodes, "n") == 3).await);
     (0..3)
         .map(|node| nodes.proxy(node))
@@ -45,7 +45,7 @@ async fn is_refused_by_two_that_rest(client: &Redlock, guard: &Guard) {
         Err(error) => {
             let text = error.to_string();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{text}");
-            text.matches("may have forgotten a lease").count() == 2
+            text.matches("may have lost a lease").count() == 2
         }
     };
     for _ in 0..10 {
@@ -120,7 +120,7 @@ async fn h55_a_rest_does_not_follow_a_shorter_longest_ttl() {
     nodes.node(1).restart();
     let builder = Redlock::builder(directly(&nodes)).longest_ttl(ms(2_000));
     let b = builder.connect().await.unwrap();
-    let granted = b.lock("n").acquire_within(ms(8_000)).await;
+    let granted = b.lock("n").wait(ms(8_000)).acquire().await;
     assert!(granted.is_err() || !guard.is_valid(), "two holders");
 }
 
@@ -190,7 +190,7 @@ async fn a_node_that_may_lose_anything_has_no_vote_when_it_has_just_started() {
         let client = connect(&nodes).await;
         let error = client.lock("n").try_acquire().await.unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("may have forgotten a lease"), "{text}");
+        assert!(text.contains("may have lost a lease"), "{text}");
         assert!(text.contains(wanted), "{wanted} in: {text}");
     }
     let full = evicting.config("maxmemory-policy", "noeviction").start();

@@ -1,4 +1,4 @@
-//! A vote that nobody waited for, still under way on one connection while the lease ends on another:
+//! A vote that no caller waited for, still in flight on one connection while the lease ends on another:
 //! if it lands after all, it is taken back, and not left for a ttl.
 
 use std::io::{Read, Write};

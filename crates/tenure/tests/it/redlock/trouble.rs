@@ -24,7 +24,7 @@ fn urls<const N: usize>(urls: [&str; N]) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_few_or_wrong_nodes_are_refused_before_anything_is_sent() {
     let setting = ErrorKind::InvalidSetting;
-    refused(&[], setting, &["`0`", "three or more"]).await;
+    refused(&[], setting, &["`0`", "at least three"]).await;
     refused(&urls(["redis://h"]), setting, &["`1`", "`Tenure::connect`"]).await;
     let memory = urls(["redis://a", "redis://b", "memory://"]);
     refused(&memory, setting, &["`memory://`", "Redis servers"]).await;
@@ -35,7 +35,7 @@ async fn too_few_or_wrong_nodes_are_refused_before_anything_is_sent() {
         "redis://b?layout=native",
         "redis://c",
     ]);
-    refused(&mixed, setting, &["layout", "all must have the same"]).await;
+    refused(&mixed, setting, &["layout", "all must be the same"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,7 +68,7 @@ async fn fewer_than_a_majority_are_listed_with_their_reasons() {
     let parts = [
         "fewer than 2 of 3 nodes can be reached",
         &dead,
-        "is the server running?",
+        "is Redis running?",
         &hung,
         "in time",
     ];
@@ -165,7 +165,8 @@ async fn a_ttl_beyond_the_longest_is_refused() {
     );
     let error = client
         .lock("n")
-        .fixed(ms(31_000))
+        .ttl(ms(31_000))
+        .no_renewal()
         .acquire()
         .await
         .unwrap_err();

@@ -46,7 +46,7 @@ async fn the_lock_is_held_for_clients_that_come_after_the_failover() {
     check_usable(&other, "n").await;
 }
 
-/// Nobody confirmed the lock, and it dies with its master. The holder is told as soon as the new
+/// No replica confirmed the lock, and it dies with its master. The holder is notified as soon as the new
 /// master is asked for it. Until then there may be two who believe: that is what `replicas` is for,
 /// and only the fence makes it harmless.
 #[tokio::test(flavor = "multi_thread")]

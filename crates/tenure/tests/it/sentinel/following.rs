@@ -197,8 +197,8 @@ async fn a_master_that_is_a_replica_is_not_connected_to() {
         .connect()
         .await;
     let parts = [
-        "is a replica, though the sentinels of",
-        "call it the master",
+        "is a replica, but the Sentinels of",
+        "report it as the primary",
     ];
     check_refused(connected, ErrorKind::Unavailable, &parts);
 }
@@ -235,7 +235,7 @@ async fn waiters_hear_the_new_master_at_once() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// A master that has become a replica says so itself, while nobody can say who is the next.
+/// A master that has become a replica says so itself, while it is unknown which server is next.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_is_never_taken_for_the_master() {
     let sentinels = Sentinels::builder().steady().start();
@@ -259,7 +259,7 @@ async fn a_replica_is_never_taken_for_the_master() {
     }
 }
 
-/// One of three is down: nobody waits for it.
+/// One of three is down: no call waits for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_sentinel_costs_little() {
     let sentinels = Sentinels::builder().steady().start();

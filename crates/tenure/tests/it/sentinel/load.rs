@@ -15,13 +15,13 @@ use crate::stage::ms;
 const CLIENTS: u64 = 4;
 const TASKS: u64 = 2;
 const NAMES: [&str; 2] = ["hot", "warm"];
-/// Locks that are held for long and never renewed: whoever has one when its master dies learns late
+/// Locks that are held for long and never renewed: a client that has one when its master dies learns late
 /// that it is gone.
 const SLOW: [&str; 3] = ["slow-1", "slow-2", "slow-3"];
 /// Longer than a failover takes, and not by much: what a deposed master forgot is soon free again.
 const TTL: Duration = ms(4_000);
 
-/// Clients that take and release locks until they are told to stop.
+/// Clients that take and release locks until they are stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -57,7 +57,7 @@ impl Load {
                 while !stop.load(Ordering::Relaxed) {
                     turn += 1;
                     let name = SLOW[usize::try_from(turn).unwrap() % SLOW.len()];
-                    let lock = tenure.lock(name).fixed(TTL);
+                    let lock = tenure.lock(name).ttl(TTL).no_renewal();
                     take(&lock, &recorder, 0, TTL * 7 / 8).await;
                 }
             }));
@@ -81,7 +81,7 @@ impl Load {
 async fn take(lock: &Lock, recorder: &Recorder, task: u64, work: Duration) {
     let name = lock.name();
     let call = recorder.acquire(task, name);
-    let guard = match lock.acquire_within(ms(1_000)).await {
+    let guard = match lock.clone().wait(ms(1_000)).acquire().await {
         Ok(guard) => guard,
         Err(error) if error.kind() == tenure::ErrorKind::Busy => return call.end(Outcome::Busy),
         Err(_) => return call.end(Outcome::Failed),
@@ -99,7 +99,7 @@ async fn take(lock: &Lock, recorder: &Recorder, task: u64, work: Duration) {
     });
 }
 
-/// Nobody held a lock that somebody else held, fences grew, and there was work on both sides of it.
+/// No two clients held one lock, fences increased, and there was work on both sides of it.
 #[track_caller]
 fn judge(history: &History) -> String {
     let grants = history.count(Op::Acquire, Outcome::Granted);
@@ -146,7 +146,7 @@ async fn h50_a_pause_keeps_locks_held_once_when_a_master_is_killed_under_load() 
     assert!(sentinels.wait_until_settled(FAILOVER_LIMIT));
 }
 
-/// The longest time in which nobody was granted anything.
+/// The longest time without a grant.
 fn longest_gap(history: &History) -> Duration {
     let events = history.events.iter();
     let grants =

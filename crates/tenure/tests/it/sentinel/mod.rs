@@ -41,18 +41,18 @@ async fn client(sentinels: &Sentinels) -> Tenure {
     builder(sentinels).connect().await.unwrap()
 }
 
-/// What stands at a key.
+/// The value of a key.
 fn value_at(server: &RedisServer, key: &str) -> Option<String> {
     let reply = server.client().command(&["GET", key]);
     (!reply.is_nil()).then(|| reply.text().to_owned())
 }
 
-/// Does something that takes a while and blocks, while the tasks of the test go on.
+/// Does something that takes a while and blocks, while the tasks of the test continue.
 fn meanwhile<T>(work: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(work)
 }
 
-/// Kills the master before anybody has heard of what was written last, and waits for the next.
+/// Kills the master before the last writes are replicated, and waits for the next.
 fn kill_unheard(sentinels: &Sentinels) -> &RedisServer {
     meanwhile(|| {
         let old = sentinels.kill_master();

@@ -40,17 +40,23 @@ async fn h50_a_new_master_gives_no_lock_that_its_predecessor_may_have_given() {
     assert!(sentinels.wait_for_sync(FAILOVER_LIMIT));
     sentinels.cut_replication(1);
     sentinels.cut_replication(2);
-    let guard = holder.lock("n").fixed(WAIT).acquire().await.unwrap();
+    let guard = holder
+        .lock("n")
+        .ttl(WAIT)
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     kill_unheard(&sentinels);
     let met = Instant::now();
     let error = check_not_yet(async || other.lock("n").try_acquire().await).await;
-    let parts = ["lock `n` is not granted yet", "has been the master for"];
+    let parts = ["lock `n` is not granted yet", "has been the primary for"];
     check_error(&error, ErrorKind::Unavailable, &parts);
-    // A client that knows nothing of the failover is told the same, and a wait goes on.
+    // A client that does not know of the failover gets the same error, and a wait continues.
     let later = patient(&sentinels).await;
     check_not_yet(async || later.lock("m").try_acquire().await).await;
-    check_not_yet(async || later.lock("n").acquire_within(ms(500)).await).await;
-    // What is held goes on.
+    check_not_yet(async || later.lock("n").wait(ms(500)).acquire().await).await;
+    // Held locks stay held.
     kept.ensure(WAIT / 2).await.unwrap();
     assert_eq!(kept.standing(), Standing::Held);
     let next = later.lock("n").acquire().await.unwrap();
@@ -66,7 +72,7 @@ async fn h50_a_new_master_gives_no_lock_that_its_predecessor_may_have_given() {
     check_within(begun, ms(2_000));
 }
 
-/// A server that was promoted and never met anybody may have been so just now.
+/// A promoted server that no client has asked yet may have been promoted just now.
 async fn check_usable_after_wait(tenure: &Tenure, name: &str) {
     let begun = Instant::now();
     check_usable_within(tenure, name, WAIT * 2).await;
@@ -74,7 +80,7 @@ async fn check_usable_after_wait(tenure: &Tenure, name: &str) {
 }
 
 async fn check_usable_within(tenure: &Tenure, name: &str, limit: Duration) {
-    let guard = tenure.lock(name).acquire_within(limit).await.unwrap();
+    let guard = tenure.lock(name).wait(limit).acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
 }
 
@@ -130,7 +136,13 @@ async fn a_server_that_is_promoted_again_begins_anew() {
     gone.kill();
     follow(&one, &gone);
     let between = Tenure::builder(two.url()).ttl(WAIT).connect().await;
-    let guard = between.unwrap().lock("n").fixed(WAIT).acquire().await;
+    let guard = between
+        .unwrap()
+        .lock("n")
+        .ttl(WAIT)
+        .no_renewal()
+        .acquire()
+        .await;
     let guard = guard.unwrap();
     two.kill();
     follow_nobody(&one);
@@ -157,7 +169,13 @@ async fn a_server_that_was_swapped_under_an_open_connection_begins_anew() {
     check_usable_within(&settled, "n", WAIT * 2).await;
     let direct = Tenure::builder(one.url()).ttl(WAIT).connect().await;
     let direct = direct.unwrap();
-    let guard = direct.lock("n").fixed(WAIT).acquire().await.unwrap();
+    let guard = direct
+        .lock("n")
+        .ttl(WAIT)
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     let connections = proxy.counts().connections;
     proxy.swap_target(two.addr());
     check_not_yet(async || settled.lock("n").try_acquire().await).await;
@@ -202,7 +220,7 @@ async fn nothing_is_adopted_from_a_master_that_has_just_begun() {
 async fn adopted_from_a_new_master() -> Error {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let tenure = patient_at(&one).await;
-    let guard = tenure.lock("n").acquire_within(WAIT * 2).await.unwrap();
+    let guard = tenure.lock("n").wait(WAIT * 2).acquire().await.unwrap();
     follow(&two, &one);
     assert!(two.wait_for_master(FAILOVER_LIMIT));
     let lease = guard.detach().unwrap();
@@ -210,7 +228,7 @@ async fn adopted_from_a_new_master() -> Error {
     assert!(one.wait_for_master(FAILOVER_LIMIT));
     follow_nobody(&one);
     loop {
-        let error = refused(tenure.adopt(lease.clone()).await);
+        let error = refused(tenure.adopt(&lease).await);
         if !error.to_string().contains("did not answer in time") {
             return error;
         }
@@ -227,7 +245,12 @@ async fn a_ttl_that_outlasts_the_pause_is_refused() {
         ErrorKind::InvalidSetting,
         &["as after_failover", "5.001s"],
     );
-    let fixed = tenure.lock("n").fixed(WAIT * 2).try_acquire().await;
+    let fixed = tenure
+        .lock("n")
+        .ttl(WAIT * 2)
+        .no_renewal()
+        .try_acquire()
+        .await;
     check_refused(fixed, ErrorKind::InvalidSetting, &["as after_failover"]);
     let builder = Tenure::builder(server.url()).after_failover(WAIT);
     check_refused(
@@ -239,7 +262,7 @@ async fn a_ttl_that_outlasts_the_pause_is_refused() {
     check_refused(
         memory.connect().await,
         ErrorKind::InvalidSetting,
-        &["nothing could fail over"],
+        &["there is no failover"],
     );
 }
 
@@ -252,7 +275,7 @@ async fn a_user_without_info_is_told_that_the_pause_needs_it() {
     let builder = Tenure::builder(url).ttl(WAIT).after_failover(WAIT);
     let tenure = builder.connect().await.unwrap();
     let refusal = tenure.lock("n").try_acquire().await;
-    check_refused(refusal, ErrorKind::Denied, &["the right to INFO"]);
+    check_refused(refusal, ErrorKind::Denied, &["permission for INFO"]);
 }
 
 #[test]

@@ -52,12 +52,12 @@ async fn h50_a_lock_that_replicas_cannot_hear_of_is_refused() {
     sentinels.cut_replication(2);
     let begun = Instant::now();
     let error = refused(tenure.lock("n").replicas(2).try_acquire().await);
-    check_error(&error, ErrorKind::NotReplicated, &["needs `2`", "`0` have"]);
+    check_error(&error, ErrorKind::NotReplicated, &["needs `2`", "only `0`"]);
     assert_eq!(error.advice(), Advice::Later);
     check_within(begun, ms(2_500));
     check_nothing_left(sentinels.master(), "n");
     let begun = Instant::now();
-    let waited = tenure.lock("n").replicas(1).acquire_within(ms(1_500)).await;
+    let waited = tenure.lock("n").replicas(1).wait(ms(1_500)).acquire().await;
     check_refused(waited, ErrorKind::NotReplicated, &["needs `1`"]);
     check_within(begun, ms(4_500));
     check_nothing_left(sentinels.master(), "n");
@@ -74,8 +74,8 @@ async fn h50_a_lock_that_replicas_cannot_hear_of_is_refused() {
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
 }
 
-/// One replica has the lock, the other lags and is preferred when the master dies. Whoever asked
-/// for one only would have lost the lock; whoever asked for both was never given it.
+/// One replica has the lock, the other lags and is preferred when the master dies. A client that asked
+/// for one only would have lost the lock; one that asked for both was never given it.
 #[tokio::test(flavor = "multi_thread")]
 async fn h51_all_that_may_be_promoted_must_confirm() {
     let sentinels = Sentinels::builder()
@@ -85,7 +85,7 @@ async fn h51_all_that_may_be_promoted_must_confirm() {
     let (holder, other) = (client(&sentinels).await, client(&sentinels).await);
     sentinels.cut_replication(2);
     let both = holder.lock("both").replicas(2).try_acquire().await;
-    check_refused(both, ErrorKind::NotReplicated, &["needs `2`", "`1` have"]);
+    check_refused(both, ErrorKind::NotReplicated, &["needs `2`", "only `1`"]);
     let one = holder
         .lock("one")
         .ttl(TTL)
@@ -112,7 +112,7 @@ async fn h52_what_another_connection_wrote_is_not_confirmed() {
     tokio::time::sleep(ms(2_500)).await;
     link.black_hole();
     let error = refused(tenure.lock("n").replicas(1).try_acquire().await);
-    check_error(&error, ErrorKind::NotReplicated, &["needs `1`", "`0` have"]);
+    check_error(&error, ErrorKind::NotReplicated, &["needs `1`", "only `0`"]);
     check_nothing_left(&master, "n");
 }
 
@@ -147,13 +147,13 @@ async fn h53_a_server_without_replicas_confirms_nothing() {
     let server = RedisServer::start();
     let tenure = Tenure::connect(server.url()).await.unwrap();
     let error = refused(tenure.lock("n").replicas(1).try_acquire().await);
-    check_error(&error, ErrorKind::NotReplicated, &["needs `1`", "`0` have"]);
+    check_error(&error, ErrorKind::NotReplicated, &["needs `1`", "only `0`"]);
     check_nothing_left(&server, "n");
     // More than there are.
     let (master, _link, _replica) = pair();
     let tenure = Tenure::connect(master.url()).await.unwrap();
     let error = refused(tenure.lock("n").replicas(2).try_acquire().await);
-    check_error(&error, ErrorKind::NotReplicated, &["needs `2`", "`1` have"]);
+    check_error(&error, ErrorKind::NotReplicated, &["needs `2`", "only `1`"]);
     check_nothing_left(&master, "n");
 }
 
@@ -208,13 +208,13 @@ async fn an_adopted_lease_is_confirmed_or_given_back() {
         .unwrap()
         .detach()
         .unwrap();
-    let guard = tenure.adopt(lease).await.unwrap();
+    let guard = tenure.adopt(&lease).await.unwrap();
     let lease = guard.detach().unwrap();
     link.black_hole();
     check_refused(
-        tenure.adopt(lease).await,
+        tenure.adopt(&lease).await,
         ErrorKind::NotReplicated,
-        &["`0` have"],
+        &["only `0`"],
     );
     check_nothing_left(&master, "n");
 }
@@ -272,7 +272,7 @@ async fn a_turn_that_is_not_confirmed_is_given_back() {
     check_nothing_left(&master, "n");
 }
 
-/// A replica that is gone stalls those who want it, and nobody else.
+/// A replica that is gone stalls only the clients that need it.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_for_replicas_stalls_nobody_else() {
     let (master, link, _replica) = pair();

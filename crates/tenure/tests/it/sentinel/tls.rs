@@ -24,7 +24,7 @@ async fn a_lock_is_taken_waited_for_and_kept_across_a_failover() {
 
     let guard = holder.lock("n").ttl(TTL).acquire().await.unwrap();
     let lock = other.lock("n");
-    let waiting = tokio::spawn(async move { lock.acquire_within(FAILOVER_LIMIT * 3).await });
+    let waiting = tokio::spawn(async move { lock.wait(FAILOVER_LIMIT * 3).acquire().await });
     assert!(sentinels.wait_for_sync(FAILOVER_LIMIT));
     let master = meanwhile(|| sentinels.failover());
     guard.ensure(TTL * 9 / 10).await.unwrap();
@@ -56,7 +56,7 @@ async fn check_what_is_refused(sentinels: &Sentinels) {
         (other_authority, ["is not trusted", "`ca`"], "_password"),
         (
             no_certificate,
-            ["demands a certificate", "`cert`"],
+            ["requires a client certificate", "`cert`"],
             "_password",
         ),
         (

@@ -33,19 +33,15 @@ impl StageBuilder {
 
     pub async fn connect(self) -> Result<Locks> {
         Ok(match self {
-            Self::Tenure(builder) => Locks::clone(&*builder.connect().await?),
-            Self::Redlock(builder) => Locks::clone(&*builder.connect().await?),
+            Self::Tenure(builder) => builder.connect().await?.locks().clone(),
+            Self::Redlock(builder) => builder.connect().await?.locks().clone(),
         })
     }
 
     pub fn connect_blocking(self) -> Result<blocking::Locks> {
         Ok(match self {
-            Self::Tenure(builder) => {
-                blocking::Locks::clone(&*blocking::Tenure::connect_with(builder)?)
-            }
-            Self::Redlock(builder) => {
-                blocking::Locks::clone(&*blocking::Redlock::connect_with(builder)?)
-            }
+            Self::Tenure(builder) => blocking::Tenure::connect_with(builder)?.locks().clone(),
+            Self::Redlock(builder) => blocking::Redlock::connect_with(builder)?.locks().clone(),
         })
     }
 

@@ -164,7 +164,7 @@ impl Stage {
         }
     }
 
-    /// The id of a lease that nobody looks after.
+    /// The id of a lease without a guard.
     pub fn dead_lease(&self, ttl: Duration) -> LeaseId {
         let ttl_ms = ttl.as_millis();
         LeaseId::new(match self.layout() {

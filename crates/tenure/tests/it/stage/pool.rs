@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tenure_testkit::{ClientKind, Cluster, RedisServer, RedlockNodes, Sentinels};
 
-/// Deployments of one kind that nobody uses at this moment.
+/// Deployments of one kind that no test uses at this moment.
 pub struct Pool<T> {
     idle: Mutex<Vec<T>>,
     start: fn() -> T,

@@ -28,7 +28,7 @@ async fn a_bad_name_is_refused_and_nothing_is_sent() {
         assert!(error.to_string().len() < 300, "not the whole name: {error}");
         check_refused(lock.try_acquire().await, ErrorKind::InvalidName, &[cause]);
         check_refused(lock.holder().await, ErrorKind::InvalidName, &[cause]);
-        let limited = lock.acquire_within(ms(100)).await;
+        let limited = lock.wait(ms(100)).acquire().await;
         check_refused(limited, ErrorKind::InvalidName, &[cause]);
     }
     assert_eq!(server.command_calls("evalsha"), 0);
@@ -46,14 +46,10 @@ async fn a_bad_setting_is_refused_and_nothing_is_sent() {
         (lock().ttl(Duration::ZERO), ["ttl", limits]),
         (lock().ttl(ms(99)), ["`99ms`", limits]),
         (lock().ttl(Duration::MAX), ["ttl", limits]),
-        (lock().fixed(Duration::ZERO), ["fixed", limits]),
-        (
-            lock().ttl(ms(500)).fixed(ms(500)),
-            ["`fixed`", "one of the two"],
-        ),
+        (lock().ttl(Duration::ZERO).no_renewal(), ["ttl", limits]),
         (
             lock().max_hold(Duration::ZERO),
-            ["max_hold", "may not be held"],
+            ["max_hold", "longer than zero"],
         ),
         (lock().meta("", "x"), ["metadata", "needs a name"]),
         (
@@ -121,4 +117,14 @@ async fn more_turns_than_allowed_are_refused() {
         waiting.await.unwrap().unwrap();
     }
     assert!(tenure.stats().handed_off > 0);
+}
+
+#[tokio::test]
+async fn a_response_timeout_out_of_range_is_refused() {
+    let server = RedisServer::start();
+    for timeout in [Duration::ZERO, ms(99), ms(5_001), Duration::MAX] {
+        let builder = Tenure::builder(server.url()).response_timeout(timeout);
+        let parts = ["response_timeout", "from 100 ms to 5 s"];
+        check_refused(builder.connect().await, ErrorKind::InvalidSetting, &parts);
+    }
 }

@@ -42,7 +42,7 @@ async fn a_missing_password_is_denied_with_the_way_to_write_it() {
     check_refused(
         Tenure::connect(format!("redis://{}", server.addr())).await,
         ErrorKind::Denied,
-        &["wants a password", "redis://:password@host"],
+        &["requires a password", "redis://:password@host"],
     );
     check_within(begun, ms(2_000));
 }
@@ -70,7 +70,11 @@ async fn scripts_that_are_forbidden_are_named() {
     let tenure = Tenure::connect(url).await.unwrap();
     let begun = Instant::now();
     let error = refused(tenure.lock("n").acquire().await);
-    check_error(&error, ErrorKind::Denied, &["evalsha", "right to it"]);
+    check_error(
+        &error,
+        ErrorKind::Denied,
+        &["evalsha", "grant this user the permission"],
+    );
     assert_eq!(error.advice(), Advice::Fatal);
     check_refused(
         tenure.lock("n").try_acquire().await,
@@ -107,7 +111,11 @@ async fn a_command_that_is_forbidden_inside_a_script_is_denied() {
         let tenure = Tenure::connect(url).await.unwrap();
         let begun = Instant::now();
         let error = refused(tenure.lock("n").acquire().await);
-        check_error(&error, ErrorKind::Denied, &["right to it"]);
+        check_error(
+            &error,
+            ErrorKind::Denied,
+            &["grant this user the permission"],
+        );
         check_refused(tenure.lock("n").try_acquire().await, ErrorKind::Denied, &[]);
         check_within(begun, ms(2_000));
         check_nothing_left(&server, "n");
@@ -124,7 +132,7 @@ async fn a_transaction_that_is_forbidden_keeps_nobody_from_locking() {
         for tenure in [Tenure::connect(&url).await, here.connect().await] {
             let tenure = tenure.unwrap();
             for round in 0..4 {
-                let guard = tenure.lock("n").acquire_within(ms(10_000)).await;
+                let guard = tenure.lock("n").wait(ms(10_000)).acquire().await;
                 let guard = guard.unwrap_or_else(|error| panic!("-{command} {round}: {error}"));
                 assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
             }
@@ -144,7 +152,11 @@ async fn a_release_that_is_forbidden_is_an_error() {
         let mut redis = server.client();
         redis.command(&["ACL", "SETUSER", "worker", &taken_away]);
         let begun = Instant::now();
-        check_refused(guard.release().await, ErrorKind::Denied, &["right to it"]);
+        check_refused(
+            guard.release().await,
+            ErrorKind::Denied,
+            &["grant this user the permission"],
+        );
         check_within(begun, ms(2_000));
     }
 }
@@ -163,19 +175,23 @@ async fn a_renewal_that_is_forbidden_makes_the_lease_suspect() {
     check_refused(
         tenure.lock("n").holder().await,
         ErrorKind::Denied,
-        &["right"],
+        &["permission"],
     );
     assert_eq!(guard.lost().await, LostReason::Expired);
 }
 
 #[tokio::test]
 async fn keys_that_are_forbidden_are_denied() {
-    // The second user may use the lock's own key, and none of those beside it.
+    // The second user may use the lock's own key, and none of its related keys.
     for rules in ["~other:* &* +@all", "~n &* +@all"] {
         let (server, url) = restricted(rules);
         let tenure = Tenure::connect(url).await.unwrap();
         let error = refused(tenure.lock("n").acquire().await);
-        check_error(&error, ErrorKind::Denied, &["key", "right to it"]);
+        check_error(
+            &error,
+            ErrorKind::Denied,
+            &["key", "grant this user the permission"],
+        );
         check_nothing_left(&server, "n");
     }
 }
@@ -199,7 +215,7 @@ async fn a_channel_that_is_forbidden_fails_nothing() {
     let tenure = Tenure::connect(&url).await.unwrap();
     let guard = tenure.lock("n").acquire().await.unwrap();
     let begun = Instant::now();
-    let limited = tenure.lock("n").acquire_within(ms(400)).await;
+    let limited = tenure.lock("n").wait(ms(400)).acquire().await;
     check_refused(limited, ErrorKind::Busy, &["held by"]);
     check_within(begun, ms(2_000));
     guard.release().await.unwrap();

@@ -26,7 +26,7 @@ fn check_error_silent(what: &str, error: &Error) {
     }
 }
 
-/// A password that nobody encoded tears the URL apart, and each part of it may be quoted.
+/// An unescaped password tears the URL apart, and each part of it may be quoted.
 #[tokio::test]
 async fn no_part_of_a_torn_password_is_quoted() {
     for url in [

@@ -104,7 +104,7 @@ async fn what_does_not_speak_redis_is_said_at_once() {
     check_error(
         &error,
         ErrorKind::Protocol,
-        &["does not speak Redis's protocol", "is the port right"],
+        &["does not speak the Redis protocol", "is the port correct"],
     );
     check_within(begun, ms(2_000));
 }

@@ -1,27 +1,27 @@
-//! What a service says to an order.
+//! The response of a service to an order.
 
 use hyper::body::Bytes;
 use serde::Deserialize;
 
-/// What became of an order.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It was taken, or had been taken before.
+    /// It was accepted, now or by an earlier request.
     Accepted { order_id: String },
-    /// It was not, and this is why.
+    /// It was refused, for this reason.
     Refused { code: String },
-    /// Nobody knows: there was no answer, or the service itself does not know.
+    /// Unknown: there was no response, or the service itself does not know.
     Unknown,
 }
 
-/// What of an answer is looked at.
+/// The fields of a response that are used.
 #[derive(Debug, Default, Deserialize)]
 struct Said {
     order_id: Option<String>,
     code: Option<String>,
 }
 
-/// Refusals by which a service says that it did nothing, though their status says that it may.
+/// Refusals with a status that leaves the result open, although the service did nothing.
 const NOTHING_DONE: [&str; 4] = ["backlog", "rebuilding", "stopping", "no_sales"];
 
 impl Answer {

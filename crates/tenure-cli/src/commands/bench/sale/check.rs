@@ -1,4 +1,4 @@
-//! Whether the sale held: what was answered beside what gate and ledger say.
+//! Checks the sale: compares the responses with gate and ledger.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,23 +10,22 @@ use super::instance::Instance;
 use super::tally::Tally;
 use crate::exit::{Exit, Failed};
 
-/// How long the queue may take to come into the ledger.
+/// How long the queue may take to be written to the ledger.
 const SETTLED_WITHIN: Duration = Duration::from_mins(1);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// How long what does not add up may be on its way: the gate hears a moment later of units that come
-/// back.
+/// How long to wait until the numbers add up: returned units reach the gate a moment later.
 const ADDED_UP_WITHIN: Duration = Duration::from_secs(3);
-/// The states of orders whose units went back.
+/// The states of orders whose units were returned.
 const RETURNED: [&str; 3] = ["cancelled", "expired", "paid-unfulfilled"];
 
-/// The item as it was before the load.
+/// The item before the load.
 #[derive(Debug)]
 pub struct Before {
     item: String,
     books: Books,
 }
 
-/// One thing that must hold.
+/// One condition that must hold.
 #[derive(Debug, Serialize)]
 pub struct Check {
     pub name: &'static str,
@@ -35,10 +34,10 @@ pub struct Check {
     pub told: String,
 }
 
-/// What the service says of an item.
+/// The service's state of an item.
 #[derive(Clone, Debug, Deserialize)]
 struct Books {
-    /// Null if it is unlimited.
+    /// Null if unlimited.
     total: Option<u64>,
     sold: u64,
     gate: Gate,
@@ -59,7 +58,7 @@ struct Gate {
     queued: u64,
 }
 
-/// What the service says of all orders of an item.
+/// The service's verdict on all orders of an item.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     holds: bool,
@@ -67,7 +66,7 @@ struct Verdict {
 }
 
 impl Before {
-    /// Looks at the item, which must be there.
+    /// Reads the item, which must exist.
     pub async fn look(instance: &Instance, item: &str) -> Result<Self> {
         let books = Books::ask(instance, item).await?;
         Ok(Self {
@@ -76,7 +75,7 @@ impl Before {
         })
     }
 
-    /// Compares what was answered with what gate and ledger say once the queue is empty.
+    /// Compares the responses with gate and ledger once the queue is empty.
     pub async fn check(&self, instances: &[Instance], tally: &Tally) -> Result<Vec<Check>> {
         let verdict = self.settled(instances).await?;
         let after = self.added_up(instances).await?;
@@ -91,15 +90,15 @@ impl Before {
                 name: "verify",
                 holds: verdict.holds && verdict.settled,
                 told: match (verdict.holds, verdict.settled) {
-                    (true, true) => "gate, queue and ledger tell the same story".to_owned(),
-                    (true, false) => "the queue is not empty: do the consumers run?".to_owned(),
-                    (false, _) => format!("they do not: tenure sale verify {}", self.item),
+                    (true, true) => "gate, queue and ledger agree".to_owned(),
+                    (true, false) => "the queue is not empty: is a consumer running?".to_owned(),
+                    (false, _) => format!("they disagree: see `tenure sale verify {}`", self.item),
                 },
             },
         ])
     }
 
-    /// What the service finds once every order is in the ledger, or when that takes too long.
+    /// The verdict of the service once every order is in the ledger, or after a time limit.
     async fn settled(&self, instances: &[Instance]) -> Result<Verdict> {
         let (end, path) = (Instant::now() + SETTLED_WITHIN, path(&self.item, "verify"));
         for turn in 0.. {
@@ -117,7 +116,7 @@ impl Before {
         unreachable!("it counts without end")
     }
 
-    /// How the item stands, once that adds up or when it takes too long to.
+    /// The state of the item, once it adds up or after a time limit.
     async fn added_up(&self, instances: &[Instance]) -> Result<Books> {
         let end = Instant::now() + ADDED_UP_WITHIN;
         loop {
@@ -129,7 +128,7 @@ impl Before {
         }
     }
 
-    /// One of them may be gone.
+    /// One of the instances may be gone.
     async fn ask_any(&self, instances: &[Instance]) -> Result<Books> {
         let mut asked = Books::ask(&instances[0], &self.item).await;
         for instance in &instances[1..] {
@@ -172,8 +171,8 @@ impl Before {
         }
     }
 
-    /// Units that came back during the load, of whatever order; below zero if more were bought again
-    /// by late money.
+    /// Units that were returned during the load, of any order; negative if late payments bought
+    /// more again.
     fn returned(&self, after: &Books) -> i128 {
         after.returned() - self.books.returned()
     }
@@ -191,7 +190,7 @@ impl Books {
         read(instance, &path, instance.get(&path).await?)
     }
 
-    /// What left the gate and did not come back.
+    /// Units that left the gate and were not returned.
     fn taken(&self) -> i128 {
         i128::from(self.sold) + i128::from(self.gate.queued)
     }
@@ -203,7 +202,7 @@ impl Books {
     }
 }
 
-/// A part of a sentence, left out where there are none.
+/// A part of a sentence, omitted for zero.
 fn more(count: i128, of: &str) -> String {
     match count {
         0 => String::new(),
@@ -247,7 +246,7 @@ fn path(item: &str, of: &str) -> String {
     format!("/api/v1/items/{item}/{of}")
 }
 
-/// Reads what was asked for, or says why there is nothing.
+/// Reads the response, or says why there is none.
 fn read<T: serde::de::DeserializeOwned>(
     instance: &Instance,
     path: &str,
@@ -261,7 +260,7 @@ fn read<T: serde::de::DeserializeOwned>(
         404 | 422 => Exit::Usage,
         _ => Exit::Unavailable,
     };
-    let why = body["detail"].as_str().unwrap_or("it says nothing more");
-    let message = format!("`{}{path}` answers {status}: {why}", instance.url);
+    let why = body["detail"].as_str().unwrap_or("no details");
+    let message = format!("`{}{path}` returned {status}: {why}", instance.url);
     Err(Failed::new(exit, message).into())
 }

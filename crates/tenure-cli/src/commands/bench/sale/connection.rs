@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long to wait for an answer, or for a connection.
+/// Time limit of a response or a connection attempt.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// One connection.
@@ -38,7 +38,7 @@ impl Connection {
         self.sender.ready().await.is_ok()
     }
 
-    /// Sends a request; its status and its body. After an error, what became of it is not known.
+    /// Sends a request; returns its status and body. After an error its result is unknown.
     pub async fn send(&mut self, request: Request<String>) -> Result<(u16, Bytes)> {
         let sending = async {
             let response = self.sender.send_request(request).await?;

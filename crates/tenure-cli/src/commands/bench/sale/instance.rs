@@ -1,4 +1,4 @@
-//! One `tenure serve` among those that are asked.
+//! One instance of `tenure serve`.
 
 use std::net::SocketAddr;
 
@@ -11,34 +11,34 @@ use tenure_serve::Token;
 use super::connection::Connection;
 use crate::exit::{Exit, Failed};
 
-/// One `tenure serve`.
+/// One instance of `tenure serve`.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// As it was given, without a slash at the end.
+    /// As given, without a trailing slash.
     pub url: String,
     pub addr: SocketAddr,
     host: HeaderValue,
-    /// In front of every path.
+    /// Prefix of every path.
     base: String,
     authorization: Option<HeaderValue>,
 }
 
 impl Instance {
-    /// Finds where a URL leads, and asks nothing yet.
+    /// Parses a URL. Sends no request yet.
     pub async fn find(url: &str, token: Option<&Token>) -> Result<Self> {
         let refuse = |why: &str| {
             Failed::usage(format!(
-                "cannot ask `{url}`: {why}; write `http://host:port`"
+                "cannot use `{url}`: {why}; write `http://host:port`"
             ))
         };
-        let uri: Uri = url.parse().map_err(|_| refuse("that is no URL"))?;
-        let authority = uri.authority().ok_or_else(|| refuse("it names no host"))?;
+        let uri: Uri = url.parse().map_err(|_| refuse("invalid URL"))?;
+        let authority = uri.authority().ok_or_else(|| refuse("it has no host"))?;
         if uri.scheme_str() != Some("http") {
-            return Err(refuse("only HTTP without TLS is spoken here").into());
+            return Err(refuse("only plain http is supported").into());
         }
         if authority.as_str().contains('@') {
             return Err(
-                Failed::usage("a user does not belong into the URL: use --token-file").into(),
+                Failed::usage("a user in the URL is not supported: use --token-file").into(),
             );
         }
         let port = uri.port_u16().unwrap_or(80);
@@ -55,7 +55,7 @@ impl Instance {
         })
     }
 
-    /// A request for a path, with what every one needs.
+    /// A request for a path, with the headers that every request needs.
     pub fn request(&self, method: &str, path: &str) -> Builder {
         let request = Request::builder().method(method);
         let request = request.uri(format!("{}{path}", self.base));
@@ -66,7 +66,7 @@ impl Instance {
         }
     }
 
-    /// Asks once, over a connection of its own.
+    /// Sends one request over its own connection.
     pub async fn get(&self, path: &str) -> Result<(u16, serde_json::Value)> {
         let asked = async {
             let mut connection = Connection::open(self.addr).await?;
@@ -76,12 +76,12 @@ impl Instance {
         let asked = asked.await.map_err(|error| {
             Failed::new(
                 Exit::Unavailable,
-                format!("cannot ask `{}`: {error}", self.url),
+                format!("cannot connect to `{}`: {error}", self.url),
             )
         })?;
         let (status, body) = asked;
         let read = serde_json::from_slice(&body);
-        let read = read.with_context(|| format!("`{}{path}` answers no JSON", self.url))?;
+        let read = read.with_context(|| format!("`{}{path}` did not return JSON", self.url))?;
         Ok((status, read))
     }
 }

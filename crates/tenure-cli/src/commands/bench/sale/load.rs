@@ -1,4 +1,4 @@
-//! The load: orders that begin when they are due.
+//! The load: orders, each sent when it is due.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -19,9 +19,9 @@ use super::record::{Recorded, Recorder};
 use super::tally::Tally;
 use crate::commands::bench::progress::Progress;
 
-/// How long to leave an instance alone that takes no connections.
+/// How long to avoid an instance that refuses connections.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often what got no answer is asked for again.
+/// How many times orders without a response are retried.
 const ASKED_AGAIN: u32 = 20;
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -37,21 +37,21 @@ struct Shared {
     item: String,
     is_notes: bool,
     buyers: Option<u64>,
-    /// In front of every request id: another run is another set of orders.
+    /// Prefix of every request id: another run places other orders.
     run: String,
     rate: Option<u32>,
-    /// How many orders there are, or until when they begin.
+    /// How many orders to place, or until when.
     orders: Option<u64>,
     duration: Duration,
     next: AtomicU64,
     stopped: CancellationToken,
 }
 
-/// One connection's work.
+/// The work of one connection.
 struct Sending {
     shared: Arc<Shared>,
     begun: Instant,
-    /// Which instance this connection leads to.
+    /// The instance of this connection.
     instance: usize,
     lines: Option<Sender<Recorded>>,
     progress: Progress,
@@ -67,7 +67,7 @@ impl Load {
     ) -> Self {
         let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
         Self {
-            // All instances are asked, however few connections there are.
+            // Every instance gets requests, however few connections there are.
             connections: connections.max(instances.len()),
             recorder: Mutex::new(recorder),
             shared: Arc::new(Shared {
@@ -89,7 +89,7 @@ impl Load {
         &self.shared.instances
     }
 
-    /// Places all orders, asks again for what got no answer, and says what came of them.
+    /// Places all orders, retries those without a response, and returns the results.
     pub async fn run(&self) -> Result<Tally> {
         let recorder = self.recorder.lock();
         let recorder = recorder.unwrap_or_else(PoisonError::into_inner).take();
@@ -123,7 +123,7 @@ impl Load {
 }
 
 impl Shared {
-    /// How long it will take, as far as that is known.
+    /// The expected duration, if known.
     fn expected(&self) -> Duration {
         match (self.orders, self.rate) {
             (Some(orders), Some(rate)) => Duration::from_secs_f64(lossy(orders) / f64::from(rate)),
@@ -132,7 +132,7 @@ impl Shared {
         }
     }
 
-    /// The next order and when it is due; `None` if there is none.
+    /// The next order and when it is due; `None` if there are no more.
     fn next(&self, begun: Instant) -> Option<(u64, Instant)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let due = match self.rate {
@@ -169,7 +169,7 @@ impl Shared {
         Ok(request.header("content-length", body.len()).body(body)?)
     }
 
-    /// Asks by the same ids for what got no answer: nothing is ordered twice by that.
+    /// Retries orders without a response, with the same ids: nothing is ordered twice.
     async fn ask_again(&self, tally: &mut Tally) {
         for round in 0..ASKED_AGAIN {
             let unknown = std::mem::take(&mut tally.unknown);
@@ -217,8 +217,7 @@ impl Sending {
         self.tally
     }
 
-    /// A connection that can carry an order, an old one or a new one; `None` if the load was stopped
-    /// before there was one.
+    /// A usable connection, the old one or a new one; `None` if the load was stopped first.
     async fn connected(&mut self, old: Option<Connection>) -> Option<Connection> {
         if let Some(mut old) = old
             && old.is_open().await
@@ -231,7 +230,7 @@ impl Sending {
                 Err(_) if self.is_over() => return None,
                 Err(_) => self.tally.instances[self.instance].errors += 1,
             }
-            // An instance that is gone has others beside it.
+            // Other instances may still be there.
             self.instance = (self.instance + 1) % self.shared.instances.len();
             tokio::time::sleep(PAUSE).await;
         }
@@ -242,7 +241,7 @@ impl Sending {
         is_late || self.shared.stopped.is_cancelled()
     }
 
-    /// Sends an order and notes its answer; whether the connection can go on.
+    /// Sends an order and records the response; whether the connection is still usable.
     async fn send(&mut self, connection: &mut Connection, order: u64, due: Instant) -> bool {
         let Ok(request) = self.shared.request(order, self.instance) else {
             let code = "not a request".to_owned();
@@ -279,7 +278,7 @@ impl Sending {
             Answer::Unknown => (None, None),
         };
         let after = |moment: Instant| micros(moment.saturating_duration_since(self.begun));
-        // Whoever writes them says at the end if that failed.
+        // The writer reports errors at the end.
         let _ = lines.send(Recorded {
             order,
             url: self.shared.instances[self.instance].url.clone(),

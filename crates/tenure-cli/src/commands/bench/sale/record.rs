@@ -1,4 +1,4 @@
-//! Every answer, written to a file.
+//! Every response, written to a file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,26 +11,26 @@ use serde::Serialize;
 
 use crate::exit::{Exit, Failed};
 
-/// Writes on a thread of its own, so that no order waits for a disk.
+/// Writes on its own thread, so that no order waits for a disk.
 #[derive(Debug)]
 pub struct Recorder {
     lines: Sender<Recorded>,
     writing: JoinHandle<std::io::Result<()>>,
 }
 
-/// One answer, as programs read it.
+/// One response, as programs read it.
 #[derive(Debug, Serialize)]
 pub struct Recorded {
     pub order: u64,
     pub url: String,
     pub buyer: String,
     pub request: String,
-    /// When it was due and when it was sent, after the beginning.
+    /// When it was due and when it was sent, after the start.
     pub due_us: u64,
     pub sent_us: u64,
-    /// When it was answered, after it was due.
+    /// When the response arrived, after it was due.
     pub took_us: u64,
-    /// Null if there was no answer.
+    /// Null if there was no response.
     pub status: Option<u16>,
     pub order_id: Option<String>,
     pub code: Option<String>,
@@ -63,6 +63,6 @@ impl Recorder {
         drop(self.lines);
         let written = self.writing.join();
         let written = written.unwrap_or_else(|_| Err(std::io::Error::other("the writer failed")));
-        written.context("cannot write what was recorded")
+        written.context("cannot write the record")
     }
 }

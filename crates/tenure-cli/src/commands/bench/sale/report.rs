@@ -1,4 +1,4 @@
-//! What came of the load, for people and for programs.
+//! The result of the load, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,12 +13,12 @@ use super::check::Check;
 use super::instance::Instance;
 use super::tally::{Served, Tally};
 
-/// What came of the load.
+/// The result of the load.
 #[derive(Debug, Serialize)]
 pub struct Report {
     item: String,
     connections: u32,
-    /// Null if every connection sent its next order when it had an answer.
+    /// Null if every connection sent its next order as soon as it had a response.
     rate_wanted: Option<u32>,
     orders: u64,
     accepted: u64,
@@ -103,8 +103,8 @@ impl InstanceReport {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let model = match self.rate_wanted {
-            Some(rate) => format!("{rate} orders/s, each begun when it was due"),
-            None => "each sends its next order when it has an answer".to_owned(),
+            Some(rate) => format!("{rate} orders/s, open loop"),
+            None => "each sends its next order after a response".to_owned(),
         };
         writeln!(
             f,

@@ -1,4 +1,4 @@
-//! What came of all orders.
+//! The results of all orders.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use tenure_view::timings::Timings;
 
 use super::answer::Answer;
 
-/// What came of orders: of one connection, and then of all.
+/// The results of orders: of one connection, and then of all.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// For each instance.
     pub instances: Vec<Served>,
     pub order_ids: Vec<String>,
-    /// Orders that got no answer, by their numbers.
+    /// Orders without a response, by number.
     pub unknown: Vec<u64>,
-    /// How long answers took.
+    /// Response times.
     pub answers: Timings,
     pub took: Duration,
 }
 
-/// What one instance answered.
+/// The responses of one instance.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     pub accepted: u64,
     pub refused: BTreeMap<String, u64>,
-    /// Connections that could not be had.
+    /// Connections that failed.
     pub errors: u64,
     pub unknown: u64,
 }
@@ -41,7 +41,7 @@ impl Tally {
         }
     }
 
-    /// What an instance answered to an order, and how long that took.
+    /// Counts an instance's response to an order, and its response time.
     pub fn note(&mut self, order: u64, instance: usize, answer: Answer, took: Duration) {
         if answer != Answer::Unknown {
             self.answers.note(took);
@@ -49,7 +49,7 @@ impl Tally {
         self.settle(order, instance, answer);
     }
 
-    /// What became of an order.
+    /// Counts the result of an order.
     pub fn settle(&mut self, order: u64, instance: usize, answer: Answer) {
         let served = &mut self.instances[instance];
         match answer {

@@ -1,8 +1,9 @@
-//! Which commands, keys and channels locks use: the table of docs/wire-format.md, to be tried.
+//! The commands, keys and channels that locks use: the table of docs/wire-format.md, as a list to
+//! try.
 
 use crate::commands::doctor::deployment::Deployment;
 
-/// What becomes of locks without it.
+/// What happens to locks without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// They do not work.
@@ -14,24 +15,24 @@ pub enum Weight {
 /// One command as locks send it.
 #[derive(Debug)]
 pub struct Need {
-    /// As `ACL SETUSER` calls it.
+    /// Its name in `ACL SETUSER`.
     pub command: &'static str,
     pub weight: Weight,
     pub words: Vec<String>,
-    /// Which keys and channels to allow, should this one be forbidden.
+    /// Which keys and channels to allow if this one is forbidden.
     pub key_pattern: String,
     pub channel_pattern: &'static str,
 }
 
-/// Which locks are to be tried.
+/// Which locks to try.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// A name that nobody uses.
+    /// An unused name.
     pub name: String,
-    /// Which names locks have: all begin with this.
+    /// The prefix of all lock names.
     pub prefix: String,
     pub deployment: Deployment,
-    /// Whether locks have the bytes of Redisson.
+    /// Whether locks use Redisson's layout.
     pub is_redisson: bool,
 }
 
@@ -60,7 +61,7 @@ impl Need {
 /// Everything that locks use in this scope.
 pub fn all(scope: &Scope) -> Vec<Need> {
     let mut needs = on_the_lock(scope);
-    needs.extend(beside_the_lock(scope));
+    needs.extend(for_lock_state(scope));
     needs.extend(for_the_connection());
     needs.extend(for_waiting(scope));
     if scope.is_redisson {
@@ -89,10 +90,10 @@ fn on_the_lock(scope: &Scope) -> Vec<Need> {
     ]
 }
 
-fn beside_the_lock(scope: &Scope) -> Vec<Need> {
+fn for_lock_state(scope: &Scope) -> Vec<Need> {
     let key = |kind: &str| format!("tenure:{kind}:{}", scope.name);
     let (fences, queue, alive, meta) = (key("fences"), key("queue"), key("alive"), key("meta"));
-    // Of a Redlock's nodes.
+    // For the nodes of a Redlock.
     let fence = key("fence");
     let vital = |command, words: &[&str]| Need::new(command, Weight::Vital, words);
     vec![

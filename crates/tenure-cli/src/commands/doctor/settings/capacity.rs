@@ -1,38 +1,38 @@
-//! Whether there is room: for keys, which must not be thrown away, and for connections.
+//! Whether there is room: for keys, which must not be evicted, and for connections.
 
 use super::NO_INFO;
 use crate::commands::doctor::check::Check;
 use crate::commands::doctor::facts::Facts;
 
-/// From how much of a limit on to warn, and from how much on it is bad, in percent.
+/// How much of a limit may be used before a warning and before it is bad, in percent.
 const FULL_WARN: u64 = 80;
 const FULL_BAD: u64 = 95;
-/// Connections that rest for this long are usual: a client that holds nothing says nothing.
+/// A connection can be idle for this long: a client without locks sends nothing.
 const IDLE_SECONDS_MIN: u64 = 60;
 
 pub fn eviction(facts: &Facts) -> Check {
     let name = "eviction";
     let Some(policy) = facts.setting("maxmemory-policy") else {
-        let advice = "it must be `noeviction`: look in your provider's console";
+        let advice = "it must be `noeviction`: check your provider's console";
         return Check::unknown(name, NO_INFO, advice);
     };
     if policy == "noeviction" {
         return Check::ok(name, policy);
     }
-    let advice = "type `CONFIG SET maxmemory-policy noeviction`, or use a server for locks alone: a \
-                  lock is a key with a ttl, and those go first";
+    let advice = "run `CONFIG SET maxmemory-policy noeviction`, or use a separate server for \
+                  locks: a lock is a key with a ttl, and those are evicted first";
     if facts.setting_number("maxmemory") == Some(0) {
-        let found = format!("{policy}, harmless for as long as `maxmemory` is 0");
+        let found = format!("{policy}, harmless while `maxmemory` is 0");
         return Check::warn(name, found, advice);
     }
-    let found = format!("{policy}: when memory is full, held locks are thrown away");
+    let found = format!("{policy}: when memory is full, held locks are evicted");
     Check::bad(name, found, advice)
 }
 
 pub fn memory(facts: &Facts) -> Check {
     let name = "memory";
     let Some(used) = facts.number("used_memory") else {
-        return Check::unknown(name, NO_INFO, "`INFO memory` there tells");
+        return Check::unknown(name, NO_INFO, "check `INFO memory` there");
     };
     let limit = facts.setting_number("maxmemory").filter(|limit| *limit > 0);
     let machine = facts.number("total_system_memory").filter(|size| *size > 0);
@@ -58,11 +58,11 @@ pub fn connections(facts: &Facts) -> Check {
         return Check::unknown(
             name,
             NO_INFO,
-            "`INFO clients` there tells: each client needs four",
+            "check `INFO clients` there: each client needs four",
         );
     };
     let found = format!("{now} of at most {max}");
-    let advice = "raise `maxclients`: each client of locks needs up to four connections";
+    let advice = "raise `maxclients`: each Tenure client needs up to four connections";
     by_fullness(name, percent_of(now, max), found, advice)
 }
 
@@ -72,17 +72,17 @@ pub fn idle(facts: &Facts) -> Check {
         None => Check::unknown(
             name,
             "the user may not run CONFIG GET",
-            "`timeout` should be 0: look in your provider's console",
+            "`timeout` should be 0: check your provider's console",
         ),
-        Some(0) => Check::ok(name, "connections that rest are kept"),
+        Some(0) => Check::ok(name, "idle connections are kept"),
         Some(seconds) if seconds >= IDLE_SECONDS_MIN => Check::ok(
             name,
-            format!("connections that rest for {seconds} s are closed"),
+            format!("idle connections are closed after {seconds} s"),
         ),
         Some(seconds) => Check::warn(
             name,
-            format!("connections that rest for {seconds} s are closed"),
-            "type `CONFIG SET timeout 0`: connecting again delays the next lock",
+            format!("idle connections are closed after {seconds} s"),
+            "run `CONFIG SET timeout 0`: reconnecting delays the next lock",
         ),
     }
 }

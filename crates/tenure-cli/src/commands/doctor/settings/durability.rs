@@ -1,11 +1,11 @@
-//! What is left of locks when a server restarts or fails.
+//! What happens to locks when a server restarts or fails.
 
 use super::NO_INFO;
 use crate::commands::doctor::check::Check;
 use crate::commands::doctor::deployment::Deployment;
 use crate::commands::doctor::facts::Facts;
 
-/// A replica that has said nothing for longer is behind.
+/// A replica that has been silent for longer lags.
 const LAG_SECONDS_MAX: u64 = 2;
 
 pub fn persistence(facts: &Facts, deployment: Deployment) -> Check {
@@ -16,14 +16,14 @@ pub fn persistence(facts: &Facts, deployment: Deployment) -> Check {
     if has_aof != "1" {
         let has_snapshots = facts.setting("save").is_some_and(|save| !save.is_empty());
         let found = if has_snapshots {
-            "snapshots only: a restart brings back an old state, in which held locks are free"
+            "snapshots only: a restart restores an old state in which held locks are free"
         } else {
-            "nothing is kept on disk: a restart frees all locks while their holders go on"
+            "no persistence: a restart frees all locks while their holders keep working"
         };
         return Check::warn(name, found, advice_on_disk(deployment));
     }
     match facts.setting("appendfsync") {
-        Some("always") => Check::ok(name, "append-only file, on disk before each answer"),
+        Some("always") => Check::ok(name, "append-only file, fsync before each reply"),
         Some(fsync) if deployment == Deployment::Redlock => Check::warn(
             name,
             format!("append-only file, `appendfsync {fsync}`: no vote for 30 s after a restart"),
@@ -31,16 +31,16 @@ pub fn persistence(facts: &Facts, deployment: Deployment) -> Check {
         ),
         Some("everysec") => Check::ok(
             name,
-            "append-only file, on disk each second: a crash of the machine forgets that much",
+            "append-only file, fsync each second: a machine crash loses up to a second",
         ),
         Some(fsync) => Check::warn(
             name,
-            format!("append-only file, `appendfsync {fsync}`: a crash of the machine forgets more"),
+            format!("append-only file, `appendfsync {fsync}`: a machine crash loses more"),
             advice_on_disk(deployment),
         ),
         None => Check::unknown(
             name,
-            "append-only file; the user may not ask when it reaches the disk",
+            "append-only file; the user may not read `appendfsync`",
             advice_on_disk(deployment),
         ),
     }
@@ -49,16 +49,15 @@ pub fn persistence(facts: &Facts, deployment: Deployment) -> Check {
 fn advice_on_disk(deployment: Deployment) -> &'static str {
     match deployment {
         Deployment::Single => {
-            "set `appendonly yes`, and `appendfsync always` if no lock may be forgotten; what must \
-             not happen twice checks the fence in any case"
+            "set `appendonly yes`, and `appendfsync always` if no lock may be lost; always check \
+             the fence where work must not happen twice"
         }
         Deployment::Sentinel | Deployment::Cluster => {
-            "set `appendonly yes`: a master that restarts empty before a replica is promoted \
-             empties its replicas, too"
+            "set `appendonly yes`: a primary that restarts empty before a failover empties its \
+             replicas, too"
         }
         Deployment::Redlock => {
-            "set `appendonly yes` and `appendfsync always`: then a node votes at once after a \
-             restart, because it forgets nothing"
+            "set `appendonly yes` and `appendfsync always`: then a node votes right after a restart"
         }
     }
 }
@@ -66,40 +65,42 @@ fn advice_on_disk(deployment: Deployment) -> &'static str {
 pub fn replicas(facts: &Facts, deployment: Deployment) -> Check {
     let name = "replicas";
     let Some(count) = facts.number("connected_slaves") else {
-        return Check::unknown(name, NO_INFO, "`INFO replication` there tells");
+        return Check::unknown(name, NO_INFO, "check `INFO replication` there");
     };
     let needed = facts.setting_number("min-replicas-to-write").unwrap_or(0);
     let fit = facts.number("min_slaves_good_slaves").unwrap_or(count);
     if needed > fit {
         return Check::bad(
             name,
-            format!("{fit} of the {needed} that `min-replicas-to-write` demands: no lock is given"),
+            format!(
+                "{fit} of the {needed} that `min-replicas-to-write` requires: no lock can be \
+                 acquired"
+            ),
             "bring the replicas back, or lower `min-replicas-to-write`",
         );
     }
     if let Some(behind) = first_behind(facts, count) {
-        let advice = "look at its log and the network: what it has not heard of is lost with the \
-                      master";
+        let advice = "check its log and the network: a failover loses what it has not received";
         return Check::warn(name, behind, advice);
     }
     if !deployment.fails_over() {
         return Check::ok(name, format!("{count}: this deployment needs none"));
     }
     if count == 0 {
-        let advice = "add one: nobody can take over when the master fails";
+        let advice = "add a replica: nothing can take over when the primary fails";
         return Check::warn(name, "none", advice);
     }
     if needed == 0 {
         return Check::warn(
             name,
-            format!("{count}, and a master that is cut off from them goes on to give locks"),
-            "type `CONFIG SET min-replicas-to-write 1`",
+            format!("{count}, and a primary that is cut off from them keeps granting locks"),
+            "run `CONFIG SET min-replicas-to-write 1`",
         );
     }
-    Check::ok(name, format!("{count}, of which {needed} must be there"))
+    Check::ok(name, format!("{count}, {needed} required"))
 }
 
-/// The first replica that does not keep up, in words.
+/// Describes the first replica that lags.
 fn first_behind(facts: &Facts, count: u64) -> Option<String> {
     let lines = (0..count).filter_map(|number| facts.info(&format!("slave{number}")));
     let mut behind = lines.filter_map(|line| {
@@ -113,9 +114,9 @@ fn first_behind(facts: &Facts, count: u64) -> Option<String> {
         let lag: u64 = field("lag")?.parse().ok()?;
         let state = field("state")?;
         if state != "online" {
-            return Some(format!("the replica {at} is not there yet: `{state}`"));
+            return Some(format!("replica {at} is not online: `{state}`"));
         }
-        (lag > LAG_SECONDS_MAX).then(|| format!("the replica {at} was last heard {lag} s ago"))
+        (lag > LAG_SECONDS_MAX).then(|| format!("replica {at} lags {lag} s"))
     });
     behind.next()
 }
@@ -158,6 +159,6 @@ mod tests {
         assert_eq!(of(none, "0", Deployment::Single).result, Verdict::Ok);
         assert_eq!(of(none, "0", Deployment::Cluster).result, Verdict::Warn);
         let late = of(&one.replace("lag=0", "lag=7"), "1", Deployment::Sentinel);
-        assert_eq!(late.found, "the replica 10.0.0.1:1 was last heard 7 s ago");
+        assert_eq!(late.found, "replica 10.0.0.1:1 lags 7 s");
     }
 }

@@ -103,7 +103,7 @@ fn a_ticket_keeps_the_place() {
     let first = refused(&Value::Null);
     assert_eq!(first["ticket"].as_str().unwrap().len(), 32);
     let second = refused(&Value::Null);
-    // Both stand there, though nobody waits.
+    // Both keep their place between requests.
     expect_waiting(&service, 2);
     release(&service, "n", &lease).is(204);
     // The second comes back first, and still is the second.

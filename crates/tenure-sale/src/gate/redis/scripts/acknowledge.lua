@@ -1,5 +1,5 @@
 #!lua
--- acknowledge.lua: take entries out of the queue for good. One atomic step.
+-- acknowledge.lua: remove entries from the queue for good, in one atomic step.
 --
 -- KEYS  1 orders
 -- ARGV  their ids

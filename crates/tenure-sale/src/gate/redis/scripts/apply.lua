@@ -1,17 +1,17 @@
 #!lua
--- apply.lua: what changed in the ledger, told to the gate. Takes effect once: the number of the last
--- change is compared and set. One atomic step.
+-- apply.lua: apply changes of the ledger to the gate, in one atomic step. They take effect once:
+-- the number of the last change is compared and set.
 --
 -- KEYS  1 gate   2 buyers   3 answers
 -- ARGV  1 epoch   2 number of the last change before   3 number of the last change after
---       4 units that come back   5 new state, or ''   6 '1' if there are new terms, or ''
---       7 starts   8 ends   9 limit   10 order_max   11 backlog_max   12 answers_kept; '' where none
---       13 over how many shelves the item is spread
---       from 14 on: buyer, units that it gives back
+--       4 units that are returned   5 new state, or ''   6 '1' if there are new terms, or ''
+--       7 starts   8 ends   9 limit   10 order_max   11 backlog_max   12 answers_kept; '' if none
+--       13 number of shelves of the item
+--       from 14 on: buyer, units that it returns
 -- Reply {'done'}         the gate is at the new number
 --       {'at', number}   the gate is at another number, nothing was changed
---       {'spread', number}   the item is spread over another number of shelves
---       {'stale'}        another epoch or server, or what buyers have must be known anew
+--       {'spread', number}   the item has another number of shelves
+--       {'stale'}        another epoch or server, or what buyers have must be loaded again
 
 --@include whole.lua
 --@include server.lua
@@ -44,13 +44,13 @@ local left = unlimited and 0 or whole(gate[6])
 local sum = left and whole(plain(left + whole(ARGV[4])))
 local came = whole(gate[11] or '0')
 if not (kept and sum and came) then
-  return redis.error_reply('ERR tenure: the units in `' .. KEYS[1] .. '` are no number, or too many')
+  return redis.error_reply('ERR tenure: the units in `' .. KEYS[1] .. '` are not a number, or too many')
 end
 local quota = {}
 for n = 14, limit and #ARGV or 0, 2 do
   local has = whole(redis.call('HGET', KEYS[2], ARGV[n]) or '0')
   if not has then
-    return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` holds what are no units')
+    return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` contains invalid units')
   end
   quota[ARGV[n]] = has - whole(ARGV[n + 1])
 end

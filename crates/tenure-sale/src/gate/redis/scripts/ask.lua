@@ -1,19 +1,19 @@
 #!lua
--- ask.lua: requests of concurrent buyers of one item, one after the other. One atomic step.
+-- ask.lua: decide on requests of concurrent buyers of one item, in order, in one atomic step.
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders
--- ARGV  1 over how many shelves the item is spread   2 which one this is
---       from 3 on, for each request: what its answer is remembered by, buyer, its id, units
--- Reply for each request: word, order, units left; the last two are '' where there are none
---       accepted      the order is queued and its units are set aside
+-- ARGV  1 number of shelves of the item   2 index of this one
+--       from 3 on, for each request: key of its remembered answer, buyer, its id, units
+-- Reply for each request: word, order, units left; the last two are '' if there are none
+--       accepted      the order is queued and its units are reserved
 --       replayed      the same request was accepted before, as this order
 --       conflict      the same id was accepted before, for other units, as this order
---       spread        the item is spread over another number of shelves, told instead of the units
+--       spread        the item has another number of shelves, which replaces the units
 --       no item, stale, not started, ended, paused, limit, busy, sold out: nothing was changed
 --
--- Scripts do not roll back. So everything is read and checked before the first write, and each order
--- is written in this order: queue, stock, quota, answer. What is written cannot fail: types were
--- checked by reading, and memory by the server before it began.
+-- Scripts do not roll back. So everything is read and checked before the first write, and each
+-- order is written in this sequence: queue, stock, quota, answer. The writes cannot fail: types
+-- were checked by reading, and memory by the server before the script began.
 
 --@include whole.lua
 --@include server.lua
@@ -45,7 +45,7 @@ end
 local left, limit = whole(gate[5]), whole(gate[8])
 local order_max, backlog_max, gone = whole(gate[9]), whole(gate[10]), whole(gate[12] or '0')
 if not (epoch and (unlimited or left) and order_max and backlog_max and gone) or (gate[8] and not limit) then
-  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no gate')
+  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is not a gate')
 end
 
 local names, buyers = {}, {}
@@ -57,7 +57,7 @@ for n, answer in ipairs(redis.call('HMGET', KEYS[3], unpack(names))) do
   if answer then
     local order, units = string.match(answer, '^(%d+%-%d+)/(%d+)$')
     if not order then
-      return redis.error_reply('ERR tenure: `' .. KEYS[3] .. '` holds what is no answer')
+      return redis.error_reply('ERR tenure: `' .. KEYS[3] .. '` contains an invalid answer')
     end
     remembered[names[n]] = {order, whole(units)}
   end
@@ -67,7 +67,7 @@ if limit then
   for n, units in ipairs(redis.call('HMGET', KEYS[2], unpack(buyers))) do
     has[buyers[n]] = whole(units or '0')
     if not has[buyers[n]] then
-      return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` holds what are no units')
+      return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` contains invalid units')
     end
   end
 end
@@ -97,7 +97,7 @@ local function refusal(buyer, units)
 end
 
 local function accept(buyer, request, units, name)
-  -- The server gives the number, and never creates the queue: a new one would count from zero again.
+  -- The server assigns the number, and never creates the queue: a new one would start at zero again.
   local order = redis.call('XADD', KEYS[4], 'NOMKSTREAM', plain(epoch) .. '-*',
     'buyer', buyer, 'request', request, 'units', units, 'at', plain(now))
   if not order then

@@ -1,25 +1,25 @@
 #!lua
--- begin_load.lua: stop selling and begin to load the item anew. One atomic step.
+-- begin_load.lua: stop selling and begin to load the item anew, in one atomic step.
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders
--- ARGV  1 epoch   2 fence   3 over how many shelves the item is spread
+-- ARGV  1 epoch   2 fence   3 number of shelves of the item
 -- Reply {'begun'}          nothing is sold until the load is finished
---       {'refused'}        a load with a greater fence, or with this epoch, was here before
---       {'foreign', id}    the queue holds an id of this epoch or a later one: nobody could queue
+--       {'refused'}        a load with a greater fence, or with this epoch, came first
+--       {'foreign', id}    the queue has an id of this epoch or a later one: nothing could be queued
 
 --@include whole.lua
 --@include server.lua
 
 local epoch, fence = whole(ARGV[1]), whole(ARGV[2])
 if not (epoch and epoch > 0 and fence) then
-  return redis.error_reply('ERR tenure: begin_load got an epoch or a fence that is none')
+  return redis.error_reply('ERR tenure: begin_load: invalid epoch or fence')
 end
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'fence', 'state')
 local seen_epoch, seen_fence = whole(gate[1] or '0'), whole(gate[2] or '0')
 if not (seen_epoch and seen_fence) then
-  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no gate')
+  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is not a gate')
 end
--- An epoch that was finished is not begun again: its answers would be forgotten.
+-- A finished epoch is not begun again: its answers would be lost.
 local again = epoch == seen_epoch and gate[3] == 'loading'
 if fence < seen_fence or not (epoch > seen_epoch or again) then
   return {'refused'}

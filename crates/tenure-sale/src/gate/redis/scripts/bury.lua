@@ -1,12 +1,12 @@
 #!lua
--- bury.lua: move an entry from the queue to the dead. One atomic step.
+-- bury.lua: move an entry from the queue to the dead letters, in one atomic step.
 --
 -- KEYS  1 orders   2 dead
 -- ARGV  1 its id   2 reason
 -- Reply 1 if it was moved, 0 if it was not in the queue
 --
--- The dead lie in the order of their burial, so their ids are others; the entry's own stands in its
--- first field.
+-- Dead letters are in the order of their burial, so they have ids of their own; the entry's id is
+-- in the first field.
 
 local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
 if #found == 0 then

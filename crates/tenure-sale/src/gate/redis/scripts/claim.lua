@@ -1,9 +1,9 @@
 #!lua
--- claim.lua: hand out entries that somebody has had for too long. One atomic step.
+-- claim.lua: deliver entries that another consumer has had for too long, in one atomic step.
 --
 -- KEYS  1 orders
--- ARGV  1 consumer   2 least idle time in ms   3 where to begin   4 how many
--- Reply {where to go on, or '0-0'; {id, fields, deliveries}…; ids that are gone from the queue…}
+-- ARGV  1 consumer   2 minimum idle time in ms   3 where to start   4 how many
+-- Reply {where to continue, or '0-0'; {id, fields, deliveries}…; ids that are gone from the queue…}
 
 local function claim()
   return redis.pcall('XAUTOCLAIM', KEYS[1], 'ledger', ARGV[1], ARGV[2], ARGV[3], 'COUNT', ARGV[4])

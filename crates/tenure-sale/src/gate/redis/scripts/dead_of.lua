@@ -1,4 +1,4 @@
--- The entry of a dead order in its stream, which is in the order of their burial.
+-- The dead letter of an order in its stream, which is in the order of burial.
 local function dead_of(key, id)
   local from = '-'
   while true do

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- find.lua: the entry of an order that stands in the queue or among the dead.
+-- find.lua: the entry of an order in the queue or among the dead letters.
 --
 -- KEYS  1 orders   2 dead
 -- ARGV  1 its id

@@ -1,12 +1,12 @@
 #!lua
--- finish_load.lua: from now on the item is sold here. One atomic step.
+-- finish_load.lua: start selling the item here, in one atomic step.
 --
 -- KEYS  1 gate   2 buyers   3 answers
 -- ARGV  1 epoch   2 fence   3 state   4 units left, or '' if unlimited   5 number of the last change
---       6 starts   7 ends   8 limit   9 order_max   10 backlog_max   11 answers_kept; '' where none
--- Reply 1 if it is sold here, 0 if another load came between or the server is another one
+--       6 starts   7 ends   8 limit   9 order_max   10 backlog_max   11 answers_kept; '' if none
+-- Reply 1 if it is sold here, 0 if another load came in between or the server is a different one
 --
--- A repetition finds that it was done, and does not touch the stock again.
+-- A repeated call finds that it was done, and does not touch the stock again.
 
 --@include whole.lua
 --@include server.lua
@@ -26,8 +26,8 @@ for n, field in ipairs(fields) do
     redis.call('HSET', KEYS[1], field, ARGV[3 + n])
   end
 end
--- A shelf keeps books of what came and went, so that it can be told from others if units are
--- missing, and whether any came between two looks.
+-- A shelf keeps a record of arrivals and departures, so that a shelf with missing units can be
+-- identified, and arrivals between two reads are noticed.
 if gate[5] ~= '1' and ARGV[4] ~= '' then
   redis.call('HSET', KEYS[1], 'came', ARGV[4], 'gone', 0)
 end

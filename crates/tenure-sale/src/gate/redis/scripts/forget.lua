@@ -1,8 +1,8 @@
 #!lua
--- forget.lua: forget a closed item of which nothing is left to do. One atomic step.
+-- forget.lua: remove a closed item with nothing left to do, in one atomic step.
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders   5 dead
--- Reply 1 if nothing is known of it any more, 0 if it is not closed or entries are left
+-- Reply 1 if it is removed, 0 if it is not closed or entries are left
 
 local state = redis.call('HGET', KEYS[1], 'state')
 if state and state ~= 'closed' then

@@ -1,11 +1,11 @@
 #!lua
--- give.lua: units leave a shelf for another one, and that is written down. One atomic step.
+-- give.lua: take units from a shelf for another one, and record the move, in one atomic step.
 --
 -- KEYS  1 gate
--- ARGV  1 epoch   2 to which shelf   3 how many units are wanted there
--- Reply {'given', number, units}           they are on their way: all that was wanted, or half of what
+-- ARGV  1 epoch   2 receiving shelf   3 number of units wanted there
+-- Reply {'given', number, units}           they are in transit: all that was wanted, or half of what
 --                                          was left, whichever is more; never more than was left
---       {'under way', number, to, units}   a former move was not concluded, nothing was changed
+--       {'under way', number, to, units}   an earlier move was not concluded, nothing was changed
 --       {'none'}                           nothing is left here
 --       {'stale'}                          another epoch or server
 
@@ -23,7 +23,7 @@ end
 local left, gone, gave = whole(gate[4]), whole(gate[5]), whole(gate[6] or '0')
 local wanted = whole(ARGV[3])
 if not (left and gone and gave and wanted) then
-  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no shelf')
+  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is not a shelf')
 end
 if left == 0 then
   return {'none'}

@@ -1,10 +1,10 @@
 #!lua
--- load_buyers.lua: what buyers have, and answers to remember, for a load that has begun.
+-- load_buyers.lua: add what buyers have, and answers to remember, to a load that has begun.
 --
 -- KEYS  1 gate   2 buyers   3 answers
 -- ARGV  1 epoch   2 fence   3 how many buyers
---       from 4 on: buyer, units; then: what the answer is remembered by, answer
--- Reply 1 if they were added, 0 if another load came between or the server is another one
+--       from 4 on: buyer, units; then: key of the remembered answer, answer
+-- Reply 1 if they were added, 0 if another load came in between or the server is a different one
 
 --@include server.lua
 

@@ -1,4 +1,4 @@
--- The order that an entry of a shelf is: its number in the queue, times the shelves, plus the shelf's.
+-- The order of an entry of a shelf: its number in the queue, times the shelves, plus the shelf's index.
 local function order_of(entry, spread, shelf)
   if spread == 1 then
     return entry

@@ -1,11 +1,11 @@
 #!lua
--- receive.lua: units arrive on a shelf from another one. One atomic step, which takes effect once: the
--- numbers of a giver grow, and the last one that came from it is kept.
+-- receive.lua: add units to a shelf that come from another one, in one atomic step. It takes effect
+-- once: the move numbers of a giver increase, and the last received one is stored.
 --
 -- KEYS  1 gate
--- ARGV  1 epoch   2 from which shelf   3 number of the move there   4 units
+-- ARGV  1 epoch   2 giving shelf   3 number of the move there   4 units
 -- Reply {'received'}   they are here now
---       {'before'}     they came before, nothing was changed
+--       {'before'}     they were received before, nothing was changed
 --       {'stale'}      another epoch or server
 
 --@include whole.lua
@@ -19,7 +19,7 @@ end
 local left, came, last = whole(gate[4]), whole(gate[5]), whole(gate[6] or '0')
 local number, units = whole(ARGV[3]), whole(ARGV[4])
 if not (left and came and last and number and units) then
-  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no shelf')
+  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is not a shelf')
 end
 if number <= last then
   return {'before'}

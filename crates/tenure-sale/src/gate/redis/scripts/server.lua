@@ -1,5 +1,5 @@
--- Who answers here: another one after every restart and every promotion, also if a process is
--- deposed and promoted again. What is known under another name may have been lost meanwhile.
+-- The identity of this server: it changes with every restart and every promotion, even if a process
+-- is demoted and promoted again. Data stored under another identity may have been lost meanwhile.
 -- Found by plain search: a pattern takes longer than the rest of the script.
 local function server()
   local info = redis.call('INFO', 'server', 'replication')

@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- standing.lua: what the gate knows of an item; of one that is spread, what a shelf knows.
+-- standing.lua: the state of an item at the gate; for a spread item, of one shelf.
 --
 -- KEYS  1 gate   2 orders   3 dead
--- Reply nil if it does not know the item, otherwise
+-- Reply nil if the gate does not know the item, otherwise
 --       {1 if the server is the one that was loaded, else 0; state; epoch; units left or '';
 --        number of the last change or ''; entries queued; entries pending; entries dead;
---        over how many shelves it is spread; units that came or ''; units that went or '';
---        the move under way as number:to:units or ''}
+--        number of shelves; units that arrived or ''; units that left or '';
+--        the move in progress as number:to:units or ''}
 
 --@include server.lua
 

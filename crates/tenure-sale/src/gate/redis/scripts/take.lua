@@ -1,18 +1,18 @@
 #!lua
--- take.lua: set units aside for something that is no buyer's request, and queue it. One atomic step.
--- Neither the window nor the state of the item matters. The buyer's limit does: the ledger may be told
--- of this before it is told of an order that was accepted earlier, and must have room for both.
+-- take.lua: reserve units for an entry that is not a buyer's request, and queue it, in one atomic
+-- step. Neither the window nor the state of the item matters. The buyer's limit does: this entry
+-- may reach the ledger before an order that was accepted earlier, and there must be room for both.
 --
 -- KEYS  1 gate   2 buyers   3 answers   4 orders
--- ARGV  1 what it is remembered by   2 units   3 buyer whose units they become, or ''
---       4 over how many shelves the item is spread   5 which one this is
+-- ARGV  1 key under which it is remembered   2 units   3 buyer who gets the units, or ''
+--       4 number of shelves of the item   5 index of this one
 --       from 6 on: fields and values of the entry
--- Reply {'queued', order}     the units are set aside
+-- Reply {'queued', order}     the units are reserved
 --       {'replayed', order}   it was done before
 --       {'conflict', order}   it was done before, for other units
 --       {'sold out', left}    fewer are left
---       {'limit'}             the buyer would have more than one may have
---       {'spread', number}    the item is spread over another number of shelves
+--       {'limit'}             the buyer would exceed the limit
+--       {'spread', number}    the item has another number of shelves
 --       {'busy'}, {'no item'}, {'stale'}: nothing was changed
 
 --@include whole.lua
@@ -35,14 +35,14 @@ end
 local left, backlog_max, kept = whole(gate[5]), whole(gate[7]), whole(gate[8])
 local spread, gone = whole(ARGV[4]), whole(gate[10] or '0')
 if not (epoch and (unlimited or left) and backlog_max and kept and gone) then
-  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is no gate')
+  return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is not a gate')
 end
 local units, buyer = whole(ARGV[2]), ARGV[3]
 local before = redis.call('HGET', KEYS[3], ARGV[1])
 if before then
   local order, old = string.match(before, '^(%d+%-%d+)/(%d+)$')
   if not order then
-    return redis.error_reply('ERR tenure: `' .. KEYS[3] .. '` holds what is no answer')
+    return redis.error_reply('ERR tenure: `' .. KEYS[3] .. '` contains an invalid answer')
   end
   return {whole(old) == units and 'replayed' or 'conflict', order}
 end
@@ -51,7 +51,7 @@ if gate[6] and buyer ~= '' then
   has = whole(redis.call('HGET', KEYS[2], buyer) or '0')
   local limit = whole(gate[6])
   if not (has and limit) then
-    return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` holds what are no units')
+    return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` contains invalid units')
   end
   if has + units > limit then
     return {'limit'}

@@ -1,5 +1,5 @@
 #!lua
--- unbury.lua: take an entry from the dead for good. One atomic step.
+-- unbury.lua: remove a dead letter for good, in one atomic step.
 --
 -- KEYS  1 dead
 -- ARGV  1 its id in the queue

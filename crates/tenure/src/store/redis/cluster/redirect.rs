@@ -1,145 +1,202 @@
-//! The replies of a node that does not serve a slot, or not alone.
+//! Follows the redirects of nodes that do not have a key.
+//!
+//! A node redirects before it runs anything, so trying elsewhere is safe. All other failures are
+//! for the caller to decide: nothing that may have run is ever sent again.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::Cmd;
+
+use super::Cluster;
+use super::redirect_reply::Redirect;
 use super::slot::Slot;
+use crate::backoff::Backoff;
+use crate::error::{Error, ErrorKind};
+use crate::moment::Moment;
+use crate::seeded::{Bug, bug};
 use crate::store::Failure;
-use crate::store::redis::server_error::reply_of;
-use crate::url::{Address, RedisTarget};
+use crate::store::redis::connection::SendOptions;
+use crate::store::redis::node::Node;
+use crate::store::redis::script_call::ScriptCall;
+use crate::store::redis::server_error;
+use crate::store::redis::value::Value;
 
-/// Why a node did not run a command. In all these cases, nothing was done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store::redis) enum Redirect {
-    /// Another node has the slot.
-    Moved { slot: Slot, to: NodeAddress },
-    /// The slot is migrating to another node, and these keys are there already.
-    Ask { to: NodeAddress },
-    /// The slot is migrating to another node, and some of these keys are there already.
-    TryAgain,
-    /// The cluster does not serve the slot at all.
-    Down,
-    /// The node is a replica.
-    ReadOnly,
+/// How many redirects to follow for one request. Nodes that point at each other have not agreed
+/// yet, so waiting is better.
+const REDIRECTS_MAX: u32 = 5;
+/// How long to retry internally. Then the caller gets the reason, and retries for as long as it
+/// likes.
+const TRY_AGAIN_PATIENCE: Duration = Duration::from_millis(250);
+
+/// The route to the node that has a key.
+pub(in crate::store::redis) struct Route {
+    pub(in crate::store::redis) node: Arc<Node>,
+    /// Whether the key is there already although its slot is still migrating.
+    pub(in crate::store::redis) asking: bool,
+    redirects: u32,
+    /// Since when a migrating slot is retried.
+    trying_since: Option<Moment>,
+    backoff: Backoff,
 }
 
-/// The address of another node, as a node reports it. Without a host: the same host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store::redis) struct NodeAddress {
-    host: Option<String>,
-    port: u16,
-}
-
-impl Redirect {
-    /// The redirect in a failure, if there is one.
-    pub(super) fn of(failure: &Failure) -> Option<Self> {
-        if failure.in_flight.is_some() {
-            return None;
-        }
-        Self::read(&reply_of(failure)?)
-    }
-
-    pub(in crate::store::redis) fn read(reply: &str) -> Option<Self> {
-        let mut words = reply.split_ascii_whitespace();
-        match words.next()? {
-            "MOVED" => Some(Self::Moved {
-                slot: Slot::numbered(words.next()?.parse().ok()?)?,
-                to: NodeAddress::read(words.next()?)?,
-            }),
-            "ASK" => Some(Self::Ask {
-                to: NodeAddress::read(words.nth(1)?)?,
-            }),
-            "TRYAGAIN" => Some(Self::TryAgain),
-            "CLUSTERDOWN" => Some(Self::Down),
-            "READONLY" => Some(Self::ReadOnly),
-            _ => None,
-        }
-    }
-}
-
-impl NodeAddress {
-    /// A node without a host, or with an unknown one, is on the host of the node that was asked.
-    pub(super) fn new(host: Option<&str>, port: u16) -> Self {
-        let host = host.filter(|host| !host.is_empty() && *host != "?");
+impl Route {
+    pub(in crate::store::redis) fn to(node: Arc<Node>) -> Self {
         Self {
-            host: host.map(ToOwned::to_owned),
-            port,
+            node,
+            asking: false,
+            redirects: 0,
+            trying_since: None,
+            backoff: Backoff::MIGRATING,
         }
     }
 
-    fn read(text: &str) -> Option<Self> {
-        let (host, port) = text.rsplit_once(':')?;
-        Some(Self::new(Some(host), port.parse().ok()?))
+    /// Runs a command on this node.
+    pub(in crate::store::redis) async fn run(
+        &self,
+        command: &Cmd,
+        limit: Moment,
+    ) -> Result<Value, Failure> {
+        let connection = self.node.commands.connection(limit).await?;
+        let options = SendOptions::until(limit).asking(self.asking);
+        connection.run(command, options).await
     }
 
-    /// The target at this address, otherwise the same as `asked`.
-    pub(super) fn relative_to(&self, asked: &RedisTarget) -> RedisTarget {
-        let (own, port) = (self.host.clone(), self.port);
-        let address = match &asked.address {
-            Address::Tcp { host, .. } => Address::Tcp {
-                host: own.unwrap_or_else(|| host.clone()),
-                port,
-            },
-            Address::Tls { host, tls, .. } => Address::Tls {
-                host: own.unwrap_or_else(|| host.clone()),
-                port,
-                tls: tls.clone(),
-            },
-            Address::Unix(_) => Address::Tcp {
-                host: own.unwrap_or_else(|| "127.0.0.1".to_owned()),
-                port,
-            },
-        };
-        RedisTarget {
-            address,
-            ..asked.clone()
+    /// Runs a script on this node.
+    pub(in crate::store::redis) async fn script<T: AsRef<[u8]>>(
+        &self,
+        call: &ScriptCall<'_, T>,
+        limit: Moment,
+    ) -> Result<Value, Failure> {
+        let connection = self.node.commands.connection(limit).await?;
+        let options = SendOptions::until(limit).asking(self.asking);
+        connection.script(call, options).await
+    }
+
+    fn redirected(self, node: Arc<Node>, asking: bool) -> Self {
+        Self {
+            node,
+            asking,
+            redirects: self.redirects + 1,
+            ..self
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address_of(host: Option<&str>) -> NodeAddress {
-        NodeAddress::new(host, 6381)
-    }
-
-    #[test]
-    fn redirects_are_read_with_every_kind_of_host() {
-        let slot = Slot::numbered(3999).unwrap();
-        for (text, to) in [
-            ("MOVED 3999 127.0.0.1:6381", address_of(Some("127.0.0.1"))),
-            (
-                "MOVED 3999 redis-2.local:6381",
-                address_of(Some("redis-2.local")),
-            ),
-            ("MOVED 3999 ::1:6381", address_of(Some("::1"))),
-            ("MOVED 3999 :6381", address_of(None)),
-            ("MOVED 3999 ?:6381", address_of(None)),
-        ] {
-            let moved = Redirect::Moved { slot, to };
-            assert_eq!(Redirect::read(text), Some(moved), "{text}");
-        }
-        let to = address_of(Some("h"));
-        assert_eq!(Redirect::read("ASK 1 h:6381"), Some(Redirect::Ask { to }));
-        for no in [
-            "",
-            "ERR no",
-            "MOVED",
-            "MOVED 16384 h:1",
-            "MOVED 1 h",
-            "MOVED x h:1",
-        ] {
-            assert_eq!(Redirect::read(no), None, "{no}");
-        }
-    }
-
-    #[test]
-    fn a_node_without_a_host_is_where_the_one_is_that_told_of_it() {
-        let crate::url::Target::Redis(asked) = crate::url::Target::parse("redis://a:1").unwrap()
-        else {
-            panic!("not a server");
+impl Cluster {
+    /// The route to try after a failure, if the node did nothing and named another one, or asked
+    /// for a retry.
+    pub(in crate::store::redis) async fn next_route(
+        &self,
+        key: &str,
+        route: Route,
+        failure: Failure,
+        limit: Moment,
+    ) -> Result<Route, Failure> {
+        let redirect = Redirect::of(&failure).filter(|_| !bug(Bug::MovedNotFollowed));
+        let Some(redirect) = redirect else {
+            return Err(self.note_failure(&route.node, failure));
         };
-        let at = |host| address_of(host).relative_to(&asked).to_string();
-        assert_eq!(at(None), "redis://a:6381/");
-        assert_eq!(at(Some("b")), "redis://b:6381/");
+        if redirect == Redirect::Down {
+            return Err(self.cluster_down_error(key, &failure));
+        }
+        if self.clock.now() >= limit || route.redirects >= REDIRECTS_MAX {
+            self.request_refresh();
+            return Err(migrating_error(key, &failure));
+        }
+        match redirect {
+            Redirect::Moved { slot, to } => {
+                let node = self.note_slot_owner(slot, &to, &route.node);
+                Ok(route.redirected(node, false))
+            }
+            Redirect::Ask { to } => {
+                let node = self.node_at(&to, &route.node);
+                Ok(route.redirected(node, true))
+            }
+            Redirect::TryAgain => self.try_again(key, &route, &failure, limit).await,
+            Redirect::Down | Redirect::ReadOnly => Err(self.note_failure(&route.node, failure)),
+        }
     }
+
+    /// Waits for a migrating slot. By then it may have arrived.
+    async fn try_again(
+        &self,
+        key: &str,
+        route: &Route,
+        failure: &Failure,
+        limit: Moment,
+    ) -> Result<Route, Failure> {
+        let now = self.clock.now();
+        let since = route.trying_since.unwrap_or(now);
+        if now >= since + TRY_AGAIN_PATIENCE {
+            return Err(migrating_error(key, failure));
+        }
+        let mut backoff = route.backoff;
+        let pause = backoff.next().min(limit.saturating_since(now));
+        tokio::time::sleep(pause).await;
+        Ok(Route {
+            redirects: route.redirects,
+            trying_since: Some(since),
+            backoff,
+            ..self.route(key)?
+        })
+    }
+
+    /// Learns from a failure that is returned to the caller, and marks it transient if it was only
+    /// a redirect.
+    pub(in crate::store::redis) fn note_failure(
+        &self,
+        node: &Arc<Node>,
+        failure: Failure,
+    ) -> Failure {
+        let redirect = Redirect::of(&failure);
+        if let Some(Redirect::Moved { slot, to }) = &redirect {
+            self.note_slot_owner(*slot, to, node);
+        } else if failure.transient || redirect.is_some() {
+            // The node may be gone, and another one may have replaced it.
+            self.request_refresh();
+        }
+        let only_elsewhere = redirect.is_some() && !bug(Bug::MovedNotFollowed);
+        Failure {
+            transient: failure.transient || only_elsewhere,
+            ..failure
+        }
+    }
+
+    /// Learns from an error reply inside a pipeline.
+    pub(in crate::store::redis) fn note_error_reply(&self, node: &Arc<Node>, reply: &str) {
+        if let Some(Redirect::Moved { slot, to }) = Redirect::read(reply) {
+            self.note_slot_owner(slot, &to, node);
+        }
+    }
+
+    /// The cluster reports that it does not serve this key.
+    fn cluster_down_error(&self, key: &str, failure: &Failure) -> Failure {
+        self.request_refresh();
+        let slot = Slot::of(key.as_bytes());
+        let said = server_error::reply_of(failure).unwrap_or_default();
+        Failure::not_sent(
+            Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "the cluster does not serve slot `{slot}` of `{key}` now: {said}; \
+                     see `redis-cli --cluster check`"
+                ),
+            )
+            .caused_by(said),
+        )
+    }
+}
+
+/// The slot is migrating, and that takes longer than this request may.
+fn migrating_error(key: &str, failure: &Failure) -> Failure {
+    let slot = Slot::of(key.as_bytes());
+    let said = server_error::reply_of(failure).unwrap_or_default();
+    Failure::not_sent(
+        Error::new(
+            ErrorKind::Unavailable,
+            format!("slot `{slot}` of `{key}` is being moved to another node: try again later"),
+        )
+        .caused_by(said),
+    )
 }

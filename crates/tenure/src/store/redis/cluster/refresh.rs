@@ -7,13 +7,13 @@ use tokio::task::JoinSet;
 
 use super::slot_map::{self, SlotMap, SlotRange};
 use super::{Cluster, lock};
+use crate::backoff::CONNECT_PAUSE;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
+use crate::store::Failure;
+use crate::store::redis::connection::SendOptions;
 use crate::store::redis::node::Node;
-use crate::store::{Failure, RESPONSE_TIMEOUT};
 
-/// How long to wait between two fetches, however many requests have found the map outdated.
-const PAUSE: Duration = Duration::from_millis(100);
 /// How long one fetch may take.
 const LIMIT: Duration = Duration::from_secs(3);
 
@@ -42,8 +42,8 @@ impl Cluster {
             return Ok(());
         }
         Err(no_node(
-            "no node of the cluster can be reached under the address that it announces; \
-             `cluster-announce-ip` and `cluster-announce-hostname` change that",
+            "no node of the cluster can be reached at the address that it announces; check \
+             `cluster-announce-ip` and `cluster-announce-hostname`",
             &failed,
         ))
     }
@@ -52,7 +52,7 @@ impl Cluster {
     async fn refresh(&self, limit: Moment) -> Result<(), Failure> {
         let mut failed = Vec::new();
         for node in self.refresh_sources() {
-            let limit = limit.min(self.clock.now() + RESPONSE_TIMEOUT);
+            let limit = limit.min(self.clock.now() + node.server.target.response_timeout);
             match fetch_slots(&node, limit).await {
                 Ok(ranges) => {
                     self.install(&ranges, &node);
@@ -63,7 +63,7 @@ impl Cluster {
         }
         Err(match failed.as_slice() {
             [only] => only.share(),
-            failed => no_node("no node tells what the cluster is", failed),
+            failed => no_node("no node returned the slot map of the cluster", failed),
         })
     }
 
@@ -113,7 +113,7 @@ pub(super) async fn keep_refreshed(cluster: Arc<Cluster>) {
         if let Err(failure) = cluster.refresh(limit).await {
             tracing::debug!(error = %failure.error, "redis.unreachable");
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(CONNECT_PAUSE).await;
     }
 }
 
@@ -121,14 +121,14 @@ async fn fetch_slots(node: &Node, limit: Moment) -> Result<Vec<SlotRange>, Failu
     let connection = node.commands.connection(limit).await?;
     let mut command = ::redis::cmd("CLUSTER");
     command.arg("SLOTS");
-    let reply = connection.run(&command, limit, 0).await?;
+    let reply = connection.run(&command, SendOptions::until(limit)).await?;
     let ranges = slot_map::read(&reply)
         .ok_or_else(|| Failure::refused(reply.unexpected("`CLUSTER SLOTS`")))?;
     if ranges.is_empty() {
         return Err(Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
-                "`{}` knows nobody who serves a slot: is it part of the cluster yet?",
+                "`{}` does not know any node that serves a slot: is it part of the cluster yet?",
                 node.server.target
             ),
         )));

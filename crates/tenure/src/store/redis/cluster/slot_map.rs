@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::redirect::NodeAddress;
+use super::redirect_reply::NodeAddress;
 use super::slot::{SLOTS, Slot};
 use crate::store::redis::node::Node;
 use crate::store::redis::value::Value;

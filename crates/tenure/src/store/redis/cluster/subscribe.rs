@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Cluster, Slot};
+use crate::backoff::CONNECT_PAUSE;
 use crate::moment::Moment;
 use crate::store::Event;
 
-/// How long to wait before retrying a subscription.
-const PAUSE: Duration = Duration::from_millis(100);
 /// How long one attempt may take.
 const LIMIT: Duration = Duration::from_secs(1);
 
@@ -18,7 +17,7 @@ pub(super) async fn keep_subscribed(cluster: Arc<Cluster>) {
     loop {
         cluster.channels.wait_for_recheck().await;
         while !cluster.resubscribe_all().await {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(CONNECT_PAUSE).await;
         }
     }
 }

@@ -67,8 +67,8 @@ impl Connection {
         Err(Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
-                "`{}` is a replica, though the sentinels of `{}` call it the master: a failover \
-                 may be under way",
+                "`{}` is a replica, but the Sentinels of `{}` report it as the primary: a \
+                 failover may be in progress",
                 self.target, self.server
             ),
         )))

@@ -23,13 +23,15 @@ use crate::store::{Failure, InFlight};
 use crate::timings::NodeTimings;
 use crate::url::RedisTarget;
 
-mod caller_request;
 mod handshake;
 mod request;
 mod response_timeout;
+mod send_options;
 mod server_clock;
 mod subscribe;
 mod timing;
+
+pub(crate) use self::send_options::SendOptions;
 
 /// An established connection.
 pub(crate) struct Connection {
@@ -43,8 +45,6 @@ pub(crate) struct Connection {
     response_watch: ResponseWatch,
     transaction_candidates: TransactionCandidates,
     timings: Arc<NodeTimings>,
-    /// Since when replies are owed, in nanoseconds of the boot clock; 0 if none are.
-    reply_owed_since: AtomicU64,
     /// The server's clock minus ours, in microseconds.
     clock_offset_us: AtomicI64,
     /// When the clock was read, in nanoseconds of the boot clock; 0 if it is in doubt.
@@ -69,7 +69,6 @@ impl Connection {
                 .stats
                 .timings
                 .node(&endpoint.target.address.to_string()),
-            reply_owed_since: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
             clock_read_at: AtomicU64::new(0),
         }
@@ -139,10 +138,7 @@ impl Connection {
     pub(super) fn clock_runs_away(&self) -> Failure {
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
-            format!(
-                "the clock of `{}` runs too fast to be followed",
-                self.target
-            ),
+            format!("the clock of `{}` runs too fast", self.target),
         ))
     }
 
@@ -151,7 +147,7 @@ impl Connection {
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
-                "another master answers at `{}` each time it is asked: is a failover under way?",
+                "a different primary replies at `{}` each time: is a failover in progress?",
                 self.target
             ),
         ))
@@ -178,7 +174,8 @@ impl Connection {
         Failure::not_sent(Error::new(
             ErrorKind::Unavailable,
             format!(
-                "`{}` has become a replica: the sentinels of `{}` will name the new master",
+                "`{}` has become a replica: waiting for the Sentinels of `{}` to report the new \
+                 primary",
                 self.target, self.server
             ),
         ))

@@ -11,7 +11,6 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::Connection;
-use crate::store::RESPONSE_TIMEOUT;
 
 /// How often to check while replies are awaited, and for a while after.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -42,7 +41,7 @@ async fn watch_loop(connection: Weak<Connection>, request_sent: Arc<Notify>) {
             let watch = connection.response_watch();
             let lasts = watch.silent_for(connection.clock().now());
             let awaited = watch.awaited.load(Ordering::Acquire) > 0;
-            if awaited && lasts >= RESPONSE_TIMEOUT {
+            if awaited && lasts >= connection.target().response_timeout {
                 return connection.close();
             }
             if !awaited && lasts >= LINGER {

@@ -3,6 +3,7 @@
 use ::redis::aio::ConnectionLike;
 
 use super::Connection;
+use super::send_options::SendOptions;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::Failure;
@@ -12,14 +13,18 @@ use crate::timings::Call;
 impl Connection {
     pub(crate) async fn subscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
         let (mut inner, start) = (self.inner.clone(), self.start_call());
-        let reply = self.await_reply(inner.subscribe(channel), limit, 0).await;
+        let reply = self
+            .await_reply(inner.subscribe(channel), SendOptions::until(limit))
+            .await;
         self.finish_call(&start, || Call::Listen, &reply);
         reply
     }
 
     pub(crate) async fn unsubscribe(&self, channel: &str, limit: Moment) -> Result<(), Failure> {
         let (mut inner, start) = (self.inner.clone(), self.start_call());
-        let reply = self.await_reply(inner.unsubscribe(channel), limit, 0).await;
+        let reply = self
+            .await_reply(inner.unsubscribe(channel), SendOptions::until(limit))
+            .await;
         self.finish_call(&start, || Call::Listen, &reply);
         reply
     }
@@ -53,7 +58,10 @@ impl Connection {
     ) -> Result<(), Failure> {
         let (mut inner, start) = (self.inner.clone(), self.start_call());
         let command = ::redis::cmd(word).arg(channel).clone();
-        let reply = self.await_reply(inner.req_packed_command(&command), limit, 0);
+        let reply = self.await_reply(
+            inner.req_packed_command(&command),
+            SendOptions::until(limit),
+        );
         let reply = reply.await;
         self.finish_call(&start, || Call::Listen, &reply);
         let value = reply?;
@@ -69,7 +77,7 @@ impl Connection {
             self.close();
             Failure::not_sent(Error::new(
                 ErrorKind::Unavailable,
-                format!("`{}` moved a slot in between", self.server.target),
+                format!("`{}` moved a slot while subscribing", self.server.target),
             ))
         });
         Err(answered.unwrap_or_else(|refused| refused))

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- clients.lua: the index of client records: add one, take one out, forget the dead, list the rest.
+-- clients.lua: the index of client records: add a client, remove it, drop expired ones, list the rest.
 --
 -- KEYS  1 index
--- ARGV  1 client id, or '' to only list   2 ms until it counts as dead, or 0 to take it out
+-- ARGV  1 client id, or '' to only list   2 ms until it counts as dead, or 0 to remove it
 -- Reply the ids of the clients that are alive
 
 --@include whole.lua
 
 local ttl = whole(ARGV[2])
 if not ttl then
-  return redis.error_reply('ERR tenure: clients got a ttl that is none')
+  return redis.error_reply('ERR tenure: clients: invalid ttl')
 end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

@@ -1,9 +1,10 @@
--- heard.lua: whether the lock is to be kept for the next waiter for a moment only. Included by
--- release.lua and turn.lua. They set `heard`, how many heard on the wake channel whose turn it is, while
--- that one still stands in `queue`; this sets `brief`.
+-- heard.lua: decide whether to hold the lock for the next waiter only briefly. Included by
+-- release.lua and turn.lua. They set `heard`, the number of subscribers that received the message
+-- with the next waiter on the wake channel, while that waiter is still in `queue`. This sets
+-- `brief`.
 --
--- Everybody in the queue listens to that channel. If fewer heard it than wait, some have just died or
--- are without a connection, perhaps the one whose turn it is. Then it has half a second, and the others
--- are told to look after that.
+-- Every waiter in the queue subscribes to that channel. If fewer received the message than wait,
+-- some have just died or lost their connection, possibly the next waiter itself. It then gets half
+-- a second, and the others check after that.
 local waiting = redis.pcall('ZCARD', queue)
 brief = type(heard) == 'number' and type(waiting) == 'number' and heard < waiting

@@ -1,12 +1,12 @@
--- living.lua: make `waiter`, the first in `queue`, the first one that lives, or nil. Included by
+-- living.lua: set `waiter`, the first in `queue`, to the first living waiter, or nil. Included by
 -- release.lua and turn.lua, which set `waiter`, `queue` and `alive`.
 --
--- A waiter counts as living until the server time that stands beside its id in `alive`; its process
--- moves that forward by stay.lua. All whose time has passed are taken out of the queue at once, so that
--- a fleet that died costs one release. A waiter that has no such time is of a client that does not tell,
--- and counts as living.
+-- A waiter counts as living until the server time stored with its id in `alive`; its process
+-- extends that time with stay.lua. All waiters whose time has passed are removed from the queue at
+-- once, so that a whole fleet that died costs only one release. A waiter without such a time
+-- belongs to a client that does not report, and counts as living.
 --
--- By pcall: a key that is not what it should be must not keep the lock from being released.
+-- With pcall: a key of the wrong type must not block the release of the lock.
 local lives_until = redis.pcall('ZSCORE', alive, waiter)
 if type(lives_until) == 'string' then
   local clock = redis.call('TIME')
@@ -14,7 +14,7 @@ if type(lives_until) == 'string' then
   if tonumber(lives_until) < now_ms then
     local dead, gone
     repeat
-      -- In pieces: Lua passes on a few thousand arguments at most.
+      -- In batches: Lua can pass only a few thousand arguments.
       dead = redis.pcall('ZRANGEBYSCORE', alive, '-inf', '(' .. now_ms, 'LIMIT', 0, 1000)
       gone = 0
       if #dead > 0 then

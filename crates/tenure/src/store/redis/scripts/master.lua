@@ -1,8 +1,9 @@
--- master.lua: which master answers. Included by the scripts that grant, and by reign.lua.
+-- master.lua: identify the primary that runs this script. Included by the scripts that grant, and by
+-- reign.lua.
 
--- Its run id, another one after every restart, and its replication id, another one after every
--- promotion: also if the same process is demoted and promoted again. Found by plain search, because
--- a pattern would take longer than the rest of the script.
+-- The run id, which changes with every restart, and the replication id, which changes with every
+-- promotion, even if the same process is demoted and promoted again. Found by plain search, because
+-- a pattern match would take longer than the rest of the script.
 local function master()
   local info = redis.call('INFO', 'server', 'replication')
   local _, run = string.find(info, 'run_id:', 1, true)

@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- record.lua: what a client says of itself: host, pid, its leases, its waiters.
+-- record.lua: write a client's record: host, pid, its leases, its waiters.
 --
 -- KEYS  1 record of the client
--- ARGV  1 ttl of the record in ms   2 'all' to begin anew, 'changes' to change what is there
---       3 how many fields follow    4.. field, value, ... then the fields to remove
+-- ARGV  1 ttl of the record in ms   2 'all' to replace the record, 'changes' to update it
+--       3 number of fields that follow    4.. field, value, ... then the fields to remove
 -- Reply 1   written
---       0   there is no record to change: write it all
+--       0   there is no record to update: write all of it
 
 --@include whole.lua
 
 local ttl, count = whole(ARGV[1]), whole(ARGV[3])
 if not (ttl and count) or ttl < 1 or 3 + 2 * count > #ARGV then
-  return redis.error_reply('ERR tenure: record got a number that is none')
+  return redis.error_reply('ERR tenure: record: invalid number')
 end
 if ARGV[2] == 'changes' and redis.call('EXISTS', KEYS[1]) == 0 then
   return 0

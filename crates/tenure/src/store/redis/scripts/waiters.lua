@@ -1,12 +1,12 @@
 #!lua flags=no-writes,allow-oom,allow-stale
--- waiters.lua: who waits for a lock, the first in the queue first, without those that have died.
+-- waiters.lua: the waiters for a lock in queue order, without those that have died.
 --
--- KEYS  1 queue of waiters   2 until when they count as living
+-- KEYS  1 queue of waiters   2 times until which they count as living
 -- Reply {lease id, ...}
 
 local waiting = redis.pcall('ZRANGE', KEYS[1], 0, -1)
 if waiting.err then
-  -- A key there that is no queue: nobody stands in it.
+  -- A key of another type: there are no waiters.
   return string.sub(waiting.err, 1, 9) == 'WRONGTYPE' and {} or waiting
 end
 local clock = redis.call('TIME')

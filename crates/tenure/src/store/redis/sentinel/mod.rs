@@ -178,10 +178,13 @@ impl Sentinels {
         let denied = |failure: &Failure| failure.error.kind() == ErrorKind::Denied;
         let all_denied = fresh.len() == state.views.len() && failures().all(denied);
         let (kind, mut text) = if ignorant {
-            let text = format!("the sentinels know no master `{}`", self.target.master);
+            let text = format!(
+                "the Sentinels do not know a master named `{}`",
+                self.target.master
+            );
             (ErrorKind::InvalidUrl, text)
         } else {
-            let text = format!("no sentinel of `{}` says where its master is", self.target);
+            let text = format!("no Sentinel of `{}` reports its primary", self.target);
             let kind = if all_denied {
                 ErrorKind::Denied
             } else {
@@ -197,7 +200,7 @@ impl Sentinels {
             |failure| denied(failure) && !server_error::is_certificate_error(failure);
         if failures().any(wants_password) {
             text.push_str(
-                "; the sentinels' own user and password are `sentinel_username` and \
+                "; the credentials for the Sentinels are `sentinel_username` and \
                  `sentinel_password`",
             );
         }
@@ -215,10 +218,10 @@ impl Sentinels {
         let address = &self.target.sentinels[at].address;
         match view {
             Some(View::Knows(named)) => {
-                format!("`{address}` names `{}:{}`", named.host, named.port)
+                format!("`{address}` reports `{}:{}`", named.host, named.port)
             }
             Some(View::Ignorant { knows }) if knows.is_empty() => {
-                format!("`{address}` watches over none")
+                format!("`{address}` monitors none")
             }
             Some(View::Ignorant { knows }) => format!("`{address}` knows `{}`", knows.join("`, `")),
             Some(View::Silent(failure)) => failure.error.to_string(),

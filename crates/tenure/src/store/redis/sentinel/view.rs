@@ -5,7 +5,7 @@ use ::redis::Pipeline;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::Failure;
-use crate::store::redis::connection::Connection;
+use crate::store::redis::connection::{Connection, SendOptions};
 use crate::store::redis::value::Value;
 
 /// What one sentinel reports about the primary.
@@ -52,14 +52,17 @@ async fn try_query(connection: &Connection, master: &str, limit: Moment) -> Resu
     let address = pipeline.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
     address.arg(master);
     pipeline.cmd("SENTINEL").arg("MASTER").arg(master);
-    let replies = connection.run_all(&pipeline, limit).await?;
+    let replies = connection
+        .run_all(&pipeline, SendOptions::until(limit))
+        .await?;
     let [address, details] = &replies[..] else {
-        return Err(query_error(connection, "it did not answer everything"));
+        return Err(query_error(connection, "its reply is incomplete"));
     };
     match address {
         Value::Array(parts) => {
             let named = read_address(parts, epoch_of(details));
-            let named = named.ok_or_else(|| query_error(connection, "its address is none"))?;
+            let named =
+                named.ok_or_else(|| query_error(connection, "its reply has an invalid address"))?;
             Ok(View::Knows(named))
         }
         Value::Nil => Ok(View::Ignorant {
@@ -67,10 +70,10 @@ async fn try_query(connection: &Connection, master: &str, limit: Moment) -> Resu
         }),
         Value::Error(error) if error.contains("unknown command") => Err(query_error(
             connection,
-            "it is a Redis server and no sentinel: is the port right?",
+            "it is a Redis server, not a Sentinel: is the port correct?",
         )),
         Value::Error(error) => Err(connection.failure_from_reply(error)),
-        _ => Err(query_error(connection, "its answer is none")),
+        _ => Err(query_error(connection, "its reply is invalid")),
     }
 }
 
@@ -96,7 +99,9 @@ fn epoch_of(details: &Value) -> u64 {
 /// The names of the primaries that the sentinel monitors.
 async fn masters(connection: &Connection, limit: Moment) -> Result<Vec<String>, Failure> {
     let mut command = ::redis::cmd("SENTINEL");
-    let reply = connection.run(command.arg("MASTERS"), limit, 0).await?;
+    let reply = connection
+        .run(command.arg("MASTERS"), SendOptions::until(limit))
+        .await?;
     let masters = reply.as_array().unwrap_or_default().iter();
     let name = |master: &Value| {
         let fields = master.as_array()?.chunks_exact(2);
@@ -110,7 +115,7 @@ fn query_error(connection: &Connection, cause: &str) -> Failure {
     Failure::refused(Error::new(
         ErrorKind::Protocol,
         format!(
-            "cannot ask `{}` for the master: {cause}",
+            "cannot ask `{}` for the primary: {cause}",
             connection.target()
         ),
     ))

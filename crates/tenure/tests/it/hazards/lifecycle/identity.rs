@@ -22,7 +22,7 @@ async fn h47_reentering_a_lost_lock_never_takes_it_anew() {
     assert!(!unaware.is_valid());
     for result in [
         lock.acquire().await,
-        lock.acquire_within(ms(500)).await,
+        lock.clone().wait(ms(500)).acquire().await,
         lock.try_acquire().await.map(Option::unwrap),
     ] {
         check_refused(result, ErrorKind::Lost, &["`n`", "no longer held"]);

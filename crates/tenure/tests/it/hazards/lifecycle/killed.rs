@@ -94,7 +94,7 @@ async fn succeed(tenure: Tenure, name: String, fence: Fence) -> Instant {
     granted
 }
 
-/// `mem::forget` is a small death: the renewals go on, because nobody let go.
+/// `mem::forget` is a small death: the renewals continue, because the guard was not dropped.
 #[tokio::test]
 async fn h40_a_forgotten_guard_stays_held_until_its_client_ends() {
     let server = RedisServer::start();

@@ -46,7 +46,7 @@ async fn h43_a_renewal_never_brings_a_released_lock_back() {
     assert!(stats.renewed < RACERS * ROUNDS, "{stats:?}");
 }
 
-/// Somebody else has the lock when the renewal arrives: it learns of that, and changes nothing.
+/// Another client has the lock when the renewal arrives: it learns of that, and changes nothing.
 #[tokio::test]
 async fn h43_a_renewal_never_prolongs_the_successors_lease() {
     let server = RedisServer::start();
@@ -63,14 +63,20 @@ async fn h43_a_renewal_never_prolongs_the_successors_lease() {
     assert_eq!(redis.command(&["GET", "n"]).text(), "theirs");
 }
 
-/// The release arrives when the lease is over and somebody else has the lock.
+/// The release arrives when the lease is over and another client has the lock.
 #[tokio::test]
 async fn h44_a_late_release_does_not_hit_the_successor() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
     let slow = Tenure::connect(proxy.url()).await.unwrap();
     let next = Tenure::connect(server.url()).await.unwrap();
-    let guard = slow.lock("n").fixed(ms(400)).acquire().await.unwrap();
+    let guard = slow
+        .lock("n")
+        .ttl(ms(400))
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     let sent_before = proxy.counts().request_chunks;
     proxy.hold_requests();
     let releasing = tokio::spawn(guard.release());
@@ -89,7 +95,13 @@ async fn h44_a_slow_release_does_not_hit_the_successor() {
     let proxy = Proxy::start(server.addr());
     let slow = Tenure::connect(proxy.url()).await.unwrap();
     let next = Tenure::connect(server.url()).await.unwrap();
-    let guard = slow.lock("n").fixed(ms(500)).acquire().await.unwrap();
+    let guard = slow
+        .lock("n")
+        .ttl(ms(500))
+        .no_renewal()
+        .acquire()
+        .await
+        .unwrap();
     let waiting = tokio::spawn(async move { next.lock("n").acquire().await.unwrap() });
     // A first step comes while the lease is there, a second one when it has ended.
     proxy.delay_requests(ms(350));
@@ -142,7 +154,7 @@ fn h45_a_blocked_runtime_does_not_lose_its_lease() {
     assert_eq!(released, Released::WasHeld);
 }
 
-/// Nothing comes back from the server. The holder is told, before anybody else can have the lock.
+/// Nothing comes back from the server. The holder is notified before another client can have the lock.
 #[tokio::test]
 async fn h46_a_holder_that_is_cut_off_is_told_in_time() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! H25 to H27: what stands at the name, and what the name may be.
+//! H25 to H27: which keys a lock name may have, and which names are allowed.
 
 use tenure::{ErrorKind, LostReason, Released, Tenure};
 use tenure_testkit::{RedisServer, eventually};
@@ -22,7 +22,7 @@ async fn h25_data_of_others_are_refused_and_not_touched() {
     assert_eq!(redis.command(&["PTTL", "n"]).int(), -1);
 }
 
-/// Somebody writes a list over a held lock: renewal and release must neither fail on it nor harm
+/// Another program writes a list over a held lock: renewal and release must neither fail on it nor harm
 /// it.
 #[tokio::test]
 async fn h25_a_lock_overwritten_by_a_list_is_lost_and_the_list_stays() {

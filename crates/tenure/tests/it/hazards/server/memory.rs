@@ -14,7 +14,7 @@ async fn h23_acquire_is_refused_under_oom_and_leaves_nothing() {
     let (kind, parts) = (ErrorKind::OutOfMemory, ["no memory left", "`maxmemory`"]);
     check_refused(tenure.lock("n").try_acquire().await, kind, &parts);
     check_refused(tenure.lock("n").acquire().await, kind, &parts);
-    let limited = tenure.lock("n").acquire_within(ms(1_000)).await;
+    let limited = tenure.lock("n").wait(ms(1_000)).acquire().await;
     check_refused(limited, kind, &parts);
     check_nothing_left(&server, "n");
     server.free_memory();

@@ -165,7 +165,7 @@ async fn h22_a_refusal_in_the_middle_of_a_grant_leaves_nothing() {
     for wait in [true, false] {
         let lock = tenure.lock("n").meta("why", "report");
         let error = if wait {
-            refused(lock.acquire_within(ms(2_000)).await)
+            refused(lock.wait(ms(2_000)).acquire().await)
         } else {
             refused(lock.try_acquire().await)
         };
@@ -175,7 +175,7 @@ async fn h22_a_refusal_in_the_middle_of_a_grant_leaves_nothing() {
     check_usable(&tenure, "n").await;
 }
 
-/// Somebody else's key where the queue should be: waiting suffers, releasing must not.
+/// A foreign key in place of the queue: waiting may fail, releasing must not.
 #[tokio::test]
 async fn h22_a_broken_queue_does_not_keep_a_lock_from_being_released() {
     let server = RedisServer::start();
@@ -186,7 +186,7 @@ async fn h22_a_broken_queue_does_not_keep_a_lock_from_being_released() {
     check_usable(&tenure, "n").await;
     let guard = tenure.lock("n").acquire().await.unwrap();
     check_refused(
-        tenure.lock("n").acquire_within(ms(500)).await,
+        tenure.lock("n").wait(ms(500)).acquire().await,
         ErrorKind::Protocol,
         &["WRONGTYPE"],
     );
@@ -231,7 +231,7 @@ fn id_of(fence: u64) -> String {
 }
 
 async fn check_used_up(server: &RedisServer, tenure: &Tenure) {
-    let parts = ["fence counter", "`tenure:fences:{n}`", "used up"];
+    let parts = ["fence counter", "`tenure:fences:{n}`", "exhausted"];
     check_refused(
         tenure.lock("n").try_acquire().await,
         ErrorKind::Protocol,
@@ -258,6 +258,6 @@ async fn h32_a_lock_whose_counter_ended_can_still_be_released() {
     tokio::time::sleep(ms(100)).await;
     set_counter(&server, &id_of(FENCE_MAX));
     assert_eq!(guard.release().await.unwrap(), tenure::Released::WasHeld);
-    check_refused(waiting.await.unwrap(), ErrorKind::Protocol, &["used up"]);
+    check_refused(waiting.await.unwrap(), ErrorKind::Protocol, &["exhausted"]);
     check_nothing_left(&server, "n");
 }

@@ -76,7 +76,7 @@ async fn h29_a_busy_server_is_unavailable_and_then_serves_again() {
     let error = refused(tenure.lock("n").try_acquire().await);
     check_error(&error, ErrorKind::Unavailable, &["busy with a long script"]);
     assert_eq!(error.advice(), Advice::Later);
-    let limited = tenure.lock("n").acquire_within(ms(300)).await;
+    let limited = tenure.lock("n").wait(ms(300)).acquire().await;
     check_refused(limited, ErrorKind::Unavailable, &["busy"]);
     check_within(begun, ms(3_000));
     // Longer than a third of the ttl: a renewal falls into it.
@@ -100,7 +100,7 @@ async fn h30_a_replica_is_refused_as_read_only() {
     check_error(
         &error,
         ErrorKind::ReadOnly,
-        &["read-only replica", "master"],
+        &["read-only replica", "primary"],
     );
     assert_eq!(error.advice(), Advice::Later);
     // Looking needs no write.

@@ -1,12 +1,13 @@
--- fence.lua: reserve `fences` fences in KEYS[2]; the first of them is `fence`. Included by acquire.lua and
--- turn.lua, which know the server's `clock`, the same as `now` in us, and whether the lock `was_free`.
+-- fence.lua: reserve `fences` fences in KEYS[2]; the first of them is `fence`. Included by
+-- acquire.lua and turn.lua, which set the server's `clock`, the same as `now` in us, and whether
+-- the lock `was_free`.
 --
--- The counter is a stream that keeps no entries. XADD gives it an id of the server's clock in ms and a
--- sequence number, always greater than the last id; a counter that is new begins with the clock to the
--- us. So a fence is the clock, or one more than the last fence if the clock is not ahead of that. Fences
--- grow although the counter was lost or came back from an older copy, while the clock is not set back;
--- and although the clock is set back, while the counter is kept. They stay below 2^53, where Lua's
--- numbers are exact.
+-- The counter is a stream that keeps no entries. XADD assigns an id from the server's clock in ms
+-- and a sequence number, always greater than the last id; a new counter starts with the clock in
+-- us. So a fence is the clock, or the last fence plus one if the clock is not ahead of that. Fences
+-- increase even if the counter was lost or restored from an older copy, as long as the clock is not
+-- set back; and even if the clock is set back, as long as the counter is kept. They stay below
+-- 2^53, where Lua's numbers are exact.
 local id = redis.pcall('XADD', KEYS[2], 'NOMKSTREAM', 'MAXLEN', '0', '*', 'f', '')
 if not id then
   local us = clock[2] + 0
@@ -22,12 +23,12 @@ if not trouble then
   if last > 9007199254740990 then
     trouble = 'exhausted'
   elseif fences > 1 or sequence > 999 then
-    -- The second half of an id is less than 1000: carry over.
+    -- The sequence must stay below 1000: carry over.
     redis.call('XSETID', KEYS[2], string.format('%.0f-%.0f', math.floor(last / 1000), last % 1000))
   end
 end
 if not trouble then
-  -- Kept for a day after the clock has passed the fence: by then the clock stands in for it.
+  -- Kept for a day after the clock has passed the fence: from then on the clock alone is enough.
   local kept
   if last > now + 1000000 then
     kept = redis.pcall('PEXPIREAT', KEYS[2], string.format('%.0f', math.floor(last / 1000) + 86400000))
@@ -43,7 +44,7 @@ if trouble then
   if string.sub(trouble, 1, 9) == 'WRONGTYPE' then
     trouble = 'ERR tenure: the fence counter `' .. KEYS[2] .. '` is not a stream'
   elseif string.find(trouble, 'exhausted', 1, true) then
-    trouble = 'ERR tenure: the fence counter `' .. KEYS[2] .. '` is used up'
+    trouble = 'ERR tenure: the fence counter `' .. KEYS[2] .. '` is exhausted'
   end
   return redis.error_reply(trouble)
 end

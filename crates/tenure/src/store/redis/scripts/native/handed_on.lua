@@ -1,6 +1,6 @@
--- handed_on.lua: give back fences that were reserved and not used. Included by release.lua and turn.lua,
--- which know that the lease holds the lock: so nobody else was granted one since, and those that
--- attempts on a busy lock have minted are nobody's.
+-- handed_on.lua: return reserved fences that were not used. Included by release.lua and turn.lua,
+-- which know that the lease holds the lock. So no other lease was granted since, and fences minted
+-- by attempts on the busy lock were not used.
 
 local function handed_on(counter, fence)
   local used = fence and whole(fence)

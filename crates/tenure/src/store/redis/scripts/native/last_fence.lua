@@ -1,6 +1,6 @@
 -- last_fence.lua: the last fence that was minted. Included by look.lua.
 
--- The last fence of the counter as a text, or the one that a Redlock stored; false if there is none.
+-- The last fence of the counter as text, or the one stored by a Redlock; false if there is none.
 local function last_fence(key, stored)
   local counter = redis.pcall('XINFO', 'STREAM', key)
   for i = 1, #counter - 1, 2 do

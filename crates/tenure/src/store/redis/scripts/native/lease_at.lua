@@ -1,7 +1,7 @@
--- lease_at.lua: whose lease stands at a lock's name. Included by renew.lua and adopt.lua.
+-- lease_at.lua: read the lease id of a lock. Included by renew.lua and adopt.lua.
 
--- The lease id at `key`; false if there is none, or a key that is no lock. Second, an error to pass
--- on: a right that is missing does not mean that the lease is.
+-- The lease id at `key`; false if there is none, or if the key is not a lock. Second, an error to
+-- return: a missing permission does not mean that the lease is missing.
 local function lease_at(key)
   local found = redis.pcall('GET', key)
   if type(found) ~= 'table' then

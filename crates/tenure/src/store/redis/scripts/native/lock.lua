@@ -1,7 +1,7 @@
 -- lock.lua: a lock and its fence on one node of a Redlock. Included by the scripts in redlock.
 
--- The lease id at `key`, false if nothing is there. Second, what to answer if that is no lock, or may
--- not be read.
+-- The lease id at `key`, false if there is none. Second, the reply to return if the key is not a
+-- lock or cannot be read.
 local function holder_at(key)
   local found = redis.pcall('GET', key)
   if type(found) ~= 'table' then
@@ -13,12 +13,12 @@ local function holder_at(key)
   return false, {'type', redis.call('TYPE', key).ok}
 end
 
--- Gives the lock to this lease if it is free; whether it was.
+-- Gives the lock to this lease if it is free; returns whether it was.
 local function take(key, id, ttl)
   return redis.call('SET', key, id, 'NX', 'PX', ttl)
 end
 
--- Gives the lock to this lease, whatever is there.
+-- Gives the lock to this lease, overwriting the key.
 local function put(key, id, ttl)
   redis.call('SET', key, id, 'PX', ttl)
 end

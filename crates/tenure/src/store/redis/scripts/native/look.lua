@@ -1,7 +1,7 @@
 #!lua flags=no-writes,allow-oom,allow-stale
--- look.lua: who holds a lock, without taking it.
+-- look.lua: read who holds a lock.
 --
--- KEYS  1 lock   2 fence counter   3 metadata   4 fence that a node of a Redlock stores
+-- KEYS  1 lock   2 fence counter   3 metadata   4 fence stored by a Redlock node
 -- Reply {'free'}
 --       {'held', lease id, ms left, last fence or nil, {field, value, ...}}
 --       {'type', type}   the key is not a string

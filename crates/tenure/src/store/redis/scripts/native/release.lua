@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- release.lua: end a lease if it is still this one, and offer the lock to the next living waiter.
+-- release.lua: release the lock if this lease holds it, and offer it to the next living waiter.
 --
--- KEYS  1 lock   2 queue of waiters   3 until when they count as living   [4 fence counter]
+-- KEYS  1 lock   2 queue of waiters   3 times until which they count as living   [4 fence counter]
 --       [5 metadata]
--- ARGV  1 lease id   [2 lease id of a waiter who leaves the queue as well, or ``]
---       [3 the last fence that was used under this lease, or ``]
--- Reply 1               it was held and is free now
---       {1, lease id}   it was held and is offered to this waiter
---       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up
+-- ARGV  1 lease id   [2 lease id of a waiter that leaves the queue as well, or ``]
+--       [3 the last fence used under this lease, or ``]
+-- Reply 1               it was held and is now free
+--       {1, lease id}   it was held and is now offered to this waiter
+--       {0, lease id}   it was not held; the current holder, or nil. The waiter left the queue
 --
--- Written for speed: most locks are released while nobody waits.
+-- Optimized for speed: most locks are released while there are no waiters.
 
 if ARGV[2] and ARGV[2] ~= '' then
   redis.pcall('ZREM', KEYS[2], ARGV[2])
@@ -19,7 +19,7 @@ local found = redis.pcall('GET', KEYS[1])
 if found ~= ARGV[1] then
   if type(found) == 'table' then
     if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then
-      return found -- a right that is missing does not mean that the lease is
+      return found -- a missing permission does not mean that the lease is missing
     end
     found = false
   end
@@ -36,7 +36,7 @@ end
 if KEYS[5] then
   redis.call('DEL', KEYS[5])
 end
--- By pcall: a key there that is no queue must not keep the lock from being released.
+-- With pcall: a key of the wrong type must not block the release of the lock.
 if redis.pcall('EXISTS', KEYS[2]) == 0 then
   redis.call('DEL', KEYS[1])
   return 1

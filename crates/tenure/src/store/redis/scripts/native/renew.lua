@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- renew.lua: give a lease a full ttl again, if it is still there. Never creates one.
+-- renew.lua: extend a lease to a full ttl, if it still exists. Never creates one.
 --
 -- KEYS  1 lock   [2 metadata]
--- ARGV  1 lease id   2 ttl in ms   3 whether to read the key once more: 1 or 0
+-- ARGV  1 lease id   2 ttl in ms   3 whether to read the key again: 1 or 0
 -- Reply {1}             renewed
---       {0, lease id}   not held by this lease; by whom it is, or nil
+--       {0, lease id}   not held by this lease; the current holder, or nil
 
 --@include whole.lua
 --@include native/lease_at.lua
 
 local ttl = whole(ARGV[2])
 if not ttl or ttl < 1 then
-  return redis.error_reply('ERR tenure: renew got a ttl that is none')
+  return redis.error_reply('ERR tenure: renew: invalid ttl')
 end
 
 local found, refusal = lease_at(KEYS[1])
@@ -26,7 +26,7 @@ if KEYS[2] then
   redis.call('PEXPIRE', KEYS[2], ttl)
 end
 if ARGV[3] == '1' then
-  -- PEXPIRE made the server forget that this connection tracks the key: read it again.
+  -- PEXPIRE ended this connection's tracking of the key: read it again.
   redis.call('GET', KEYS[1])
 end
 return {1}

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- turn.lua: whose turn is it after this lease? Another waiter's: then the lock is offered to it. Or
--- that of the lease's own process again: then the lease goes on, with further fences.
+-- turn.lua: decide who gets the lock after this lease. If another waiter is next, the lock is
+-- offered to it. If the lease's own process is next, the lease continues, with more fences.
 --
--- KEYS  1 lock   2 fence counter   3 queue of waiters   4 until when they count as living
+-- KEYS  1 lock   2 fence counter   3 queue of waiters   4 times until which they count as living
 --       [5 metadata]
--- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
---       3 ttl in ms   4 how many fences to reserve
---       5 the last fence that was used under this lease, or ``
--- Reply fence           the lease is held for ttl ms from now, and this fence and those that follow
---                       it are its own
---       {1, lease id}   it was held and is offered to this waiter
---       {0, lease id}   it was not held; by whom it is, or nil
+-- ARGV  1 lease id   2 lease id of the process's place in the queue, or empty
+--       3 ttl in ms   4 number of fences to reserve
+--       5 the last fence used under this lease, or ``
+-- Reply fence           the lease is held for ttl ms from now, with this fence and the reserved ones
+--                       after it
+--       {1, lease id}   it was held and is now offered to this waiter
+--       {0, lease id}   it was not held; the current holder, or nil
 --@include whole.lua
 --@include native/lease_at.lua
 --@include native/handed_on.lua
@@ -18,7 +18,7 @@
 local ttl, fences = whole(ARGV[3]), whole(ARGV[4])
 if not (ttl and fences) or ARGV[5] ~= '' and not whole(ARGV[5]) or ttl < 1
   or fences < 1 or fences > 1000000 then
-  return redis.error_reply('ERR tenure: turn got a number that is none')
+  return redis.error_reply('ERR tenure: turn: invalid number')
 end
 local found, refusal = lease_at(KEYS[1])
 if refusal then
@@ -29,7 +29,7 @@ if found ~= ARGV[1] then
 end
 
 handed_on(KEYS[2], ARGV[5])
--- By pcall: a key there that is no queue is none.
+-- With pcall: a key of the wrong type counts as an empty queue.
 local queue, alive = KEYS[3], KEYS[4]
 local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
 if waiter then
@@ -46,7 +46,7 @@ end
 local clock, was_free = redis.call('TIME'), false
 local now = clock[1] * 1000000 + clock[2]
 --@include native/fence.lua
-if waiter then -- this was its turn: the next time it is last
+if waiter then -- it had its turn: move it to the end
   redis.call('ZADD', KEYS[3], 'XX', now, waiter)
 end
 redis.call('PEXPIRE', KEYS[1], ttl)

@@ -1,37 +1,38 @@
 #!lua
--- acquire.lua: take a free lock, or say who holds it. One atomic step.
+-- acquire.lua: acquire a free lock, or report its holder, in one atomic step.
 --
--- KEYS  1 lock   2 fence counter   [3 queue of waiters   4 until when they count as living]
+-- KEYS  1 lock   2 fence counter   [3 queue of waiters   4 times until which they count as living]
 --       [5 metadata]
--- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be granted
---       4 how many fences to reserve
---       [5 `queue` to stand in the queue if the lock is busy, or ``]
---       [6 the only master that may grant, by its run id and replication id, or ``: any]
+-- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may be granted
+--       4 number of fences to reserve
+--       [5 `queue` to join the queue if the lock is busy, or ``]
+--       [6 the only primary that may grant, by its run id and replication id, or `` for any]
 --       [7.. metadata: field, value, field, value ...]
--- Reply fence                          the lock is held by this lease for ttl ms from now, and this
---                                      fence and those that follow it are its own
---       {'busy', lease id, ms left}    another lease holds it; -1 ms left: without expiry
---       {'late', server time in us}    the latest moment has passed, nothing was changed
---       {'master', master}             another master than the one that may grant, nothing was changed
+-- Reply fence                          the lock is held by this lease for ttl ms from now, with this
+--                                      fence and the reserved ones after it
+--       {'busy', lease id, ms left}    another lease holds it; -1 ms left means no expiry
+--       {'late', server time in us}    the latest time has passed, nothing was changed
+--       {'master', master}             this is a different primary, nothing was changed
 --       {'type', type}                 the key is not a lock of this kind, nothing was changed:
---                                      a type of Redis, or `rwlock`
+--                                      a Redis type, or `rwlock`
 --
--- A lock is a hash with one field, the holder's lease id, whose value is how often it was entered.
--- Ours is always 1. Repeating a granted attempt finds its own lease, extends it to a full ttl and
--- reserves greater fences. The same happens when release.lua has offered the lock to this lease.
+-- A lock is a hash with one field, the holder's lease id, whose value is the reentry count.
+-- Tenure's is always 1. A repeated attempt that was already granted finds its own lease, extends it
+-- to a full ttl and reserves greater fences. The same happens when release.lua has offered the lock
+-- to this lease.
 --
--- Written for speed: most attempts find the lock free, and every command and argument counts.
+-- Optimized for speed: most attempts find the lock free, and every command and argument counts.
 
--- Adding zero makes a number of a text, or fails, and is cheaper than tonumber.
+-- Adding zero converts text to a number or fails, and is cheaper than tonumber.
 local lock, lease, counter = KEYS[1], ARGV[1], KEYS[2]
 local ttl, latest, fences = ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
 if ttl % 1 ~= 0 or ttl < 1 or ttl > 9007199254740991
   or latest % 1 ~= 0 or latest < 0 or latest > 9007199254740991
   or fences % 1 ~= 0 or fences < 1 or fences > 1000000 then
-  return redis.error_reply('ERR tenure: acquire got a number that is none')
+  return redis.error_reply('ERR tenure: acquire: invalid number')
 end
 if #ARGV > 6 and #ARGV % 2 ~= 0 then
-  return redis.error_reply('ERR tenure: acquire got metadata that are no pairs')
+  return redis.error_reply('ERR tenure: acquire: metadata must be field-value pairs')
 end
 
 if ARGV[6] and ARGV[6] ~= '' then
@@ -58,11 +59,11 @@ else
   end
   if found ~= lease then
     if ARGV[5] == 'queue' then
-      -- It lives from its first moment, in the same step. stay.lua moves that forward.
+      -- It counts as living from the start, in the same step. stay.lua extends that.
       redis.call('ZADD', KEYS[4], math.floor(now / 1000) + 6000, lease)
       redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', now), lease)
-      -- Every waiter looks again sooner than in a day. Both end together: without its time a
-      -- waiter would count as living.
+      -- Every waiter polls at least once a day. Both keys expire together: without its time a
+      -- waiter would count as living forever.
       redis.call('PEXPIRE', KEYS[3], 86400000)
       redis.call('PEXPIRE', KEYS[4], 86400000)
     end
@@ -72,7 +73,7 @@ end
 local ends = redis.pcall('PEXPIRE', lock, ARGV[2])
 if ends ~= 1 then
   if was_free then
-    redis.call('DEL', lock) -- never a lock without an end, not even for want of a right
+    redis.call('DEL', lock) -- never leave a lock without expiry, even if a permission is missing
   end
   return ends
 end
@@ -86,7 +87,7 @@ if not fence then
 end
 
 if ARGV[5] == 'queue' then
-  -- By pcall: the lock is taken already, and a key there that is no queue must not hide that.
+  -- With pcall: the lock is already acquired, and a key of the wrong type must not hide that.
   if redis.pcall('ZREM', KEYS[3], lease) == 1 then
     redis.pcall('ZREM', KEYS[4], lease)
   end

@@ -1,22 +1,22 @@
 #!lua flags=allow-oom
--- adopt.lua: go on with a detached lease under an id of one's own, so that nobody else can.
+-- adopt.lua: take over a detached lease under a new id, so that it cannot be adopted twice.
 --
 -- KEYS  1 lock   2 metadata
--- ARGV  1 lease id as it was   2 lease id from now on   3 ttl in ms
---       4 latest server time in us at which this may still be done
---       [5 the only master that may do it, by its run id and replication id, or ``: any]
+-- ARGV  1 old lease id   2 new lease id   3 ttl in ms
+--       4 latest server time in us at which this may be done
+--       [5 the only primary that may do it, by its run id and replication id, or `` for any]
 -- Reply {'adopted'}                    held under the new id for ttl ms from now
---       {'gone', lease id}             the old lease is not there; whose it is, or nil
---       {'late', server time in us}    the latest moment has passed, nothing was changed
---       {'master', master}             another master than the one that may, nothing was changed
+--       {'gone', lease id}             the old lease is not there; the current one, or nil
+--       {'late', server time in us}    the latest time has passed, nothing was changed
+--       {'master', master}             this is a different primary, nothing was changed
 --
--- Repeating it finds the new id. The fence stays that of the old lease.
+-- A repeated call finds the new id. The fence stays that of the old lease.
 --@include whole.lua
 --@include redisson/lease_at.lua
 
 local ttl, latest = whole(ARGV[3]), whole(ARGV[4])
 if not (ttl and latest) or ttl < 1 then
-  return redis.error_reply('ERR tenure: adopt got a number that is none')
+  return redis.error_reply('ERR tenure: adopt: invalid number')
 end
 if ARGV[5] and ARGV[5] ~= '' then
 --@include master.lua

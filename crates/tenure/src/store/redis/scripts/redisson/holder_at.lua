@@ -1,7 +1,9 @@
--- holder_at.lua: who holds a lock, and whether it is one. Included by acquire.lua and look.lua.
+-- holder_at.lua: read the holder of a lock, and check the key's type. Included by acquire.lua and
+-- look.lua.
 
--- The lease id at `key`, false if nothing is there. Second, what to answer if that is no lock, or may
--- not be read. A lock has one field with a count; a read-write lock has a field `mode` as well.
+-- The lease id at `key`, false if there is none. Second, the reply to return if the key is not a
+-- lock or cannot be read. A lock has one field with a count; a read-write lock also has a field
+-- `mode`.
 local function holder_at(key)
   local size = redis.pcall('HLEN', key)
   if type(size) == 'table' then

@@ -1,8 +1,9 @@
--- lease_at.lua: whose lease stands at a lock's name. Included by renew.lua and adopt.lua.
+-- lease_at.lua: read the lease id of a lock. Included by renew.lua and adopt.lua.
 
--- `id` if it alone holds the lock at `key`, otherwise who does; false if nobody does, or the key is no
--- lock. Redisson grants a read-write lock over a plain one: then the key is no longer ours alone. Second,
--- an error to pass on: a right that is missing does not mean that the lease is.
+-- `id` if it is the only holder of the lock at `key`, otherwise the current holder; false if there
+-- is none, or if the key is not a lock. Redisson grants a read-write lock over a plain one: then
+-- the key is no longer ours alone. Second, an error to return: a missing permission does not mean
+-- that the lease is missing.
 local function lease_at(key, id)
   local count = redis.pcall('HGET', key, id)
   if type(count) == 'table' then

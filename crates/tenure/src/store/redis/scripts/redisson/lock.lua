@@ -1,17 +1,17 @@
 -- lock.lua: a lock and its fence on one node of a Redlock. Included by the scripts in redlock.
 --@include redisson/holder_at.lua
 
--- Gives the lock to this lease, which must be free.
+-- Gives the lock, which must be free, to this lease.
 local function give(key, id, ttl)
   redis.call('HSET', key, id, '1')
   local ends = redis.pcall('PEXPIRE', key, ttl)
   if ends ~= 1 then
-    redis.call('DEL', key) -- never a lock without an end, not even for want of a right
-    error('cannot give the lock an end')
+    redis.call('DEL', key) -- never leave a lock without expiry, even if a permission is missing
+    error('cannot set the expiry of the lock')
   end
 end
 
--- Gives the lock to this lease if it is free; whether it was.
+-- Gives the lock to this lease if it is free; returns whether it was.
 local function take(key, id, ttl)
   if redis.call('EXISTS', key) == 1 then
     return false
@@ -20,13 +20,13 @@ local function take(key, id, ttl)
   return true
 end
 
--- Gives the lock to this lease, whatever is there.
+-- Gives the lock to this lease, overwriting the key.
 local function put(key, id, ttl)
   redis.call('DEL', key)
   give(key, id, ttl)
 end
 
--- No ttl: Redisson would begin again at 1.
+-- No ttl: Redisson would start again at 1.
 local function keep_fence(key, fence)
   redis.call('SET', key, string.format('%.0f', fence))
 end

@@ -1,10 +1,10 @@
 #!lua flags=no-writes,allow-oom,allow-stale
--- look.lua: who holds a lock, without taking it.
+-- look.lua: read who holds a lock.
 --
--- KEYS  1 lock   2 fence counter   3 metadata   4 fence that a node of a Redlock stores
+-- KEYS  1 lock   2 fence counter   3 metadata   4 fence stored by a Redlock node
 -- Reply {'free'}
 --       {'held', lease id, ms left, last fence or nil, {field, value, ...}}
---       {'type', type}   the key is not a lock of this kind: a type of Redis, or `rwlock`
+--       {'type', type}   the key is not a lock of this kind: a Redis type, or `rwlock`
 --@include redisson/holder_at.lua
 
 local found, refusal = holder_at(KEYS[1])

@@ -1,25 +1,25 @@
 #!lua flags=allow-oom
--- release.lua: end a lease if it is still this one, and see to it that the next gets the lock.
+-- release.lua: release the lock if this lease holds it, and pass it on to the next waiter.
 --
--- KEYS  1 lock   2 queue of waiters   3 until when they count as living   [4 fence counter]
+-- KEYS  1 lock   2 queue of waiters   3 times until which they count as living   [4 fence counter]
 --       [5 metadata]
 -- ARGV  1 lease id   2 Redisson's channel of this lock
 --       [3 `foreign` if the lease is not Tenure's, or ``]
---       [4 lease id of a waiter who leaves the queue as well, or ``]
---       [5 the last fence that was used under this lease, or ``]
--- Reply 1               it was held and is free now
---       {1, lease id}   it was held and is offered to this waiter
---       {0, lease id}   it was not held; by whom it is, or nil. A place in the queue is given up
---       {'type', type}  the lease is a part of something that is no plain lock: `rwlock`
+--       [4 lease id of a waiter that leaves the queue as well, or ``]
+--       [5 the last fence used under this lease, or ``]
+-- Reply 1               it was held and is now free
+--       {1, lease id}   it was held and is now offered to this waiter
+--       {0, lease id}   it was not held; the current holder, or nil. The waiter left the queue
+--       {'type', type}  the lease is part of something that is not a plain lock: `rwlock`
 --
--- Our waiters stand in our queue, Redisson's only listen. So there are three ways to go on:
---   nobody in the queue      the lock is free, and `0` tells Redisson's waiters
+-- Our waiters are in our queue; Redisson's only subscribe. So there are three cases:
+--   the queue is empty       the lock is free, and `0` wakes Redisson's waiters
 --   no waiter of Redisson's  the lock is offered to the first in the queue: it holds the lock for two
---                            seconds, or its own ttl if that is shorter, and takes it up by
---                            acquire.lua. So nobody can slip in between
+--                            seconds, or its own ttl if that is shorter, and accepts it with
+--                            acquire.lua. So no other client can acquire it in between
 --   both wait                about every fourth time it is Redisson's turn: the lock is free, `open` and
---                            a lease id tell the first in the queue to hold back for a moment, and `0`
---                            right behind it tells Redisson's waiters. Otherwise as above
+--                            a lease id make the first in the queue hold back for a moment, and `0`
+--                            right after it wakes Redisson's waiters. Otherwise as above
 
 --@include redisson/handed_on.lua
 local lock, queue, alive, lease, reply, waiter = KEYS[1], KEYS[2], KEYS[3], ARGV[1], 1, nil
@@ -37,8 +37,8 @@ if was_held == 1 then
   if KEYS[5] then
     redis.call('DEL', KEYS[5])
   end
-  -- By pcall: a key there that is no queue must not keep the lock from being released. Nor must one
-  -- that has just become empty in a slot on its way to another node, which nothing can be asked of.
+  -- With pcall: a key of the wrong type must not block the release of the lock. Nor must a key that
+  -- has just become empty in a slot that is being migrated, which cannot be queried.
   if redis.pcall('EXISTS', queue) == 1 then
     waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
   end
@@ -46,18 +46,18 @@ if was_held == 1 then
 --@include living.lua
   end
   if waiter then
-    -- Ours listen to both channels, Redisson's to one. If that may not be asked, there may be some.
+    -- Our waiters subscribe to both channels, Redisson's to one. If denied, assume some wait.
     local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[2])
     local alone = not listeners.err and listeners[4] <= listeners[2]
-    -- Redisson grants a read-write lock over a plain one. A key that still has its fields is not ours
-    -- to offer, and its end not ours to set.
+    -- Redisson grants a read-write lock over a plain one. If the key still has its fields, it is
+    -- not ours to offer, nor is its expiry ours to set.
     local is_free = redis.pcall('EXISTS', lock) == 0
     if is_free and (alone or redis.call('TIME')[2] % 4 ~= 0) then
       local ttl = tonumber(string.sub(waiter, -8)) or 2000 -- the last eight digits of its id
-      -- By pcall: the lock is gone by now, and cannot be made again where its slot is on the way.
+      -- With pcall: the lock is gone by now, and cannot be created again while its slot is migrating.
       if redis.pcall('HSET', lock, waiter, '1') == 1 then
         redis.call('PEXPIRE', lock, math.max(1, math.min(ttl, 2000)))
-        -- A channel that this user may not publish to delays a waiter, it must not fail the release.
+        -- If this user may not publish to the channel, a waiter is delayed; the release must not fail.
         local heard, brief = redis.pcall('PUBLISH', wake, waiter)
 --@include heard.lua
         if brief then
@@ -75,7 +75,7 @@ else
   if type(was_held) ~= 'table' then
     found = redis.call('HRANDFIELD', lock)
   elseif string.sub(was_held.err, 1, 9) ~= 'WRONGTYPE' then
-    return was_held -- a right that is missing does not mean that the lease is
+    return was_held -- a missing permission does not mean that the lease is missing
   end
   reply = {0, found}
   local had_place = redis.pcall('ZREM', queue, lease) == 1
@@ -83,7 +83,7 @@ else
   if not had_place or found then
     return reply
   end
-  -- Perhaps it was the one to hold back: then the next one is.
+  -- It may have been the waiter that holds back: then the next one must.
   waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
   if waiter then
 --@include living.lua

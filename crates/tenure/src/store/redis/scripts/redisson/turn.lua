@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- turn.lua: whose turn is it after this lease? Another waiter's: then the lock is offered to it. Or
--- that of the lease's own process again: then the lease goes on, with further fences. Where waiters of
--- Redisson's wait too, it is theirs about every fourth time, as in release.lua.
+-- turn.lua: decide who gets the lock after this lease. If another waiter is next, the lock is
+-- offered to it. If the lease's own process is next, the lease continues, with more fences. If
+-- Redisson's waiters wait too, it is their turn about every fourth time, as in release.lua.
 --
--- KEYS  1 lock   2 fence counter   3 queue of waiters   4 until when they count as living
+-- KEYS  1 lock   2 fence counter   3 queue of waiters   4 times until which they count as living
 --       [5 metadata]
--- ARGV  1 lease id   2 lease id under which the process stands in the queue, or empty
---       3 ttl in ms   4 how many fences to reserve
---       5 the last fence that was used under this lease, or ``   6 Redisson's channel of this lock
--- Reply fence           the lease is held for ttl ms from now, and this fence and those that follow
---                       it are its own
---       {1}             it was held and is free now
---       {1, lease id}   it was held and is offered to this waiter
---       {0, lease id}   it was not held; by whom it is, or nil
+-- ARGV  1 lease id   2 lease id of the process's place in the queue, or empty
+--       3 ttl in ms   4 number of fences to reserve
+--       5 the last fence used under this lease, or ``   6 Redisson's channel of this lock
+-- Reply fence           the lease is held for ttl ms from now, with this fence and the reserved ones
+--                       after it
+--       {1}             it was held and is now free
+--       {1, lease id}   it was held and is now offered to this waiter
+--       {0, lease id}   it was not held; the current holder, or nil
 --@include whole.lua
 --@include redisson/lease_at.lua
 --@include redisson/handed_on.lua
@@ -21,14 +21,14 @@ local lock, counter, queue, alive, lease = KEYS[1], KEYS[2], KEYS[3], KEYS[4], A
 local ttl, fences = whole(ARGV[3]), whole(ARGV[4])
 if not (ttl and fences) or ARGV[5] ~= '' and not whole(ARGV[5]) or ttl < 1
   or fences < 1 or fences > 1000000 then
-  return redis.error_reply('ERR tenure: turn got a number that is none')
+  return redis.error_reply('ERR tenure: turn: invalid number')
 end
 local found, refusal = lease_at(lock, lease)
 if refusal then
   return refusal
 end
 if found ~= lease then
-  -- Perhaps a read-write lock of Redisson stands beside it: only our own field is ours.
+  -- The key may also contain a read-write lock of Redisson's: only touch our own field.
   if redis.pcall('HDEL', lock, lease) == 1 then
     return {1}
   end
@@ -38,12 +38,12 @@ end
 handed_on(counter, ARGV[5])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
--- By pcall: a key there that is no queue is none.
+-- With pcall: a key of the wrong type counts as an empty queue.
 local waiter = redis.pcall('ZRANGE', queue, 0, 0)[1]
 if waiter then
 --@include living.lua
 end
--- Ours listen to both channels, Redisson's to one. If that may not be asked, there may be some.
+-- Our waiters subscribe to both channels, Redisson's to one. If denied, assume some wait.
 local wake = 'tenure:wake' .. string.sub(queue, 13)
 local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[6])
 local alone = not listeners.err and listeners[4] <= listeners[2]
@@ -66,7 +66,7 @@ if open or waiter and waiter ~= ARGV[2] then
     return {1}
   end
   local waiter_ttl = tonumber(string.sub(waiter, -8)) or 2000 -- the last eight digits of its id
-  -- In this order: where its slot is on the way, a lock that is gone cannot be made again.
+  -- In this order: while its slot is migrating, a deleted lock cannot be created again.
   redis.call('HSET', lock, waiter, '1')
   redis.call('HDEL', lock, lease)
   redis.call('PEXPIRE', lock, math.max(1, math.min(waiter_ttl, 2000)))
@@ -81,12 +81,12 @@ if open or waiter and waiter ~= ARGV[2] then
   return {1, waiter}
 end
 
--- If no fence can be had, the lease is released instead.
+-- If no fence can be reserved, the lease is released instead.
 --@include redisson/fence.lua
 if not fence then
   return trouble
 end
-if waiter then -- this was its turn: the next time it is last
+if waiter then -- it had its turn: move it to the end
   redis.call('ZADD', queue, 'XX', string.format('%.0f', now), waiter)
 end
 redis.call('PEXPIRE', lock, ttl)

@@ -1,20 +1,20 @@
 #!lua
--- nodes.lua: keep on one node since when the processes of all nodes run.
+-- nodes.lua: record on one node since when the processes of all nodes have been running.
 --
 -- KEYS  1 nodes
--- ARGV  1 run id   2 for how long it runs, in ms   [3 run id   4 ...]
+-- ARGV  1 run id   2 its uptime in ms   [3 run id   4 ...]
 -- Reply 1
 --
--- The first start that is kept stays: a later sighting of the same process says less. A start that
--- is still to come was kept before the clock was set back, and is replaced.
+-- The first recorded start stays: later observations of the same process are less precise. A start
+-- in the future was recorded before the clock was set back, and is replaced.
 --@include whole.lua
 
 if #ARGV < 2 or #ARGV % 2 ~= 0 then
-  return redis.error_reply('ERR tenure: nodes got run ids and ages that are no pairs')
+  return redis.error_reply('ERR tenure: nodes: run ids and ages must be pairs')
 end
 for at = 2, #ARGV, 2 do
   if not whole(ARGV[at]) then
-    return redis.error_reply('ERR tenure: nodes got a number that is none')
+    return redis.error_reply('ERR tenure: nodes: invalid number')
   end
 end
 local clock = redis.call('TIME')
@@ -34,7 +34,7 @@ for at = 1, #ARGV, 2 do
     redis.call('HSET', KEYS[1], run_id, string.format('%.0f', math.max(0, now - ARGV[at + 1])))
   end
 end
--- Processes that have ended are of no use: the caller sees others in their place.
+-- Processes that have ended are of no use: the caller sees their successors.
 if count > 64 then
   for at = 1, #known, 2 do
     if not current[known[at]] then

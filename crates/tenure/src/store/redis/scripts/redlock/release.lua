@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- release.lua: end a lease on one node if it is still this one, and tell those who wait.
+-- release.lua: release a lease on one node if it still holds the lock, and notify the waiters.
 --
 -- KEYS  1 lock   2 fence   [3 metadata]
--- ARGV  1 lease id   2 last fence of the vote that is taken back, or empty: whatever the vote was
---       3 channel to tell, or empty: nobody   [4 Redisson's channel]
+-- ARGV  1 lease id   2 last fence of the vote to undo, or empty for any vote
+--       3 channel to notify, or empty for none   [4 Redisson's channel]
 -- Reply {1}             it was held
---       {0, lease id}   it was not held, or by another vote; by whom it is, or nil
+--       {0, lease id}   it was not held, or by another vote; the current holder, or nil
 --@include whole.lua
 --@include redlock/stored_fence.lua
 --@include LAYOUT/lock.lua
@@ -35,8 +35,9 @@ if KEYS[3] then
   redis.call('DEL', KEYS[3])
 end
 if ARGV[3] ~= '' then
-  -- A channel that this user may not publish to delays a waiter, it must not fail the release.
-  -- With how many there are: the more, the longer each waits before it asks.
+  -- If this user may not publish to the channel, a waiter is delayed; the release must not fail.
+  -- The message has the number of waiters: the more there are, the longer each waits before it
+  -- tries.
   local listeners = redis.pcall('PUBSUB', 'NUMSUB', ARGV[3])[2] or 1
   if listeners > 0 then
     redis.pcall('PUBLISH', ARGV[3], 'free ' .. listeners .. ' ' .. ARGV[1])

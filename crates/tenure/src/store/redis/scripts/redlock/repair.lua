@@ -1,21 +1,21 @@
 #!lua
--- repair.lua: give a node that has forgotten a lease the lease again, if nobody else has it.
+-- repair.lua: restore a lease on a node that has lost it, if no other lease holds the lock.
 --
 -- KEYS  1 lock   2 fence
--- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be done
+-- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may be done
 --       4 last fence of the lease's block
--- Reply {1}                          the node has it, for ttl ms
---       {0, lease id}                another lease has it, or nil: a greater fence is stored
---       {'late', server time in us}  the latest moment has passed, nothing was changed
+-- Reply {1}                          the node has the lease, for ttl ms
+--       {0, lease id}                another lease holds the lock; nil: a greater fence is stored
+--       {'late', server time in us}  the latest time has passed, nothing was changed
 --
--- Only to be sent when a majority has just extended the lease: then nobody else can have one.
+-- Only sent when a majority has just extended the lease: then no other lease can have a majority.
 --@include whole.lua
 --@include redlock/stored_fence.lua
 --@include LAYOUT/lock.lua
 
 local ttl, latest, last = whole(ARGV[2]), whole(ARGV[3]), whole(ARGV[4])
 if not (ttl and latest and last) or ttl < 1 then
-  return redis.error_reply('ERR tenure: repair got a number that is none')
+  return redis.error_reply('ERR tenure: repair: invalid number')
 end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

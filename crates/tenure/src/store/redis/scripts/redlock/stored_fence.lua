@@ -1,6 +1,6 @@
--- stored_fence.lua: the fence that a node has stored. Included by the scripts in redlock.
+-- stored_fence.lua: read the fence that a node has stored. Included by the scripts in redlock.
 
--- The fence at `key`, nil if there is none. Second, an error to answer with.
+-- The fence at `key`, nil if there is none. Second, an error to return.
 local function stored_fence(key)
   local stored = redis.pcall('GET', key)
   if not stored then
@@ -14,7 +14,7 @@ local function stored_fence(key)
   end
   local fence = whole(stored)
   if not fence then
-    return nil, redis.error_reply('ERR tenure: the fence counter `' .. key .. '` is used up')
+    return nil, redis.error_reply('ERR tenure: the fence counter `' .. key .. '` is exhausted')
   end
   return fence
 end

@@ -2,25 +2,26 @@
 -- vote.lua: one node's vote for a lease with a block of fences.
 --
 -- KEYS  1 lock   2 fence   [3 metadata]   [the last one: longest ttl, if the ttl is above 30000]
--- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may still be granted
---       4 first fence of the block   5 how many fences
+-- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may be granted
+--       4 first fence of the block   5 number of fences
 --       6 how far below this node's clock a block may begin, in us   7 how far above it may end
---       8 `always` if that holds whatever is stored, or ``: only if no fence is stored
+--       8 `always` if that applies in any case, or `` if only when no fence is stored
 --       [9.. metadata: field, value, field, value ...]
--- Reply 1                                the vote is given: the lock is this lease's for ttl ms
---       {'busy', lease id, ms left, floor}   another lease has it; -1 ms left: without expiry
+-- Reply 1                                vote given: the lock belongs to this lease for ttl ms
+--       {'busy', lease id, ms left, floor}   another lease has it; -1 ms left means no expiry
 --       {'stale', floor}                 the block must be above this
 --       {'far', server time in us}       the block ends too far above this node's clock
---       {'late', server time in us}      the latest moment has passed
+--       {'late', server time in us}      the latest time has passed
 --       {'type', type}                   the key is not a lock
--- But for the first, nothing was changed, except that a ttl above 30000 is kept as one that leases
--- may have: a node that restarts has no vote for 30 s, and its clients must know if that is too short.
+-- Except for the first reply, nothing was changed, except that a ttl above 30000 is recorded as one
+-- that leases may have: a node that restarts has no vote for 30 s, and its clients must know if
+-- that is too short.
 --
--- Two majorities share a node, and that node has accepted both blocks, the later one above the
--- earlier: so fences of a majority are unique and grow, whatever clocks and messages do, for as long
--- as no node forgets its fence. A node that may forget goes by its clock instead, always: it grants
--- nothing far above it and nothing far below it, and is not asked for a while after it was restarted,
--- by when the clock has passed all that it can have granted.
+-- Any two majorities share a node, and that node has accepted both blocks, the later one above the
+-- earlier. So the fences of a majority are unique and increase, whatever clocks and messages do, as
+-- long as no node loses its fence. A node that may lose it always goes by its clock instead: it
+-- grants nothing far above its clock and nothing far below it, and is not asked for a while after a
+-- restart. By then the clock has passed everything it can have granted.
 --@include whole.lua
 --@include redlock/stored_fence.lua
 --@include redlock/keep_longest.lua
@@ -30,14 +31,14 @@ local ttl, latest, first = whole(ARGV[2]), whole(ARGV[3]), whole(ARGV[4])
 local fences, below, above = whole(ARGV[5]), whole(ARGV[6]), whole(ARGV[7])
 if not (ttl and latest and first and fences and below and above) or ttl < 1 or fences < 1
   or fences > 1000000 or not whole(first + fences) then
-  return redis.error_reply('ERR tenure: vote got a number that is none')
+  return redis.error_reply('ERR tenure: vote: invalid number')
 end
 if #ARGV % 2 ~= 0 then
-  return redis.error_reply('ERR tenure: vote got metadata that are no pairs')
+  return redis.error_reply('ERR tenure: vote: metadata must be field-value pairs')
 end
 local long, meta = ttl > 30000, KEYS[3]
 if long and #KEYS < 3 then
-  return redis.error_reply('ERR tenure: vote got a long ttl and no key to keep it at')
+  return redis.error_reply('ERR tenure: vote: a long ttl needs a key to store it')
 end
 if long and #KEYS == 3 then
   meta = nil
@@ -71,7 +72,7 @@ end
 if long then
   keep_longest(KEYS[#KEYS], ttl)
 end
--- Most find the lock free and propose enough: for those every command counts.
+-- Most votes find the lock free and propose a high enough block: for those every command counts.
 if first > floor and not far and take(KEYS[1], ARGV[1], ARGV[2]) then
   return grant()
 end
@@ -82,7 +83,7 @@ end
 if found and found ~= ARGV[1] then
   return {'busy', found, redis.call('PTTL', KEYS[1]), string.format('%.0f', floor)}
 end
-if not (found and stored == last) then -- otherwise it is the same vote again
+if not (found and stored == last) then -- otherwise this is the same vote repeated
   if first <= floor then
     return {'stale', string.format('%.0f', floor)}
   end

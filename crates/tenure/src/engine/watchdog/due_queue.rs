@@ -10,7 +10,7 @@ use crate::name::LockName;
 
 /// The tracked leases, ordered by what is due first.
 #[derive(Default)]
-pub(super) struct Schedule {
+pub(super) struct DueQueue {
     /// By number, which is random: not in order of time.
     pub(super) leases: BTreeMap<u64, TrackedLease>,
     /// The leases of each name. Usually one; a second while the guard of a lost one still lives.
@@ -32,7 +32,7 @@ pub(super) struct Due {
     pub(super) answered: Vec<oneshot::Sender<()>>,
 }
 
-impl Schedule {
+impl DueQueue {
     /// The numbers of the leases that were granted first, at most this many, in no order.
     pub(super) fn oldest(&self, most: usize) -> Vec<u64> {
         let granted = |(number, lease): (&u64, &TrackedLease)| (lease.belief.acquired_at, *number);

@@ -1,4 +1,5 @@
-//! Counts the releases in flight, so that a shutdown can wait for them.
+//! Counts the work that must not be cut off: requests in flight, releases, clean-ups. A shutdown waits
+//! for it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -37,6 +38,7 @@ impl Pending {
     }
 
     /// Blocks the thread until nothing is pending, at most for `limit`.
+    #[cfg_attr(not(feature = "blocking"), expect(dead_code))]
     pub(crate) fn wait_blocking(&self, limit: Duration) {
         let shared = &self.shared;
         let _waiting = Waiting::new(shared);

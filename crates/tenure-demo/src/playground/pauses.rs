@@ -1,4 +1,4 @@
-//! Standing still: what a process does while it is stopped, swapped out or collects garbage.
+//! Pauses, like those of a process that is stopped, swapped out or collecting garbage.
 
 use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -7,65 +7,65 @@ use std::time::{Duration, Instant};
 
 use tenure::Lock;
 
-/// Where threads stand still, until their time is over or the run is.
+/// Blocks threads until their pause or the run is over.
 #[derive(Debug, Default)]
-pub(crate) struct Stillness {
+pub(crate) struct Pauses {
     is_over: Mutex<bool>,
-    bell: Condvar,
+    ended: Condvar,
 }
 
-/// Halts whichever thread wakes it.
+/// A waker that blocks the thread that calls it.
 struct Halt {
-    stillness: Arc<Stillness>,
+    pauses: Arc<Pauses>,
     until: Instant,
 }
 
-impl Stillness {
-    /// Halts an instance with everything in it: this thread, which drives its runtime, and the thread
-    /// that its client renews leases on. Nothing of it does anything until `until`.
+impl Pauses {
+    /// Halts a whole instance for `length`: this thread, which drives its runtime, and the thread on which
+    /// its client renews leases.
     pub(crate) fn halt(self: &Arc<Self>, lock: Option<&Lock>, length: Duration) {
         let until = Instant::now() + length;
-        // The client's thread answers by waking whoever asked: it is halted there, between two steps.
+        // The client's thread calls the waker, which blocks it between two steps.
         let halt = Arc::new(Halt {
-            stillness: Arc::clone(self),
+            pauses: Arc::clone(self),
             until,
         });
         let waker = Waker::from(halt);
         let mut context = Context::from_waker(&waker);
         if let Some(lock) = lock {
-            // An answer that is there already wakes nobody; the next one hardly is.
-            let mut is_asked = false;
-            while !is_asked && Instant::now() < until {
-                let asking = tokio::task::unconstrained(lock.holder());
-                let mut asking = pin!(asking);
-                is_asked = asking.as_mut().poll(&mut context).is_pending();
-                if is_asked {
-                    self.stand(until);
+            // A reply that is already there calls no waker, so poll until one is pending.
+            let mut is_pending = false;
+            while !is_pending && Instant::now() < until {
+                let holder = tokio::task::unconstrained(lock.holder());
+                let mut holder = pin!(holder);
+                is_pending = holder.as_mut().poll(&mut context).is_pending();
+                if is_pending {
+                    self.block(until);
                 }
             }
         }
-        self.stand(until);
+        self.block(until);
     }
 
-    /// Nobody stands still any more.
+    /// Resumes all halted threads.
     pub(crate) fn end(&self) {
         *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.bell.notify_all();
+        self.ended.notify_all();
     }
 
-    fn stand(&self, until: Instant) {
+    fn block(&self, until: Instant) {
         let is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
         let left = until.saturating_duration_since(Instant::now());
-        let stood = self
-            .bell
+        let waited = self
+            .ended
             .wait_timeout_while(is_over, left, |is_over| !*is_over);
-        drop(stood);
+        drop(waited);
     }
 }
 
 impl Wake for Halt {
     fn wake(self: Arc<Self>) {
-        self.stillness.stand(self.until);
+        self.pauses.block(self.until);
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
             let b = tenure::Tenure::connect(b).await.unwrap();
             let lock = a.lock("stock").ttl(ttl);
             let guard = lock.acquire().await.unwrap();
-            Arc::<Stillness>::default().halt(Some(&lock), ttl * 2);
+            Arc::<Pauses>::default().halt(Some(&lock), ttl * 2);
             assert!(!guard.is_valid());
             let other = b.lock("stock").acquire().await.unwrap();
             assert!(other.fence() > guard.fence());

@@ -1,0 +1,179 @@
+//! What clients of every deployment can do, for programs without an async runtime.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::block_on::block_on;
+use super::guard::Guard;
+use super::handle::{Handle, holds_of_this_thread};
+use super::lock::Lock;
+use crate::error::Result;
+use crate::holder::{ClientRecord, Listing};
+use crate::lease::{ClientId, Lease, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::standing::Released;
+use crate::stats::StatsSnapshot;
+
+/// The common interface of [`Tenure`](super::Tenure) and [`Redlock`](super::Redlock). See [`tenure::Locks`](crate::Locks).
+///
+/// Cheap to clone. When the last handle and guard are dropped, the drop waits at most a second for
+/// releases in flight, so that a program can drop its guards and exit.
+#[derive(Clone)]
+pub struct Locks {
+    handle: Arc<Handle>,
+}
+
+impl Locks {
+    pub(super) fn new(locks: &crate::Locks) -> Self {
+        Self {
+            handle: Arc::new(Handle {
+                locks: locks.clone(),
+            }),
+        }
+    }
+
+    /// A lock with this name. Any thread that acquires it can re-enter it.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock {
+            lock: self.handle.locks.lock(name),
+            handle: Arc::clone(&self.handle),
+        }
+    }
+
+    /// Adopts a detached lease. See [`tenure::Locks::adopt`](crate::Locks::adopt).
+    pub fn adopt(&self, lease: &Lease) -> Result<Guard> {
+        let holds = holds_of_this_thread(&self.handle);
+        let guard = block_on(self.handle.locks.adopt_as(Some(holds), lease))?;
+        Ok(Guard {
+            guard,
+            handle: Arc::clone(&self.handle),
+        })
+    }
+
+    /// Renews a detached lease. See [`tenure::Locks::renew`](crate::Locks::renew).
+    pub fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Moment> {
+        block_on(self.handle.locks.renew(lease, ttl))
+    }
+
+    /// Releases a detached lease. See [`tenure::Locks::release`](crate::Locks::release).
+    pub fn release(&self, lease: &Lease) -> Result<Released> {
+        block_on(self.handle.locks.release(lease))
+    }
+
+    /// Ends another client's lease. See
+    /// [`tenure::Locks::force_release`](crate::Locks::force_release).
+    pub fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
+        block_on(self.handle.locks.force_release(name, id))
+    }
+
+    /// Lists locks with their holders. See [`tenure::Locks::list`](crate::Locks::list).
+    pub fn list(
+        &self,
+        wanted: impl Fn(&LockName) -> bool + Send + Sync + 'static,
+    ) -> Result<Listing> {
+        block_on(self.handle.locks.list(wanted))
+    }
+
+    /// The records of all clients of this store. See
+    /// [`tenure::Locks::clients`](crate::Locks::clients).
+    pub fn clients(&self) -> Result<Vec<ClientRecord>> {
+        block_on(self.handle.locks.clients())
+    }
+
+    /// Releases everything held. See [`tenure::Locks::shutdown`](crate::Locks::shutdown).
+    pub fn shutdown(&self, limit: Duration) -> Vec<Lease> {
+        block_on(self.handle.locks.shutdown(limit))
+    }
+
+    /// Counters of this client.
+    pub fn stats(&self) -> StatsSnapshot {
+        self.handle.locks.stats()
+    }
+
+    /// The client's identity, which is part of its lease ids and its record.
+    pub fn id(&self) -> ClientId {
+        self.handle.locks.id()
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.handle.locks, f)
+    }
+}
+
+/// Gives a client the methods of the [`Locks`] in its field `locks`.
+macro_rules! delegate_to_locks {
+    ($client:ty) => {
+        impl $client {
+            /// The part of this client that is the same for every deployment.
+            pub fn locks(&self) -> &Locks {
+                &self.locks
+            }
+
+            /// A lock with this name. Any thread that acquires it can re-enter it.
+            pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+                self.locks.lock(name)
+            }
+
+            /// Turns a detached lease into a guard. See
+            /// [`tenure::Locks::adopt`](crate::Locks::adopt).
+            pub fn adopt(&self, lease: &Lease) -> Result<Guard> {
+                self.locks.adopt(lease)
+            }
+
+            /// Renews a detached lease. See [`tenure::Locks::renew`](crate::Locks::renew).
+            pub fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Moment> {
+                self.locks.renew(lease, ttl)
+            }
+
+            /// Releases a detached lease. See [`tenure::Locks::release`](crate::Locks::release).
+            pub fn release(&self, lease: &Lease) -> Result<Released> {
+                self.locks.release(lease)
+            }
+
+            /// Ends another client's lease. See
+            /// [`tenure::Locks::force_release`](crate::Locks::force_release).
+            pub fn force_release(&self, name: impl AsRef<str>, id: &LeaseId) -> Result<Released> {
+                self.locks.force_release(name, id)
+            }
+
+            /// Lists locks with their holders. See [`tenure::Locks::list`](crate::Locks::list).
+            pub fn list(
+                &self,
+                wanted: impl Fn(&LockName) -> bool + Send + Sync + 'static,
+            ) -> Result<Listing> {
+                self.locks.list(wanted)
+            }
+
+            /// The records of all clients. See [`tenure::Locks::clients`](crate::Locks::clients).
+            pub fn clients(&self) -> Result<Vec<ClientRecord>> {
+                self.locks.clients()
+            }
+
+            /// Releases everything held. See [`tenure::Locks::shutdown`](crate::Locks::shutdown).
+            pub fn shutdown(&self, limit: Duration) -> Vec<Lease> {
+                self.locks.shutdown(limit)
+            }
+
+            /// Counters of this client.
+            pub fn stats(&self) -> StatsSnapshot {
+                self.locks.stats()
+            }
+
+            /// The client's identity, which is part of its lease ids and its record.
+            pub fn id(&self) -> ClientId {
+                self.locks.id()
+            }
+        }
+
+        impl AsRef<Locks> for $client {
+            fn as_ref(&self) -> &Locks {
+                &self.locks
+            }
+        }
+    };
+}
+pub(super) use delegate_to_locks;

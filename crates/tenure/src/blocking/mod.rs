@@ -1,0 +1,98 @@
+//! The blocking API, for programs without an async runtime.
+//!
+//! Each thread is its own owner: acquiring a lock twice on one thread works, and the lock is free
+//! when both guards are gone.
+//!
+//! Two things differ from the async API: settings are passed to [`Tenure::connect_with`], and
+//! [`Guard::wait_lost`] replaces `lost`. Everything also works inside an async runtime, but blocks
+//! the worker thread.
+//!
+//! ```
+//! use tenure::blocking::Tenure;
+//!
+//! # fn main() -> Result<(), tenure::Error> {
+//! let tenure = Tenure::connect("memory://")?;
+//! let guard = tenure.lock("order:1001").acquire()?;
+//! println!("fence {}", guard.fence());
+//! guard.release()?;
+//! # Ok(()) }
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+pub use self::block_on::block_on;
+pub use self::guard::Guard;
+pub use self::lock::Lock;
+pub use self::locks::Locks;
+use self::locks::delegate_to_locks;
+use crate::error::Result;
+use crate::holder::{ClientRecord, Listing};
+use crate::lease::{ClientId, Lease, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::standing::Released;
+use crate::stats::StatsSnapshot;
+
+mod block_on;
+mod guard;
+mod handle;
+mod lock;
+mod locks;
+
+/// A client of one store, for programs without an async runtime.
+#[derive(Clone)]
+pub struct Tenure {
+    locks: Locks,
+}
+
+/// A client of several independent servers, for programs without an async runtime.
+#[derive(Clone)]
+pub struct Redlock {
+    locks: Locks,
+}
+
+impl Tenure {
+    /// Connects. See [`tenure::Tenure::connect`](crate::Tenure::connect).
+    pub fn connect(url: impl AsRef<str>) -> Result<Self> {
+        Self::connect_with(crate::Tenure::builder(url))
+    }
+
+    /// Connects with custom settings.
+    pub fn connect_with(builder: crate::Builder) -> Result<Self> {
+        let tenure = block_on(builder.connect())?;
+        Ok(Self {
+            locks: Locks::new(tenure.locks()),
+        })
+    }
+}
+
+impl Redlock {
+    /// Connects. See [`tenure::Redlock::connect`](crate::Redlock::connect).
+    pub fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self> {
+        Self::connect_with(crate::Redlock::builder(urls))
+    }
+
+    /// Connects with custom settings.
+    pub fn connect_with(builder: crate::Builder<crate::Redlock>) -> Result<Self> {
+        let redlock = block_on(builder.connect())?;
+        Ok(Self {
+            locks: Locks::new(redlock.locks()),
+        })
+    }
+}
+
+delegate_to_locks!(Tenure);
+delegate_to_locks!(Redlock);
+
+impl fmt::Debug for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tenure").field(&self.locks).finish()
+    }
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Redlock").field(&self.locks).finish()
+    }
+}

@@ -1,0 +1,82 @@
+//! Acquires a lock if it is free, or joins its queue.
+
+use super::description::{Operation, Rejection, ScriptReply, ServerContext};
+use super::reply::{fence, not_a_lock, number, time_left};
+use crate::lease::LeaseId;
+use crate::name::LockName;
+use crate::store::redis::script_call::ScriptCall;
+use crate::store::{AcquireReply, Attempt, Busy, Failure};
+
+pub(in crate::store::redis) struct Acquire<'a>(pub(in crate::store::redis) &'a Attempt);
+
+impl Operation for Acquire<'_> {
+    type Reply = AcquireReply;
+
+    fn name(&self) -> &LockName {
+        &self.0.held.name
+    }
+
+    fn replicas(&self) -> u32 {
+        self.0.held.replicas
+    }
+
+    fn grants(&self) -> bool {
+        true
+    }
+
+    /// Most attempts need two keys and four arguments.
+    fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
+        let Attempt {
+            held,
+            meta,
+            fences,
+            queue,
+        } = self.0;
+        let name = &held.name;
+        let mut call = ScriptCall::new(&at.scripts(held.mode).acquire)
+            .key(name.as_str())
+            .key(at.layout.counter_key(name))
+            .arg(&held.id)
+            .arg(held.ttl.as_millis())
+            .arg(at.latest_us)
+            .arg(fences);
+        let has_primary = !at.primary.is_empty();
+        if *queue || held.has_meta {
+            call = call.keys(name.queue_keys());
+        }
+        if *queue || held.has_meta || has_primary {
+            call = call.arg(if *queue { "queue" } else { "" });
+        }
+        if held.has_meta || has_primary {
+            call = call.arg(&at.primary);
+        }
+        if held.has_meta {
+            call = call.key(name.neighbour("meta"));
+        }
+        for (field, value) in meta.iter() {
+            call = call.arg(field).arg(value);
+        }
+        call
+    }
+
+    fn read(&self, reply: &ScriptReply) -> Result<Result<AcquireReply, Rejection>, Failure> {
+        let (value, sent_at) = (&reply.value, reply.sent_at);
+        let unexpected = || Failure::refused(value.unexpected("acquire.lua"));
+        if value.as_int().is_some() {
+            let fence = fence(value).ok_or_else(unexpected)?;
+            return Ok(Ok(AcquireReply::Granted { fence, sent_at }));
+        }
+        let parts = value.as_array().ok_or_else(unexpected)?;
+        let part = |i: usize| parts.get(i).ok_or_else(unexpected);
+        Ok(match part(0)?.as_str() {
+            Some("busy") => Ok(AcquireReply::Busy(Busy {
+                holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
+                remaining: time_left(part(2)?),
+            })),
+            Some("late") => Err(Rejection::Late(number(part(1)?).ok_or_else(unexpected)?)),
+            Some("master") => Err(Rejection::OtherPrimary),
+            Some("type") => return Err(not_a_lock(reply.layout, self.name(), part(1)?)),
+            _ => return Err(unexpected()),
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! Reads who holds a lock. Changes nothing.
+
+use std::collections::BTreeMap;
+
+use super::description::{Operation, Rejection, ScriptReply, ServerContext};
+use super::reply::{fence, not_a_lock, pairs, time_left};
+use crate::lease::LeaseId;
+use crate::mode::Mode;
+use crate::name::LockName;
+use crate::store::redis::script_call::ScriptCall;
+use crate::store::redis::value::Value;
+use crate::store::{Failure, LockState};
+
+pub(in crate::store::redis) struct Inspect<'a>(pub(in crate::store::redis) &'a LockName);
+
+impl Operation for Inspect<'_> {
+    type Reply = Option<LockState>;
+
+    fn name(&self) -> &LockName {
+        self.0
+    }
+
+    fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
+        ScriptCall::new(&at.scripts(Mode::Exclusive).look)
+            .key(self.0.as_str())
+            .key(at.layout.counter_key(self.0))
+            .key(self.0.neighbour("meta"))
+            .key(at.layout.fence_key(self.0))
+    }
+
+    fn read(&self, reply: &ScriptReply) -> Result<Result<Option<LockState>, Rejection>, Failure> {
+        let parts = reply.value.as_array();
+        let parts = parts.ok_or_else(|| Failure::refused(reply.value.unexpected("look.lua")))?;
+        let part = |i: usize| parts.get(i).unwrap_or(&Value::Nil);
+        match part(0).as_str() {
+            Some("free") => return Ok(Ok(None)),
+            Some("type") => return Err(not_a_lock(reply.layout, self.0, part(1))),
+            _ => {}
+        }
+        let id = LeaseId::new(part(1).lossy().unwrap_or_default());
+        let mut meta = pairs(part(4));
+        if meta.remove("lease").as_deref() != Some(id.as_str()) {
+            // Metadata of an earlier lease does not count.
+            meta = BTreeMap::new();
+        }
+        Ok(Ok(Some(LockState {
+            remaining: time_left(part(2)),
+            fence: fence(part(3)).filter(|_| id.is_tenure()),
+            meta,
+            id,
+        })))
+    }
+}

@@ -1,0 +1,32 @@
+//! Operations on a lock: which script runs, with which keys and arguments, and what its reply means.
+//!
+//! An operation knows nothing of connections: [`perform`](super::perform) sends it, alone or in a
+//! batch, from the engine or from a caller's own task.
+
+pub(super) use self::acquire::Acquire;
+pub(super) use self::adopt::Adopt;
+pub(super) use self::description::{Operation, Rejection, ScriptReply, ServerContext};
+pub(super) use self::heartbeat::Heartbeat;
+pub(super) use self::inspect::Inspect;
+pub(super) use self::release::Release;
+pub(super) use self::release_vote::ReleaseVote;
+pub(super) use self::renew::Renew;
+pub(super) use self::repair::Repair;
+pub(super) use self::reply::{pairs, time_left};
+pub(super) use self::turn::Turn;
+pub(super) use self::vote::RequestVote;
+pub(super) use self::waiters::Waiters;
+
+mod acquire;
+mod adopt;
+mod description;
+mod heartbeat;
+mod inspect;
+mod release;
+mod release_vote;
+mod renew;
+mod repair;
+mod reply;
+mod turn;
+mod vote;
+mod waiters;

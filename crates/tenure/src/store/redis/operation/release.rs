@@ -1,0 +1,53 @@
+//! Ends a lease, and offers the lock to the next waiter.
+
+use super::description::{Operation, Rejection, ScriptReply, ServerContext};
+use super::reply::released;
+use crate::layout::Layout;
+use crate::lease::LeaseId;
+use crate::name::LockName;
+use crate::store::redis::layout::redisson_channel;
+use crate::store::redis::script_call::ScriptCall;
+use crate::store::{Failure, LeaseSpec, ReleaseReply};
+
+pub(in crate::store::redis) struct Release<'a> {
+    pub(in crate::store::redis) lease: &'a LeaseSpec,
+    /// A waiter that leaves the queue as well.
+    pub(in crate::store::redis) dequeue: Option<&'a LeaseId>,
+}
+
+impl Operation for Release<'_> {
+    type Reply = ReleaseReply;
+
+    fn name(&self) -> &LockName {
+        &self.lease.name
+    }
+
+    /// Most releases need three keys.
+    fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
+        let (lease, name) = (self.lease, self.name());
+        let mut call = ScriptCall::new(&at.scripts(lease.mode).release)
+            .key(name.as_str())
+            .keys(name.queue_keys())
+            .arg(&lease.id);
+        if lease.has_meta || lease.last_fence.is_some() {
+            call = call.key(at.layout.counter_key(name));
+        }
+        if lease.has_meta {
+            call = call.key(name.neighbour("meta"));
+        }
+        if at.layout == Layout::Redisson {
+            let foreign = !lease.id.is_tenure();
+            call = call.arg(redisson_channel(name));
+            call = call.arg(if foreign { "foreign" } else { "" });
+        }
+        if self.dequeue.is_some() || lease.last_fence.is_some() {
+            call = call.arg(self.dequeue.map_or("", LeaseId::as_str));
+            call = call.args(lease.last_fence.map(|fence| fence.get().to_string()));
+        }
+        call
+    }
+
+    fn read(&self, reply: &ScriptReply) -> Result<Result<ReleaseReply, Rejection>, Failure> {
+        released(reply.layout, self.name(), &reply.value).map(Ok)
+    }
+}

@@ -1,0 +1,42 @@
+//! Offers a lease again to a node of a Redlock that has forgotten it.
+
+use super::description::{Operation, Rejection, ScriptReply, ServerContext};
+use super::reply::number;
+use crate::name::LockName;
+use crate::store::redis::script_call::ScriptCall;
+use crate::store::redis::value::Value;
+use crate::store::{Failure, LeaseSpec};
+
+pub(in crate::store::redis) struct Repair<'a> {
+    pub(in crate::store::redis) lease: &'a LeaseSpec,
+    pub(in crate::store::redis) last_fence: u64,
+}
+
+impl Operation for Repair<'_> {
+    /// Whether the node has the lease now.
+    type Reply = bool;
+
+    fn name(&self) -> &LockName {
+        &self.lease.name
+    }
+
+    fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
+        let (lease, name) = (self.lease, self.name());
+        ScriptCall::new(&at.redlock_scripts().repair)
+            .key(name.as_str())
+            .key(at.layout.fence_key(name))
+            .arg(&lease.id)
+            .arg(lease.ttl.as_millis())
+            .arg(at.latest_us)
+            .arg(self.last_fence)
+    }
+
+    fn read(&self, reply: &ScriptReply) -> Result<Result<bool, Rejection>, Failure> {
+        let parts = reply.value.as_array().unwrap_or_default();
+        let first = parts.first().unwrap_or(&Value::Nil);
+        Ok(match (first.as_str(), parts.get(1).and_then(number)) {
+            (Some("late"), Some(server_us)) => Err(Rejection::Late(server_us)),
+            _ => Ok(first.as_int() == Some(1)),
+        })
+    }
+}

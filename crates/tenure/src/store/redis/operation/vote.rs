@@ -1,0 +1,73 @@
+//! Requests the vote of one node of a Redlock.
+
+use super::description::{Operation, Rejection, ScriptReply, ServerContext};
+use super::reply::{not_a_lock, number, time_left};
+use crate::lease::LeaseId;
+use crate::name::LockName;
+use crate::store::redis::node_state::{LONGEST_TTL, VOTE_DELAY_MIN};
+use crate::store::redis::script_call::ScriptCall;
+use crate::store::redis::vote::{Ballot, ClockBounds, Vote};
+use crate::store::{Attempt, Busy, Failure};
+
+#[derive(Clone)]
+pub(in crate::store::redis) struct RequestVote {
+    pub(in crate::store::redis) attempt: Attempt,
+    pub(in crate::store::redis) ballot: Ballot,
+    pub(in crate::store::redis) bounds: ClockBounds,
+}
+
+impl Operation for RequestVote {
+    type Reply = Vote;
+
+    fn name(&self) -> &LockName {
+        &self.attempt.held.name
+    }
+
+    fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
+        let (held, bounds) = (&self.attempt.held, &self.bounds);
+        let mut call = ScriptCall::new(&at.redlock_scripts().vote)
+            .key(held.name.as_str())
+            .key(at.layout.fence_key(&held.name))
+            .keys(held.has_meta.then(|| held.name.neighbour("meta")))
+            .keys((held.ttl > VOTE_DELAY_MIN).then(|| LONGEST_TTL.to_owned()))
+            .arg(&held.id)
+            .arg(held.ttl.as_millis())
+            .arg(at.latest_us)
+            .arg(self.ballot.first)
+            .arg(self.ballot.fences)
+            .arg(bounds.below.as_micros())
+            .arg(bounds.above.as_micros())
+            .arg(if bounds.always { "always" } else { "" });
+        if held.has_meta {
+            for (field, value) in self.attempt.meta.iter() {
+                call = call.arg(field).arg(value);
+            }
+        }
+        call
+    }
+
+    fn read(&self, reply: &ScriptReply) -> Result<Result<Vote, Rejection>, Failure> {
+        let value = &reply.value;
+        let unexpected = || Failure::refused(value.unexpected("vote.lua"));
+        if value.as_int() == Some(1) {
+            return Ok(Ok(Vote::Granted));
+        }
+        let parts = value.as_array().ok_or_else(unexpected)?;
+        let part = |i: usize| parts.get(i).ok_or_else(unexpected);
+        let number = |i: usize| number(part(i)?).ok_or_else(unexpected);
+        Ok(match part(0)?.as_str() {
+            Some("busy") => {
+                let busy = Busy {
+                    holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
+                    remaining: time_left(part(2)?),
+                };
+                Ok(Vote::Busy(busy, number(3)?))
+            }
+            Some("stale") => Ok(Vote::Stale(number(1)?)),
+            Some("far") => Ok(Vote::Far(number(1)?)),
+            Some("late") => Err(Rejection::Late(number(1)?)),
+            Some("type") => return Err(not_a_lock(reply.layout, self.name(), part(1)?)),
+            _ => return Err(unexpected()),
+        })
+    }
+}

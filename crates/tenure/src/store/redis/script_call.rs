@@ -1,0 +1,90 @@
+//! A script with its keys and arguments.
+
+use ::redis::{Cmd, Pipeline};
+
+use super::script::Script;
+
+/// A script with its keys and arguments.
+pub(crate) struct ScriptCall<'a, T = String> {
+    script: &'a Script,
+    keys: Vec<T>,
+    arguments: Vec<T>,
+}
+
+impl<'a> ScriptCall<'a> {
+    pub(super) fn new(script: &'a Script) -> Self {
+        Self::with(script, Vec::new(), Vec::new())
+    }
+
+    pub(super) fn key(mut self, key: impl Into<String>) -> Self {
+        self.keys.push(key.into());
+        self
+    }
+
+    pub(super) fn keys(mut self, keys: impl IntoIterator<Item = String>) -> Self {
+        self.keys.extend(keys);
+        self
+    }
+
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "numbers and texts are passed alike"
+    )]
+    pub(super) fn arg(mut self, argument: impl ToString) -> Self {
+        self.arguments.push(argument.to_string());
+        self
+    }
+
+    pub(super) fn args(mut self, arguments: impl IntoIterator<Item = String>) -> Self {
+        self.arguments.extend(arguments);
+        self
+    }
+}
+
+impl<'a, T: AsRef<[u8]>> ScriptCall<'a, T> {
+    pub(super) fn with(script: &'a Script, keys: Vec<T>, arguments: Vec<T>) -> Self {
+        Self {
+            script,
+            keys,
+            arguments,
+        }
+    }
+
+    pub(super) fn first_key(&self) -> Option<&T> {
+        self.keys.first()
+    }
+
+    /// The command for a server that knows the script.
+    pub(super) fn by_hash(&self) -> Cmd {
+        self.command("EVALSHA", self.script.hash())
+    }
+
+    /// The command for a server that does not.
+    pub(super) fn by_text(&self) -> Cmd {
+        self.command("EVAL", self.script.code())
+    }
+
+    fn command(&self, eval: &str, script: &str) -> Cmd {
+        let mut command = ::redis::cmd(eval);
+        command.arg(script).arg(self.keys.len());
+        for part in self.keys.iter().chain(&self.arguments) {
+            command.arg(part.as_ref());
+        }
+        command
+    }
+}
+
+/// Several calls of one script, sent together. With `text`, the first one carries the script, so that
+/// the server knows it for the others.
+pub(super) fn batch<'a>(calls: impl IntoIterator<Item = ScriptCall<'a>>, text: bool) -> Pipeline {
+    let mut pipeline = Pipeline::new();
+    for (index, call) in calls.into_iter().enumerate() {
+        let command = if text && index == 0 {
+            call.by_text()
+        } else {
+            call.by_hash()
+        };
+        pipeline.add_command(command);
+    }
+    pipeline
+}
