@@ -25,10 +25,7 @@ impl Sentinels {
         let old = self.master();
         // `INPROG` during an earlier failover, `NOGOODSLAVE` until the sentinel has polled the
         // replicas recently.
-        let begun = until_ok(SETTLE_LIMIT, || {
-            let sentinel = self.awake_sentinels().next().ok_or("no sentinel runs")?;
-            sentinel.try_run(&["SENTINEL", "FAILOVER", MASTER_NAME])
-        });
+        let begun = until_ok(SETTLE_LIMIT, || self.request_failover());
         if let Err(refusal) = begun {
             self.fail(&format!("no failover: {refusal}"));
         }
@@ -47,6 +44,9 @@ impl Sentinels {
     /// Waits until all sentinels report another master than `from`, and returns it; panics with their
     /// logs after `limit`. The other replicas may not follow it yet: see
     /// [`wait_until_settled`](Self::wait_until_settled).
+    ///
+    /// If `from` is healthy and its sentinels have aborted the failover, requests it again: on a busy
+    /// machine one sentinel can demote the replica that another one has just promoted.
     #[track_caller]
     pub fn wait_for_failover(&self, from: &RedisServer, limit: Duration) -> &RedisServer {
         if !from.is_awake() {
@@ -54,11 +54,16 @@ impl Sentinels {
         }
         let promoted = until_ok(limit, || {
             let master = self.agreed_master()?;
-            let role = master.try_run(&["ROLE"])?;
-            if master.is(from) || role.array()[0].text() != "master" {
+            if master.is(from) {
+                if self.settled().is_ok() {
+                    self.request_failover()?;
+                }
                 return Err(format!("`{}` is still the master", from.addr()));
             }
-            Ok(master)
+            match master.try_run(&["ROLE"])?.array()[0].text() {
+                "master" => Ok(master),
+                role => Err(format!("`{}` is still a `{role}`", master.addr())),
+            }
         });
         promoted.unwrap_or_else(|error| {
             self.fail(&format!("no failover within `{limit:?}`: {error}"));
@@ -85,6 +90,12 @@ impl Sentinels {
         if let Err(error) = known {
             self.fail(&format!("priority of server `{index}`: {error}"));
         }
+    }
+
+    fn request_failover(&self) -> Result<(), String> {
+        let sentinel = self.awake_sentinels().next().ok_or("no sentinel runs")?;
+        let words = ["SENTINEL", "FAILOVER", MASTER_NAME];
+        sentinel.try_run(&words).map(drop)
     }
 
     /// After a split vote sentinels retry after twice the `failover-timeout`, which is long with proxied

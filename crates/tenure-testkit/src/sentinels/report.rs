@@ -101,7 +101,9 @@ impl Sentinels {
         let replicas = Self::replica_reports(sentinel)?;
         let awake = self.servers.iter().filter(|server| server.is_awake());
         for server in awake.filter(|server| server.peer_port().to_string() != *master_port) {
-            expect_healthy(find(&replicas, server)?)?;
+            let replica = find(&replicas, server)?;
+            expect_healthy(replica)?;
+            expect_known_as_replica(replica)?;
         }
         let sentinels = reports(sentinel, "SENTINELS")?;
         for other in self.awake_sentinels().filter(|other| !other.is(sentinel)) {
@@ -128,6 +130,15 @@ pub(super) fn find<'a>(reports: &'a [Report], server: &RedisServer) -> Result<&'
     let port = server.peer_port().to_string();
     let found = reports.iter().find(|report| report["port"] == port);
     found.ok_or_else(|| format!("does not know `{}`", server.addr()))
+}
+
+/// A sentinel that last saw this server as a master, before the failover that demoted it, demotes it
+/// again when it sees it promoted, and so aborts that failover.
+fn expect_known_as_replica(report: &Report) -> Result<(), String> {
+    match report["role-reported"].as_str() {
+        "slave" => Ok(()),
+        role => Err(format!("last saw `{}` as a `{role}`", report["port"])),
+    }
 }
 
 /// Other flags are roles, or other nodes' opinions of the master.

@@ -96,6 +96,22 @@ fn a_failover_by_command_leaves_the_old_master_a_replica() {
 }
 
 #[test]
+fn a_failover_that_was_aborted_is_requested_again() {
+    let sentinels = Sentinels::builder().replicas(1).start();
+    let candidate = sentinels.replicas()[0];
+    candidate.pause();
+    let old = sentinels.begin_failover();
+    let is_aborted = |sentinel: &RedisServer| sentinel.log().contains("-failover-abort");
+    let aborted = eventually(FAILOVER_LIMIT, || {
+        sentinels.sentinels().iter().any(is_aborted)
+    });
+    assert!(aborted, "the sentinels still wait for the replica");
+    candidate.resume();
+    let new = sentinels.wait_for_failover(old, FAILOVER_LIMIT);
+    assert_eq!(new.port(), candidate.port());
+}
+
+#[test]
 fn a_write_that_was_not_replicated_is_lost_by_a_failover() {
     let builder = Sentinels::builder().replicas(1).proxied_replication();
     let sentinels = builder.start();
