@@ -285,20 +285,29 @@ impl RedisGate {
 
     /// The shelves of an item; one if the gate does not know it.
     async fn shelves(&self, item: &str) -> Result<Shelves> {
+        let loaded = self.loaded_shelves(item).await?;
+        Ok(loaded.unwrap_or_else(|| self.spreads.known_or_one(item)))
+    }
+
+    /// The shelves of an item; `None` if the gate does not know it. Only these are read: the first
+    /// shelf has the same keys whatever the spread is, but an entry is another order with another
+    /// spread.
+    async fn loaded_shelves(&self, item: &str) -> Result<Option<Shelves>> {
         if let Some(known) = self.spreads.known(item) {
-            return Ok(known);
+            return Ok(Some(known));
         }
         let one = self.spreads.known_or_one(item);
         let gate = &one.first().keys.gate;
         let asking = Command::new("HMGET").arg(gate).arg("epoch").arg("spread");
         let reply = self.redis.run(asking).await;
         let reply = reply.map_err(|error| failed(item, error))?;
-        match reply.as_array().unwrap_or_default() {
-            [epoch, _] if epoch.is_nil() => Ok(one),
-            [_, spread] if spread.is_nil() => Ok(self.spreads.learn(item, 1)),
-            [_, spread] => Ok(self.spreads.learn(item, whole(item, spread)?)),
-            _ => Err(not_understood(item, &reply)),
-        }
+        let spread = match reply.as_array().unwrap_or_default() {
+            [epoch, _] if epoch.is_nil() => return Ok(None),
+            [_, spread] if spread.is_nil() => 1,
+            [_, spread] => whole(item, spread)?,
+            _ => return Err(not_understood(item, &reply)),
+        };
+        Ok(Some(self.spreads.learn(item, spread)))
     }
 
     /// Calls all shelves concurrently, and returns the replies in their order.

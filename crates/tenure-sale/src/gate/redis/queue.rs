@@ -36,18 +36,17 @@ impl RedisGate {
     ) -> Result<Vec<Entry>> {
         let until = Instant::now() + patience;
         loop {
-            let shelves = self.shelves(item).await?;
+            let shelves = self.loaded_shelves(item).await?;
             let left = until.saturating_duration_since(Instant::now());
-            if !shelves.is_spread() {
-                // If it has not been loaded yet, it may turn out to be spread.
-                let known = self.spreads.known(item).is_some();
-                let patience = if known { left } else { left.min(LOOK_EVERY) };
-                let read = self.read_at(shelves.first(), consumer, count, patience);
-                let read = read.await?;
-                if known || !read.is_empty() || left.is_zero() {
-                    return Ok(read);
+            let Some(shelves) = shelves else {
+                if left.is_zero() {
+                    return Ok(Vec::new());
                 }
+                tokio::time::sleep(left.min(LOOK_EVERY)).await;
                 continue;
+            };
+            if !shelves.is_spread() {
+                return self.read_at(shelves.first(), consumer, count, left).await;
             }
             let mut read = self.read_now(&shelves, consumer, count).await?;
             if !read.is_empty() || left.is_zero() {
@@ -96,7 +95,8 @@ impl RedisGate {
         count: usize,
         patience: Duration,
     ) -> Result<Vec<Entry>> {
-        if let Some(shelf) = self.shelves(item).await?.nth(shelf) {
+        let shelves = self.loaded_shelves(item).await?;
+        if let Some(shelf) = shelves.as_ref().and_then(|shelves| shelves.nth(shelf)) {
             return self.read_at(shelf, consumer, count, patience).await;
         }
         // It has not been loaded yet, or not with this many shelves.
@@ -197,7 +197,9 @@ impl RedisGate {
         count: usize,
     ) -> Result<Vec<Entry>> {
         let mut claimed = Vec::new();
-        let shelves = self.shelves(item).await?;
+        let Some(shelves) = self.loaded_shelves(item).await? else {
+            return Ok(claimed);
+        };
         for shelf in shelves.all() {
             let more = count.saturating_sub(claimed.len());
             claimed.extend(self.claim_at(shelf, consumer, idle, more).await?);
@@ -218,7 +220,8 @@ impl RedisGate {
         idle: Duration,
         count: usize,
     ) -> Result<Vec<Entry>> {
-        match self.shelves(item).await?.nth(shelf) {
+        let shelves = self.loaded_shelves(item).await?;
+        match shelves.as_ref().and_then(|shelves| shelves.nth(shelf)) {
             Some(shelf) => self.claim_at(shelf, consumer, idle, count).await,
             None => Ok(Vec::new()),
         }

@@ -22,6 +22,7 @@ on! { [redis_sqlite, spread_sqlite]:
     lost_orders_are_found_though_nobody_asks,
     a_zombie_that_kept_entries_is_refused,
     limits_outlive_the_server,
+    a_gate_that_lost_its_item_gives_the_orders_that_it_accepted,
 }
 
 async fn a_server_that_comes_back_is_rebuilt_and_nothing_is_lost(stage: Stage) {
@@ -202,6 +203,24 @@ async fn a_zombie_that_kept_entries_is_refused(stage: Stage) {
     assert_eq!(sale.order(&order).await.unwrap().state, OrderState::Lost);
     assert_eq!(sold(&sale).await, 2);
     agrees(&sale).await;
+}
+
+/// The queue is still there, but not how many shelves there are: a new process must not guess.
+async fn a_gate_that_lost_its_item_gives_the_orders_that_it_accepted(stage: Stage) {
+    let sale = stage.open().await;
+    on_sale(&sale, 30).await;
+    let mut orders = Vec::new();
+    for buyer in 0..30 {
+        orders.push(buy(&sale, &buyer.to_string()).await);
+    }
+    let mut redis = stage.redis().client();
+    redis.command(&["DEL", "tenure:sale:{i}:gate"]);
+    let other = stage.open().await;
+    let _consumer = consume(&other);
+    for order in &orders {
+        assert_eq!(settled(&other, order).await.state, OrderState::Reserved);
+    }
+    agrees(&other).await;
 }
 
 async fn limits_outlive_the_server(stage: Stage) {

@@ -289,6 +289,29 @@ async fn others_learn_that_an_item_is_spread() {
     assert_eq!(stage.read(9).await.len(), 0);
 }
 
+/// A consumer that waits for an item before it is loaded does not know its spread yet, and the first
+/// shelf has the keys of an item that is not spread. The orders it reads must be those that were
+/// accepted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_came_before_the_item_reads_the_orders_that_were_accepted() {
+    for kind in KINDS {
+        let stage = Stage::empty(kind).await;
+        let (gate, item) = (stage.again().await, stage.item.clone());
+        let patience = ms(10_000);
+        let waiting = tokio::spawn(async move { gate.read(&item, "c1", 99, patience).await });
+        tokio::time::sleep(ms(20)).await;
+        stage.load(load(1, Some(40), Terms::default())).await;
+        let mut orders = BTreeSet::new();
+        for n in 0..20 {
+            orders.insert(stage.order(&format!("buyer-{n}"), "r").await);
+        }
+        let mut read = waiting.await.unwrap().unwrap();
+        read.extend(stage.read(99).await);
+        let read: BTreeSet<_> = read.into_iter().map(|entry| entry.id).collect();
+        assert_eq!(read, orders, "{kind:?}");
+    }
+}
+
 /// With as many shelves as nodes, each node has one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_shelves_of_an_item_lie_on_different_nodes() {
