@@ -142,7 +142,11 @@ impl Round {
     fn end(&self) -> Option<i32> {
         self.wait_for_second();
         let granted = stamper::granted(&self.files.path().join("second"));
-        let ended = self.first.wait(SOON).expect("the first ends");
+        // It waits for its descendants to end. On a crowded machine the kernel may let a killed
+        // process wait for a core for many seconds: schedstat showed nine.
+        let ended = self.first.wait(SOON * 6).unwrap_or_else(|| {
+            panic!("still runs: {}", self.first.stderr());
+        });
         // A living process stamps again.
         let is_still = |member: &PathBuf| {
             let before = stamper::last(member);

@@ -571,7 +571,9 @@ async fn release_once_at_the_limit(
             true
         }
         Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::Busy, "{what}: {error}");
+            // On a crowded machine the server may not answer within the limit.
+            let kinds = [ErrorKind::Busy, ErrorKind::Unavailable];
+            assert!(kinds.contains(&error.kind()), "{what}: {error}");
             false
         }
     };
