@@ -20,6 +20,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::boot_clock::BootTime;
+use super::tree;
 
 /// Messages of the wrapper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,18 +149,20 @@ pub async fn start(
     bail!("it did not respond within {START_MAX:?}")
 }
 
-/// Connects to the wrapper that started this process.
-pub fn answer(name: &str) -> Result<(Hearing<Order>, Saying)> {
+/// Connects to the wrapper that started this process; `None` if the wrapper is gone already.
+pub fn answer(name: &str) -> Result<Option<(Hearing<Order>, Saying)>> {
     let address = SocketAddr::from_abstract_name(name)?;
     let stream = std::os::unix::net::UnixStream::connect_addr(&address);
     let stream = stream.context("cannot reach the wrapper: only `tenure run` starts a warden")?;
     stream.set_nonblocking(true)?;
     let stream = UnixStream::from_std(stream)?;
-    ensure!(
-        peer(&stream).is_some() && peer(&stream) == getppid(),
-        "the peer is not the wrapper"
-    );
-    Ok(parts(stream))
+    let peer = peer(&stream);
+    if peer.is_some() && peer == getppid() {
+        return Ok(Some(parts(stream)));
+    }
+    let is_gone = peer.is_some_and(|peer| tree::look(peer).is_none());
+    ensure!(is_gone, "the peer is not the wrapper");
+    Ok(None)
 }
 
 impl<T: DeserializeOwned> Hearing<T> {
