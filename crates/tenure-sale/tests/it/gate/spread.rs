@@ -115,7 +115,13 @@ async fn two_who_want_the_rest_do_not_take_it_from_each_other_for_ever() {
             let answer = answer.await.unwrap();
             match answer.outcome {
                 Outcome::Accepted(_) => accepted += 1,
-                outcome => assert_eq!((outcome, answer.left), (Outcome::SoldOut, Some(1))),
+                outcome => {
+                    assert_eq!(outcome, Outcome::SoldOut);
+                    // Of the moment before the second look, in which others may have bought: never
+                    // too few, and too few for this buyer.
+                    let left = answer.left.unwrap();
+                    assert!((1..5).contains(&left), "{left}");
+                }
             }
         }
         assert_eq!(accepted, 1);
