@@ -83,7 +83,7 @@ pub struct Answer {
     pub outcome: Outcome,
     /// The units left at the gate at that moment; `None` for an unlimited or unknown item. For an
     /// item spread over several shelves it is only set with *sold out*, because no other request
-    /// asks all shelves.
+    /// asks all shelves; it may be too high then, if others bought while the shelves were read.
     pub left: Option<u64>,
 }
 
