@@ -5,10 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{Cmd, Pipeline};
-
 use super::channels::Channels;
 use super::cluster::Cluster;
+use super::command::{Cmd, Pipeline};
 use super::connection::{Connection, SendOptions};
 use super::node::Node;
 use super::reconnect::Reconnector;
@@ -305,7 +304,7 @@ impl Command {
     }
 
     fn into_cmd(self) -> Cmd {
-        let mut command = Cmd::new();
+        let mut command = Cmd::default();
         for part in self.parts {
             command.arg(part);
         }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use ::redis::{Cmd, Pipeline};
-
+use super::command::{Cmd, Pipeline, cmd};
 use super::connection::SendOptions;
 use super::node::Node;
 use super::operation::pairs;
@@ -33,7 +32,7 @@ impl RedisStore {
         let key = record_key(client);
         let ttl_ms = change.ttl.as_millis().to_string();
         if change.ttl.is_zero() {
-            let command = ::redis::cmd("DEL").arg(&key).clone();
+            let command = cmd("DEL").arg(&key).clone();
             self.run_at_key(&key, &command, limit).await?;
         } else {
             let mode = if change.all { "all" } else { "changes" };
@@ -121,7 +120,7 @@ impl RedisStore {
                 // It may have moved: read it on its own.
                 self.routes.note_error_reply(node, error);
                 let key = record_key(client);
-                let command = ::redis::cmd("HGETALL").arg(&key).clone();
+                let command = cmd("HGETALL").arg(&key).clone();
                 reply = self.run_at_key(&key, &command, limit).await?;
             }
             records.push((client, pairs(&reply)));

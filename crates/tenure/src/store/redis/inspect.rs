@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::command::cmd;
 use super::node::Node;
 use super::operation::{Inspect, time_left};
 use super::perform::BatchReply;
@@ -34,12 +35,12 @@ impl RedisStore {
         limit: Moment,
     ) -> Result<Option<QueuePosition>, Failure> {
         let (key, limit) = (name.as_str(), self.command_limit(limit));
-        let left = ::redis::cmd("PTTL").arg(key).clone();
+        let left = cmd("PTTL").arg(key).clone();
         let left = self.run_at_key(key, &left, limit).await?;
         let Some(remaining) = time_left(&left) else {
             return Ok(None);
         };
-        let mut rank = ::redis::cmd("ZRANK");
+        let mut rank = cmd("ZRANK");
         rank.arg(name.neighbour("queue")).arg(index.as_str());
         let rank = self.run_at_key(key, &rank, limit).await?.as_int();
         let ahead = rank.and_then(|rank| u64::try_from(rank).ok());

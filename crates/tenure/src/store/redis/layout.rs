@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use ::redis::Pipeline;
-
+use super::command::Pipeline;
 use super::script::{self, LockScripts};
 use super::value::Value;
 use crate::layout::Layout;

@@ -1,19 +1,18 @@
 //! The connection for pub/sub messages and for invalidations of watched leases.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ::redis::{Cmd, PushInfo, PushKind};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::channels::Channels;
+use super::command::{Cmd, cmd};
 use super::connection::{Connection, SendOptions};
 use super::reconnect::Reconnector;
 use super::server::Server;
-use super::value::Value;
+use super::wire::Push;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
@@ -35,11 +34,7 @@ pub(super) struct Listener {
     server: Arc<Server>,
     scope: ListenerScope,
     channels: Arc<Channels>,
-    /// One command at a time, where the server may send the same kind of push on its own.
-    subscribe_lock: tokio::sync::Mutex<()>,
-    /// How many confirmations of an unsubscribe from a shard channel are outstanding.
-    unsubscribing: Mutex<HashMap<String, usize>>,
-    pushes: Mutex<Option<mpsc::UnboundedReceiver<PushInfo>>>,
+    pushes: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
     events: OnceLock<mpsc::UnboundedSender<Event>>,
     /// The lock that the last message reported as free, together with our next waiter. release.lua
     /// publishes to Redisson's waiters right after it.
@@ -76,8 +71,6 @@ impl Listener {
             server,
             scope,
             channels,
-            subscribe_lock: tokio::sync::Mutex::default(),
-            unsubscribing: Mutex::default(),
             pushes: Mutex::new(Some(receiver)),
             events: OnceLock::new(),
             opened: Mutex::default(),
@@ -145,11 +138,8 @@ impl Listener {
         channel: &str,
         limit: Moment,
     ) -> Result<(), Failure> {
-        if self.scope == ListenerScope::All {
-            return connection.subscribe(channel, limit).await;
-        }
-        let _one_at_a_time = self.subscribe_lock.lock().await;
-        connection.ssubscribe(channel, limit).await
+        let sharded = self.scope == ListenerScope::Shard;
+        connection.subscribe(channel, sharded, limit).await
     }
 
     /// Ends [`subscribe_channel`](Listener::subscribe_channel). If it fails, the connection or the
@@ -158,35 +148,12 @@ impl Listener {
         let Some(connection) = self.reconnector.live() else {
             return;
         };
-        if self.scope == ListenerScope::All {
-            let _ = connection.unsubscribe(channel, limit).await;
-            return;
-        }
-        let _one_at_a_time = self.subscribe_lock.lock().await;
-        *lock(&self.unsubscribing)
-            .entry(channel.to_owned())
-            .or_default() += 1;
-        if connection.sunsubscribe(channel, limit).await.is_err() {
-            self.take_requested_unsubscribe(channel);
-        }
-    }
-
-    /// Whether we asked for this unsubscribe; counts one confirmation.
-    fn take_requested_unsubscribe(&self, channel: &str) -> bool {
-        let mut unsubscribing = lock(&self.unsubscribing);
-        let Some(count) = unsubscribing.get_mut(channel) else {
-            return false;
-        };
-        *count -= 1;
-        if *count == 0 {
-            unsubscribing.remove(channel);
-        }
-        true
+        let sharded = self.scope == ListenerScope::Shard;
+        let _ = connection.unsubscribe(channel, sharded, limit).await;
     }
 
     /// Subscribes a new connection to all channels of the old one; false if the new one failed too.
     async fn resubscribe(&self, connection: &Connection) -> bool {
-        lock(&self.unsubscribing).clear();
         for channel in self.channels.channels_of(self.number) {
             let limit = self.server.clock.now() + HEARTBEAT_LIMIT;
             match self.subscribe_on(connection, &channel, limit).await {
@@ -208,23 +175,17 @@ impl Listener {
         }
     }
 
-    fn on_push(&self, push: PushInfo) {
-        match push.kind {
-            PushKind::Message | PushKind::SMessage => self.on_message(push.data),
-            PushKind::SUnsubscribe => self.on_unsubscription(push.data),
-            PushKind::Invalidate => self.on_invalidation(push.data),
-            _ => {}
+    fn on_push(&self, push: Push) {
+        match push {
+            Push::Message { channel, message } => self.on_message(&channel, &message),
+            Push::ShardUnsubscribed(channel) => self.on_shard_unsubscribed(&channel),
+            Push::Invalidated(keys) => self.on_invalidation(keys),
+            // These only make the listener check its connection.
+            Push::Confirmed | Push::Disconnected => {}
         }
     }
 
-    fn on_message(&self, data: Vec<::redis::Value>) {
-        let mut parts = data.into_iter().map(Value::of);
-        let (Some(channel), Some(message)) = (parts.next(), parts.next()) else {
-            return;
-        };
-        let (Some(channel), Some(message)) = (channel.as_str(), message.as_str()) else {
-            return;
-        };
+    fn on_message(&self, channel: &str, message: &str) {
         let event = self.channels.event(channel, message);
         if let Some(event) = event
             && !self.is_echo(&event)
@@ -233,13 +194,9 @@ impl Listener {
         }
     }
 
-    /// A shard channel was unsubscribed. Unless we asked for it, its slot has moved.
-    fn on_unsubscription(&self, data: Vec<::redis::Value>) {
-        let channel = data.into_iter().next().map(Value::of);
-        let Some(channel) = channel.as_ref().and_then(Value::as_str) else {
-            return;
-        };
-        if !self.take_requested_unsubscribe(channel) && !bug(Bug::SunsubscribeIgnored) {
+    /// The server ended a subscription to a shard channel: its slot has moved.
+    fn on_shard_unsubscribed(&self, channel: &str) {
+        if !bug(Bug::SunsubscribeIgnored) {
             self.channels.subscription_lost(channel, self.number);
         }
     }
@@ -259,12 +216,11 @@ impl Listener {
     }
 
     /// The keys that changed; none when the server flushed its tracking table.
-    fn on_invalidation(&self, data: Vec<::redis::Value>) {
-        let keys = data.into_iter().next().map(Value::of);
-        let Some(Value::Array(keys)) = keys else {
+    fn on_invalidation(&self, keys: Option<Vec<String>>) {
+        let Some(keys) = keys else {
             return self.emit(Event::MessagesLost);
         };
-        for name in keys.iter().filter_map(Value::as_str) {
+        for name in keys {
             if let Ok(name) = LockName::new(name) {
                 self.emit(Event::Changed { name });
             }
@@ -275,13 +231,13 @@ impl Listener {
 /// OPTIN: only keys read after `CLIENT CACHING YES` are tracked. NOLOOP: our own renewals cause no
 /// invalidation.
 fn tracking() -> Cmd {
-    let mut command = ::redis::cmd("CLIENT");
-    command.arg(&["TRACKING", "ON", "OPTIN", "NOLOOP"]);
+    let mut command = cmd("CLIENT");
+    command.arg(["TRACKING", "ON", "OPTIN", "NOLOOP"]);
     command
 }
 
 /// Reads what the server sends, and keeps the connection up. Ends with the engine.
-async fn run(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
+async fn run(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<Push>) {
     // The connection that has all subscriptions. The first one was subscribed when it was made.
     let mut subscribed_on = None;
     let mut quiet = Duration::ZERO;
@@ -302,7 +258,7 @@ async fn run(listener: Arc<Listener>, mut pushes: mpsc::UnboundedReceiver<PushIn
         let lost = match push {
             Ok(None) => return,
             // It may be the end of an older connection: a ping tells.
-            Ok(Some(push)) if push.kind == PushKind::Disconnection => !is_alive(&listener).await,
+            Ok(Some(Push::Disconnected)) => !is_alive(&listener).await,
             Ok(Some(push)) => {
                 listener.on_push(push);
                 false
@@ -345,7 +301,7 @@ async fn is_alive(listener: &Listener) -> bool {
     };
     let limit = listener.server.clock.now() + HEARTBEAT_LIMIT;
     connection
-        .run(&::redis::cmd("PING"), SendOptions::until(limit))
+        .run(&cmd("PING"), SendOptions::until(limit))
         .await
         .is_ok()
 }

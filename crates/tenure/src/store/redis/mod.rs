@@ -1,6 +1,6 @@
 //! The store on one Redis server, or on the nodes of a Redis Cluster.
 //!
-//! This directory is the only place that knows the Redis client crate.
+//! This directory is the only place that knows the Redis protocol.
 
 pub use self::client::{Client, Command, Dedicated};
 pub(crate) use self::connection::Connection;
@@ -17,6 +17,7 @@ mod channels;
 mod client;
 mod client_records;
 mod cluster;
+mod command;
 mod connection;
 mod dedicated_pool;
 mod endpoint;
@@ -41,7 +42,6 @@ mod script_call;
 mod sentinel;
 mod server;
 mod server_error;
-mod socket;
 mod subscribe;
 mod tls;
 mod transaction;
@@ -50,3 +50,4 @@ mod trusted_primary;
 mod turn;
 mod value;
 mod vote;
+mod wire;

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::Pipeline;
-
+use super::command::Pipeline;
 use super::connection::{Connection, SendOptions};
 use super::redis_store::RedisStore;
 use super::script_call::ScriptCall;

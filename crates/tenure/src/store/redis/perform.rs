@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use ::redis::Pipeline;
-
 use super::cluster::Route;
+use super::command::Pipeline;
 use super::connection::{Connection, SendOptions};
 use super::node::{Node, ScriptConnection};
 use super::operation::{Operation, Rejection, ScriptReply, ServerContext};

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Cmd, PushInfo, RedisError};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
+use super::command::Cmd;
 use super::connection::Connection;
-use super::server::{self, Server};
-use super::server_error;
-use super::socket::Socket;
+use super::server::Server;
+use super::wire::{Push, Stream, Wire, WireError};
+use super::{server_error, tls};
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::Failure;
@@ -22,8 +24,6 @@ use crate::url::{Address, RedisTarget};
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// How long to wait after a failed attempt to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
-/// Enough for a thousand concurrent callers to share one write.
-const PIPELINE_BUFFER: usize = 2_048;
 
 /// Keeps one connection to a server.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ struct ReconnectorInner {
     server: Arc<Server>,
     state: watch::Sender<ConnectionState>,
     /// Where pushes of the server go.
-    pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+    pushes: Option<mpsc::UnboundedSender<Push>>,
     /// The first command on a new connection; an error reply to it does not close the connection.
     setup: Option<fn() -> Cmd>,
     /// Whether the setup command was accepted on the current connection.
@@ -64,7 +64,7 @@ impl Reconnector {
     /// The server may also push messages.
     pub(crate) fn with_pushes(
         server: Arc<Server>,
-        pushes: mpsc::UnboundedSender<PushInfo>,
+        pushes: mpsc::UnboundedSender<Push>,
         setup: Option<fn() -> Cmd>,
     ) -> Self {
         Self::build(server, Some(pushes), setup, None)
@@ -72,7 +72,7 @@ impl Reconnector {
 
     fn build(
         server: Arc<Server>,
-        pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+        pushes: Option<mpsc::UnboundedSender<Push>>,
         setup: Option<fn() -> Cmd>,
         engine: Option<Handle>,
     ) -> Self {
@@ -191,13 +191,11 @@ impl ReconnectorInner {
     }
 
     async fn try_connect(&self) -> Result<Connection, Failure> {
-        let mut config = config();
-        if let Some(pushes) = &self.pushes {
-            config = config.set_push_sender(pushes.clone());
-        }
         let endpoint = self.server.locate().await?;
-        let inner = open(&endpoint.target, config).await?;
-        let connection = Connection::new(&self.server, &endpoint, inner);
+        let stream = open(&endpoint.target).await?;
+        let wire = Wire::new(stream, self.pushes.clone());
+        let connection = Connection::new(&self.server, &endpoint, wire);
+        connection.log_in().await?;
         connection.handshake().await?;
         if let Some(setup) = self.setup {
             let accepted = connection.run_setup(&setup()).await;
@@ -207,31 +205,33 @@ impl ReconnectorInner {
     }
 }
 
-/// Opens a connection that the current runtime drives.
-async fn open(
-    target: &RedisTarget,
-    config: AsyncConnectionConfig,
-) -> Result<MultiplexedConnection, Failure> {
-    let refused = |error: RedisError| server_error::from_error(target, &error, None);
-    if let Address::Tls { .. } = target.address {
-        let client = server::client(target)?;
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        return connecting.await.map_err(refused);
+/// Opens a stream that the current runtime drives.
+async fn open(target: &RedisTarget) -> Result<Stream, Failure> {
+    let refused =
+        |error: std::io::Error| server_error::from_wire(target, &WireError::from(error), None);
+    match &target.address {
+        Address::Tcp { host, port } => {
+            let stream = open_tcp(host, *port).await.map_err(refused)?;
+            Ok(Stream::tcp(stream))
+        }
+        Address::Tls { host, port, tls } => {
+            let config = tls::config(target, tls)?;
+            let stream = open_tcp(host, *port).await.map_err(refused)?;
+            tls::handshake(config, host, stream).await.map_err(refused)
+        }
+        #[cfg(unix)]
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(refused)?;
+            Ok(Stream::unix(stream))
+        }
+        #[cfg(not(unix))]
+        Address::Unix(_) => Err(refused(std::io::ErrorKind::Unsupported.into())),
     }
-    let socket = Socket::open(&target.address).await;
-    let socket = socket.map_err(|error| refused(error.into()))?;
-    let info = server::connection_info(target);
-    let connecting = MultiplexedConnection::new_with_config(&info, socket, config);
-    let (connection, driver) = connecting.await.map_err(refused)?;
-    // It ends when the last handle of the connection is gone.
-    tokio::spawn(driver);
-    Ok(connection)
 }
 
-/// Timeouts are ours: those of the driver would hide whether a command has run.
-fn config() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new()
-        .set_response_timeout(None)
-        .set_connection_timeout(None)
-        .set_pipeline_buffer_size(PIPELINE_BUFFER)
+async fn open_tcp(host: &str, port: u16) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    // The kernel would wait for an acknowledgement of the last write before it sends the next.
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }

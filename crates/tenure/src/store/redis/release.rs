@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::cluster::Route;
+use super::command::cmd;
 use super::connection::{Connection, SendOptions};
 use super::operation::Release;
 use super::redis_store::RedisStore;
@@ -109,7 +110,7 @@ impl RedisStore {
         let connection = route.node.commands.connection(limit).await?;
         let asked_at = self.clock.now();
         let options = SendOptions::until(limit);
-        let time = connection.run(&::redis::cmd("TIME"), options).await?;
+        let time = connection.run(&cmd("TIME"), options).await?;
         let now_us = time
             .as_server_time_us()
             .ok_or_else(|| Failure::refused(time.unexpected("TIME")))?;
@@ -141,7 +142,7 @@ async fn release_in_two_steps(
     lease: &LeaseSpec,
     options: SendOptions,
 ) -> Result<ReleaseReply, Failure> {
-    let command = |word| ::redis::cmd(word).arg(lease.name.as_str()).clone();
+    let command = |word| cmd(word).arg(lease.name.as_str()).clone();
     let found = connection.run(&command("GET"), options).await?;
     if found.as_str() != Some(lease.id.as_str()) {
         return Ok(ReleaseReply::NotHeld);

@@ -1,10 +1,10 @@
 //! Renews leases, one by one or in batches, and watches for their loss.
 
-use ::redis::Pipeline;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::cluster::Route;
+use super::command::Pipeline;
 use super::connection::{Connection, SendOptions};
 use super::node::Node;
 use super::operation::{Operation, Renew};

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::command::cmd;
 use super::connection::{Connection, SendOptions};
 use super::perform::Performed;
 use super::redis_store::RedisStore;
@@ -36,7 +37,7 @@ impl RedisStore {
         }
         let now = self.clock.now();
         let timeout = limit.saturating_since(now).clamp(WAIT_MIN, WAIT_MAX);
-        let mut wait = ::redis::cmd("WAIT");
+        let mut wait = cmd("WAIT");
         wait.arg(lease.replicas).arg(milliseconds(timeout));
         let limit = now + timeout + self.response_timeout;
         let options = SendOptions::until(limit).latest(latest_us);

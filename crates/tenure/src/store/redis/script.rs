@@ -17,7 +17,7 @@ impl Script {
     /// Stores `code` and computes its hash.
     pub fn new(code: impl Into<String>) -> Self {
         let code = code.into();
-        let hash = ::redis::Script::new(&code).get_hash().to_owned();
+        let hash = sha1_smol::Sha1::from(&code).hexdigest();
         Self { code, hash }
     }
 

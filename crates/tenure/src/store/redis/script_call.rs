@@ -1,7 +1,6 @@
 //! A script with its keys and arguments.
 
-use ::redis::{Cmd, Pipeline};
-
+use super::command::{Cmd, Pipeline, cmd};
 use super::script::Script;
 
 /// A script with its keys and arguments.
@@ -65,7 +64,7 @@ impl<'a, T: AsRef<[u8]>> ScriptCall<'a, T> {
     }
 
     fn command(&self, eval: &str, script: &str) -> Cmd {
-        let mut command = ::redis::cmd(eval);
+        let mut command = cmd(eval);
         command.arg(script).arg(self.keys.len());
         for part in self.keys.iter().chain(&self.arguments) {
             command.arg(part.as_ref());

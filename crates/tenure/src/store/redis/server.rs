@@ -5,13 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ::redis::io::tcp::TcpSettings;
-use ::redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
-
 use super::endpoint::Endpoint;
 use super::script::LockScripts;
 use super::sentinel::Sentinels;
-use super::server_error;
 use super::trusted_primary::TrustedPrimary;
 use crate::error::{Error, ErrorKind};
 use crate::mode::Mode;
@@ -19,7 +15,7 @@ use crate::moment::Clock;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::Failure;
-use crate::url::{Address, RedisTarget, SentinelTarget};
+use crate::url::{RedisTarget, SentinelTarget};
 
 /// The oldest supported major version.
 const VERSION_MIN: u32 = 7;
@@ -164,46 +160,6 @@ impl fmt::Display for Server {
             ServerKind::BySentinels(sentinels) => sentinels.target().fmt(f),
         }
     }
-}
-
-/// The client crate's description of a server. Made for every connection, because certificates may
-/// have been renewed.
-pub(super) fn client(target: &RedisTarget) -> Result<::redis::Client, Failure> {
-    let refused = |error: ::redis::RedisError| server_error::from_error(target, &error, None);
-    let info = address(target).into_connection_info().map_err(refused)?;
-    let info = info
-        .set_redis_settings(connection_info(target))
-        .set_tcp_settings(TcpSettings::default().set_nodelay(true));
-    match &target.address {
-        Address::Tls { tls, .. } => super::tls::client(target, info, tls),
-        _ => ::redis::Client::open(info).map_err(refused),
-    }
-}
-
-fn address(target: &RedisTarget) -> ConnectionAddr {
-    match &target.address {
-        Address::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
-        Address::Tls { host, port, tls } => ConnectionAddr::TcpTls {
-            host: host.clone(),
-            port: *port,
-            insecure: tls.insecure,
-            tls_params: None,
-        },
-        Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
-    }
-}
-
-pub(super) fn connection_info(target: &RedisTarget) -> RedisConnectionInfo {
-    let mut greeting = RedisConnectionInfo::default()
-        .set_db(target.database.into())
-        .set_protocol(ProtocolVersion::RESP3);
-    if let Some(user) = &target.user {
-        greeting = greeting.set_username(user);
-    }
-    if let Some(password) = &target.password {
-        greeting = greeting.set_password(password.reveal());
-    }
-    greeting
 }
 
 /// The reply to `INFO`. Unknown where the user may not run it.

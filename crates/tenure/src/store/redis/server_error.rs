@@ -2,9 +2,9 @@
 //! helps, and what to do.
 
 use std::fmt::Display;
+use std::io;
 
-use ::redis::RedisError;
-
+use super::wire::WireError;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Failure, InFlight};
 
@@ -13,23 +13,12 @@ const NOT_TRUSTED: &str =
 const CERTIFICATE_DEMANDED: &str = "it requires a client certificate: set `cert` and `key`";
 const CONNECTION_FAILED: &str = "the connection failed";
 
-/// Turns an error into something the caller can act on. `in_flight` is the request, if its outcome
-/// is unknown.
-pub(super) fn from_error(
-    target: &dyn Display,
-    error: &RedisError,
-    in_flight: Option<InFlight>,
-) -> Failure {
-    let Some(code) = error.code() else {
-        return from_connection_error(target, error, in_flight);
-    };
-    // A transaction is refused as a whole: the error of one of its commands has the reason.
-    let inner = (code == "EXECABORT").then(|| error.clone().into_server_errors());
-    let inner = inner.flatten().and_then(|errors| errors.first().cloned());
-    match &inner {
-        Some((_, inner)) => from_reply(target, inner.code(), inner.details().unwrap_or_default()),
-        None => from_reply(target, code, error.detail().unwrap_or_default()),
-    }
+/// A server that is too old for the protocol.
+pub(super) fn without_resp3(target: &dyn Display, reply: &str) -> Failure {
+    let message = format!(
+        "cannot connect to `{target}`: it does not support RESP3: Redis 7.0 or newer is needed"
+    );
+    Failure::refused(Error::new(ErrorKind::Unsupported, message).caused_by(reply.to_owned()))
 }
 
 /// An error reply of the server: the command did not run.
@@ -55,39 +44,27 @@ pub(super) fn no_reply(target: &dyn Display, in_flight: Option<InFlight>) -> Fai
     }
 }
 
-fn from_connection_error(
+/// A connection that failed. `in_flight` is the request, if its outcome is unknown; without it, the
+/// connection was being made.
+pub(super) fn from_wire(
     target: &dyn Display,
-    error: &RedisError,
+    error: &WireError,
     in_flight: Option<InFlight>,
 ) -> Failure {
     let text = error.to_string();
-    let (kind, transient, cause) = match error.kind() {
-        // The client crate has no kind for these; rustls has only the text.
+    let (kind, transient, cause) = match error {
+        // The kinds of rustls are hidden in texts.
         _ if text.contains("invalid peer certificate") => (ErrorKind::Denied, false, NOT_TRUSTED),
         _ if text.contains("CertificateRequired") => {
             (ErrorKind::Denied, false, CERTIFICATE_DEMANDED)
         }
-        ::redis::ErrorKind::AuthenticationFailed => {
-            (ErrorKind::Denied, false, "wrong user or password")
-        }
-        ::redis::ErrorKind::InvalidClientConfig => (
-            ErrorKind::InvalidSetting,
-            false,
-            "invalid connection settings",
-        ),
-        ::redis::ErrorKind::RESP3NotSupported => (
-            ErrorKind::Unsupported,
-            false,
-            "it does not support RESP3: Redis 7.0 or newer is needed",
-        ),
-        ::redis::ErrorKind::Io if error.is_connection_refusal() => (
+        WireError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => (
             ErrorKind::Unavailable,
             true,
             "connection refused (is Redis running?)",
         ),
-        // Only while connecting, and not for a reply that was cut short: a working connection that
-        // breaks comes back.
-        ::redis::ErrorKind::Parse if in_flight.is_none() && !text.contains("end of input") => (
+        // A working connection that breaks comes back.
+        WireError::Protocol(_) if in_flight.is_none() => (
             ErrorKind::Protocol,
             false,
             "the server does not speak the Redis protocol: is the port correct?",

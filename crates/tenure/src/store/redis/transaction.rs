@@ -13,8 +13,7 @@
 
 use std::time::Duration;
 
-use ::redis::Pipeline;
-
+use super::command::Pipeline;
 use super::connection::{Connection, SendOptions};
 use super::transaction_candidates::AHEAD_MAX_US;
 use super::value::Value;

@@ -62,6 +62,15 @@ impl Value {
         matches!(self, Self::Nil)
     }
 
+    /// The error that it is or contains.
+    pub(super) fn error(&self) -> Option<&str> {
+        match self {
+            Self::Error(error) => Some(error),
+            Self::Array(values) => values.iter().find_map(Self::error),
+            _ => None,
+        }
+    }
+
     /// Bytes as text, even if invalid: another library may write anything at a lock's name.
     pub(super) fn lossy(&self) -> Option<String> {
         match self {
@@ -94,41 +103,6 @@ impl fmt::Display for Value {
                 }
                 f.write_str("]")
             }
-        }
-    }
-}
-
-impl Value {
-    /// Not `From`: that would make the client crate's type a part of our public interface.
-    pub(super) fn of(value: ::redis::Value) -> Self {
-        use ::redis::Value as Theirs;
-        match value {
-            Theirs::Nil => Self::Nil,
-            Theirs::Int(number) => Self::Int(number),
-            Theirs::Boolean(yes) => Self::Int(yes.into()),
-            Theirs::BulkString(bytes) | Theirs::BigNumber(bytes) => Self::Bytes(bytes),
-            Theirs::SimpleString(text) | Theirs::VerbatimString { text, .. } => {
-                Self::Bytes(text.into_bytes())
-            }
-            Theirs::Okay => Self::Bytes(b"OK".to_vec()),
-            Theirs::Double(number) => Self::Bytes(number.to_string().into_bytes()),
-            Theirs::Array(values) | Theirs::Set(values) | Theirs::Push { data: values, .. } => {
-                Self::Array(values.into_iter().map(Self::of).collect())
-            }
-            Theirs::Map(pairs) => Self::Array(
-                pairs
-                    .into_iter()
-                    .flat_map(|(key, value)| [Self::of(key), Self::of(value)])
-                    .collect(),
-            ),
-            Theirs::Attribute { data, .. } => Self::of(*data),
-            Theirs::ServerError(error) => Self::Error(format!(
-                "{} {}",
-                error.code(),
-                error.details().unwrap_or_default()
-            )),
-            // The client crate may get new types; our commands do not use them.
-            other => Self::Error(format!("a reply of an unknown type: {other:?}")),
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::command::cmd;
 use super::connection::{Connection, SendOptions};
 use super::node_state::VOTE_DELAY_MIN;
 use super::operation::{ReleaseVote, Repair, RequestVote};
@@ -169,7 +170,7 @@ impl RedisStore {
     pub(crate) async fn listeners(&self, name: &LockName, limit: Moment) -> Result<u64, Failure> {
         let limit = self.command_limit(limit);
         let connection = self.connection(limit).await?;
-        let mut command = ::redis::cmd("PUBSUB");
+        let mut command = cmd("PUBSUB");
         command.arg("NUMSUB").arg(name.neighbour("wake"));
         let reply = connection.run(&command, SendOptions::until(limit)).await?;
         let count = reply.as_array().and_then(|pair| pair.get(1)?.as_int());
@@ -186,7 +187,7 @@ impl RedisStore {
     ) -> Result<u64, Failure> {
         let limit = self.command_limit(limit);
         let options = SendOptions::until(limit);
-        let time = connection.run(&::redis::cmd("TIME"), options).await?;
+        let time = connection.run(&cmd("TIME"), options).await?;
         time.as_server_time_us()
             .ok_or_else(|| Failure::refused(time.unexpected("TIME")))
     }

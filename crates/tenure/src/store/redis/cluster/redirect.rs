@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::Cmd;
-
 use super::Cluster;
 use super::redirect_reply::Redirect;
 use super::slot::Slot;
@@ -16,6 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::Failure;
+use crate::store::redis::command::Cmd;
 use crate::store::redis::connection::SendOptions;
 use crate::store::redis::node::Node;
 use crate::store::redis::script_call::ScriptCall;

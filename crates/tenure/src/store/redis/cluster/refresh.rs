@@ -11,6 +11,7 @@ use crate::backoff::CONNECT_PAUSE;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::Failure;
+use crate::store::redis::command::cmd;
 use crate::store::redis::connection::SendOptions;
 use crate::store::redis::node::Node;
 
@@ -119,7 +120,7 @@ pub(super) async fn keep_refreshed(cluster: Arc<Cluster>) {
 
 async fn fetch_slots(node: &Node, limit: Moment) -> Result<Vec<SlotRange>, Failure> {
     let connection = node.commands.connection(limit).await?;
-    let mut command = ::redis::cmd("CLUSTER");
+    let mut command = cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = connection.run(&command, SendOptions::until(limit)).await?;
     let ranges = slot_map::read(&reply)

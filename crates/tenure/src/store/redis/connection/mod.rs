@@ -1,13 +1,11 @@
 //! An established connection to one server.
 //!
-//! A command is sent at most once: the client crate never retries. If no reply comes, the caller
+//! A command is sent at most once. If no reply comes, the caller
 //! learns on which connection the command was sent, so that it can clean up in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
-use ::redis::RedisError;
-use ::redis::aio::MultiplexedConnection;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::Endpoint;
@@ -17,6 +15,7 @@ use super::server_error;
 use super::transaction_candidates::TransactionCandidates;
 use super::trusted_primary::TrustedPrimary;
 use super::value::Value;
+use super::wire::Wire;
 use crate::error::{Error, ErrorKind};
 use crate::moment::Clock;
 use crate::store::{Failure, InFlight};
@@ -36,7 +35,7 @@ pub(crate) use self::send_options::SendOptions;
 /// An established connection.
 pub(crate) struct Connection {
     pub(crate) id: u64,
-    inner: MultiplexedConnection,
+    wire: Wire,
     server: Arc<Server>,
     /// Where it leads.
     target: Arc<RedisTarget>,
@@ -52,14 +51,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(
-        server: &Arc<Server>,
-        endpoint: &Endpoint,
-        inner: MultiplexedConnection,
-    ) -> Self {
+    pub(super) fn new(server: &Arc<Server>, endpoint: &Endpoint, wire: Wire) -> Self {
         Self {
             id: server.next_connection_id(),
-            inner,
+            wire,
             server: Arc::clone(server),
             target: Arc::clone(&endpoint.target),
             closed: endpoint.moved.child_token(),
@@ -153,16 +148,17 @@ impl Connection {
         ))
     }
 
-    fn check_error(&self, value: ::redis::Value) -> Result<Value, Failure> {
-        value
-            .extract_error()
-            .map(Value::of)
-            .map_err(|error| self.failure_from(&error, None))
+    /// The reply, or the failure if it is an error or contains one.
+    fn check_error(&self, value: Value) -> Result<Value, Failure> {
+        match value.error() {
+            Some(error) => Err(self.refusal(error)),
+            None => Ok(value),
+        }
     }
 
-    /// The failure for an error. A primary that has become a replica is not used again.
-    fn failure_from(&self, error: &RedisError, in_flight: Option<InFlight>) -> Failure {
-        let failure = server_error::from_error(&self.target, error, in_flight);
+    /// The failure for an error reply. A primary that has become a replica is not used again.
+    fn refusal(&self, error: &str) -> Failure {
+        let failure = self.failure_from_reply(error);
         if failure.error.kind() != ErrorKind::ReadOnly {
             return failure;
         }

@@ -3,34 +3,33 @@
 //! There is one way for all requests. Those of the engine wait until a deadline; those of a caller's
 //! own task have no timer and wait until the connection times out.
 
-use ::redis::aio::ConnectionLike;
-use ::redis::{Cmd, Pipeline, RedisError};
-
 use super::Connection;
 use super::send_options::{ReplyWait, SendOptions};
 use super::timing::{call_of, call_of_all};
 use crate::error::ErrorKind;
 use crate::seeded::{Bug, bug};
 use crate::store::Failure;
+use crate::store::redis::command::{Cmd, Pipeline};
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::server_error;
 use crate::store::redis::value::Value;
+use crate::store::redis::wire::Reply;
 use crate::timings::Call;
 
 impl Connection {
     /// Sends one command and waits for its reply.
     pub(crate) async fn run(&self, command: &Cmd, options: SendOptions) -> Result<Value, Failure> {
-        let (mut inner, start) = (self.inner.clone(), self.start_call());
+        let start = self.start_call();
         let reply = if options.asking && !bug(Bug::AskWithoutAsking) {
             // `ASKING` applies to the next command, so both are sent together.
-            let mut pipeline = Pipeline::with_capacity(2);
-            pipeline.cmd("ASKING").add_command(command.clone());
-            let replies = inner.req_packed_commands(&pipeline, 0, 2);
-            let replies = self.await_reply(replies, options).await;
-            replies.map(|mut values| values.pop().unwrap_or(::redis::Value::Nil))
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("ASKING");
+            pipeline.add_command(command.clone());
+            let replies = self.await_reply(self.wire.run_all(&pipeline), options);
+            let replies = replies.await;
+            replies.map(|mut values| values.pop().unwrap_or(Value::Nil))
         } else {
-            let reply = inner.req_packed_command(command);
-            self.await_reply(reply, options).await
+            self.await_reply(self.wire.run(command), options).await
         };
         let reply = reply.and_then(|value| self.check_error(value));
         self.finish_call(&start, || call_of(command), &reply);
@@ -43,11 +42,11 @@ impl Connection {
         pipeline: &Pipeline,
         options: SendOptions,
     ) -> Result<Vec<Value>, Failure> {
-        let (mut inner, start) = (self.inner.clone(), self.start_call());
-        let replies = inner.req_packed_commands(pipeline, 0, pipeline.len());
-        let replies = self.await_reply(replies, options).await;
+        let start = self.start_call();
+        let replies = self.await_reply(self.wire.run_all(pipeline), options);
+        let replies = replies.await;
         self.finish_call(&start, || call_of_all(pipeline), &replies);
-        Ok(replies?.into_iter().map(Value::of).collect())
+        replies
     }
 
     /// Runs a transaction, from `MULTI` to `EXEC`. Returns the replies of its commands.
@@ -56,15 +55,18 @@ impl Connection {
         transaction: &Pipeline,
         options: SendOptions,
     ) -> Result<Vec<Value>, Failure> {
-        let (mut inner, start) = (self.inner.clone(), self.start_call());
-        let replies = inner.req_packed_commands(transaction, 0, transaction.len());
-        let replies = self.await_reply(replies, options).await;
+        let start = self.start_call();
+        let replies = self.await_reply(self.wire.run_all(transaction), options);
+        let replies = replies.await;
         // Transactions are only used to acquire locks.
         self.finish_call(&start, || Call::Acquire, &replies);
         let mut replies = replies?.into_iter();
-        if let Some(Err(error)) = replies.next().map(::redis::Value::extract_error) {
+        if let Some(Err(failure)) = replies.next().map(|begun| self.check_error(begun)) {
             // Without `MULTI`, the commands ran one by one.
-            return Err(self.failure_from(&error, Some(self.in_flight(options.latest_us))));
+            return Err(Failure {
+                in_flight: Some(self.in_flight(options.latest_us)),
+                ..failure
+            });
         }
         let whole = replies.next_back();
         for queued in replies {
@@ -72,7 +74,7 @@ impl Connection {
             self.check_error(queued)?;
         }
         match whole {
-            Some(::redis::Value::Array(values)) => Ok(values.into_iter().map(Value::of).collect()),
+            Some(Value::Array(values)) => Ok(values),
             Some(value) => {
                 let refused = self.check_error(value).map(|value| vec![value]);
                 if refused
@@ -104,7 +106,7 @@ impl Connection {
     /// Waits for a reply, and closes the connection when it fails or times out.
     pub(super) async fn await_reply<T>(
         &self,
-        reply: impl Future<Output = Result<T, RedisError>>,
+        reply: impl Future<Output = Reply<T>>,
         options: SendOptions,
     ) -> Result<T, Failure> {
         let clock = &self.server.clock;
@@ -131,13 +133,12 @@ impl Connection {
                 Ok(value)
             }
             Some(Err(error)) => {
-                let failure = self.failure_from(&error, Some(in_flight));
-                if failure.in_flight.is_some() {
-                    self.close();
-                } else {
-                    awaited.answered();
-                }
-                Err(failure)
+                self.close();
+                Err(server_error::from_wire(
+                    &self.target,
+                    &error,
+                    Some(in_flight),
+                ))
             }
             None => {
                 if self

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use ::redis::{Arg, Cmd, Pipeline};
-
 use super::Connection;
 use crate::moment::Moment;
 use crate::store::Failure;
+use crate::store::redis::command::{Cmd, Pipeline};
 use crate::store::redis::script::{self, Script};
 use crate::timings::{Call, CallOutcome};
 
@@ -40,17 +39,14 @@ impl Connection {
 
 /// The call that a pipeline makes: that of its first command about locks.
 pub(super) fn call_of_all(pipeline: &Pipeline) -> Call {
-    let mut calls = pipeline.cmd_iter().map(call_of);
+    let mut calls = pipeline.commands().iter().map(call_of);
     let found = calls.find(|call| *call != Call::Other);
     found.unwrap_or(Call::Other)
 }
 
 /// The call that a command makes.
 pub(super) fn call_of(command: &Cmd) -> Call {
-    let mut words = command.args_iter().map_while(|word| match word {
-        Arg::Simple(word) => Some(word),
-        _ => None,
-    });
+    let mut words = command.words();
     match words.next() {
         Some(b"EVALSHA" | b"EVAL") => {
             let call = words.next().and_then(|script| SCRIPTS.get(script));
@@ -108,21 +104,22 @@ fn call_of_file(file: &str) -> Call {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::redis::command::cmd;
 
     #[test]
     fn every_script_of_ours_has_its_word() {
         for (file, script) in script::all(&script::NATIVE) {
             for (word, text) in [("EVALSHA", script.hash()), ("EVAL", script.code())] {
-                let call = call_of(::redis::cmd(word).arg(text).arg(1).arg("n"));
+                let call = call_of(cmd(word).arg(text).arg(1).arg("n"));
                 assert_eq!(format!("{call}.lua"), file, "{word}");
             }
         }
         for (file, script) in script::REDLOCK_REDISSON.all() {
-            let call = call_of(::redis::cmd("EVALSHA").arg(script.hash()));
+            let call = call_of(cmd("EVALSHA").arg(script.hash()));
             let is_rare = ["nodes.lua", "longest_ttl.lua"].contains(&file);
             assert!(is_rare || format!("{call}.lua") == file, "{file}");
         }
-        assert_eq!(call_of(::redis::cmd("EVALSHA").arg("0123")), Call::Other);
-        assert_eq!(call_of(&::redis::Cmd::new()), Call::Other);
+        assert_eq!(call_of(cmd("EVALSHA").arg("0123")), Call::Other);
+        assert_eq!(call_of(&Cmd::default()), Call::Other);
     }
 }

@@ -21,6 +21,7 @@ use crate::moment::Clock;
 use crate::seeded::{Bug, bug};
 use crate::stats::Stats;
 use crate::store::Failure;
+use crate::store::redis::command::cmd;
 use crate::url::SentinelTarget;
 
 mod monitor;
@@ -75,8 +76,7 @@ impl Sentinels {
         for (at, target) in sentinels.target.sentinels.iter().enumerate() {
             let (sender, pushes) = mpsc::unbounded_channel();
             let server = Server::sentinel(target.clone(), Arc::clone(stats));
-            let reconnector =
-                Reconnector::with_pushes(server, sender, Some(|| ::redis::cmd("PING")));
+            let reconnector = Reconnector::with_pushes(server, sender, Some(|| cmd("PING")));
             tokio::spawn(monitor::run(
                 Arc::clone(&sentinels),
                 at,

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::{PushInfo, PushKind};
 use tokio::sync::mpsc;
 
 use super::Sentinels;
 use super::view::{self, View};
 use crate::store::redis::connection::Connection;
 use crate::store::redis::reconnect::Reconnector;
+use crate::store::redis::wire::Push;
 
 /// How often to query without an announcement, which can be lost.
 const POLL: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub(super) async fn run(
     sentinels: Arc<Sentinels>,
     at: usize,
     reconnector: Reconnector,
-    mut pushes: mpsc::UnboundedReceiver<PushInfo>,
+    mut pushes: mpsc::UnboundedReceiver<Push>,
 ) {
     // The connection that is subscribed to announcements.
     let mut subscribed_on = None;
@@ -62,17 +62,15 @@ async fn query(
 async fn subscribe(connection: &Connection, reconnector: &Reconnector) {
     for channel in CHANNELS {
         let limit = reconnector.now() + ASK_LIMIT;
-        let _ = connection.subscribe(channel, limit).await;
+        let _ = connection.subscribe(channel, false, limit).await;
     }
 }
 
 /// Waits for a reason to query.
-async fn announcement(pushes: &mut mpsc::UnboundedReceiver<PushInfo>) {
+async fn announcement(pushes: &mut mpsc::UnboundedReceiver<Push>) {
     loop {
         match pushes.recv().await {
-            Some(push) if matches!(push.kind, PushKind::Message | PushKind::Disconnection) => {
-                return;
-            }
+            Some(Push::Message { .. } | Push::Disconnected) => return,
             Some(_) => {}
             // The reconnector keeps a sender, so this does not happen.
             None => std::future::pending().await,

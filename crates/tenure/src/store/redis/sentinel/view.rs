@@ -1,10 +1,9 @@
 //! What one sentinel reports about the primary, and which one to believe when they disagree.
 
-use ::redis::Pipeline;
-
 use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::store::Failure;
+use crate::store::redis::command::{Pipeline, cmd};
 use crate::store::redis::connection::{Connection, SendOptions};
 use crate::store::redis::value::Value;
 
@@ -98,7 +97,7 @@ fn epoch_of(details: &Value) -> u64 {
 
 /// The names of the primaries that the sentinel monitors.
 async fn masters(connection: &Connection, limit: Moment) -> Result<Vec<String>, Failure> {
-    let mut command = ::redis::cmd("SENTINEL");
+    let mut command = cmd("SENTINEL");
     let reply = connection
         .run(command.arg("MASTERS"), SendOptions::until(limit))
         .await?;
