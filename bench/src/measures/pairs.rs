@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
+use crate::clock::{main_thread_cpu_ns, own_cpu};
 use crate::contender::Contender;
 use crate::floor::{Floor, Nagle};
 use crate::ours::{HandOff, Ours};
@@ -22,25 +23,38 @@ const WARM_UP: Duration = Duration::from_millis(100);
 /// "Many tasks": as many as a busy service has requests under way.
 const MANY: usize = 64;
 
+/// "Very many tasks".
+const CROWD: usize = 512;
+
 /// What is aimed at beside the floor and beside `rslock`.
 struct Aims {
     floor: Target,
     rslock: Target,
 }
 
+/// How fast pairs are, and what one costs.
+struct Pace {
+    rate: f64,
+    client_us: f64,
+    server_us: f64,
+}
+
 pub fn measure(setting: &Setting) -> Vec<Row> {
-    let url = setting.url();
-    let two = Field::open(two_workers(), &url);
-    let one = Field::open(one_thread(), &url);
+    let two = Field::open(two_workers(), setting);
+    let one = Field::open(one_thread(), setting);
     let mut rows = Vec::new();
     for (tasks, aims) in [
-        (1, aims(Target::AtLeast(0.85), Target::None)),
-        (MANY, aims(Target::AtLeast(0.8), Target::AtLeast(1.0))),
+        (1, aims(Target::AtLeast(0.9), Target::AtLeast(0.95))),
+        (MANY, aims(Target::AtLeast(1.3), Target::AtLeast(1.8))),
+        (CROWD, aims(Target::None, Target::AtLeast(2.0))),
     ] {
         let title = format!("pairs, number of tasks {tasks}");
         let entries = entries(&two, &one, tasks);
         let results = interleave_often(&title, setting.rounds, SLICES, entries);
-        rows.extend(show(tasks, &results, &aims));
+        rows.extend(show_rates(tasks, &results, &aims));
+        if tasks == MANY {
+            rows.extend(show_costs(&results));
+        }
     }
     rows
 }
@@ -49,54 +63,100 @@ fn aims(floor: Target, rslock: Target) -> Aims {
     Aims { floor, rslock }
 }
 
-fn show(tasks: usize, results: &Results<f64>, aims: &Aims) -> Vec<Row> {
-    let named = |label: &str| results.samples(label, |rate| *rate).mean_of(SLICES);
-    let (ours, alone) = (named("ours"), named("ours, one thread"));
+fn show_rates(tasks: usize, results: &Results<Pace>, aims: &Aims) -> Vec<Row> {
+    let named = |label: &str| results.samples(label, |pace| pace.rate).mean_of(SLICES);
     let what = if tasks == 1 {
         "pairs/s, 1 task".to_owned()
     } else {
         format!("pairs/s, {tasks} tasks on distinct names")
     };
-    let row = |reference: &str, aim| {
-        let its = named(reference);
-        Row::ratio(&what, (&ours, Unit::PerSecond), (reference, &its), aim)
+    let row = |what: &str, ours: &str, reference: &str, aim| {
+        let (ours, its) = (named(ours), named(reference));
+        Row::ratio(what, (&ours, Unit::PerSecond), (reference, &its), aim)
     };
-    let by_default = format!("{what}, settings by default");
-    let on_one_thread = format!("{what}, caller on `current_thread`");
+    let given = format!("{what}, runtime given");
+    let on_one_thread = format!("{what}, caller on `current_thread`, runtime given");
     vec![
-        row("floor", aims.floor),
-        row("floor with Nagle", Target::None),
-        row("rslock", aims.rslock),
-        row("rlock", Target::None),
-        Row::ratio(
-            &by_default,
-            (&named("ours by default"), Unit::PerSecond),
-            ("floor", &named("floor")),
-            Target::None,
-        ),
-        Row::ratio(
+        row(&what, "ours", "floor", aims.floor),
+        row(&what, "ours", "floor with Nagle", Target::None),
+        row(&what, "ours", "rslock", aims.rslock),
+        row(&what, "ours", "rlock", Target::None),
+        row(&given, "ours, runtime given", "floor", Target::None),
+        row(&given, "ours, runtime given", "rslock", Target::None),
+        row(
             &on_one_thread,
-            (&alone, Unit::PerSecond),
-            ("floor", &named("floor, one thread")),
+            "ours, one thread",
+            "floor, one thread",
             Target::None,
         ),
     ]
 }
 
-fn entries<'a>(two: &'a Field, one: &'a Field, tasks: usize) -> Vec<Entry<'a, f64>> {
+fn show_costs(results: &Results<Pace>) -> Vec<Row> {
+    let client = |label: &str| {
+        results
+            .samples(label, |pace| pace.client_us)
+            .mean_of(SLICES)
+    };
+    let server = |label: &str| {
+        results
+            .samples(label, |pace| pace.server_us)
+            .mean_of(SLICES)
+    };
+    let by_client = "– client CPU per pair";
+    let by_server = "– server CPU per pair, system calls included";
+    let row = |what: &str, ours, reference: &str, its, aim| {
+        Row::ratio(what, (&ours, Unit::Micros), (reference, &its), aim)
+    };
+    let (ours, given) = (client("ours"), client("ours, runtime given"));
     vec![
-        Entry::new("floor", move || two.rate(&two.floor, tasks)),
-        Entry::new("ours", move || two.rate(&two.ours, tasks)),
-        Entry::new("ours by default", move || {
-            two.rate(&two.ours_by_default, tasks)
+        row(
+            by_client,
+            ours,
+            "rslock",
+            client("rslock"),
+            Target::AtMost(0.5),
+        ),
+        row(
+            "– the same, runtime given",
+            given,
+            "rslock",
+            client("rslock"),
+            Target::None,
+        ),
+        row(
+            by_server,
+            server("ours"),
+            "floor",
+            server("floor"),
+            Target::AtMost(0.75),
+        ),
+        row(
+            by_server,
+            server("ours"),
+            "rslock",
+            server("rslock"),
+            Target::None,
+        ),
+    ]
+}
+
+fn entries<'a>(two: &'a Field, one: &'a Field, tasks: usize) -> Vec<Entry<'a, Pace>> {
+    vec![
+        Entry::new("floor", move || two.pace(&two.floor, tasks)),
+        Entry::new("ours", move || two.pace(&two.ours, tasks)),
+        Entry::new("ours, runtime given", move || {
+            two.pace(&two.ours_on_runtime, tasks)
         }),
         Entry::new("floor with Nagle", move || {
-            two.rate(&two.floor_with_nagle, tasks)
+            two.pace(&two.floor_with_nagle, tasks)
         }),
-        Entry::new("rslock", move || two.rate(&two.rslock, tasks)),
-        Entry::new("rlock", move || two.rate(&two.rlock, tasks)),
-        Entry::new("floor, one thread", move || one.rate(&one.floor, tasks)),
-        Entry::new("ours, one thread", move || one.rate(&one.ours, tasks)),
+        Entry::new("rslock", move || two.pace(&two.rslock, tasks)),
+        Entry::new("rlock", move || two.pace(&two.rlock, tasks)),
+        Entry::new("floor, one thread", move || one.pace(&one.floor, tasks)),
+        Entry::new("ours, one thread", move || {
+            one.pace(&one.ours_on_runtime, tasks)
+        }),
     ]
 }
 
@@ -105,45 +165,57 @@ struct Field {
     floor: Floor,
     floor_with_nagle: Floor,
     ours: Ours,
-    ours_by_default: Ours,
+    ours_on_runtime: Ours,
     rslock: Rslock,
     rlock: Rlock,
     runtime: Runtime,
+    /// The server's process.
+    server: u32,
 }
 
 impl Field {
-    fn open(runtime: Runtime, url: &str) -> Self {
+    fn open(runtime: Runtime, setting: &Setting) -> Self {
+        let url = &setting.url();
         let field = Self {
             floor: runtime.block_on(Floor::connect(url, Nagle::Off)),
             floor_with_nagle: runtime.block_on(Floor::connect(url, Nagle::On)),
-            ours: runtime.block_on(Ours::connect(url, HandOff::On)),
-            ours_by_default: runtime.block_on(Ours::connect_by_default(url)),
+            ours: runtime.block_on(Ours::connect_by_default(url)),
+            ours_on_runtime: runtime.block_on(Ours::connect(url, HandOff::On)),
             rslock: Rslock::connect(url),
             rlock: runtime.block_on(Rlock::connect(url)),
             runtime,
+            server: setting.server.pid(),
         };
-        field.run(&field.floor, MANY, WARM_UP);
-        field.run(&field.floor_with_nagle, MANY, WARM_UP);
-        field.run(&field.ours, MANY, WARM_UP);
-        field.run(&field.ours_by_default, MANY, WARM_UP);
-        field.run(&field.rslock, MANY, WARM_UP);
-        field.run(&field.rlock, MANY, WARM_UP);
+        field.run(&field.floor, CROWD, WARM_UP);
+        field.run(&field.floor_with_nagle, CROWD, WARM_UP);
+        field.run(&field.ours, CROWD, WARM_UP);
+        field.run(&field.ours_on_runtime, CROWD, WARM_UP);
+        field.run(&field.rslock, CROWD, WARM_UP);
+        field.run(&field.rlock, CROWD, WARM_UP);
         field
     }
 
-    fn rate(&self, contender: &impl Contender, tasks: usize) -> f64 {
-        self.run(contender, tasks, SLICE)
+    fn pace(&self, contender: &impl Contender, tasks: usize) -> Pace {
+        let (client, server) = (own_cpu(), main_thread_cpu_ns(self.server));
+        let begun = Instant::now();
+        let pairs = self.run(contender, tasks, SLICE) as f64;
+        let took = begun.elapsed().as_secs_f64();
+        let client = own_cpu() - client;
+        let server = main_thread_cpu_ns(self.server) - server;
+        Pace {
+            rate: pairs / took,
+            client_us: client.as_secs_f64() * 1e6 / pairs,
+            server_us: server as f64 / 1e3 / pairs,
+        }
     }
 
-    /// Pairs per second of `tasks` tasks together.
-    fn run(&self, contender: &impl Contender, tasks: usize, length: Duration) -> f64 {
-        let begun = Instant::now();
-        let end = begun + length;
+    /// How many pairs `tasks` tasks make together.
+    fn run(&self, contender: &impl Contender, tasks: usize, length: Duration) -> u64 {
+        let end = Instant::now() + length;
         let task = |number| self.runtime.spawn(pairs(contender.clone(), number, end));
         let running: Vec<_> = (0..tasks).map(task).collect();
         let counts = running.into_iter().map(|task| self.runtime.block_on(task));
-        let pairs: u64 = counts.map(|count| count.expect("no task panics")).sum();
-        pairs as f64 / begun.elapsed().as_secs_f64()
+        counts.map(|count| count.expect("no task panics")).sum()
     }
 }
 

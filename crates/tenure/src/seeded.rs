@@ -27,6 +27,16 @@ macro_rules! bugs {
 bugs! {
     /// a release deletes whatever lease is there
     ReleaseWithoutCompare = "release-without-compare",
+    /// locks that are released together are not offered to their waiters
+    BatchForgetsWaiters = "batch-forgets-waiters",
+    /// callers whose requests travel together get each other's outcomes
+    BatchMixesOutcomes = "batch-mixes-outcomes",
+    /// a busy lock makes all that are asked for with it busy
+    BatchSharesBusy = "batch-shares-busy",
+    /// a request is sent although its caller has gone
+    BatchSendsForNobody = "batch-sends-for-nobody",
+    /// locks that are released together are released whichever lease holds them
+    BatchReleasesAll = "batch-releases-all",
     /// a release compares and deletes in two round trips
     ReleaseInTwoSteps = "release-in-two-steps",
     /// the deadline counts from the reply
@@ -179,6 +189,18 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/release.lua",
         "if found ~= ARGV[1] then",
         "if not found then",
+    ),
+    (
+        Bug::BatchReleasesAll,
+        "native/release_all.lua",
+        "found[i] ~= ARGV[i]",
+        "not found[i]",
+    ),
+    (
+        Bug::BatchForgetsWaiters,
+        "native/release_all.lua",
+        "2 * count)) > 0",
+        "2 * count)) < 0",
     ),
     (
         Bug::RenewWithoutCompare,

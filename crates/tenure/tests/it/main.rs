@@ -16,6 +16,8 @@ mod verdict;
 
 /// A Redis Cluster, whose slots move.
 mod cluster;
+/// Requests of concurrent callers, which travel together.
+mod combining;
 /// How to connect: TLS, sockets, users, databases.
 mod connect;
 /// Waiters that are killed or stopped while they wait.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::acquire_batch::TransactionAttempt;
 use super::connection::Connection;
 use super::operation::{Acquire, Operation};
 use super::perform::Unperformed;
 use super::redis_store::RedisStore;
-use super::transaction::Transaction;
 use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
@@ -46,10 +46,10 @@ impl RedisStore {
                 .transaction_candidates()
                 .includes(attempt, self.clock.now())
         {
-            let transaction = Transaction::new(&connection, attempt);
+            let transaction = TransactionAttempt::new(&connection, attempt);
             let in_flight = transaction.in_flight;
             let asking = async move {
-                let attempted = transaction.run(&connection, attempt).await;
+                let attempted = transaction.run(&connection).await;
                 attempted.map_err(|failure| self.routes.note_failure(&node, failure))
             };
             return Some((Some(in_flight), Box::pin(asking)));

@@ -101,6 +101,14 @@ impl Pipeline {
     }
 }
 
+/// Appends a whole command.
+pub(super) fn append_command(out: &mut Vec<u8>, words: &[&[u8]]) {
+    append_header(out, b'*', words.len());
+    for word in words {
+        append_bulk(out, word);
+    }
+}
+
 /// Appends a bulk string.
 pub(super) fn append_bulk(out: &mut Vec<u8>, word: &[u8]) {
     append_header(out, b'$', word.len());

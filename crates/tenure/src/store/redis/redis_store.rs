@@ -9,7 +9,6 @@ use tokio::sync::mpsc;
 
 use super::channels::Channels;
 use super::cluster::{Cluster, Route};
-use super::connection::SendOptions;
 use super::node::Node;
 use super::routes::Routes;
 use super::server::Server;
@@ -242,8 +241,7 @@ impl Store for RedisStore {
         let node = self.route(&lease.name).ok()?.node;
         let connection = node.caller_connection()?;
         Some(Box::pin(async move {
-            let options = SendOptions::on_caller();
-            let released = self.try_release(&connection, lease, dequeue, options).await;
+            let released = self.release_by_caller(&connection, lease, dequeue).await;
             released.map_err(|failure| self.routes.note_failure(&node, failure))
         }))
     }

@@ -1,5 +1,6 @@
 //! Releases a lock, and cancels an attempt whose reply was lost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster::Route;
@@ -8,6 +9,7 @@ use super::connection::{Connection, SendOptions};
 use super::operation::Release;
 use super::redis_store::RedisStore;
 use super::routes::Routes;
+use crate::layout::Layout;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
@@ -51,6 +53,8 @@ impl RedisStore {
         let limit = self.command_limit(limit);
         let same = in_flight.connection;
         if let Some((node, connection)) = same.and_then(|id| self.routes.connection_with_id(id)) {
+            // Callers' attempts are on their way, or will not be sent.
+            connection.combiner().settle();
             // After the attempt, on the same connection. If its runtime no longer drives it, it is
             // broken the next time.
             let options = SendOptions::until(limit);
@@ -118,6 +122,35 @@ impl RedisStore {
         let options = options.asking(route.asking);
         self.try_release(&connection, lease, None, options).await?;
         Ok(now_us)
+    }
+
+    /// Releases on the caller's own task, together with what other callers release if the lock is
+    /// as usual.
+    pub(super) async fn release_by_caller(
+        &self,
+        connection: &Arc<Connection>,
+        lease: &LeaseSpec,
+        dequeue: Option<&LeaseId>,
+    ) -> Result<ReleaseReply, Failure> {
+        if self.can_release_together(lease, dequeue)
+            && !connection.release_all.is_denied()
+            && let Some(released) = connection.release_together(lease).await?
+        {
+            return Ok(released);
+        }
+        let options = SendOptions::on_caller();
+        self.try_release(connection, lease, dequeue, options).await
+    }
+
+    /// Whether `release_all.lua` does what `release.lua` would do. Keys of a cluster cannot be released
+    /// together, because they are in different slots.
+    fn can_release_together(&self, lease: &LeaseSpec, dequeue: Option<&LeaseId>) -> bool {
+        self.layout == Layout::Native
+            && matches!(self.routes, Routes::One(_))
+            && dequeue.is_none()
+            && lease.last_fence.is_none()
+            && !lease.has_meta
+            && !bug(Bug::ReleaseInTwoSteps)
     }
 
     pub(super) async fn try_release(

@@ -44,6 +44,9 @@ pub(super) static REIGN: LazyLock<Script> = LazyLock::new(|| script!("reign.lua"
 pub(super) static CLIENTS: LazyLock<Script> = LazyLock::new(|| script!("clients.lua"));
 pub(super) static STAY: LazyLock<Script> = LazyLock::new(|| script!("stay.lua"));
 pub(super) static WAITERS: LazyLock<Script> = LazyLock::new(|| script!("waiters.lua"));
+/// Not in Redisson's layout, whose releases also wake the waiters of other libraries.
+pub(super) static RELEASE_ALL: LazyLock<Script> =
+    LazyLock::new(|| script!("native/release_all.lua"));
 
 /// The scripts of a lock in one layout. Keys, arguments and replies are the same in all layouts,
 /// except what release.lua must know about other libraries' channels.
@@ -143,7 +146,7 @@ impl RedlockScripts {
 }
 
 /// All scripts that a client may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 11] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 12] {
     [
         ("acquire.lua", &scripts.acquire),
         ("release.lua", &scripts.release),
@@ -156,6 +159,7 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 11] {
         ("reign.lua", &REIGN),
         ("stay.lua", &STAY),
         ("waiters.lua", &WAITERS),
+        ("release_all.lua", &RELEASE_ALL),
     ]
 }
 

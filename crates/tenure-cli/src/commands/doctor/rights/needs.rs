@@ -87,6 +87,8 @@ fn on_the_lock(scope: &Scope) -> Vec<Need> {
         vital("pttl", &["PTTL", name]),
         vital("type", &["TYPE", name]),
         vital("exists", &["EXISTS", name]),
+        // To release several locks in one call.
+        Need::new("mget", Weight::Helpful, &["MGET", name]).on_keys(format!("{}*", scope.prefix)),
     ]
 }
 

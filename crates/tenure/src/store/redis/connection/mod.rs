@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use tokio_util::sync::CancellationToken;
 
+use super::combiner::Combiner;
 use super::endpoint::Endpoint;
+use super::release_batch::ReleaseAll;
 use super::response_watch::ResponseWatch;
 use super::server::Server;
 use super::server_error;
@@ -42,6 +44,8 @@ pub(crate) struct Connection {
     /// Cancelled when the connection is closed.
     closed: CancellationToken,
     response_watch: ResponseWatch,
+    combiner: Combiner,
+    pub(super) release_all: ReleaseAll,
     transaction_candidates: TransactionCandidates,
     timings: Arc<NodeTimings>,
     /// The server's clock minus ours, in microseconds.
@@ -59,6 +63,8 @@ impl Connection {
             target: Arc::clone(&endpoint.target),
             closed: endpoint.moved.child_token(),
             response_watch: ResponseWatch::default(),
+            combiner: Combiner::default(),
+            release_all: ReleaseAll::default(),
             transaction_candidates: TransactionCandidates::default(),
             timings: server
                 .stats
@@ -85,6 +91,16 @@ impl Connection {
     /// Closes it. Pending requests fail at once.
     pub(super) fn close(&self) {
         self.closed.cancel();
+        self.wire.close();
+    }
+
+    pub(super) fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// The requests of concurrent callers, which travel together.
+    pub(super) fn combiner(&self) -> &Combiner {
+        &self.combiner
     }
 
     pub(super) fn response_watch(&self) -> &ResponseWatch {
@@ -157,7 +173,7 @@ impl Connection {
     }
 
     /// The failure for an error reply. A primary that has become a replica is not used again.
-    fn refusal(&self, error: &str) -> Failure {
+    pub(super) fn refusal(&self, error: &str) -> Failure {
         let failure = self.failure_from_reply(error);
         if failure.error.kind() != ErrorKind::ReadOnly {
             return failure;

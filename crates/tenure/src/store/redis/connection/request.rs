@@ -6,15 +6,13 @@
 use super::Connection;
 use super::send_options::{ReplyWait, SendOptions};
 use super::timing::{call_of, call_of_all};
-use crate::error::ErrorKind;
 use crate::seeded::{Bug, bug};
 use crate::store::Failure;
 use crate::store::redis::command::{Cmd, Pipeline};
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::server_error;
 use crate::store::redis::value::Value;
-use crate::store::redis::wire::Reply;
-use crate::timings::Call;
+use crate::store::redis::wire::{Reply, WireError};
 
 impl Connection {
     /// Sends one command and waits for its reply.
@@ -49,47 +47,6 @@ impl Connection {
         replies
     }
 
-    /// Runs a transaction, from `MULTI` to `EXEC`. Returns the replies of its commands.
-    pub(in crate::store::redis) async fn run_transaction(
-        &self,
-        transaction: &Pipeline,
-        options: SendOptions,
-    ) -> Result<Vec<Value>, Failure> {
-        let start = self.start_call();
-        let replies = self.await_reply(self.wire.run_all(transaction), options);
-        let replies = replies.await;
-        // Transactions are only used to acquire locks.
-        self.finish_call(&start, || Call::Acquire, &replies);
-        let mut replies = replies?.into_iter();
-        if let Some(Err(failure)) = replies.next().map(|begun| self.check_error(begun)) {
-            // Without `MULTI`, the commands ran one by one.
-            return Err(Failure {
-                in_flight: Some(self.in_flight(options.latest_us)),
-                ..failure
-            });
-        }
-        let whole = replies.next_back();
-        for queued in replies {
-            // A command that cannot be queued makes `EXEC` do nothing, and its error tells why.
-            self.check_error(queued)?;
-        }
-        match whole {
-            Some(Value::Array(values)) => Ok(values),
-            Some(value) => {
-                let refused = self.check_error(value).map(|value| vec![value]);
-                if refused
-                    .as_ref()
-                    .is_err_and(|it| it.error.kind() == ErrorKind::Denied)
-                {
-                    // A user that may begin a transaction but not end it would stay in it forever.
-                    self.close();
-                }
-                refused
-            }
-            None => Ok(Vec::new()),
-        }
-    }
-
     /// Runs a script by its hash, with its text if the server does not know it.
     pub(crate) async fn script<T: AsRef<[u8]>>(
         &self,
@@ -104,7 +61,7 @@ impl Connection {
     }
 
     /// Waits for a reply, and closes the connection when it fails or times out.
-    pub(super) async fn await_reply<T>(
+    pub(in crate::store::redis) async fn await_reply<T>(
         &self,
         reply: impl Future<Output = Reply<T>>,
         options: SendOptions,
@@ -121,16 +78,15 @@ impl Connection {
                 ReplyWait::ResponseTimeout => Some(reply.await),
             }
         };
-        let reply = tokio::select! {
-            biased;
-            reply = reply => reply,
-            () = self.closed.cancelled() => None,
-        };
+        let reply = reply.await;
         let in_flight = self.in_flight(options.latest_us);
         match reply {
             Some(Ok(value)) => {
                 awaited.answered();
                 Ok(value)
+            }
+            Some(Err(WireError::Closed)) => {
+                Err(server_error::no_reply(&self.target, Some(in_flight)))
             }
             Some(Err(error)) => {
                 self.close();

@@ -1,4 +1,5 @@
-//! Closes a connection that owes replies to callers without a timer for too long.
+//! Closes a connection that owes replies to callers without a timer for too long, or whose server has
+//! moved.
 //!
 //! A caller's own task may run on any executor, so it cannot rely on timers there. Instead, one
 //! task on the engine watches each connection, and only while replies are awaited.
@@ -21,8 +22,22 @@ const LINGER: Duration = Duration::from_secs(1);
 impl Connection {
     /// Closes it when it times out. `engine` is needed if the current runtime is not the engine.
     pub(in crate::store::redis) fn watch_replies(self: &Arc<Self>, engine: Option<&Handle>) {
+        let owner = Arc::downgrade(self);
+        self.wire.on_write(move || {
+            if let Some(connection) = owner.upgrade() {
+                connection.combiner.send(&connection);
+            }
+        });
         let request_sent = Arc::clone(&self.response_watch().request_sent);
-        let watching = watch_loop(Arc::downgrade(self), request_sent);
+        let (connection, closed) = (Arc::downgrade(self), self.closed.clone());
+        let watching = async move {
+            let watching = watch_loop(connection.clone(), request_sent);
+            closed.run_until_cancelled(watching).await;
+            // For example because the primary has moved: no reply is worth waiting for.
+            if let Some(connection) = connection.upgrade() {
+                connection.close();
+            }
+        };
         match engine {
             Some(engine) => drop(engine.spawn(watching)),
             None => drop(tokio::spawn(watching)),
@@ -30,6 +45,7 @@ impl Connection {
     }
 }
 
+/// Ends when the connection is to be closed, or is no longer used.
 async fn watch_loop(connection: Weak<Connection>, request_sent: Arc<Notify>) {
     loop {
         request_sent.notified().await;
@@ -42,7 +58,7 @@ async fn watch_loop(connection: Weak<Connection>, request_sent: Arc<Notify>) {
             let lasts = watch.silent_for(connection.clock().now());
             let awaited = watch.awaited.load(Ordering::Acquire) > 0;
             if awaited && lasts >= connection.target().response_timeout {
-                return connection.close();
+                return;
             }
             if !awaited && lasts >= LINGER {
                 watch.watching.store(false, Ordering::Release);

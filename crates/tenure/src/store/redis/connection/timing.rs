@@ -11,16 +11,16 @@ use crate::store::redis::script::{self, Script};
 use crate::timings::{Call, CallOutcome};
 
 /// When a call started; `None` unless timings are wanted.
-pub(super) struct CallStart(Option<Moment>);
+pub(in crate::store::redis) struct CallStart(Option<Moment>);
 
 impl Connection {
-    pub(super) fn start_call(&self) -> CallStart {
+    pub(in crate::store::redis) fn start_call(&self) -> CallStart {
         let timings = &self.server.stats.timings;
         CallStart(timings.is_wanted().then(|| self.server.clock.now()))
     }
 
     /// Records the outcome of a call. `call` is evaluated only if timings are wanted.
-    pub(super) fn finish_call<T>(
+    pub(in crate::store::redis) fn finish_call<T>(
         &self,
         start: &CallStart,
         call: impl FnOnce() -> Call,
@@ -85,7 +85,7 @@ static SCRIPTS: LazyLock<HashMap<&'static [u8], Call>> = LazyLock::new(|| {
 fn call_of_file(file: &str) -> Call {
     match file {
         "acquire.lua" => Call::Acquire,
-        "release.lua" => Call::Release,
+        "release.lua" | "release_all.lua" => Call::Release,
         "turn.lua" => Call::Turn,
         "renew.lua" => Call::Renew,
         "adopt.lua" => Call::Adopt,
@@ -111,6 +111,7 @@ mod tests {
         for (file, script) in script::all(&script::NATIVE) {
             for (word, text) in [("EVALSHA", script.hash()), ("EVAL", script.code())] {
                 let call = call_of(cmd(word).arg(text).arg(1).arg("n"));
+                let file = file.replace("_all", "");
                 assert_eq!(format!("{call}.lua"), file, "{word}");
             }
         }

@@ -12,7 +12,7 @@ pub(super) use self::release::Release;
 pub(super) use self::release_vote::ReleaseVote;
 pub(super) use self::renew::Renew;
 pub(super) use self::repair::Repair;
-pub(super) use self::reply::{pairs, time_left};
+pub(super) use self::reply::{pairs, released, time_left};
 pub(super) use self::turn::Turn;
 pub(super) use self::vote::RequestVote;
 pub(super) use self::waiters::Waiters;

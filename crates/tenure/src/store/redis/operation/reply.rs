@@ -11,7 +11,7 @@ use crate::store::redis::value::Value;
 use crate::store::{Failure, NotHeld, ReleaseReply};
 
 /// What release.lua found, and turn.lua if it released.
-pub(super) fn released(
+pub(in crate::store::redis) fn released(
     layout: Layout,
     name: &LockName,
     reply: &Value,

@@ -74,7 +74,7 @@ impl Driver {
             if let Some(error) = &state.closed {
                 return Poll::Ready(error.clone());
             }
-            if !is_written || state.out.is_empty() {
+            if !is_written || state.out.is_empty() && !state.gathering {
                 state.driver = Some(context.waker().clone());
                 return Poll::Pending;
             }
@@ -85,7 +85,15 @@ impl Driver {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            if std::mem::take(&mut state.gathering)
+                && let Some(gather) = self.shared.gather.get()
+            {
+                drop(state);
+                gather();
+                state = self.shared.state();
+            }
             self.yielded = false;
+            state.note_write();
             std::mem::swap(&mut state.out, &mut self.output);
         }
     }

@@ -1,14 +1,15 @@
 //! A connection as bytes: sends requests and matches the replies to them.
 //!
 //! Requests of many tasks share one connection. Sending is synchronous: the bytes are appended to
-//! one buffer under a lock, so the order of requests is the order of the calls. If nothing else is
-//! under way, the sender's own thread writes them to the socket at once. Otherwise a task writes
-//! them, the [`Driver`], which also reads the replies. A request is sent at most once.
+//! one buffer under a lock, so the order of requests is the order of the calls. A lone sender writes
+//! them to the socket at once, on its own thread. Otherwise a task writes them, the [`Driver`], which
+//! also reads the replies: it first lets other tasks run, so that their requests share the write. A
+//! request is sent at most once.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use tokio::sync::{mpsc, oneshot};
@@ -50,6 +51,8 @@ struct Shared {
     state: Mutex<State>,
     /// To write without the driver, if the connection has no TLS.
     writer: Option<Writer>,
+    /// Adds requests that wait outside, just before a write.
+    gather: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -57,6 +60,11 @@ struct State {
     /// What is to be written, in the order of `awaited`.
     out: Vec<u8>,
     awaited: VecDeque<Awaited>,
+    /// How many requests are in `out`, and how many the last write had.
+    unwritten: usize,
+    last_write: usize,
+    /// Whether requests wait outside for the next write.
+    gathering: bool,
     /// The driver, while it sleeps.
     driver: Option<Waker>,
     closed: Option<WireError>,
@@ -68,7 +76,7 @@ enum Awaited {
     Several {
         left: usize,
         replies: Vec<Value>,
-        sender: oneshot::Sender<Reply<Vec<Value>>>,
+        sink: Sink,
     },
     /// The server confirms with a push, or refuses with a reply.
     Confirmation {
@@ -78,10 +86,13 @@ enum Awaited {
     },
 }
 
+/// Takes several replies, on the thread that read them.
+type Sink = Box<dyn FnOnce(Reply<Vec<Value>>) + Send>;
+
 /// A request that is done, with its reply.
 enum Done {
     One(oneshot::Sender<Reply<Value>>, Value),
-    Several(oneshot::Sender<Reply<Vec<Value>>>, Vec<Value>),
+    Several(Sink, Vec<Value>),
 }
 
 impl Wire {
@@ -90,6 +101,7 @@ impl Wire {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             writer: stream.writer(),
+            gather: OnceLock::new(),
         });
         tokio::spawn(Driver::new(Arc::clone(&shared), stream, pushes));
         Self { shared }
@@ -105,17 +117,64 @@ impl Wire {
 
     /// Sends several commands together.
     pub(super) async fn run_all(&self, commands: &Pipeline) -> Reply<Vec<Value>> {
-        let (sender, replies) = oneshot::channel();
-        let awaited = Awaited::Several {
-            left: commands.len(),
-            replies: Vec::with_capacity(commands.len()),
-            sender,
-        };
         if commands.len() == 0 {
             return Ok(Vec::new());
         }
-        self.shared.send(awaited, |out| commands.encode(out));
+        let (sender, replies) = oneshot::channel();
+        // The sender may no longer wait.
+        let sink = Box::new(|replies| drop(sender.send(replies)));
+        self.shared
+            .send(Awaited::several(commands.len(), sink), |out| {
+                commands.encode(out);
+            });
         replies.await.unwrap_or(Err(WireError::Closed))
+    }
+
+    /// Sets what is called before a write that was [requested](Self::request_write), to add requests
+    /// that wait outside, and when the connection ends, to fail them. It is called without locks, and
+    /// may send.
+    pub(super) fn on_write(&self, gather: impl Fn() + Send + Sync + 'static) {
+        let _ = self.shared.gather.set(Box::new(gather));
+    }
+
+    /// Whether a request is best sent now: it is alone on the connection, or the connection has ended.
+    pub(super) fn sends_at_once(&self) -> bool {
+        let state = self.shared.state();
+        state.is_lone() || state.is_closed()
+    }
+
+    /// Has the driver write soon, once other tasks had the chance to add requests.
+    pub(super) fn request_write(&self) {
+        let mut state = self.shared.state();
+        state.gathering = true;
+        let driver = state.driver.take();
+        drop(state);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    /// Sends what `encode` writes of a batch with this many requests and replies. `finish` gets the
+    /// batch and its replies, on the thread that reads them.
+    ///
+    /// # Errors
+    ///
+    /// The batch, if the connection has ended: then `finish` is not called.
+    pub(super) fn send_batch<B: Send + 'static>(
+        &self,
+        (requests, replies): (usize, usize),
+        batch: B,
+        encode: impl FnOnce(&B, &mut Vec<u8>),
+        finish: impl FnOnce(B, Reply<Vec<Value>>) + Send + 'static,
+    ) -> Result<(), (B, WireError)> {
+        let mut state = self.shared.state();
+        if let Some(error) = &state.closed {
+            return Err((batch, error.clone()));
+        }
+        let is_lone = state.is_lone() && requests == 1;
+        encode(&batch, &mut state.out);
+        let sink = Box::new(move |replies| finish(batch, replies));
+        let awaited = Awaited::several(replies, sink);
+        self.shared.sent(state, awaited, requests, is_lone);
+        Ok(())
     }
 
     /// Sends a command about a subscription, such as `SUBSCRIBE`, and waits for its confirmation.
@@ -151,13 +210,27 @@ impl Shared {
             drop(state);
             return awaited.fail(&error);
         }
-        let is_idle = state.awaited.is_empty() && state.out.is_empty();
+        let is_lone = state.is_lone();
         encode(&mut state.out);
+        self.sent(state, awaited, 1, is_lone);
+    }
+
+    /// Notes what awaits the replies to requests that were just appended to `out`, and has them
+    /// written: at once if they are alone.
+    fn sent(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        awaited: Awaited,
+        requests: usize,
+        is_lone: bool,
+    ) {
         state.awaited.push_back(awaited);
-        if is_idle && let Some(writer) = &self.writer {
+        state.unwritten += requests;
+        if is_lone && let Some(writer) = &self.writer {
             // An error is left to the driver, which will get it too.
             let written = writer.try_write(&state.out).unwrap_or(0);
             state.out.drain(..written);
+            state.note_write();
         }
         if !state.out.is_empty() {
             let driver = state.driver.take();
@@ -204,6 +277,9 @@ impl Shared {
             request.fail(error);
         }
         driver.into_iter().for_each(Waker::wake);
+        if let Some(gather) = self.gather.get() {
+            gather();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -212,6 +288,20 @@ impl Shared {
 }
 
 impl State {
+    /// Whether nothing is under way, and the last write had one request: then no other sender is
+    /// likely to come.
+    fn is_lone(&self) -> bool {
+        self.awaited.is_empty() && self.out.is_empty() && self.last_write <= 1
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    fn note_write(&mut self) {
+        self.last_write = std::mem::take(&mut self.unwritten);
+    }
+
     /// Takes a reply to the oldest request, and returns the request if that was its last one.
     fn answer(&mut self, value: Value) -> Reply<Option<Done>> {
         match self.awaited.pop_front() {
@@ -221,16 +311,16 @@ impl State {
             Some(Awaited::Several {
                 left,
                 mut replies,
-                sender,
+                sink,
             }) => {
                 replies.push(value);
                 if left == 1 {
-                    return Ok(Some(Done::Several(sender, replies)));
+                    return Ok(Some(Done::Several(sink, replies)));
                 }
                 self.awaited.push_front(Awaited::Several {
                     left: left - 1,
                     replies,
-                    sender,
+                    sink,
                 });
                 Ok(None)
             }
@@ -258,15 +348,21 @@ impl State {
 }
 
 impl Awaited {
+    fn several(count: usize, sink: Sink) -> Self {
+        Self::Several {
+            left: count,
+            replies: Vec::with_capacity(count),
+            sink,
+        }
+    }
+
     fn fail(self, error: &WireError) {
         // The sender may no longer wait.
         match self {
             Self::One(sender) | Self::Confirmation { sender, .. } => {
                 let _ = sender.send(Err(error.clone()));
             }
-            Self::Several { sender, .. } => {
-                let _ = sender.send(Err(error.clone()));
-            }
+            Self::Several { sink, .. } => sink(Err(error.clone())),
         }
     }
 }
@@ -276,7 +372,7 @@ impl Done {
         // The sender may no longer wait.
         match self {
             Self::One(sender, value) => drop(sender.send(Ok(value))),
-            Self::Several(sender, values) => drop(sender.send(Ok(values))),
+            Self::Several(sink, values) => sink(Ok(values)),
         }
     }
 }

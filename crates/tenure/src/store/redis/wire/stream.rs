@@ -42,6 +42,10 @@ impl Stream {
     }
 
     /// `None` with TLS: only the driver can write then.
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(clippy::unnecessary_wraps, reason = "without TLS there is always one")
+    )]
     pub(super) fn writer(&self) -> Option<Writer> {
         match self {
             Self::Tcp(_, writer) => Some(writer.clone()),

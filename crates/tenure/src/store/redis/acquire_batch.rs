@@ -1,0 +1,334 @@
+//! Acquires free locks without a script, several in one call.
+//!
+//! Running a script costs the server more than everything that a grant needs. So a lock that is
+//! acquired again and again is acquired by a transaction of plain commands: set the key unless it
+//! exists, and mint the fence. It grants exactly what acquire.lua grants, or nothing; if anything is
+//! unusual, acquire.lua runs next, and finds its own lease. The transaction has the attempts of all
+//! callers that ask at the same time, and each of them has its own outcome.
+//!
+//! One thing that a script would check is checked here afterwards. The lease has an absolute end, so
+//! that an attempt which runs late ends when it should have; the fence tells how much of the ttl is
+//! left. `XADD` mints it by the server's clock, to the millisecond, whatever happened to the counter:
+//! the clock was not later than that. Ten times a second the transaction also reads the clock itself,
+//! to notice that it was set. It never creates a counter, which would have no expiry.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::combiner::{Entry, EntryReply};
+use super::command::append_command;
+use super::connection::{Connection, SendOptions};
+use super::transaction_candidates::AHEAD_MAX_US;
+use super::value::Value;
+use super::wire::WireError;
+use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
+use crate::lease::{Fence, LeaseId};
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::seeded::{Bug, bug};
+use crate::store::{AcquireReply, Attempt, Busy, Failure, InFlight};
+use crate::timings::Call;
+
+/// How far the server's clock may be behind the expected value, in microseconds.
+const BEHIND_MAX_US: u64 = 500_000;
+/// The largest fence that Lua and JSON represent exactly.
+const FENCE_MAX: u64 = (1 << 53) - 2;
+/// How many fences there are in a millisecond: one for each microsecond.
+const FENCES_IN_A_MS: u64 = 1_000;
+
+/// One attempt of a batch.
+pub(super) struct AcquireEntry {
+    name: LockName,
+    id: LeaseId,
+    ttl: Duration,
+    /// When the lease ends, by the server's clock.
+    end_ms: u64,
+    pub(super) reply: EntryReply<Result<AcquireReply, Failure>>,
+}
+
+/// Attempts that are sent together.
+pub(super) struct AcquireBatch {
+    entries: Vec<AcquireEntry>,
+    sent_at: Moment,
+    reads_clock: bool,
+}
+
+/// An attempt by transaction, before it is sent.
+pub(super) struct TransactionAttempt<'a> {
+    attempt: &'a Attempt,
+    end_ms: u64,
+    /// Until when it may still run: a lease granted by then has expired.
+    pub(super) in_flight: InFlight,
+}
+
+impl<'a> TransactionAttempt<'a> {
+    pub(super) fn new(connection: &Connection, attempt: &'a Attempt) -> Self {
+        let expected_end = connection.clock().now() + attempt.held.ttl;
+        // One more, so that rounding never shortens the lease.
+        let end_ms = connection.server_us(expected_end) / 1_000 + 1;
+        Self {
+            attempt,
+            end_ms,
+            in_flight: connection.in_flight(end_ms * 1_000),
+        }
+    }
+
+    /// Sends it, together with those of other callers.
+    pub(super) async fn run(self, connection: &Arc<Connection>) -> Result<AcquireReply, Failure> {
+        let held = &self.attempt.held;
+        let (reply, attempted) = oneshot::channel();
+        let entry = AcquireEntry {
+            name: held.name.clone(),
+            id: held.id.clone(),
+            ttl: held.ttl,
+            end_ms: self.end_ms,
+            reply,
+        };
+        let start = connection.start_call();
+        let attempted = async {
+            connection.combiner().add(connection, Entry::Acquire(entry));
+            attempted.await.unwrap_or(Err(WireError::Closed))
+        };
+        let options = SendOptions::on_caller().latest(self.in_flight.latest_us);
+        let attempted = connection.await_reply(attempted, options).await;
+        let attempted = attempted.and_then(|attempted| attempted);
+        connection.finish_call(&start, || Call::Acquire, &attempted);
+        let candidates = connection.transaction_candidates();
+        match &attempted {
+            Ok(AcquireReply::Granted { .. }) => {}
+            Ok(_) => candidates.forget(&held.name),
+            Err(failure) => {
+                candidates.forget(&held.name);
+                if failure.error.kind() == ErrorKind::Denied {
+                    candidates.refuse_all();
+                }
+            }
+        }
+        // Whatever went wrong, acquire.lua finds out more.
+        attempted.map_err(|failure| Failure {
+            transient: true,
+            ..failure
+        })
+    }
+}
+
+impl AcquireBatch {
+    pub(super) fn new(connection: &Connection, entries: Vec<AcquireEntry>) -> Self {
+        let sent_at = connection.clock().now();
+        Self {
+            reads_clock: !entries.is_empty() && !connection.knows_clock(sent_at),
+            entries,
+            sent_at,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many replies it gets: to `MULTI`, two for each attempt, perhaps to `TIME`, and to `EXEC`.
+    pub(super) fn replies(&self) -> usize {
+        match self.entries.len() {
+            0 => 0,
+            count => 2 + 2 * count + usize::from(self.reads_clock),
+        }
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        if self.entries.is_empty() {
+            return;
+        }
+        append_command(out, &[b"MULTI"]);
+        for entry in &self.entries {
+            let (name, id) = (entry.name.as_str().as_bytes(), entry.id.as_str().as_bytes());
+            let end = entry.end_ms.to_string();
+            append_command(
+                out,
+                &[b"SET", name, id, b"NX", b"GET", b"PXAT", end.as_bytes()],
+            );
+            let counter = Layout::Native.counter_key(&entry.name);
+            let counter = counter.as_bytes();
+            append_command(
+                out,
+                &[
+                    b"XADD",
+                    counter,
+                    b"NOMKSTREAM",
+                    b"MAXLEN",
+                    b"0",
+                    b"*",
+                    b"f",
+                    b"",
+                ],
+            );
+        }
+        if self.reads_clock {
+            append_command(out, &[b"TIME"]);
+        }
+        append_command(out, &[b"EXEC"]);
+    }
+
+    pub(super) fn finish(self, connection: &Connection, mut replies: Vec<Value>) {
+        let mut results = match replies.pop() {
+            Some(Value::Array(results)) => results,
+            whole => return self.refused(connection, &replies, whole.as_ref()),
+        };
+        plant_bugs(&mut results);
+        let expected_us = connection.server_us(connection.clock().now());
+        let server_us = results.get(2 * self.entries.len());
+        let server_us = server_us.and_then(Value::as_server_time_us);
+        if let Some(server_us) = server_us {
+            connection.set_clock(self.sent_at, server_us);
+        }
+        let clock = ClockCheck {
+            connection,
+            expected_us,
+            server_us,
+            is_missing: self.reads_clock && server_us.is_none(),
+            sent_at: self.sent_at,
+        };
+        for (entry, results) in self.entries.into_iter().zip(results.chunks(2)) {
+            let attempted = clock.read(&entry, results).map_err(|failure| Failure {
+                in_flight: Some(connection.in_flight(entry.latest_us())),
+                ..failure
+            });
+            // The caller may have gone: the engine cancels the attempt.
+            let _ = entry.reply.send(Ok(attempted));
+        }
+    }
+
+    /// The transaction as a whole was refused. `replies` are those before the one to `EXEC`.
+    fn refused(self, connection: &Connection, replies: &[Value], whole: Option<&Value>) {
+        let error_at = |at: usize| replies.get(at).and_then(Value::error);
+        // Without `MULTI`, the commands ran one by one.
+        let ran = error_at(0).is_some();
+        let whole = whole.and_then(Value::error).unwrap_or("no transaction");
+        if !ran && whole.starts_with("NOPERM") {
+            // A user that may begin a transaction but not end it would stay in it forever.
+            connection.close();
+        }
+        // A command that cannot be queued makes `EXEC` do nothing, and its error tells why. The other
+        // attempts did nothing wrong.
+        let aborted = !ran && whole.starts_with("EXECABORT");
+        for (at, entry) in self.entries.into_iter().enumerate() {
+            let own = error_at(0)
+                .or_else(|| error_at(1 + 2 * at))
+                .or_else(|| error_at(2 + 2 * at));
+            let failure = match own {
+                Some(error) => connection.refusal(error),
+                None if aborted => strange(&entry.name, "another lock was refused"),
+                None => connection.refusal(whole),
+            };
+            let in_flight = ran.then(|| connection.in_flight(entry.latest_us()));
+            let failure = Failure {
+                in_flight,
+                ..failure
+            };
+            let _ = entry.reply.send(Ok(Err(failure)));
+        }
+    }
+
+    pub(super) fn fail(self, error: &WireError) {
+        for entry in self.entries {
+            let _ = entry.reply.send(Err(error.clone()));
+        }
+    }
+}
+
+impl AcquireEntry {
+    fn latest_us(&self) -> u64 {
+        self.end_ms * 1_000
+    }
+
+    /// The moment from which the lease has a whole ttl. The transaction ran after it was sent, when
+    /// the server's clock showed this at most. So the lease lasts at least for the time left until
+    /// its end, counted from when it was sent, whatever the clock did before.
+    fn counts_from(&self, sent_at: Moment, clock_us: u64) -> Moment {
+        let left = Duration::from_micros(self.latest_us().saturating_sub(clock_us));
+        sent_at.before(self.ttl.saturating_sub(left))
+    }
+}
+
+/// What the server's clock showed when a transaction ran.
+struct ClockCheck<'a> {
+    connection: &'a Connection,
+    /// The latest that it could show by now.
+    expected_us: u64,
+    /// What it showed, if the transaction read it.
+    server_us: Option<u64>,
+    /// Whether the transaction tried to read it and failed.
+    is_missing: bool,
+    sent_at: Moment,
+}
+
+impl ClockCheck<'_> {
+    /// The outcome of one attempt: who held the lock, and the fence that was minted.
+    fn read(&self, entry: &AcquireEntry, results: &[Value]) -> Result<AcquireReply, Failure> {
+        let strange = |what: &str| strange(&entry.name, what);
+        let [holder, fence] = results else {
+            return Err(strange("it is incomplete"));
+        };
+        match holder {
+            Value::Nil => {}
+            Value::Bytes(_) => {
+                let holder = LeaseId::new(holder.lossy().unwrap_or_default());
+                let remaining = None;
+                return Ok(AcquireReply::Busy(Busy { holder, remaining }));
+            }
+            _ => return Err(strange("the key may not be a lock")),
+        }
+        let fence = parse_fence(fence).filter(|fence| *fence <= FENCE_MAX);
+        let fence = fence.ok_or_else(|| strange("its fence counter was lost or is exhausted"))?;
+        if self.is_missing {
+            return Err(strange("it contains no time"));
+        }
+        let by_fence = fence / FENCES_IN_A_MS * FENCES_IN_A_MS + FENCES_IN_A_MS - 1;
+        let latest_us = self.server_us.unwrap_or(by_fence);
+        let expected_us = self.expected_us;
+        if latest_us > expected_us + AHEAD_MAX_US || latest_us + BEHIND_MAX_US < expected_us {
+            if self.server_us.is_none() {
+                self.connection.doubt_clock();
+            }
+            return Err(strange(
+                "the server's clock or the fence counter was changed",
+            ));
+        }
+        Ok(AcquireReply::Granted {
+            fence: Fence::new(fence),
+            sent_at: entry.counts_from(self.sent_at, latest_us),
+        })
+    }
+}
+
+fn plant_bugs(results: &mut [Value]) {
+    if bug(Bug::BatchMixesOutcomes) && results.len() >= 4 {
+        results[..4].rotate_left(2);
+    }
+    if bug(Bug::BatchSharesBusy)
+        && let Some(holder) = results.iter().step_by(2).find(|it| !it.is_nil()).cloned()
+    {
+        results
+            .iter_mut()
+            .step_by(2)
+            .for_each(|it| *it = holder.clone());
+    }
+}
+
+fn strange(name: &LockName, what: &str) -> Failure {
+    Failure::not_sent(Error::new(
+        ErrorKind::Unavailable,
+        format!("unusable reply for lock `{name}`: {what}"),
+    ))
+}
+
+/// The fence for an id of the counter. A sequence that has outgrown its millisecond is left to the
+/// script, which carries over.
+fn parse_fence(id: &Value) -> Option<u64> {
+    let (ms, sequence) = id.as_str()?.split_once('-')?;
+    let sequence = sequence.parse().ok().filter(|it| *it < FENCES_IN_A_MS)?;
+    let ms: u64 = ms.parse().ok()?;
+    ms.checked_mul(FENCES_IN_A_MS)?.checked_add(sequence)
+}

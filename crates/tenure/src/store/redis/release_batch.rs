@@ -1,0 +1,222 @@
+//! Releases several locks in one call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::oneshot;
+
+use super::combiner::{Entry, EntryReply};
+use super::command::{append_bulk, append_command, append_header};
+use super::connection::{Connection, SendOptions};
+use super::operation::released;
+use super::script::RELEASE_ALL;
+use super::server_error;
+use super::value::Value;
+use super::wire::WireError;
+use crate::error::ErrorKind;
+use crate::layout::Layout;
+use crate::lease::LeaseId;
+use crate::mode::Mode;
+use crate::name::LockName;
+use crate::store::{Failure, LeaseSpec, ReleaseReply};
+use crate::timings::Call;
+
+/// One release of a batch.
+pub(super) struct ReleaseEntry {
+    name: LockName,
+    id: LeaseId,
+    pub(super) reply: EntryReply<Released>,
+}
+
+/// Releases that are sent together.
+pub(super) struct ReleaseBatch {
+    entries: Vec<ReleaseEntry>,
+    /// Whether the script is sent with its text, because the server does not know it.
+    by_text: bool,
+}
+
+/// What became of one release of a batch.
+pub(super) enum Released {
+    Done(ReleaseReply),
+    /// Nothing was changed: release.lua decides.
+    Undecided,
+    Failed(Box<Failure>),
+}
+
+/// What a connection knows of `release_all.lua`.
+#[derive(Default)]
+pub(super) struct ReleaseAll {
+    /// The server does not have the script.
+    is_unknown: AtomicBool,
+    /// The user lacks a right that the script needs.
+    is_denied: AtomicBool,
+}
+
+impl ReleaseAll {
+    pub(super) fn is_denied(&self) -> bool {
+        self.is_denied.load(Ordering::Relaxed)
+    }
+
+    fn take_unknown(&self) -> bool {
+        self.is_unknown.load(Ordering::Relaxed) && self.is_unknown.swap(false, Ordering::Relaxed)
+    }
+
+    fn note_error(&self, error: &str, connection: &Connection) {
+        if is_unknown_script(error) {
+            self.is_unknown.store(true, Ordering::Relaxed);
+        } else if connection.refusal(error).error.kind() == ErrorKind::Denied {
+            self.is_denied.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Connection {
+    /// Releases a lock together with what other callers release. `None` if nothing was changed, and
+    /// release.lua must decide.
+    pub(super) async fn release_together(
+        self: &Arc<Self>,
+        lease: &LeaseSpec,
+    ) -> Result<Option<ReleaseReply>, Failure> {
+        let (reply, released) = oneshot::channel();
+        let entry = ReleaseEntry {
+            name: lease.name.clone(),
+            id: lease.id.clone(),
+            reply,
+        };
+        let start = self.start_call();
+        let released = async {
+            self.combiner().add(self, Entry::Release(entry));
+            released.await.unwrap_or(Err(WireError::Closed))
+        };
+        let released = self.await_reply(released, SendOptions::on_caller()).await;
+        self.finish_call(&start, || Call::Release, &released);
+        match released? {
+            Released::Done(reply) => Ok(Some(reply)),
+            Released::Undecided => Ok(None),
+            Released::Failed(failure) => Err(*failure),
+        }
+    }
+}
+
+impl Connection {
+    /// A script failed midway: it may have released the lock.
+    fn released_partly(&self, error: &str) -> Released {
+        Released::Failed(Box::new(Failure {
+            in_flight: Some(self.in_flight(0)),
+            ..self.refusal(error)
+        }))
+    }
+}
+
+impl ReleaseBatch {
+    pub(super) fn new(connection: &Connection, entries: Vec<ReleaseEntry>) -> Self {
+        let by_text = entries.len() > 1 && connection.release_all.take_unknown();
+        Self { entries, by_text }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many replies it gets.
+    pub(super) fn replies(&self) -> usize {
+        usize::from(!self.entries.is_empty())
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        match &self.entries[..] {
+            [] => {}
+            [alone] => alone.encode(out),
+            entries => encode_all(entries, self.by_text, out),
+        }
+    }
+
+    pub(super) fn finish(mut self, connection: &Connection, mut replies: Vec<Value>) {
+        let reply = replies.pop().unwrap_or(Value::Nil);
+        if self.entries.len() == 1 {
+            for entry in self.entries.drain(..) {
+                let released = entry.read(connection, &reply);
+                // The caller may have gone: the engine repeats the release.
+                let _ = entry.reply.send(Ok(released));
+            }
+            return;
+        }
+        if let Some(error) = reply.error() {
+            connection.release_all.note_error(error, connection);
+        }
+        // After an error nothing was changed: the only write is the last command of the script.
+        let results = reply.as_array().unwrap_or_default();
+        for (at, entry) in self.entries.into_iter().enumerate() {
+            let released = if results.get(at) == Some(&Value::Int(1)) {
+                Released::Done(ReleaseReply::WasHeld { offered_to: None })
+            } else {
+                Released::Undecided
+            };
+            let _ = entry.reply.send(Ok(released));
+        }
+    }
+
+    pub(super) fn fail(self, error: &WireError) {
+        for entry in self.entries {
+            let _ = entry.reply.send(Err(error.clone()));
+        }
+    }
+}
+
+impl ReleaseEntry {
+    /// On its own, it needs no second call if clients wait for the lock.
+    fn encode(&self, out: &mut Vec<u8>) {
+        let script = &Layout::Native.scripts(Mode::Exclusive, false).release;
+        let [queue, alive] = self.name.queue_keys();
+        append_command(
+            out,
+            &[
+                b"EVALSHA",
+                script.hash().as_bytes(),
+                b"3",
+                self.name.as_str().as_bytes(),
+                queue.as_bytes(),
+                alive.as_bytes(),
+                self.id.as_str().as_bytes(),
+            ],
+        );
+    }
+
+    fn read(&self, connection: &Connection, reply: &Value) -> Released {
+        match reply.error() {
+            Some(error) if is_unknown_script(error) => Released::Undecided,
+            Some(error) if server_error::ran_partly(error) => connection.released_partly(error),
+            Some(error) => Released::Failed(Box::new(connection.refusal(error))),
+            None => match released(Layout::Native, &self.name, reply) {
+                Ok(reply) => Released::Done(reply),
+                Err(failure) => Released::Failed(Box::new(failure)),
+            },
+        }
+    }
+}
+
+fn encode_all(entries: &[ReleaseEntry], by_text: bool, out: &mut Vec<u8>) {
+    let (word, script) = if by_text {
+        (&b"EVAL"[..], RELEASE_ALL.code())
+    } else {
+        (&b"EVALSHA"[..], RELEASE_ALL.hash())
+    };
+    let keys = 2 * entries.len();
+    append_header(out, b'*', 3 + keys + entries.len());
+    append_bulk(out, word);
+    append_bulk(out, script.as_bytes());
+    append_bulk(out, keys.to_string().as_bytes());
+    for entry in entries {
+        append_bulk(out, entry.name.as_str().as_bytes());
+    }
+    for entry in entries {
+        append_bulk(out, entry.name.neighbour("queue").as_bytes());
+    }
+    for entry in entries {
+        append_bulk(out, entry.id.as_str().as_bytes());
+    }
+}
+
+fn is_unknown_script(error: &str) -> bool {
+    error.starts_with("NOSCRIPT")
+}
