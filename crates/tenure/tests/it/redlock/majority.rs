@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tenure::{ErrorKind, Layout, LostReason, Redlock, Released, Standing};
 use tenure_testkit::{RedlockNodes, eventually};
 
-use super::{connect, count, has, sleep};
+use super::{connect, count, has, has_votes, sleep};
 use crate::stage::{ms, soon};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -13,7 +13,7 @@ async fn a_lock_stands_on_all_nodes_and_is_gone_from_all() {
     let nodes = RedlockNodes::builder().nodes(5).start();
     let a = connect(&nodes).await;
     let guard = a.lock("n").acquire().await.unwrap();
-    assert!(soon(async || count(&nodes, "n") == 5).await);
+    assert!(has_votes(&nodes, "n", 5).await);
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     assert!(soon(async || count(&nodes, "n") == 0).await);
 }
@@ -50,7 +50,7 @@ async fn what_was_got_in_vain_is_given_back_everywhere() {
     let nodes = RedlockNodes::start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
     let guard = a.lock("n").acquire().await.unwrap();
-    assert!(soon(async || count(&nodes, "n") == 3).await);
+    assert!(has_votes(&nodes, "n", 3).await);
     // One node has lost it: b gets that one, and no more.
     nodes.node(0).client().command(&["DEL", "n"]);
     assert!(b.lock("n").try_acquire().await.unwrap().is_none());
@@ -67,7 +67,7 @@ async fn what_a_late_reply_brings_is_given_back() {
     let nodes = RedlockNodes::builder().proxied().start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
     let guard = a.lock("n").acquire().await.unwrap();
-    assert!(soon(async || count(&nodes, "n") == 3).await);
+    assert!(has_votes(&nodes, "n", 3).await);
     nodes.node(0).client().command(&["DEL", "n"]);
     // The node gives its vote, but the answer comes after b has given up.
     nodes.proxy(0).delay_replies(ms(300));
@@ -85,7 +85,7 @@ async fn a_vote_whose_connection_broke_is_given_back() {
     let nodes = RedlockNodes::builder().proxied().start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
     let guard = a.lock("n").ttl(ms(20_000)).acquire().await.unwrap();
-    assert!(soon(async || count(&nodes, "n") == 3).await);
+    assert!(has_votes(&nodes, "n", 3).await);
     nodes.node(0).client().command(&["DEL", "n"]);
     nodes.proxy(0).reset_after_request_with(b"EVALSHA");
     assert!(
@@ -163,7 +163,7 @@ async fn a_lease_that_a_majority_forgot_is_lost_at_the_next_renewal() {
     let nodes = RedlockNodes::start();
     let (a, b) = (connect(&nodes).await, connect(&nodes).await);
     let guard = a.lock("n").ttl(ms(900)).acquire().await.unwrap();
-    assert!(soon(async || count(&nodes, "n") == 3).await);
+    assert!(has_votes(&nodes, "n", 3).await);
     // A renewal between the two would repair the first: then they forget it once more.
     let forgetting = async {
         loop {

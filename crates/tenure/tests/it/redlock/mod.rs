@@ -17,6 +17,8 @@ use std::time::Duration;
 use tenure::Redlock;
 use tenure_testkit::{RedlockNodes, RedlockNodesBuilder};
 
+use crate::stage::soon;
+
 /// A client that plays a process of its own.
 async fn connect(nodes: &RedlockNodes) -> Redlock {
     Redlock::connect(nodes.urls()).await.unwrap()
@@ -37,6 +39,17 @@ fn keeping_until_they_restart(builder: RedlockNodesBuilder) -> RedlockNodes {
 fn has(nodes: &RedlockNodes, node: usize, name: &str) -> bool {
     let found = nodes.node(node).client().command(&["EXISTS", name]);
     found.int() == 1
+}
+
+/// Waits until this many nodes have the lock. A node that a crowded machine kept from voting gets it
+/// with the next renewal, after a third of the ttl.
+async fn has_votes(nodes: &RedlockNodes, name: &str, votes: usize) -> bool {
+    for _ in 0..6 {
+        if soon(async || count(nodes, name) == votes).await {
+            return true;
+        }
+    }
+    false
 }
 
 /// On how many nodes this lock stands.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tenure::{ErrorKind, Released};
 use tenure_testkit::{RedlockNodes, eventually};
 
-use super::{connect, count, has, keeping_until_they_restart};
+use super::{connect, count, has, has_votes, keeping_until_they_restart};
 use crate::stage::{ms, soon};
 
 /// How long a node that may have forgotten a lease has no vote.
@@ -17,7 +17,7 @@ async fn h55_a_node_that_restarted_empty_has_no_vote() {
     let nodes = keeping_until_they_restart(RedlockNodes::builder());
     let a = connect(&nodes).await;
     let guard = a.lock("n").acquire().await.unwrap();
-    assert!(soon(async || count(&nodes, "n") == 3).await);
+    assert!(has_votes(&nodes, "n", 3).await);
     nodes.node(1).client().command(&["DEL", "n"]);
     nodes.node(0).restart();
     // Nodes 0 and 1 know nothing of the lease. With both votes b would hold it as well.
@@ -118,7 +118,7 @@ async fn a_node_that_keeps_everything_votes_as_soon_as_it_is_back() {
     let guard = a.lock("n").acquire().await.unwrap();
     let fence = guard.fence();
     // A majority is enough for the grant; the last node may hear of it later.
-    assert!(soon(async || count(&nodes, "n") == 3).await);
+    assert!(has_votes(&nodes, "n", 3).await);
     for node in 0..3 {
         nodes.node(node).kill();
         nodes.node(node).restart();
@@ -138,7 +138,7 @@ async fn a_node_that_forgot_a_lease_gets_it_again_and_lets_it_go() {
     let nodes = RedlockNodes::start();
     let a = connect(&nodes).await;
     let guard = a.lock("n").ttl(ms(1_500)).acquire().await.unwrap();
-    assert!(soon(async || count(&nodes, "n") == 3).await);
+    assert!(has_votes(&nodes, "n", 3).await);
     nodes.node(1).client().command(&["DEL", "n"]);
     assert!(soon(async || has(&nodes, 1, "n")).await, "not repaired");
     let of = |node: usize| nodes.node(node).client().command(&["GET", "n"]);
@@ -152,7 +152,7 @@ async fn a_node_is_not_repaired_over_a_greater_fence_or_another_holder() {
     let nodes = RedlockNodes::start();
     let a = connect(&nodes).await;
     let guard = a.lock("n").ttl(ms(900)).acquire().await.unwrap();
-    assert!(soon(async || count(&nodes, "n") == 3).await);
+    assert!(has_votes(&nodes, "n", 3).await);
     let mut redis = nodes.node(1).client();
     redis.command(&["SET", "tenure:fence:{n}", "9007199254740000"]);
     redis.command(&["DEL", "n"]);

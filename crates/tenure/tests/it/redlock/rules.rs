@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tenure_testkit::RedlockNodes;
 
-use super::{connect, count, has};
+use super::{connect, count, has, has_votes};
 use crate::stage::{ms, soon};
 
 const FENCE: &str = "tenure:fence:{n}";
@@ -52,7 +52,7 @@ async fn a_node_with_a_greater_fence_is_not_repaired() {
     let nodes = RedlockNodes::start();
     let a = connect(&nodes).await;
     let guard = a.lock("n").ttl(ms(900)).acquire().await.unwrap();
-    assert!(soon(async || count(&nodes, "n") == 3).await);
+    assert!(has_votes(&nodes, "n", 3).await);
     let mut redis = nodes.node(1).client();
     let greater = guard.fence().get() + 3_600_000_000;
     redis.command(&["SET", FENCE, &greater.to_string()]);
