@@ -6,13 +6,12 @@
 //! the connection.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
-use tokio::sync::oneshot;
-
-use super::acquire_batch::{AcquireBatch, AcquireEntry};
+use super::acquire_batch::AcquireBatch;
 use super::connection::Connection;
-use super::release_batch::{ReleaseBatch, ReleaseEntry};
+use super::release_batch::ReleaseBatch;
+use super::request_queue::{Entry, Waiting};
 use super::value::Value;
 use super::wire::{Reply, WireError};
 use crate::seeded::{Bug, bug};
@@ -24,97 +23,47 @@ const BATCH_MAX: usize = 64;
 /// would only make them smaller.
 const CALLS_MAX: usize = 2;
 
-/// The requests that wait for the next call on one connection.
-#[derive(Default)]
-pub(super) struct Combiner {
-    // A std mutex, not an async one: no call waits while it is held.
-    state: Mutex<Waiting>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    calls: usize,
-    acquires: VecDeque<AcquireEntry>,
-    releases: VecDeque<ReleaseEntry>,
-}
-
 /// Requests that are sent together.
 struct Batch {
     acquires: AcquireBatch,
     releases: ReleaseBatch,
 }
 
-/// A request that waits for the next call.
-pub(super) enum Entry {
-    Acquire(AcquireEntry),
-    Release(ReleaseEntry),
-}
-
-/// The reply to one request of a batch.
-pub(super) type EntryReply<T> = oneshot::Sender<Reply<T>>;
-
-impl Combiner {
-    /// Adds a request. It is sent at once, or with the next write of the connection.
-    pub(super) fn add(&self, connection: &Arc<Connection>, entry: Entry) {
-        let mut waiting = self.waiting();
-        match entry {
-            Entry::Acquire(entry) => waiting.acquires.push_back(entry),
-            Entry::Release(entry) => waiting.releases.push_back(entry),
-        }
-        if connection.wire().sends_at_once() {
-            self.send_waiting(connection, waiting);
+impl Connection {
+    /// Adds a caller's request. It is sent at once, or with the next write of the connection.
+    pub(super) fn combine(self: &Arc<Self>, entry: Entry) {
+        // Weak: a connection that is no longer used must not be kept open by itself.
+        let owner = Arc::downgrade(self);
+        self.wire().on_write(move || {
+            if let Some(connection) = owner.upgrade() {
+                connection.send_waiting(connection.queue().waiting());
+            }
+        });
+        let mut waiting = self.queue().waiting();
+        waiting.push(entry);
+        if self.wire().sends_at_once() {
+            self.send_waiting(waiting);
         } else if waiting.calls < CALLS_MAX {
             drop(waiting);
-            connection.wire().request_write();
+            self.wire().request_write();
         }
     }
 
     /// Sends what waits, as far as there is room for calls.
-    pub(super) fn send(&self, connection: &Arc<Connection>) {
-        self.send_waiting(connection, self.waiting());
-    }
-
-    /// Returns when no batch is between the queue and the connection: a request whose caller has gone
-    /// is on its way by then, or will never be sent.
-    pub(super) fn settle(&self) {
-        drop(self.waiting());
-    }
-
-    fn send_waiting<'a>(
-        &'a self,
-        connection: &Arc<Connection>,
-        mut waiting: MutexGuard<'a, Waiting>,
-    ) {
+    fn send_waiting<'a>(self: &'a Arc<Self>, mut waiting: MutexGuard<'a, Waiting>) {
         while waiting.calls < CALLS_MAX
-            && let Some(batch) = waiting.next_batch(connection)
+            && let Some(batch) = Batch::next(self, &mut waiting)
         {
             waiting.calls += 1;
-            // Sent while the queue is locked: see `settle`.
-            let Err((batch, error)) = batch.send(connection) else {
+            // Sent while the queue is locked: see `RequestQueue::settle`.
+            let Err((batch, error)) = batch.send(self) else {
                 continue;
             };
             drop(waiting);
-            batch.finish(Some(connection), Err(error));
-            waiting = self.waiting();
+            batch.finish(Some(self), Err(error));
+            waiting = self.queue().waiting();
             waiting.calls -= 1;
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Waiting {
-    /// The next batch, without requests whose callers have gone.
-    fn next_batch(&mut self, connection: &Connection) -> Option<Batch> {
-        let acquires = take(&mut self.acquires, |entry| !entry.reply.is_closed());
-        let releases = take(&mut self.releases, |entry| !entry.reply.is_closed());
-        let is_empty = acquires.is_empty() && releases.is_empty();
-        (!is_empty).then(|| Batch {
-            acquires: AcquireBatch::new(connection, acquires),
-            releases: ReleaseBatch::new(connection, releases),
-        })
     }
 }
 
@@ -131,6 +80,17 @@ fn take<T>(waiting: &mut VecDeque<T>, is_wanted: impl Fn(&T) -> bool) -> Vec<T> 
 }
 
 impl Batch {
+    /// The next batch, without requests whose callers have gone.
+    fn next(connection: &Connection, waiting: &mut Waiting) -> Option<Self> {
+        let acquires = take(&mut waiting.acquires, |entry| !entry.reply.is_closed());
+        let releases = take(&mut waiting.releases, |entry| !entry.reply.is_closed());
+        let is_empty = acquires.is_empty() && releases.is_empty();
+        (!is_empty).then(|| Self {
+            acquires: AcquireBatch::new(connection, acquires),
+            releases: ReleaseBatch::new(connection, releases),
+        })
+    }
+
     /// Sends it. When the replies come, each caller gets its own, and what waits is sent next.
     fn send(self, connection: &Arc<Connection>) -> Result<(), (Self, WireError)> {
         let requests = self.acquires.len() + self.releases.len();
@@ -171,9 +131,9 @@ fn finish(owner: &Weak<Connection>, batch: Batch, replies: Reply<Vec<Value>>) {
     let connection = owner.upgrade();
     batch.finish(connection.as_deref(), replies);
     if let Some(connection) = connection {
-        let mut waiting = connection.combiner().waiting();
+        let mut waiting = connection.queue().waiting();
         waiting.calls -= 1;
-        let is_empty = waiting.acquires.is_empty() && waiting.releases.is_empty();
+        let is_empty = waiting.is_empty();
         drop(waiting);
         if !is_empty {
             connection.wire().request_write();

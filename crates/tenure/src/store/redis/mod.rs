@@ -38,6 +38,7 @@ mod release;
 mod release_batch;
 mod renew;
 mod replica_ack;
+mod request_queue;
 mod response_watch;
 mod routes;
 mod script;

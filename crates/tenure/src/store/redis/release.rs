@@ -1,6 +1,7 @@
 //! Releases a lock, and cancels an attempt whose reply was lost.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::cluster::Route;
@@ -54,7 +55,7 @@ impl RedisStore {
         let same = in_flight.connection;
         if let Some((node, connection)) = same.and_then(|id| self.routes.connection_with_id(id)) {
             // Callers' attempts are on their way, or will not be sent.
-            connection.combiner().settle();
+            connection.queue().settle();
             // After the attempt, on the same connection. If its runtime no longer drives it, it is
             // broken the next time.
             let options = SendOptions::until(limit);
@@ -133,7 +134,10 @@ impl RedisStore {
         dequeue: Option<&LeaseId>,
     ) -> Result<ReleaseReply, Failure> {
         if self.can_release_together(lease, dequeue)
-            && !connection.release_all.is_denied()
+            && !connection
+                .queue()
+                .release_all_denied
+                .load(Ordering::Relaxed)
             && let Some(released) = connection.release_together(lease).await?
         {
             return Ok(released);

@@ -1,73 +1,29 @@
 //! Releases several locks in one call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
-use super::combiner::{Entry, EntryReply};
 use super::command::{append_bulk, append_command, append_header};
 use super::connection::{Connection, SendOptions};
-use super::operation::released;
+use super::operation::reply::released;
+use super::request_queue::{Entry, ReleaseEntry, Released};
 use super::script::RELEASE_ALL;
 use super::server_error;
 use super::value::Value;
 use super::wire::WireError;
 use crate::error::ErrorKind;
 use crate::layout::Layout;
-use crate::lease::LeaseId;
 use crate::mode::Mode;
-use crate::name::LockName;
 use crate::store::{Failure, LeaseSpec, ReleaseReply};
 use crate::timings::Call;
-
-/// One release of a batch.
-pub(super) struct ReleaseEntry {
-    name: LockName,
-    id: LeaseId,
-    pub(super) reply: EntryReply<Released>,
-}
 
 /// Releases that are sent together.
 pub(super) struct ReleaseBatch {
     entries: Vec<ReleaseEntry>,
     /// Whether the script is sent with its text, because the server does not know it.
     by_text: bool,
-}
-
-/// What became of one release of a batch.
-pub(super) enum Released {
-    Done(ReleaseReply),
-    /// Nothing was changed: release.lua decides.
-    Undecided,
-    Failed(Box<Failure>),
-}
-
-/// What a connection knows of `release_all.lua`.
-#[derive(Default)]
-pub(super) struct ReleaseAll {
-    /// The server does not have the script.
-    is_unknown: AtomicBool,
-    /// The user lacks a right that the script needs.
-    is_denied: AtomicBool,
-}
-
-impl ReleaseAll {
-    pub(super) fn is_denied(&self) -> bool {
-        self.is_denied.load(Ordering::Relaxed)
-    }
-
-    fn take_unknown(&self) -> bool {
-        self.is_unknown.load(Ordering::Relaxed) && self.is_unknown.swap(false, Ordering::Relaxed)
-    }
-
-    fn note_error(&self, error: &str, connection: &Connection) {
-        if is_unknown_script(error) {
-            self.is_unknown.store(true, Ordering::Relaxed);
-        } else if connection.refusal(error).error.kind() == ErrorKind::Denied {
-            self.is_denied.store(true, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Connection {
@@ -85,7 +41,7 @@ impl Connection {
         };
         let start = self.start_call();
         let released = async {
-            self.combiner().add(self, Entry::Release(entry));
+            self.combine(Entry::Release(entry));
             released.await.unwrap_or(Err(WireError::Closed))
         };
         let released = self.await_reply(released, SendOptions::on_caller()).await;
@@ -99,6 +55,15 @@ impl Connection {
 }
 
 impl Connection {
+    fn note_release_all_error(&self, error: &str) {
+        let queue = self.queue();
+        if is_unknown_script(error) {
+            queue.release_all_unknown.store(true, Ordering::Relaxed);
+        } else if self.refusal(error).error.kind() == ErrorKind::Denied {
+            queue.release_all_denied.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// A script failed midway: it may have released the lock.
     fn released_partly(&self, error: &str) -> Released {
         Released::Failed(Box::new(Failure {
@@ -110,7 +75,7 @@ impl Connection {
 
 impl ReleaseBatch {
     pub(super) fn new(connection: &Connection, entries: Vec<ReleaseEntry>) -> Self {
-        let by_text = entries.len() > 1 && connection.release_all.take_unknown();
+        let by_text = entries.len() > 1 && connection.queue().take_release_all_unknown();
         Self { entries, by_text }
     }
 
@@ -142,7 +107,7 @@ impl ReleaseBatch {
             return;
         }
         if let Some(error) = reply.error() {
-            connection.release_all.note_error(error, connection);
+            connection.note_release_all_error(error);
         }
         // After an error nothing was changed: the only write is the last command of the script.
         let results = reply.as_array().unwrap_or_default();

@@ -1,11 +1,16 @@
 //! TLS, if this build has it.
 
+#[cfg(not(feature = "tls"))]
 use std::io;
 
+#[cfg(not(feature = "tls"))]
 use tokio::net::TcpStream;
 
+#[cfg(not(feature = "tls"))]
 use super::wire::Stream;
+#[cfg(not(feature = "tls"))]
 use crate::store::Failure;
+#[cfg(not(feature = "tls"))]
 use crate::url::{RedisTarget, Tls};
 
 #[cfg(feature = "tls")]
@@ -36,6 +41,7 @@ pub(super) async fn handshake(config: Config, _: &str, _: TcpStream) -> io::Resu
 #[cfg(feature = "tls")]
 mod rustls_config {
     use std::fs;
+    use std::io;
     use std::path::Path;
     use std::sync::Arc;
 
@@ -45,10 +51,13 @@ mod rustls_config {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
     use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+    use tokio::net::TcpStream;
     use tokio_rustls::TlsConnector;
 
-    use super::{Failure, RedisTarget, Stream, TcpStream, Tls, io};
     use crate::error::{Error, ErrorKind};
+    use crate::store::Failure;
+    use crate::store::redis::wire::Stream;
+    use crate::url::{RedisTarget, Tls};
 
     /// The settings for a server. Made for every connection, because certificates may have been
     /// renewed.

@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use tokio_util::sync::CancellationToken;
 
-use super::combiner::Combiner;
 use super::endpoint::Endpoint;
-use super::release_batch::ReleaseAll;
+use super::request_queue::RequestQueue;
 use super::response_watch::ResponseWatch;
 use super::server::Server;
 use super::server_error;
@@ -44,8 +43,7 @@ pub(crate) struct Connection {
     /// Cancelled when the connection is closed.
     closed: CancellationToken,
     response_watch: ResponseWatch,
-    combiner: Combiner,
-    pub(super) release_all: ReleaseAll,
+    queue: RequestQueue,
     transaction_candidates: TransactionCandidates,
     timings: Arc<NodeTimings>,
     /// The server's clock minus ours, in microseconds.
@@ -63,8 +61,7 @@ impl Connection {
             target: Arc::clone(&endpoint.target),
             closed: endpoint.moved.child_token(),
             response_watch: ResponseWatch::default(),
-            combiner: Combiner::default(),
-            release_all: ReleaseAll::default(),
+            queue: RequestQueue::default(),
             transaction_candidates: TransactionCandidates::default(),
             timings: server
                 .stats
@@ -99,8 +96,8 @@ impl Connection {
     }
 
     /// The requests of concurrent callers, which travel together.
-    pub(super) fn combiner(&self) -> &Combiner {
-        &self.combiner
+    pub(super) fn queue(&self) -> &RequestQueue {
+        &self.queue
     }
 
     pub(super) fn response_watch(&self) -> &ResponseWatch {

@@ -22,12 +22,6 @@ const LINGER: Duration = Duration::from_secs(1);
 impl Connection {
     /// Closes it when it times out. `engine` is needed if the current runtime is not the engine.
     pub(in crate::store::redis) fn watch_replies(self: &Arc<Self>, engine: Option<&Handle>) {
-        let owner = Arc::downgrade(self);
-        self.wire.on_write(move || {
-            if let Some(connection) = owner.upgrade() {
-                connection.combiner.send(&connection);
-            }
-        });
         let request_sent = Arc::clone(&self.response_watch().request_sent);
         let (connection, closed) = (Arc::downgrade(self), self.closed.clone());
         let watching = async move {

@@ -132,9 +132,9 @@ impl Wire {
 
     /// Sets what is called before a write that was [requested](Self::request_write), to add requests
     /// that wait outside, and when the connection ends, to fail them. It is called without locks, and
-    /// may send.
+    /// may send. Later calls change nothing.
     pub(super) fn on_write(&self, gather: impl Fn() + Send + Sync + 'static) {
-        let _ = self.shared.gather.set(Box::new(gather));
+        self.shared.gather.get_or_init(|| Box::new(gather));
     }
 
     /// Whether a request is best sent now: it is alone on the connection, or the connection has ended.
