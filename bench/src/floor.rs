@@ -1,6 +1,6 @@
 //! The floor: the least that a correct lock on one Redis 7 must do, written by hand.
 //!
-//! `SET NX PX` and a script that compares and deletes, through the client crate that Tenure uses,
+//! `SET NX PX` and a script that compares and deletes, through the client crate that most programs use,
 //! in the same version and with the same settings: one connection shared by all tasks, a pipeline
 //! buffer of 2048, no response time-out of the driver's, `TCP_NODELAY` on. No fence, no renewal, no
 //! waiting, no clean-up. With Nagle's algorithm on it is shown as well, because that alone can

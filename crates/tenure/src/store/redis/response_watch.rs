@@ -45,10 +45,10 @@ impl ResponseWatch {
             .owed_since
             .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         if !has_timer {
-            if self.awaited.fetch_add(1, Ordering::AcqRel) == 0 {
+            if self.awaited.fetch_add(1, Ordering::SeqCst) == 0 {
                 self.last_reply_at.store(now, Ordering::Release);
             }
-            if !self.watching.swap(true, Ordering::AcqRel) {
+            if !self.watching.swap(true, Ordering::SeqCst) {
                 self.request_sent.notify_one();
             }
         }

@@ -55,12 +55,13 @@ async fn watch_loop(connection: Weak<Connection>, request_sent: Arc<Notify>) {
                 return;
             }
             if !awaited && lasts >= LINGER {
-                watch.watching.store(false, Ordering::Release);
-                // A request sent just now may have seen the old value.
-                if watch.awaited.load(Ordering::Acquire) == 0 {
+                // Sequentially consistent, as in `expect_reply`: either this sees a request that was
+                // sent just now, or that request sees that nothing watches.
+                watch.watching.store(false, Ordering::SeqCst);
+                if watch.awaited.load(Ordering::SeqCst) == 0 {
                     break;
                 }
-                watch.watching.store(true, Ordering::Release);
+                watch.watching.store(true, Ordering::SeqCst);
             }
         }
     }
