@@ -26,7 +26,7 @@ pub const TABLE: &[Row] = &[
         deployment: Deployment::Single,
         allowed: NOTHING,
         what: "nothing",
-        why: "an append-only file survives the server's death, the page cache keeps what was not synced",
+        why: "what was written to an append-only file before the reply survives the server's death",
     },
     Row {
         deployment: Deployment::Sentinel,

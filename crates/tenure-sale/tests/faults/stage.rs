@@ -19,7 +19,8 @@ impl Stage {
         let gate = match deployment {
             Deployment::Single => GateServers::Single(
                 RedisServer::builder()
-                    .aof(Fsync::Everysec)
+                    // With `everysec`, Redis replies before it writes while the disk is slow.
+                    .aof(Fsync::Always)
                     // Long scripts are answered with BUSY instead of silence.
                     .config("busy-reply-threshold", "500")
                     .start(),

@@ -31,7 +31,7 @@ pub fn persistence(facts: &Facts, deployment: Deployment) -> Check {
         ),
         Some("everysec") => Check::ok(
             name,
-            "append-only file, fsync each second: a machine crash loses up to a second",
+            "append-only file, fsync each second: a crash may lose up to two seconds",
         ),
         Some(fsync) => Check::warn(
             name,
