@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -37,12 +37,21 @@ pub(crate) struct Belief {
     /// Set if an earlier attempt of the same acquisition may still run on the server.
     pub(crate) in_flight: Option<InFlight>,
     hand_off: HandOffBudget,
-    /// Nanoseconds of the clock. Atomic, because `is_valid` is called in hot loops. It belongs to
-    /// the lease, so all its holders share it.
-    deadline: Arc<AtomicU64>,
+    deadline: LeaseDeadline,
     state: Mutex<BeliefState>,
-    /// Cancelled when the lease is lost or released.
-    no_longer_held: CancellationToken,
+    /// Cancelled when the lease is lost or released. Made for the first who asks for it: most holders
+    /// release without.
+    no_longer_held: OnceLock<CancellationToken>,
+}
+
+/// Until when a lease may be believed, in nanoseconds of the clock. It belongs to the lease, so all
+/// its holders share it. Atomic, because `is_valid` is called in hot loops.
+#[derive(Debug)]
+enum LeaseDeadline {
+    /// Of the first holder.
+    Own(AtomicU64),
+    /// Of a later one.
+    Of(Arc<Belief>),
 }
 
 /// What the store granted, and to whom.
@@ -113,9 +122,9 @@ impl Belief {
                 minted: grant.fence,
                 minted_at: grant.answered_at,
             },
-            deadline: Arc::new(AtomicU64::new(deadline.as_nanos())),
+            deadline: LeaseDeadline::Own(AtomicU64::new(deadline.as_nanos())),
             state: Mutex::new(BeliefState::Held),
-            no_longer_held: CancellationToken::new(),
+            no_longer_held: OnceLock::new(),
         }
     }
 
@@ -143,7 +152,11 @@ impl Belief {
     /// The belief of the next holder, which gets this lease now. `None` if it may not be handed
     /// off: its fences or its time are used up, the store's clock has not reached the next fence,
     /// or too little of the lease is left.
-    pub(crate) fn for_next_holder(&self, bounds: &HandOff, now: Moment) -> Option<Self> {
+    pub(crate) fn for_next_holder(
+        self: &Arc<Self>,
+        bounds: &HandOff,
+        now: Moment,
+    ) -> Option<Arc<Self>> {
         let unbounded = bug(Bug::HandOffUnbounded);
         let left = self.hand_off.left.checked_sub(1);
         let left = left.or_else(|| unbounded.then_some(0))?;
@@ -156,7 +169,7 @@ impl Belief {
         if !self.renewed || !ample || !in_time || !covered {
             return None;
         }
-        Some(Self {
+        Some(Arc::new(Self {
             number: self.number,
             held: LeaseSpec {
                 last_fence: Some(fence),
@@ -172,15 +185,15 @@ impl Belief {
                 left,
                 ..self.hand_off
             },
-            deadline: Arc::clone(&self.deadline),
+            deadline: LeaseDeadline::Of(self.first_holder()),
             state: Mutex::new(BeliefState::Held),
-            no_longer_held: CancellationToken::new(),
-        })
+            no_longer_held: OnceLock::new(),
+        }))
     }
 
     /// Until when the lease itself may be believed.
     pub(crate) fn deadline(&self) -> Moment {
-        Moment::from_nanos(self.deadline.load(Ordering::Acquire))
+        Moment::from_nanos(self.lease_deadline().load(Ordering::Acquire))
     }
 
     /// Until when its holder may act on it: no longer than `max_hold` allows either.
@@ -228,8 +241,19 @@ impl Belief {
         }
     }
 
+    /// Whether its holder has lost or released it.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(*self.state(), BeliefState::Lost(_) | BeliefState::Ended(_))
+    }
+
+    /// Cancelled when it is [over](Self::is_over).
     pub(crate) fn no_longer_held(&self) -> &CancellationToken {
-        &self.no_longer_held
+        let token = self.no_longer_held.get_or_init(CancellationToken::new);
+        // What ends it later finds the token.
+        if self.is_over() {
+            token.cancel();
+        }
+        token
     }
 
     /// The store granted a full ttl at a moment after `sent_at`. A reply that is read at or after
@@ -240,7 +264,7 @@ impl Belief {
         if matches!(*state, BeliefState::Held | BeliefState::Suspect) && in_time {
             *state = BeliefState::Held;
             let deadline = believed_until(sent_at, self.held.ttl).as_nanos();
-            self.deadline.fetch_max(deadline, Ordering::AcqRel);
+            self.lease_deadline().fetch_max(deadline, Ordering::AcqRel);
         }
     }
 
@@ -261,7 +285,7 @@ impl Belief {
         if news {
             *state = BeliefState::Lost(reason);
             drop(state);
-            self.no_longer_held.cancel();
+            self.cancel_token();
         }
         news
     }
@@ -276,7 +300,7 @@ impl Belief {
         };
         *state = BeliefState::Ended(reason);
         drop(state);
-        self.no_longer_held.cancel();
+        self.cancel_token();
         true
     }
 
@@ -287,6 +311,27 @@ impl Belief {
             fence: self.fence,
             ttl: self.held.ttl,
             deadline: Some(self.deadline()),
+        }
+    }
+
+    fn cancel_token(&self) {
+        if let Some(token) = self.no_longer_held.get() {
+            token.cancel();
+        }
+    }
+
+    fn lease_deadline(&self) -> &AtomicU64 {
+        match &self.deadline {
+            LeaseDeadline::Own(deadline) => deadline,
+            LeaseDeadline::Of(first) => first.lease_deadline(),
+        }
+    }
+
+    /// The belief of the first holder of the same lease.
+    fn first_holder(self: &Arc<Self>) -> Arc<Self> {
+        match &self.deadline {
+            LeaseDeadline::Own(_) => Arc::clone(self),
+            LeaseDeadline::Of(first) => Arc::clone(first),
         }
     }
 
@@ -309,10 +354,10 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(60);
 
-    fn belief(sent_at: Moment) -> Belief {
+    fn belief(sent_at: Moment) -> Arc<Belief> {
         let id = LeaseId::fresh(Layout::Native, &ClientId::fresh(), 1, TTL);
         let held = LeaseSpec::new(LockName::new("n").unwrap(), id, TTL);
-        Belief::new(Grant {
+        Arc::new(Belief::new(Grant {
             number: 1,
             held,
             fence: Fence::new(1),
@@ -323,7 +368,7 @@ mod tests {
             max_hold: None,
             meta: Arc::default(),
             in_flight: None,
-        })
+        }))
     }
 
     /// A suspend advances `CLOCK_BOOTTIME` but no timer. The machine cannot be suspended here, so

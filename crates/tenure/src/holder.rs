@@ -17,13 +17,24 @@ pub struct Holder {
     /// The time until the lease expires unless it is renewed; `None` if the key has no expiry, in
     /// which case it may not be a lock at all.
     pub remaining: Option<Duration>,
-    /// The greatest fence reserved for this lease, if Tenure granted it. The holder has this fence,
-    /// or a lower one while the lease can still be handed off.
+    /// The fence of this lease, if Tenure granted it: known once its client has held it for half a
+    /// second. If the lock has a fence counter of its own, the greatest fence reserved for the lease
+    /// is known before: the holder has that one, or a lower one while the lease can still be handed
+    /// off.
     pub fence: Option<Fence>,
     /// The metadata of the lease.
     pub meta: BTreeMap<String, String>,
     /// The client that holds it, once it has held it for half a second.
     pub client: Option<ClientRecord>,
+}
+
+impl Holder {
+    /// The fence that its client tells.
+    pub(crate) fn recorded_fence(&self) -> Option<Fence> {
+        let leases = self.client.iter().flat_map(|client| &client.leases);
+        let mut told = leases.filter(|told| told.lease == self.lease);
+        told.next().map(|told| told.fence)
+    }
 }
 
 /// A client's record.

@@ -1,6 +1,6 @@
 //! What the store grants: an id, a fence and an expiry; and how long to rely on it.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,11 +73,14 @@ impl LeaseId {
 
     pub(crate) fn fresh(layout: Layout, client: &ClientId, number: u64, ttl: Duration) -> Self {
         let ttl_ms = ttl.as_millis();
-        let id = match layout {
-            Layout::Native => format!("tenure:{client}:{number}:{ttl_ms}"),
-            Layout::Redisson => format!("{}:{number}{ttl_ms:0TTL_DIGITS$}", client.as_uuid()),
+        // On the stack: each lease has a new id.
+        let mut id = IdText::default();
+        // It never fails: the longest id is shorter than the text.
+        let _ = match layout {
+            Layout::Native => write!(id, "tenure:{client}:{number}:{ttl_ms}"),
+            Layout::Redisson => write!(id, "{}:{number}{ttl_ms:0TTL_DIGITS$}", client.as_uuid()),
         };
-        Self(id.into())
+        Self(id.as_str().into())
     }
 
     /// The id as text.
@@ -119,6 +122,37 @@ impl LeaseId {
         let ttl = number.len().checked_sub(TTL_DIGITS).filter(|at| *at > 0)?;
         let ttl_ms = is_number.then(|| number[ttl..].parse().ok())??;
         Some((client, Duration::from_millis(ttl_ms)))
+    }
+}
+
+/// The text of a fresh id, of 80 bytes at most.
+struct IdText {
+    bytes: [u8; 96],
+    length: usize,
+}
+
+impl IdText {
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+impl Default for IdText {
+    fn default() -> Self {
+        Self {
+            bytes: [0; 96],
+            length: 0,
+        }
+    }
+}
+
+impl fmt::Write for IdText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.length + text.len();
+        let room = self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
     }
 }
 

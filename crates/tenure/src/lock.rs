@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -37,7 +37,7 @@ const META_BYTES_MAX: usize = 4_096;
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock {
     client: Arc<ClientHandle>,
-    name: String,
+    name: Arc<str>,
     owner: Option<Arc<Holds>>,
     ttl: Option<Duration>,
     renewed: bool,
@@ -51,7 +51,7 @@ impl Lock {
     pub(crate) fn new(client: Arc<ClientHandle>, name: &str, owner: Option<Arc<Holds>>) -> Self {
         Self {
             client,
-            name: name.to_owned(),
+            name: name.into(),
             owner,
             ttl: None,
             renewed: true,
@@ -289,7 +289,7 @@ impl Lock {
     ///
     /// Safe: read-only.
     pub async fn holder(&self) -> Result<Option<Holder>> {
-        let name = LockName::new(&self.name)?;
+        let name = LockName::from_shared(&self.name)?;
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let looking = async move {
@@ -310,7 +310,7 @@ impl Lock {
     ///
     /// Safe: read-only.
     pub async fn holder_brief(&self) -> Result<Option<Holder>> {
-        let name = LockName::new(&self.name)?;
+        let name = LockName::from_shared(&self.name)?;
         self.client.check_open()?;
         let core = Arc::clone(&self.client.core);
         let looking = async move {
@@ -396,7 +396,7 @@ impl Lock {
 
     /// Validates the settings before anything is sent.
     fn request(&self) -> Result<AcquireRequest> {
-        let name = LockName::new(&self.name)?;
+        let name = LockName::from_shared(&self.name)?;
         let ttl = match self.ttl {
             Some(ttl) => check_ttl("ttl", ttl)?,
             None => self.client.core.settings.ttl,
@@ -421,7 +421,7 @@ impl Lock {
             renewed: self.renewed,
             max_hold: self.max_hold,
             replicas,
-            meta: Arc::new(self.meta.clone()),
+            meta: shared_meta(&self.meta),
         })
     }
 
@@ -441,6 +441,15 @@ impl Lock {
     }
 }
 
+/// Most locks have no metadata, and share that.
+fn shared_meta(meta: &BTreeMap<String, String>) -> Arc<BTreeMap<String, String>> {
+    static NONE: LazyLock<Arc<BTreeMap<String, String>>> = LazyLock::new(Arc::default);
+    if meta.is_empty() {
+        return Arc::clone(&NONE);
+    }
+    Arc::new(meta.clone())
+}
+
 async fn find_holder(
     core: &Core,
     name: &LockName,
@@ -452,6 +461,7 @@ async fn find_holder(
     if let Some(client) = holder.lease.client() {
         let records = client_record::read(core, Some(client), limit).await?;
         holder.client = records.into_iter().next();
+        holder.fence = holder.recorded_fence().or(holder.fence);
     }
     Ok(Some(holder))
 }

@@ -38,30 +38,14 @@ impl LockName {
     /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName), naming the rule that was broken.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Error> {
         let name = name.as_ref();
-        if name.is_empty() {
-            return Err(Error::invalid_name(name, "it is empty: use 1 to 512 bytes"));
-        }
-        if name.len() > NAME_BYTES_MAX {
-            let cause = format!(
-                "it has {} bytes and at most {NAME_BYTES_MAX} are allowed: shorten or hash it",
-                name.len()
-            );
-            return Err(Error::invalid_name(name, &cause));
-        }
-        if name.starts_with(RESERVED_PREFIX) {
-            return Err(Error::invalid_name(
-                name,
-                "names with the prefix `tenure:` are Tenure's own keys: choose another prefix",
-            ));
-        }
-        if name.contains('}') && hash_tag(name.as_bytes()).is_none() {
-            return Err(Error::invalid_name(
-                name,
-                "it contains a `}` but no hash tag, so its keys could not share a slot: \
-                 write `{tag}` or remove the `}`",
-            ));
-        }
+        check(name)?;
         Ok(Self(name.into()))
+    }
+
+    /// The same for a name that is shared already.
+    pub(crate) fn from_shared(name: &Arc<str>) -> Result<Self, Error> {
+        check(name)?;
+        Ok(Self(Arc::clone(name)))
     }
 
     /// The name, as given.
@@ -76,16 +60,20 @@ impl LockName {
 
     /// A key of Tenure's in the same slot as the lock itself.
     pub(crate) fn neighbour(&self, role: &str) -> String {
+        self.neighbour_parts(role).concat()
+    }
+
+    /// The parts of that key, for those who write it elsewhere.
+    pub(crate) fn neighbour_parts<'a>(&'a self, role: &'a str) -> [&'a str; 5] {
         let tag = hash_tag(self.0.as_bytes());
         // `{n}` must not share its related keys with `n`.
         let is_all_tag = tag.is_some_and(|tag| tag.len() + 2 == self.0.len());
-        if is_all_tag {
-            format!("tenure:{role}=:{}", self.0)
-        } else if tag.is_some() {
-            format!("tenure:{role}:{}", self.0)
-        } else {
-            format!("tenure:{role}:{{{}}}", self.0)
-        }
+        let (before, after) = match tag {
+            Some(_) if is_all_tag => ("=:", ""),
+            Some(_) => (":", ""),
+            None => (":{", "}"),
+        };
+        ["tenure:", role, before, &self.0, after]
     }
 }
 
@@ -105,6 +93,34 @@ impl AsRef<str> for LockName {
     fn as_ref(&self) -> &str {
         &self.0
     }
+}
+
+/// Whether this can be the name of a lock.
+fn check(name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::invalid_name(name, "it is empty: use 1 to 512 bytes"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        let cause = format!(
+            "it has {} bytes and at most {NAME_BYTES_MAX} are allowed: shorten or hash it",
+            name.len()
+        );
+        return Err(Error::invalid_name(name, &cause));
+    }
+    if name.starts_with(RESERVED_PREFIX) {
+        return Err(Error::invalid_name(
+            name,
+            "names with the prefix `tenure:` are Tenure's own keys: choose another prefix",
+        ));
+    }
+    if name.contains('}') && hash_tag(name.as_bytes()).is_none() {
+        return Err(Error::invalid_name(
+            name,
+            "it contains a `}` but no hash tag, so its keys could not share a slot: \
+                 write `{tag}` or remove the `}`",
+        ));
+    }
+    Ok(())
 }
 
 /// The part of `key` that Redis Cluster hashes, if it is not the whole key: the text between the

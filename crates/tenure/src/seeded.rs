@@ -35,6 +35,8 @@ bugs! {
     BatchSharesBusy = "batch-shares-busy",
     /// a request is sent although its caller has gone
     BatchSendsForNobody = "batch-sends-for-nobody",
+    /// a lock that has a fence counter of its own gets its fence from the shared one
+    OwnCounterIgnored = "own-counter-ignored",
     /// locks that are released together are released whichever lease holds them
     BatchReleasesAll = "batch-releases-all",
     /// a release compares and deletes in two round trips
@@ -265,14 +267,14 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
     (
         Bug::FenceNotIncremented,
         "native/acquire.lua",
-        "fence = ms * 1000 + sequence",
-        "fence = math.floor(ms / 60000) * 60000000",
+        "minted = to_fence(id)",
+        "minted = math.floor(to_fence(id) / 60000000) * 60000000",
     ),
     (
         Bug::OfferWithoutFence,
         "native/acquire.lua",
-        "fence = ms * 1000 + sequence",
-        "fence = was_free and ms * 1000 + sequence or math.floor(ms / 60000) * 60000000",
+        "minted = to_fence(id)",
+        "minted = to_fence(id) if not was_free then minted = math.floor(minted / 60000000) * 60000000 end",
     ),
     (
         Bug::FenceRestarts,

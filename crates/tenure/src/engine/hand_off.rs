@@ -74,9 +74,7 @@ fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> 
     if !can_hand_off || core.is_closed() {
         return NextHolder::None { dequeue: None };
     }
-    let next = belief
-        .for_next_holder(bounds, core.clock.now())
-        .map(Arc::new);
+    let next = belief.for_next_holder(bounds, core.clock.now());
     let Some(next) = next.filter(|_| belief.in_flight.is_none()) else {
         return NextHolder::AskTheStore;
     };

@@ -39,6 +39,7 @@ pub fn fence_keys(layout: Layout, lock: &str) -> Vec<String> {
         _ => vec![
             format!("tenure:fence:{{{lock}}}"),
             format!("tenure:fences:{{{lock}}}"),
+            "tenure:fences".to_owned(),
         ],
     }
 }

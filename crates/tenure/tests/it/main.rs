@@ -51,6 +51,7 @@ mod round_trips;
 /// Sentinel: failovers, replicas, a master that has just begun.
 mod sentinel;
 /// Architecture: who may know whom, and what must be where.
+mod shared_counter;
 mod tidy;
 /// How long servers take to answer, as a client tells it.
 mod timings;

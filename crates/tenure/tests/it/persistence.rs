@@ -66,7 +66,9 @@ async fn what_a_power_cut_takes_from_an_append_only_file_is_forgotten_and_fences
 
 fn has_written_all(server: &RedisServer) -> bool {
     let info = server.client().command(&["INFO", "persistence"]);
-    info.text().lines().any(|line| line == "aof_buffer_length:0")
+    info.text()
+        .lines()
+        .any(|line| line == "aof_buffer_length:0")
 }
 
 fn append_only_file(server: &RedisServer) -> PathBuf {

@@ -88,10 +88,19 @@ pub fn check_within(begun: Instant, limit: Duration) {
     assert!(taken < limit, "took {taken:?}, and {limit:?} is the limit");
 }
 
-/// The last fence that a server has minted for a lock of the native layout: the last id of its counter.
+/// The last fence that a server has minted for its locks, or for this one if it has a counter of its
+/// own: the last id of the counter.
 pub fn fence_of(server: &RedisServer, name: &str) -> Option<u64> {
-    let counter = format!("tenure:fences:{{{name}}}");
-    let info = server.client().try_command(&["XINFO", "STREAM", &counter]);
+    let counters = [
+        "tenure:fences".to_owned(),
+        format!("tenure:fences:{{{name}}}"),
+    ];
+    let last = counters.iter().map(|counter| last_id(server, counter));
+    last.max().flatten()
+}
+
+fn last_id(server: &RedisServer, counter: &str) -> Option<u64> {
+    let info = server.client().try_command(&["XINFO", "STREAM", counter]);
     let info = info.ok()?;
     let parts = info.array();
     let at = (0..parts.len()).step_by(2);

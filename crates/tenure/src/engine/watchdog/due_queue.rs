@@ -1,5 +1,6 @@
 //! All tracked leases of a client, and when each needs something next.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tokio::sync::oneshot;
@@ -13,8 +14,7 @@ use crate::name::LockName;
 pub(super) struct DueQueue {
     /// By number, which is random: not in order of time.
     pub(super) leases: BTreeMap<u64, TrackedLease>,
-    /// The leases of each name. Usually one; a second while the guard of a lost one still lives.
-    pub(super) by_name: HashMap<LockName, Vec<u64>>,
+    pub(super) by_name: HashMap<LockName, LeasesOfName>,
     /// When each lease needs something next, earliest first.
     pub(super) by_due_time: BTreeSet<(Moment, u64)>,
     /// When the watchdog wakes up next, whatever happens. It need not be woken for anything due
@@ -22,6 +22,13 @@ pub(super) struct DueQueue {
     pub(super) asleep_until: Option<Moment>,
     /// Whether a lease was added since the watchdog last ran.
     lease_added: bool,
+}
+
+/// The numbers of the leases with one name. Usually one; a second while the guard of a lost one still
+/// lives.
+pub(super) struct LeasesOfName {
+    one: u64,
+    others: Vec<u64>,
 }
 
 /// What to do after the schedule is unlocked.
@@ -77,7 +84,10 @@ impl DueQueue {
         self.by_due_time
             .extend(lease.scheduled.map(|at| (at, number)));
         let name = lease.belief.held.name.clone();
-        self.by_name.entry(name).or_default().push(number);
+        match self.by_name.entry(name) {
+            Entry::Vacant(none) => drop(none.insert(LeasesOfName::new(number))),
+            Entry::Occupied(mut some) => some.get_mut().others.push(number),
+        }
         self.leases.insert(number, lease);
     }
 
@@ -87,11 +97,12 @@ impl DueQueue {
             self.by_due_time.remove(&(at, number));
         }
         let name = &lease.belief.held.name;
-        if let Some(numbers) = self.by_name.get_mut(name) {
-            numbers.retain(|other| *other != number);
-            if numbers.is_empty() {
-                self.by_name.remove(name);
-            }
+        if self
+            .by_name
+            .get_mut(name)
+            .is_some_and(|of_name| !of_name.remove(number))
+        {
+            self.by_name.remove(name);
         }
         Some(lease)
     }
@@ -120,5 +131,34 @@ impl DueQueue {
             self.by_due_time.extend(after.map(|at| (at, number)));
         }
         answered
+    }
+}
+
+impl LeasesOfName {
+    fn new(number: u64) -> Self {
+        Self {
+            one: number,
+            others: Vec::new(),
+        }
+    }
+
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        let one = std::iter::once(self.one);
+        one.chain(self.others.iter().copied()).collect()
+    }
+
+    /// Removes a number, and returns whether there are others.
+    fn remove(&mut self, number: u64) -> bool {
+        if self.one != number {
+            self.others.retain(|other| *other != number);
+            return true;
+        }
+        match self.others.pop() {
+            Some(other) => {
+                self.one = other;
+                true
+            }
+            None => false,
+        }
     }
 }

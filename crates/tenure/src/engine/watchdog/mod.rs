@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 use self::batch_limit::BatchLimit;
-use self::due_queue::DueQueue;
+use self::due_queue::{DueQueue, LeasesOfName};
 use self::tracked_lease::{AT_ONCE, TrackedLease};
 use crate::belief::Belief;
 use crate::moment::Moment;
@@ -98,7 +98,11 @@ impl Watchdog {
 
     /// The key of this lock changed: check that the lease still exists.
     pub(crate) fn recheck(&self, name: &LockName) {
-        let numbers = self.due_queue().by_name.get(name).cloned();
+        let numbers = self
+            .due_queue()
+            .by_name
+            .get(name)
+            .map(LeasesOfName::numbers);
         self.update_leases(numbers.unwrap_or_default(), TrackedLease::recheck);
     }
 
@@ -251,9 +255,9 @@ mod tests {
         }))
     }
 
-    fn for_next_holder(belief: &Belief) -> Arc<Belief> {
+    fn for_next_holder(belief: &Arc<Belief>) -> Arc<Belief> {
         let next = belief.for_next_holder(&HandOff::default(), START + Duration::from_millis(1));
-        Arc::new(next.unwrap())
+        next.unwrap()
     }
 
     /// What the watchdog's task does before it sleeps.

@@ -64,7 +64,7 @@ impl TrackedLease {
 
     /// When this lease needs something next; `None` once it is lost.
     pub(super) fn next(&self) -> Option<Moment> {
-        let let_go = self.belief.no_longer_held().is_cancelled();
+        let let_go = self.belief.is_over();
         if self.lost || (let_go && !bug(Bug::RenewalAfterRelease)) {
             return None;
         }

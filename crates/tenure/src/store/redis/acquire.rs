@@ -7,7 +7,6 @@ use super::connection::Connection;
 use super::operation::{Acquire, Operation};
 use super::perform::Unperformed;
 use super::redis_store::RedisStore;
-use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::{AcquireReply, Attempt, CallerAcquire, Failure};
@@ -82,7 +81,7 @@ impl RedisStore {
     /// Whether a transaction may acquire the lock. It cannot compare the primary, and in a cluster
     /// a node may redirect in the middle of it.
     fn can_use_transaction(&self, connection: &Connection) -> bool {
-        self.layout == Layout::Native
+        connection.shares_counter()
             && !self.pauses_after_failover()
             && !connection.is_replaceable()
             && !bug(Bug::FenceFromOldCopy)

@@ -1,30 +1,34 @@
 //! Acquires free locks without a script, several in one call.
 //!
-//! Running a script costs the server more than everything that a grant needs. So a lock that is
-//! acquired again and again is acquired by a transaction of plain commands: set the key unless it
-//! exists, and mint the fence. It grants exactly what acquire.lua grants, or nothing; if anything is
-//! unusual, acquire.lua runs next, and finds its own lease. The transaction has the attempts of all
-//! callers that ask at the same time, and each of them has its own outcome.
+//! Running a script costs the server more than everything that a grant needs. So most locks are
+//! acquired by a transaction of plain commands: set the key unless it exists, and mint the fence. It
+//! grants exactly what acquire.lua grants, or nothing; if anything is unusual, acquire.lua runs next,
+//! and finds its own lease. The transaction has the attempts of all callers that ask at the same time,
+//! and each of them has its own outcome. They share one fence, which is greater than all before it:
+//! what counts is the order of the grants of one lock.
 //!
-//! One thing that a script would check is checked here afterwards. The lease has an absolute end, so
-//! that an attempt which runs late ends when it should have; the fence tells how much of the ttl is
-//! left. `XADD` mints it by the server's clock, to the millisecond, whatever happened to the counter:
-//! the clock was not later than that. Ten times a second the transaction also reads the clock itself,
-//! to notice that it was set. It never creates a counter, which would have no expiry.
+//! Some things that a script would check are checked here afterwards. A lock with a fence counter of
+//! its own is left to the script. The lease has an absolute end, so that an attempt which runs late
+//! ends when it should have; the fence tells how much of the ttl is left. `XADD` mints it by the
+//! server's clock, to the millisecond, whatever happened to the counter: the clock was not later than
+//! that. Ten times a second the transaction also reads the clock itself, to notice that it was set. It
+//! never creates a counter, which would have no expiry.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::command::append_command;
+use super::command::{
+    append_bulk, append_bulk_number, append_bulk_of, append_command, append_header,
+};
 use super::connection::{Connection, SendOptions};
+use super::layout::SHARED_COUNTER;
 use super::request_queue::{AcquireEntry, Entry};
 use super::transaction_candidates::AHEAD_MAX_US;
 use super::value::Value;
 use super::wire::WireError;
 use crate::error::{Error, ErrorKind};
-use crate::layout::Layout;
 use crate::lease::{Fence, LeaseId};
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -38,6 +42,9 @@ const BEHIND_MAX_US: u64 = 500_000;
 const FENCE_MAX: u64 = (1 << 53) - 2;
 /// How many fences there are in a millisecond: one for each microsecond.
 const FENCES_IN_A_MS: u64 = 1_000;
+/// The commands of a transaction beside those that set the locks: to mint the fence, and to find
+/// counters of single locks.
+const COMMANDS_FOR_ALL: usize = 2;
 
 /// Attempts that are sent together.
 pub(super) struct AcquireBatch {
@@ -86,15 +93,14 @@ impl<'a> TransactionAttempt<'a> {
         let attempted = connection.await_reply(attempted, options).await;
         let attempted = attempted.and_then(|attempted| attempted);
         connection.finish_call(&start, || Call::Acquire, &attempted);
-        let candidates = connection.transaction_candidates();
-        match &attempted {
-            Ok(AcquireReply::Granted { .. }) => {}
-            Ok(_) => candidates.forget(&held.name),
-            Err(failure) => {
-                candidates.forget(&held.name);
-                if failure.error.kind() == ErrorKind::Denied {
-                    candidates.refuse_all();
-                }
+        if !matches!(attempted, Ok(AcquireReply::Granted { .. })) {
+            let candidates = connection.transaction_candidates();
+            candidates.leave_to_script(&held.name, connection.clock().now());
+            if attempted
+                .as_ref()
+                .is_err_and(|it| it.error.kind() == ErrorKind::Denied)
+            {
+                candidates.refuse_all();
             }
         }
         // Whatever went wrong, acquire.lua finds out more.
@@ -119,11 +125,12 @@ impl AcquireBatch {
         self.entries.len()
     }
 
-    /// How many replies it gets: to `MULTI`, two for each attempt, perhaps to `TIME`, and to `EXEC`.
+    /// How many replies it gets: to `MULTI`, one for each attempt, two for all of them, perhaps to
+    /// `TIME`, and to `EXEC`.
     pub(super) fn replies(&self) -> usize {
         match self.entries.len() {
             0 => 0,
-            count => 2 + 2 * count + usize::from(self.reads_clock),
+            count => 2 + count + COMMANDS_FOR_ALL + usize::from(self.reads_clock),
         }
     }
 
@@ -134,26 +141,22 @@ impl AcquireBatch {
         append_command(out, &[b"MULTI"]);
         for entry in &self.entries {
             let (name, id) = (entry.name.as_str().as_bytes(), entry.id.as_str().as_bytes());
-            let end = entry.end_ms.to_string();
-            append_command(
-                out,
-                &[b"SET", name, id, b"NX", b"GET", b"PXAT", end.as_bytes()],
-            );
-            let counter = Layout::Native.counter_key(&entry.name);
-            let counter = counter.as_bytes();
-            append_command(
-                out,
-                &[
-                    b"XADD",
-                    counter,
-                    b"NOMKSTREAM",
-                    b"MAXLEN",
-                    b"0",
-                    b"*",
-                    b"f",
-                    b"",
-                ],
-            );
+            append_header(out, b'*', 7);
+            for word in [b"SET", name, id, b"NX", b"GET", b"PXAT"] {
+                append_bulk(out, word);
+            }
+            append_bulk_number(out, entry.end_ms);
+        }
+        let counter = SHARED_COUNTER.as_bytes();
+        let by_clock = [&b"NOMKSTREAM"[..], b"MAXLEN", b"0", b"*", b"f", b""];
+        append_header(out, b'*', 2 + by_clock.len());
+        for word in [&b"XADD"[..], counter].into_iter().chain(by_clock) {
+            append_bulk(out, word);
+        }
+        append_header(out, b'*', 1 + self.entries.len());
+        append_bulk(out, b"EXISTS");
+        for entry in &self.entries {
+            append_bulk_of(out, &entry.name.neighbour_parts("fences"));
         }
         if self.reads_clock {
             append_command(out, &[b"TIME"]);
@@ -166,22 +169,26 @@ impl AcquireBatch {
             Some(Value::Array(results)) => results,
             whole => return self.refused(connection, &replies, whole.as_ref()),
         };
-        plant_bugs(&mut results);
+        let count = self.entries.len();
+        plant_bugs(results.get_mut(..count).unwrap_or_default());
         let expected_us = connection.server_us(connection.clock().now());
-        let server_us = results.get(2 * self.entries.len());
+        let server_us = results.get(count + COMMANDS_FOR_ALL);
         let server_us = server_us.and_then(Value::as_server_time_us);
         if let Some(server_us) = server_us {
             connection.set_clock(self.sent_at, server_us);
         }
-        let clock = ClockCheck {
+        let minted = MintCheck {
             connection,
+            fence: results.get(count).and_then(parse_fence),
+            own_counters: results.get(count + 1).and_then(Value::as_int),
             expected_us,
             server_us,
             is_missing: self.reads_clock && server_us.is_none(),
             sent_at: self.sent_at,
         };
-        for (entry, results) in self.entries.into_iter().zip(results.chunks(2)) {
-            let attempted = clock.read(&entry, results).map_err(|failure| Failure {
+        for (at, entry) in self.entries.into_iter().enumerate() {
+            let attempted = minted.read(&entry, results.get(at));
+            let attempted = attempted.map_err(|failure| Failure {
                 in_flight: Some(connection.in_flight(entry.latest_us())),
                 ..failure
             });
@@ -203,10 +210,10 @@ impl AcquireBatch {
         // A command that cannot be queued makes `EXEC` do nothing, and its error tells why. The other
         // attempts did nothing wrong.
         let aborted = !ran && whole.starts_with("EXECABORT");
+        let count = self.entries.len();
+        let for_all = (0..COMMANDS_FOR_ALL).find_map(|at| error_at(1 + count + at));
         for (at, entry) in self.entries.into_iter().enumerate() {
-            let own = error_at(0)
-                .or_else(|| error_at(1 + 2 * at))
-                .or_else(|| error_at(2 + 2 * at));
+            let own = error_at(0).or_else(|| error_at(1 + at)).or(for_all);
             let failure = match own {
                 Some(error) => connection.refusal(error),
                 None if aborted => strange(&entry.name, "another lock was refused"),
@@ -242,10 +249,14 @@ impl AcquireEntry {
     }
 }
 
-/// What the server's clock showed when a transaction ran.
-struct ClockCheck<'a> {
+/// What a transaction found out for all its attempts.
+struct MintCheck<'a> {
     connection: &'a Connection,
-    /// The latest that it could show by now.
+    /// The fence that was minted.
+    fence: Option<u64>,
+    /// How many of the locks have a fence counter of their own.
+    own_counters: Option<i64>,
+    /// The latest that the server's clock could show by now.
     expected_us: u64,
     /// What it showed, if the transaction read it.
     server_us: Option<u64>,
@@ -254,24 +265,25 @@ struct ClockCheck<'a> {
     sent_at: Moment,
 }
 
-impl ClockCheck<'_> {
-    /// The outcome of one attempt: who held the lock, and the fence that was minted.
-    fn read(&self, entry: &AcquireEntry, results: &[Value]) -> Result<AcquireReply, Failure> {
+impl MintCheck<'_> {
+    /// The outcome of one attempt, by who held the lock.
+    fn read(&self, entry: &AcquireEntry, holder: Option<&Value>) -> Result<AcquireReply, Failure> {
         let strange = |what: &str| strange(&entry.name, what);
-        let [holder, fence] = results else {
-            return Err(strange("it is incomplete"));
-        };
         match holder {
-            Value::Nil => {}
-            Value::Bytes(_) => {
+            None => return Err(strange("it is incomplete")),
+            Some(Value::Nil) => {}
+            Some(holder @ Value::Bytes(_)) => {
                 let holder = LeaseId::new(holder.lossy().unwrap_or_default());
                 let remaining = None;
                 return Ok(AcquireReply::Busy(Busy { holder, remaining }));
             }
-            _ => return Err(strange("the key may not be a lock")),
+            Some(_) => return Err(strange("the key may not be a lock")),
         }
-        let fence = parse_fence(fence).filter(|fence| *fence <= FENCE_MAX);
-        let fence = fence.ok_or_else(|| strange("its fence counter was lost or is exhausted"))?;
+        let fence = self.fence.filter(|fence| *fence <= FENCE_MAX);
+        let fence = fence.ok_or_else(|| strange("the fence counter was lost or is exhausted"))?;
+        if self.own_counters != Some(0) && !bug(Bug::OwnCounterIgnored) {
+            return Err(strange("it may have a fence counter of its own"));
+        }
         if self.is_missing {
             return Err(strange("it contains no time"));
         }
@@ -293,19 +305,15 @@ impl ClockCheck<'_> {
     }
 }
 
-fn plant_bugs(results: &mut [Value]) {
-    if bug(Bug::BatchMixesOutcomes) && results.len() >= 4 {
-        // The time may come last.
-        let attempts = results.len() / 2 * 2;
-        results[..attempts].rotate_left(2);
+/// `holders` are the replies to each `SET`.
+fn plant_bugs(holders: &mut [Value]) {
+    if bug(Bug::BatchMixesOutcomes) && holders.len() >= 2 {
+        holders.rotate_left(1);
     }
     if bug(Bug::BatchSharesBusy)
-        && let Some(holder) = results.iter().step_by(2).find(|it| !it.is_nil()).cloned()
+        && let Some(holder) = holders.iter().find(|it| !it.is_nil()).cloned()
     {
-        results
-            .iter_mut()
-            .step_by(2)
-            .for_each(|it| *it = holder.clone());
+        holders.fill(holder);
     }
 }
 

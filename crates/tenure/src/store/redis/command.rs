@@ -116,6 +116,24 @@ pub(super) fn append_bulk(out: &mut Vec<u8>, word: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends several parts as one bulk string.
+pub(super) fn append_bulk_of(out: &mut Vec<u8>, parts: &[&str]) {
+    let length = parts.iter().map(|part| part.len()).sum();
+    append_header(out, b'$', length);
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a number as a bulk string.
+pub(super) fn append_bulk_number(out: &mut Vec<u8>, number: u64) {
+    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    append_header(out, b'$', digits);
+    append_number(out, number);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Appends the type and the length of what follows.
 pub(super) fn append_header(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);

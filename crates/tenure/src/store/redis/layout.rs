@@ -22,6 +22,9 @@ const BRIEF: &str = "brief ";
 /// Redisson's message when a lock was released. It has other messages for other objects.
 const UNLOCKED: &str = "0";
 
+/// The fence counter of all locks of a database, where one call may have keys in several slots.
+pub(super) const SHARED_COUNTER: &str = "tenure:fences";
+
 /// The kind of messages on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Topic {
@@ -49,7 +52,7 @@ impl Layout {
         self == Self::Redisson && name.contains('{') && hash_tag(name.as_bytes()).is_none()
     }
 
-    /// The key of a lock's fence counter.
+    /// The key of a lock's own fence counter.
     pub(super) fn counter_key(self, name: &LockName) -> String {
         match self {
             Self::Native => name.neighbour("fences"),

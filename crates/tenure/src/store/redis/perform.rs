@@ -231,6 +231,7 @@ impl RedisStore {
         ServerContext {
             layout: self.layout,
             sharded: self.sharded,
+            shares_counter: self.routes.shares_counter(),
             latest_us,
             primary,
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
-use super::command::{append_bulk, append_command, append_header};
+use super::command::{append_bulk, append_bulk_number, append_bulk_of, append_header};
 use super::connection::{Connection, SendOptions};
 use super::operation::reply::released;
 use super::request_queue::{Entry, ReleaseEntry, Released};
@@ -132,19 +132,14 @@ impl ReleaseEntry {
     /// On its own, it needs no second call if clients wait for the lock.
     fn encode(&self, out: &mut Vec<u8>) {
         let script = &Layout::Native.scripts(Mode::Exclusive, false).release;
-        let [queue, alive] = self.name.queue_keys();
-        append_command(
-            out,
-            &[
-                b"EVALSHA",
-                script.hash().as_bytes(),
-                b"3",
-                self.name.as_str().as_bytes(),
-                queue.as_bytes(),
-                alive.as_bytes(),
-                self.id.as_str().as_bytes(),
-            ],
-        );
+        append_header(out, b'*', 7);
+        for word in ["EVALSHA", script.hash(), "3", self.name.as_str()] {
+            append_bulk(out, word.as_bytes());
+        }
+        for role in ["queue", "alive"] {
+            append_bulk_of(out, &self.name.neighbour_parts(role));
+        }
+        append_bulk(out, self.id.as_str().as_bytes());
     }
 
     fn read(&self, connection: &Connection, reply: &Value) -> Released {
@@ -170,12 +165,12 @@ fn encode_all(entries: &[ReleaseEntry], by_text: bool, out: &mut Vec<u8>) {
     append_header(out, b'*', 3 + keys + entries.len());
     append_bulk(out, word);
     append_bulk(out, script.as_bytes());
-    append_bulk(out, keys.to_string().as_bytes());
+    append_bulk_number(out, keys as u64);
     for entry in entries {
         append_bulk(out, entry.name.as_str().as_bytes());
     }
     for entry in entries {
-        append_bulk(out, entry.name.neighbour("queue").as_bytes());
+        append_bulk_of(out, &entry.name.neighbour_parts("queue"));
     }
     for entry in entries {
         append_bulk(out, entry.id.as_str().as_bytes());

@@ -32,6 +32,14 @@ impl Routes {
         matches!(self, Self::Cluster(_)) && Redirect::read(reply).is_some()
     }
 
+    /// Whether all locks share one fence counter.
+    pub(super) fn shares_counter(&self) -> bool {
+        match self {
+            Self::One(node) => node.server.shares_counter(),
+            Self::Cluster(_) => false,
+        }
+    }
+
     /// The key under which a node stores since when it has been the primary: one for all its locks,
     /// because a new name would have no such key.
     pub(super) fn reign_key(&self, node: &Arc<Node>) -> String {

@@ -10,6 +10,7 @@ use super::script::LockScripts;
 use super::sentinel::Sentinels;
 use super::trusted_primary::TrustedPrimary;
 use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
 use crate::mode::Mode;
 use crate::moment::Clock;
 use crate::seeded::{Bug, bug};
@@ -34,6 +35,8 @@ pub(crate) struct Server {
     pub(super) trusted_primary: TrustedPrimary,
     pub(super) stats: Arc<Stats>,
     warned_of_eviction: AtomicBool,
+    /// Whether all keys of a call must be in one slot.
+    one_slot: AtomicBool,
 }
 
 /// What kind of server it is, and so how to find it.
@@ -81,6 +84,7 @@ impl Server {
             trusted_primary: TrustedPrimary::default(),
             stats,
             warned_of_eviction: AtomicBool::new(false),
+            one_slot: AtomicBool::new(false),
         })
     }
 
@@ -106,6 +110,20 @@ impl Server {
             self.kind,
             ServerKind::BySentinels(_) | ServerKind::ClusterNode(_)
         )
+    }
+
+    /// Whether its locks share one fence counter. Where all keys of a call must be in one slot, each
+    /// lock has its own; in Redisson's layout too, because Java knows no other.
+    pub(super) fn shares_counter(&self) -> bool {
+        self.target.layout() == Layout::Native
+            && !matches!(self.kind, ServerKind::ClusterNode(_))
+            && !self.one_slot.load(Ordering::Relaxed)
+    }
+
+    /// Notes that all keys of a call must be in one slot: it is a cluster of one node, or a proxy
+    /// before several servers.
+    pub(super) fn wants_one_slot(&self) {
+        self.one_slot.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn is_sentinel(&self) -> bool {
@@ -175,6 +193,8 @@ pub(crate) struct ServerInfo {
     /// Its minimum age.
     pub(super) uptime: Duration,
     pub(super) has_aof: bool,
+    /// Whether it is a node of a cluster.
+    pub(super) in_cluster: bool,
 }
 
 impl ServerInfo {
@@ -196,6 +216,7 @@ impl ServerInfo {
                     info.uptime = Duration::from_secs(seconds.saturating_sub(over));
                 }
                 "aof_enabled" => info.has_aof = value == "1",
+                "cluster_enabled" => info.in_cluster = value == "1",
                 "maxmemory" => info.memory_max = value.parse().ok(),
                 _ => {}
             }

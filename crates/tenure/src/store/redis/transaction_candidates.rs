@@ -1,7 +1,7 @@
 //! The locks that a connection may acquire without a script.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,16 +15,21 @@ const TTL_LONGEST: Duration = Duration::from_secs(60);
 /// How far the server's clock may be ahead of the expected value, in microseconds. A fence tells it to
 /// the millisecond.
 pub(super) const AHEAD_MAX_US: u64 = 2_000;
-/// How many names are remembered per connection, and for how long. The script extends a counter by
-/// a day; if the counter expired while the lock is in use, fences would depend on the clock alone.
-const CANDIDATES_MAX: usize = 10_000;
-const CANDIDATE_FOR: Duration = Duration::from_secs(12 * 60 * 60);
+/// How long the fence counter exists for certain after a script has extended it by a day. If it expired
+/// while locks are in use, fences would depend on the clock alone.
+const COUNTER_KEPT_FOR: Duration = Duration::from_secs(12 * 60 * 60);
+/// How long a lock is left to the script after anything unusual, and how many locks are remembered.
+const LEFT_TO_SCRIPT_FOR: Duration = Duration::from_secs(1);
+const LEFT_TO_SCRIPT_MAX: usize = 10_000;
 
-/// The locks that a connection may acquire by transaction.
+/// The locks that a connection may acquire by transaction: all but those for which something was
+/// unusual a moment ago.
 #[derive(Default)]
 pub(super) struct TransactionCandidates {
-    /// Locks that were free the last time, and until when their fence counters certainly exist.
-    names: Mutex<HashMap<LockName, Moment>>,
+    /// Until when the fence counter certainly exists, in nanoseconds of the clock.
+    counter_kept_until: AtomicU64,
+    /// Until when locks are left to the script.
+    left_to_script: Mutex<HashMap<LockName, Moment>>,
     /// The server does not permit transactions.
     refused: AtomicBool,
 }
@@ -34,14 +39,12 @@ impl TransactionCandidates {
         let plain = attempt.fences == 1 && !attempt.queue && !attempt.held.has_meta;
         plain
             && attempt.held.ttl <= TTL_LONGEST
+            && now.as_nanos() < self.counter_kept_until.load(Ordering::Relaxed)
             && !self.refused.load(Ordering::Relaxed)
-            && self
-                .names()
-                .get(&attempt.held.name)
-                .is_some_and(|until| now < *until)
+            && !self.is_left_to_script(&attempt.held.name, now)
     }
 
-    /// Notes what acquire.lua found, sent at this moment when the server's clock showed `clock_us`
+    /// Notes what acquire.lua found, sent at this moment, when the server's clock showed `clock_us`
     /// at most.
     pub(super) fn note(
         &self,
@@ -50,19 +53,15 @@ impl TransactionCandidates {
         asked_at: Moment,
         clock_us: u64,
     ) {
-        let mut names = self.names();
         match attempted {
             AcquireReply::Granted { fence, .. } if fence.get() <= clock_us + AHEAD_MAX_US => {
-                if names.len() >= CANDIDATES_MAX {
-                    names.clear();
-                }
-                names.insert(name.clone(), asked_at + CANDIDATE_FOR);
+                let kept_until = (asked_at + COUNTER_KEPT_FOR).as_nanos();
+                self.counter_kept_until.store(kept_until, Ordering::Relaxed);
             }
-            // A counter ahead of the clock does not tell the time. A busy lock is left to the
-            // script, which then writes nothing.
-            AcquireReply::Granted { .. } | AcquireReply::Busy(_) | AcquireReply::NotYet(_) => {
-                names.remove(name);
-            }
+            // A counter ahead of the clock does not tell the time.
+            AcquireReply::Granted { .. } => self.counter_kept_until.store(0, Ordering::Relaxed),
+            // If a lock is busy, the script writes nothing.
+            AcquireReply::Busy(_) | AcquireReply::NotYet(_) => self.leave_to_script(name, asked_at),
         }
     }
 
@@ -71,11 +70,32 @@ impl TransactionCandidates {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn forget(&self, name: &LockName) {
-        self.names().remove(name);
+    /// Something was unusual with this lock.
+    pub(super) fn leave_to_script(&self, name: &LockName, now: Moment) {
+        let mut left = self.left_to_script();
+        if left.len() >= LEFT_TO_SCRIPT_MAX {
+            left.retain(|_, until| now < *until);
+        }
+        if left.len() < LEFT_TO_SCRIPT_MAX {
+            left.insert(name.clone(), now + LEFT_TO_SCRIPT_FOR);
+        }
     }
 
-    fn names(&self) -> MutexGuard<'_, HashMap<LockName, Moment>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_left_to_script(&self, name: &LockName, now: Moment) -> bool {
+        let mut left = self.left_to_script();
+        match left.get(name) {
+            Some(until) if now < *until => true,
+            Some(_) => {
+                left.remove(name);
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn left_to_script(&self) -> MutexGuard<'_, HashMap<LockName, Moment>> {
+        self.left_to_script
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

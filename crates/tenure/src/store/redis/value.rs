@@ -18,6 +18,8 @@ pub enum Value {
     Array(Vec<Value>),
     /// An error inside an array or a pipeline.
     Error(String),
+    /// The command waits for `EXEC`.
+    Queued,
 }
 
 impl Value {
@@ -95,6 +97,7 @@ impl fmt::Display for Value {
             Self::Int(number) => write!(f, "{number}"),
             Self::Bytes(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
             Self::Error(error) => write!(f, "error: {error}"),
+            Self::Queued => f.write_str("queued"),
             Self::Array(values) => {
                 f.write_str("[")?;
                 for (i, value) in values.iter().enumerate() {

@@ -100,8 +100,12 @@ async fn a_lease_is_adopted_once(stage: Stage) {
     assert_eq!(guard.fence(), lease.fence());
     let holder = b.lock("n").holder().await.unwrap().unwrap();
     assert_eq!(&holder.lease, guard.lease_id());
-    assert_eq!(holder.fence, Some(lease.fence()));
     assert_eq!(holder.meta["job"], "7", "what was written about it goes on");
+    let has_fence = async || {
+        let holder = b.lock("n").holder().await.unwrap().unwrap();
+        holder.fence == Some(lease.fence())
+    };
+    assert!(soon(has_fence).await);
     assert_eq!(guard.release().await.unwrap(), Released::WasHeld);
     assert!(soon(async || stage.is_clean("n").await).await);
 }

@@ -10,8 +10,9 @@ use crate::verdict::{check_nothing_left, check_usable, refused};
 const ME: &str = "00000000-0000-8000-8000-000000000001:100030000";
 const OTHER: &str = "00000000-0000-8000-8000-000000000002:100030000";
 const CHANNEL: &str = "redisson_lock__channel:{n}";
-const LOCK_KEYS: [&str; 5] = [
+const LOCK_KEYS: [&str; 6] = [
     "n",
+    "redisson_lock_token:{n}",
     "redisson_lock_token:{n}",
     "tenure:queue:{n}",
     "tenure:alive:{n}",
@@ -91,6 +92,7 @@ fn every_key_of_a_granted_lock_but_the_counter_has_an_end() {
         "tenure:queue:{n}",
         "tenure:alive:{n}",
         LOCK_KEYS[1],
+        LOCK_KEYS[2],
         "tenure:meta:{n}",
     ];
     eval(&mut redis, redisson::RELEASE, &keys, &[ME, CHANNEL]).unwrap();

@@ -178,7 +178,8 @@ impl Stage {
         match (self, self.layout()) {
             (_, Layout::Redisson) => "redisson_lock_token:{n}",
             (Self::Redlock { .. }, _) => "tenure:fence:{n}",
-            _ => "tenure:fences:{n}",
+            (Self::Cluster(_), _) => "tenure:fences:{n}",
+            _ => "tenure:fences",
         }
     }
 

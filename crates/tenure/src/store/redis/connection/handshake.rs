@@ -72,6 +72,9 @@ impl Connection {
         }
         let info = ServerInfo::parse(info.as_str().unwrap_or_default());
         self.server.check_fit(&info)?;
+        if info.in_cluster {
+            self.server.wants_one_slot();
+        }
         let time = replies.next();
         self.note_clock(asked_at, time.as_ref().and_then(Value::as_server_time_us));
         if self.server.moves() {

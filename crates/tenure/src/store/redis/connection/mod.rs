@@ -114,6 +114,11 @@ impl Connection {
         &self.server.trusted_primary
     }
 
+    /// Whether the locks of the server share one fence counter.
+    pub(super) fn shares_counter(&self) -> bool {
+        self.server.shares_counter()
+    }
+
     /// Whether a replica can replace the server.
     pub(super) fn is_replaceable(&self) -> bool {
         self.server.is_replaceable()
@@ -172,6 +177,14 @@ impl Connection {
     /// The failure for an error reply. A primary that has become a replica is not used again.
     pub(super) fn refusal(&self, error: &str) -> Failure {
         let failure = self.failure_from_reply(error);
+        if error.starts_with("CROSSSLOT") && self.shares_counter() {
+            // Nothing was done. The next attempt has all its keys in one slot.
+            self.server.wants_one_slot();
+            return Failure {
+                transient: true,
+                ..failure
+            };
+        }
         if failure.error.kind() != ErrorKind::ReadOnly {
             return failure;
         }

@@ -24,7 +24,7 @@ impl Operation for Acquire<'_> {
         true
     }
 
-    /// Most attempts need two keys and four arguments.
+    /// Most attempts need three keys and four arguments.
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let Attempt {
             held,
@@ -35,7 +35,7 @@ impl Operation for Acquire<'_> {
         let name = &held.name;
         let mut call = ScriptCall::new(&at.scripts(held.mode).acquire)
             .key(name.as_str())
-            .key(at.layout.counter_key(name))
+            .keys(at.counter_keys(name))
             .arg(&held.id)
             .arg(held.ttl.as_millis())
             .arg(at.latest_us)

@@ -5,6 +5,7 @@ use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::Failure;
+use crate::store::redis::layout::SHARED_COUNTER;
 use crate::store::redis::script::{LockScripts, RedlockScripts};
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::value::Value;
@@ -43,6 +44,8 @@ pub(in crate::store::redis) struct ServerContext {
     pub(in crate::store::redis) layout: Layout,
     /// Whether messages stay in the shard of their lock.
     pub(in crate::store::redis) sharded: bool,
+    /// Whether the locks of the server share one fence counter.
+    pub(in crate::store::redis) shares_counter: bool,
     /// The latest moment by the server's clock at which the script may take effect.
     pub(in crate::store::redis) latest_us: u64,
     /// The only primary that may grant; empty if any may.
@@ -69,6 +72,17 @@ pub(in crate::store::redis) enum Rejection {
 impl ServerContext {
     pub(super) fn scripts(&self, mode: Mode) -> &'static LockScripts {
         self.layout.scripts(mode, self.sharded)
+    }
+
+    /// The counter that mints fences for a lock, and the lock's own.
+    pub(super) fn counter_keys(&self, name: &LockName) -> [String; 2] {
+        let own = self.layout.counter_key(name);
+        let counter = if self.shares_counter {
+            SHARED_COUNTER.to_owned()
+        } else {
+            own.clone()
+        };
+        [counter, own]
     }
 
     pub(super) fn redlock_scripts(&self) -> &'static RedlockScripts {

@@ -30,7 +30,7 @@ impl Operation for Release<'_> {
             .keys(name.queue_keys())
             .arg(&lease.id);
         if lease.has_meta || lease.last_fence.is_some() {
-            call = call.key(at.layout.counter_key(name));
+            call = call.keys(at.counter_keys(name));
         }
         if lease.has_meta {
             call = call.key(name.neighbour("meta"));

@@ -34,7 +34,7 @@ impl Operation for Turn<'_> {
         let channel = (at.layout == Layout::Redisson).then(|| redisson_channel(name));
         ScriptCall::new(&at.scripts(lease.mode).turn)
             .key(name.as_str())
-            .key(at.layout.counter_key(name))
+            .keys(at.counter_keys(name))
             .keys(name.queue_keys())
             .keys(lease.has_meta.then(|| name.neighbour("meta")))
             .arg(&lease.id)

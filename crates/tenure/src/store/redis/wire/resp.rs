@@ -52,6 +52,8 @@ impl<'a> Reader<'a> {
         }
         let (kind, line) = self.header()?;
         Ok(match kind {
+            // Each command of a transaction gets this reply: it is not worth an allocation.
+            b'+' if line == b"QUEUED" => Value::Queued,
             b'+' | b',' | b'(' => Value::Bytes(line.to_vec()),
             b'-' => Value::Error(text(line)),
             b':' => Value::Int(integer(line)?),
@@ -176,6 +178,8 @@ mod tests {
     fn every_type_has_its_value() {
         for (sent, value) in [
             ("+OK\r\n", bytes("OK")),
+            ("+QUEUED\r\n", Value::Queued),
+            ("$6\r\nQUEUED\r\n", bytes("QUEUED")),
             ("-ERR no\r\n", Value::Error("ERR no".into())),
             (":-42\r\n", Value::Int(-42)),
             ("$5\r\na\r\nbc\r\n", bytes("a\r\nbc")),

@@ -7,8 +7,9 @@ use crate::lua::{ACQUIRE, ADOPT, RECORD, RELEASE, RENEW, STAY, WAITERS, check_ba
 use crate::stage::ms;
 use crate::verdict::{check_nothing_left, check_refused, check_usable, refused};
 
-const LOCK_KEYS: [&str; 5] = [
+const LOCK_KEYS: [&str; 6] = [
     "n",
+    "tenure:fences",
     "tenure:fences:{n}",
     "tenure:queue:{n}",
     "tenure:alive:{n}",
@@ -86,20 +87,23 @@ fn h22_a_record_never_stays_without_an_end() {
 fn h22_every_key_of_a_granted_lock_has_an_end() {
     let server = RedisServer::start();
     let mut redis = server.client();
-    eval(&mut redis, ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS).unwrap();
+    let reply = eval(&mut redis, ACQUIRE, &LOCK_KEYS, &ACQUIRE_ARGS).unwrap();
     let mut other = ACQUIRE_ARGS;
     other[0] = "other";
     eval(&mut redis, ACQUIRE, &LOCK_KEYS, &other).unwrap();
-    check_ends(&mut redis, 5);
+    check_ends(&mut redis, 6);
     let keys = [
         "n",
         "tenure:queue:{n}",
         "tenure:alive:{n}",
+        "tenure:fences",
         "tenure:fences:{n}",
         "tenure:meta:{n}",
     ];
-    eval(&mut redis, RELEASE, &keys, &["me"]).unwrap();
+    let used = reply.int().to_string();
+    eval(&mut redis, RELEASE, &keys, &["me", "", &used]).unwrap();
     assert_eq!(redis.command(&["GET", "n"]).text(), "other");
+    // The lock and the shared counter.
     check_ends(&mut redis, 2);
 }
 
@@ -231,7 +235,7 @@ fn id_of(fence: u64) -> String {
 }
 
 async fn check_used_up(server: &RedisServer, tenure: &Tenure) {
-    let parts = ["fence counter", "`tenure:fences:{n}`", "exhausted"];
+    let parts = ["fence counter", "`tenure:fences`", "exhausted"];
     check_refused(
         tenure.lock("n").try_acquire().await,
         ErrorKind::Protocol,

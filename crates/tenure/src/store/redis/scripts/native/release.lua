@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- release.lua: release the lock if this lease holds it, and offer it to the next living waiter.
 --
--- KEYS  1 lock   2 queue of waiters   3 times until which they count as living   [4 fence counter]
---       [5 metadata]
+-- KEYS  1 lock   2 queue of waiters   3 times until which they count as living   [4 fence counter
+--       5 the lock's own fence counter, or again the same]   [6 metadata]
 -- ARGV  1 lease id   [2 lease id of a waiter that leaves the queue as well, or ``]
 --       [3 the last fence used under this lease, or ``]
 -- Reply 1               it was held and is now free
@@ -31,10 +31,10 @@ end
 if ARGV[3] and ARGV[3] ~= '' then
 --@include whole.lua
 --@include native/handed_on.lua
-  handed_on(KEYS[4], ARGV[3])
+  handed_on(KEYS[4], KEYS[5], ARGV[3], true)
 end
-if KEYS[5] then
-  redis.call('DEL', KEYS[5])
+if KEYS[6] then
+  redis.call('DEL', KEYS[6])
 end
 -- With pcall: a key of the wrong type must not block the release of the lock.
 if redis.pcall('EXISTS', KEYS[2]) == 0 then

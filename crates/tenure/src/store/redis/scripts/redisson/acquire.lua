@@ -1,8 +1,8 @@
 #!lua
 -- acquire.lua: acquire a free lock, or report its holder, in one atomic step.
 --
--- KEYS  1 lock   2 fence counter   [3 queue of waiters   4 times until which they count as living]
---       [5 metadata]
+-- KEYS  1 lock   2, 3 fence counter   [4 queue of waiters   5 times until which they count as living]
+--       [6 metadata]
 -- ARGV  1 lease id   2 ttl in ms   3 latest server time in us at which this may be granted
 --       4 number of fences to reserve
 --       [5 `queue` to join the queue if the lock is busy, or ``]
@@ -60,12 +60,12 @@ else
   if found ~= lease then
     if ARGV[5] == 'queue' then
       -- It counts as living from the start, in the same step. stay.lua extends that.
-      redis.call('ZADD', KEYS[4], math.floor(now / 1000) + 6000, lease)
-      redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', now), lease)
+      redis.call('ZADD', KEYS[5], math.floor(now / 1000) + 6000, lease)
+      redis.call('ZADD', KEYS[4], 'NX', string.format('%.0f', now), lease)
       -- Every waiter polls at least once a day. Both keys expire together: without its time a
       -- waiter would count as living forever.
-      redis.call('PEXPIRE', KEYS[3], 86400000)
       redis.call('PEXPIRE', KEYS[4], 86400000)
+      redis.call('PEXPIRE', KEYS[5], 86400000)
     end
     return {'busy', found, redis.call('PTTL', lock)}
   end
@@ -88,13 +88,13 @@ end
 
 if ARGV[5] == 'queue' then
   -- With pcall: the lock is already acquired, and a key of the wrong type must not hide that.
-  if redis.pcall('ZREM', KEYS[3], lease) == 1 then
-    redis.pcall('ZREM', KEYS[4], lease)
+  if redis.pcall('ZREM', KEYS[4], lease) == 1 then
+    redis.pcall('ZREM', KEYS[5], lease)
   end
 end
-if KEYS[5] then
-  redis.call('DEL', KEYS[5])
-  redis.call('HSET', KEYS[5], 'lease', lease, unpack(ARGV, 7))
-  redis.call('PEXPIRE', KEYS[5], ARGV[2])
+if KEYS[6] then
+  redis.call('DEL', KEYS[6])
+  redis.call('HSET', KEYS[6], 'lease', lease, unpack(ARGV, 7))
+  redis.call('PEXPIRE', KEYS[6], ARGV[2])
 end
 return fence

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- release.lua: release the lock if this lease holds it, and pass it on to the next waiter.
 --
--- KEYS  1 lock   2 queue of waiters   3 times until which they count as living   [4 fence counter]
---       [5 metadata]
+-- KEYS  1 lock   2 queue of waiters   3 times until which they count as living   [4, 5 fence counter]
+--       [6 metadata]
 -- ARGV  1 lease id   2 Redisson's channel of this lock
 --       [3 `foreign` if the lease is not Tenure's, or ``]
 --       [4 lease id of a waiter that leaves the queue as well, or ``]
@@ -34,8 +34,8 @@ end
 local was_held = redis.pcall('HDEL', lock, lease)
 if was_held == 1 then
   handed_on(KEYS[4], ARGV[5])
-  if KEYS[5] then
-    redis.call('DEL', KEYS[5])
+  if KEYS[6] then
+    redis.call('DEL', KEYS[6])
   end
   -- With pcall: a key of the wrong type must not block the release of the lock. Nor must a key that
   -- has just become empty in a slot that is being migrated, which cannot be queried.

@@ -3,8 +3,8 @@
 -- offered to it. If the lease's own process is next, the lease continues, with more fences. If
 -- Redisson's waiters wait too, it is their turn about every fourth time, as in release.lua.
 --
--- KEYS  1 lock   2 fence counter   3 queue of waiters   4 times until which they count as living
---       [5 metadata]
+-- KEYS  1 lock   2, 3 fence counter   4 queue of waiters   5 times until which they count as living
+--       [6 metadata]
 -- ARGV  1 lease id   2 lease id of the process's place in the queue, or empty
 --       3 ttl in ms   4 number of fences to reserve
 --       5 the last fence used under this lease, or ``   6 Redisson's channel of this lock
@@ -17,7 +17,7 @@
 --@include redisson/lease_at.lua
 --@include redisson/handed_on.lua
 
-local lock, counter, queue, alive, lease = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
+local lock, counter, queue, alive, lease = KEYS[1], KEYS[2], KEYS[4], KEYS[5], ARGV[1]
 local ttl, fences = whole(ARGV[3]), whole(ARGV[4])
 if not (ttl and fences) or ARGV[5] ~= '' and not whole(ARGV[5]) or ttl < 1
   or fences < 1 or fences > 1000000 then
@@ -49,8 +49,8 @@ local listeners = redis.pcall('PUBSUB', 'NUMSUB', wake, ARGV[6])
 local alone = not listeners.err and listeners[4] <= listeners[2]
 local open = not alone and clock[2] % 4 == 0
 if open or waiter and waiter ~= ARGV[2] then
-  if KEYS[5] then
-    redis.call('DEL', KEYS[5])
+  if KEYS[6] then
+    redis.call('DEL', KEYS[6])
   end
   if open then
     redis.call('HDEL', lock, lease)
@@ -90,7 +90,7 @@ if waiter then -- it had its turn: move it to the end
   redis.call('ZADD', queue, 'XX', string.format('%.0f', now), waiter)
 end
 redis.call('PEXPIRE', lock, ttl)
-if KEYS[5] then
-  redis.call('PEXPIRE', KEYS[5], ttl)
+if KEYS[6] then
+  redis.call('PEXPIRE', KEYS[6], ttl)
 end
 return fence
