@@ -102,11 +102,8 @@ fn for_lock_state(scope: &Scope) -> Vec<Need> {
         vital("xadd", &["XADD", &fences, "*", "f", ""]),
         vital("xsetid", &["XSETID", &fences, "1-0"]),
         vital("pexpireat", &["PEXPIREAT", &fences, "1"]),
-        Need::new(
-            "xinfo|stream",
-            Weight::Helpful,
-            &["XINFO", "STREAM", &fences],
-        ),
+        vital("xinfo|stream", &["XINFO", "STREAM", &fences]),
+        vital("xadd", &["XADD", "tenure:fences", "*", "f", ""]),
         vital("get", &["GET", &fence]),
         vital("zadd", &["ZADD", &queue, "1", "x"]),
         vital("zrem", &["ZREM", &queue, "x"]),
