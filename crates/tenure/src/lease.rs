@@ -77,7 +77,10 @@ impl LeaseId {
         let mut id = IdText::default();
         // It never fails: the longest id is shorter than the text.
         let _ = match layout {
-            Layout::Native => write!(id, "tenure:{client}:{number}:{ttl_ms}"),
+            Layout::Native => id
+                .write_str("tenure:")
+                .and_then(|()| id.write_hex(client.0))
+                .and_then(|()| write!(id, ":{number}:{ttl_ms}")),
             Layout::Redisson => write!(id, "{}:{number}{ttl_ms:0TTL_DIGITS$}", client.as_uuid()),
         };
         Self(id.as_str().into())
@@ -134,6 +137,17 @@ struct IdText {
 impl IdText {
     fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+
+    /// All 32 digits. By hand, because each lease has an id, and formatting takes longer.
+    fn write_hex(&mut self, number: u128) -> fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [0; 32];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 0xf)];
+        }
+        self.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
     }
 }
 

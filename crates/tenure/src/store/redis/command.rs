@@ -137,13 +137,23 @@ pub(super) fn append_bulk_number(out: &mut Vec<u8>, number: u64) {
 /// Appends the type and the length of what follows.
 pub(super) fn append_header(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);
-    append_number(out, length);
+    append_number(out, length as u64);
     out.extend_from_slice(b"\r\n");
 }
 
-fn append_number(out: &mut Vec<u8>, number: impl std::fmt::Display) {
-    // A `Vec` takes everything.
-    let _ = write!(out, "{number}");
+/// By hand: each request has many lengths, and formatting them took longer than copying the rest.
+fn append_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
 }
 
 impl Argument for &str {
