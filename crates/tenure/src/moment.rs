@@ -1,6 +1,7 @@
 //! Time as Tenure measures it: a clock that includes suspend, and a manual clock for tests.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::Add;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,15 +13,19 @@ use tokio::sync::watch;
 /// It includes the time that the machine was suspended (`CLOCK_BOOTTIME`), because the server's
 /// clock keeps running meanwhile; `std::time::Instant` does not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Moment(u64);
+pub struct Moment(NonZeroU64);
 
 impl Moment {
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        // One more, so that `Option<Moment>` is no larger: a client may have a million leases.
+        match NonZeroU64::new(nanos.saturating_add(1)) {
+            Some(nanos) => Self(nanos),
+            None => Self(NonZeroU64::MIN),
+        }
     }
 
     pub(crate) const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// This moment.
@@ -52,13 +57,13 @@ impl Moment {
 
     /// The time from `earlier` to this moment; zero if `earlier` is later.
     pub fn saturating_since(self, earlier: Moment) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
     }
 
     /// The moment that is this much earlier.
     pub(crate) fn before(self, duration: Duration) -> Moment {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Moment(self.0.saturating_sub(nanos))
+        Moment::from_nanos(self.as_nanos().saturating_sub(nanos))
     }
 }
 
@@ -67,13 +72,17 @@ impl Add<Duration> for Moment {
 
     fn add(self, duration: Duration) -> Moment {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Moment(self.0.saturating_add(nanos))
+        Moment::from_nanos(self.as_nanos().saturating_add(nanos))
     }
 }
 
 impl fmt::Debug for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.6}s", Duration::from_nanos(self.0).as_secs_f64())
+        write!(
+            f,
+            "{:.6}s",
+            Duration::from_nanos(self.as_nanos()).as_secs_f64()
+        )
     }
 }
 
@@ -88,7 +97,7 @@ pub(crate) enum Clock {
 impl Clock {
     pub(crate) fn now(&self) -> Moment {
         match self {
-            Self::Boot => Moment(boot_nanos()),
+            Self::Boot => Moment::from_nanos(boot_nanos()),
             Self::Manual(clock) => clock.now(),
         }
     }
@@ -105,7 +114,7 @@ impl Clock {
     pub(crate) fn wall_micros(&self) -> u64 {
         match self {
             Self::Boot => wall_micros(),
-            Self::Manual(clock) => clock.now().0 / 1_000,
+            Self::Manual(clock) => clock.now().as_nanos() / 1_000,
         }
     }
 
@@ -159,13 +168,13 @@ impl ManualClock {
     }
 
     fn now(&self) -> Moment {
-        Moment(*self.nanos.borrow())
+        Moment::from_nanos(*self.nanos.borrow())
     }
 
     async fn sleep_until(&self, moment: Moment) {
         let mut changes = self.nanos.subscribe();
         // The sender lives in `self`, so the wait cannot fail.
-        let _ = changes.wait_for(|nanos| *nanos >= moment.0).await;
+        let _ = changes.wait_for(|nanos| *nanos >= moment.as_nanos()).await;
     }
 }
 
@@ -180,7 +189,7 @@ impl Default for ManualClock {
 async fn sleep_by_boot_time(moment: Moment) {
     const PIECE: Duration = Duration::from_secs(1);
     loop {
-        let left = moment.saturating_since(Moment(boot_nanos()));
+        let left = moment.saturating_since(Moment::from_nanos(boot_nanos()));
         if left.is_zero() {
             return;
         }

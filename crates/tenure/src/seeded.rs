@@ -37,6 +37,8 @@ bugs! {
     BatchSendsForNobody = "batch-sends-for-nobody",
     /// a lock that has a fence counter of its own gets its fence from the shared one
     OwnCounterIgnored = "own-counter-ignored",
+    /// leases that are renewed together are renewed whichever lease holds the lock
+    BatchRenewsAll = "batch-renews-all",
     /// locks that are released together are released whichever lease holds them
     BatchReleasesAll = "batch-releases-all",
     /// a release compares and deletes in two round trips
@@ -203,6 +205,12 @@ pub(crate) const IN_SCRIPTS: &[(Bug, &str, &str, &str)] = &[
         "native/release_all.lua",
         "2 * count)) > 0",
         "2 * count)) < 0",
+    ),
+    (
+        Bug::BatchRenewsAll,
+        "native/renew_all.lua",
+        "found[i] == ARGV[i]",
+        "found[i]",
     ),
     (
         Bug::RenewWithoutCompare,

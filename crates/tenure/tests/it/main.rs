@@ -46,12 +46,15 @@ mod persistence;
 /// The layout of Redisson: its encoding, and a Java process next to ours.
 mod redisson;
 mod redlock;
+/// Leases that are renewed by one script.
+mod renew_together;
 /// What an operation costs the server.
 mod round_trips;
 /// Sentinel: failovers, replicas, a master that has just begun.
 mod sentinel;
-/// Architecture: who may know whom, and what must be where.
+/// One fence counter for all locks of a database.
 mod shared_counter;
+/// Architecture: who may know whom, and what must be where.
 mod tidy;
 /// How long servers take to answer, as a client tells it.
 mod timings;

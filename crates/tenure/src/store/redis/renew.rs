@@ -9,8 +9,13 @@ use super::connection::{Connection, SendOptions};
 use super::node::Node;
 use super::operation::{Operation, Renew};
 use super::redis_store::RedisStore;
+use super::routes::Routes;
+use super::script::RENEW_ALL;
+use super::script_call::ScriptCall;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
+use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::store::{Failure, LeaseSpec, RenewReply, WatchReply};
 
@@ -126,6 +131,81 @@ impl RedisStore {
 
     /// Renews leases in one batch on this connection; `None` for those that got an error.
     async fn renew_batch_on(
+        &self,
+        node: &Arc<Node>,
+        connection: &Connection,
+        leases: &[&LeaseSpec],
+        tracked: bool,
+        limit: Moment,
+    ) -> Result<Vec<Option<RenewReply>>, Failure> {
+        if self.can_renew_together(leases)
+            && let Some(renewed) = self
+                .renew_together(connection, leases, tracked, limit)
+                .await?
+        {
+            return Ok(renewed);
+        }
+        self.renew_one_by_one(node, connection, leases, tracked, limit)
+            .await
+    }
+
+    /// Whether renew_all.lua does what renew.lua would do. Keys of a cluster cannot be renewed together,
+    /// because they are in different slots.
+    fn can_renew_together(&self, leases: &[&LeaseSpec]) -> bool {
+        let first = leases.first().filter(|_| leases.len() > 1);
+        let is_alike = |ttl| {
+            leases
+                .iter()
+                .all(|lease| lease.ttl == ttl && !lease.has_meta && lease.mode == Mode::Exclusive)
+        };
+        self.layout == Layout::Native
+            && matches!(self.routes, Routes::One(_))
+            && first.is_some_and(|first| is_alike(first.ttl))
+    }
+
+    /// Renews leases with one script; `None` for those that renew.lua must look at. The outer `None` if
+    /// the server refuses the script, and changed nothing.
+    async fn renew_together(
+        &self,
+        connection: &Connection,
+        leases: &[&LeaseSpec],
+        tracked: bool,
+        limit: Moment,
+    ) -> Result<Option<Vec<Option<RenewReply>>>, Failure> {
+        let ttl = leases.first().map_or(0, |lease| lease.ttl.as_millis());
+        let ttl = ttl.to_string();
+        let keys = leases.iter().map(|lease| lease.name.as_str()).collect();
+        let mut arguments: Vec<_> = leases.iter().map(|lease| lease.id.as_str()).collect();
+        arguments.extend([ttl.as_str(), if tracked { "1" } else { "0" }]);
+        let call = ScriptCall::with(&RENEW_ALL, keys, arguments);
+        let sent_at = self.clock.now();
+        let options = SendOptions::until(limit);
+        let mut reply = Value::Nil;
+        for command in [ScriptCall::by_hash, ScriptCall::by_text] {
+            let mut pipeline = Pipeline::with_capacity(2);
+            if tracked {
+                // It applies to the next command.
+                pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+            }
+            pipeline.add_command(command(&call));
+            let mut replies = connection.run_all(&pipeline, options).await?;
+            reply = replies.pop().unwrap_or(Value::Nil);
+            if !reply.error().is_some_and(|it| it.starts_with("NOSCRIPT")) {
+                break;
+            }
+        }
+        let Some(results) = reply.as_array().filter(|_| reply.error().is_none()) else {
+            return Ok(None);
+        };
+        let sent_at = self.reply(Value::Nil, sent_at).sent_at;
+        let read = |at: usize| {
+            let renewed = results.get(at).and_then(Value::as_int) == Some(1);
+            renewed.then_some(RenewReply::Until { sent_at })
+        };
+        Ok(Some((0..leases.len()).map(read).collect()))
+    }
+
+    async fn renew_one_by_one(
         &self,
         node: &Arc<Node>,
         connection: &Connection,

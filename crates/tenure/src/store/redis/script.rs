@@ -48,6 +48,8 @@ pub(super) static WAITERS: LazyLock<Script> = LazyLock::new(|| script!("waiters.
 pub(super) static RELEASE_ALL: LazyLock<Script> =
     LazyLock::new(|| script!("native/release_all.lua"));
 
+pub(super) static RENEW_ALL: LazyLock<Script> = LazyLock::new(|| script!("native/renew_all.lua"));
+
 /// The scripts of a lock in one layout. Keys, arguments and replies are the same in all layouts,
 /// except what release.lua must know about other libraries' channels.
 pub(super) struct LockScripts {
@@ -146,7 +148,7 @@ impl RedlockScripts {
 }
 
 /// All scripts that a client may send, with their files.
-pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 12] {
+pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 13] {
     [
         ("acquire.lua", &scripts.acquire),
         ("release.lua", &scripts.release),
@@ -160,6 +162,7 @@ pub(super) fn all(scripts: &LockScripts) -> [(&'static str, &Script); 12] {
         ("stay.lua", &STAY),
         ("waiters.lua", &WAITERS),
         ("release_all.lua", &RELEASE_ALL),
+        ("renew_all.lua", &RENEW_ALL),
     ]
 }
 
