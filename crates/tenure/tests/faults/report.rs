@@ -11,6 +11,7 @@ use crate::allowance::Footing;
 use crate::deployment::Deployment;
 use crate::fleet::Finished;
 use crate::judge::Verdict;
+use crate::nemesis::WITH_THE_GONE;
 use crate::phase::Phase;
 use crate::plan::{self, Plan, Share};
 
@@ -68,7 +69,8 @@ impl Outcome {
         took: Duration,
     ) -> Self {
         let mut faults: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        for fault in &history.faults {
+        let injected = history.faults.iter();
+        for fault in injected.filter(|fault| fault.kind != WITH_THE_GONE) {
             let counts = faults.entry(fault.kind.clone()).or_default();
             counts.0 += u64::from(fault.took_effect);
             counts.1 += 1;

@@ -13,8 +13,10 @@ use crate::client::HOT;
 use crate::fleet::{Running, Slot};
 use crate::layout;
 
-/// Longer than the next one may take to get the lock.
-const GIVE_UP: Duration = Duration::from_secs(20);
+/// What is logged beside the faults themselves: that the lock is with one that is gone.
+pub const WITH_THE_GONE: &str = "with-the-gone";
+/// Longer than the next ones may take to get the lock, on a crowded machine too.
+const GIVE_UP: Duration = Duration::from_secs(60);
 /// How many of the first ones are gone at once.
 const GONE: std::ops::RangeInclusive<usize> = 6..=8;
 /// So many others must get the lock: each release may meet another one that is gone.
@@ -88,11 +90,18 @@ impl Lane<'_> {
         let mut holder = || layout::holder(&mut redis, self.fleet.layout, HOT);
         let mut seen: HashSet<String> = holder().into_iter().collect();
         let enough = seen.len() + SERVED;
+        let is_gone = |holder: &String| {
+            layout::client_of(holder).is_some_and(|client| gone.contains(&client))
+        };
+        let mut with_the_gone = None;
         eventually(GIVE_UP, || {
-            let holder = holder().filter(|holder| {
-                layout::client_of(holder).is_some_and(|client| !gone.contains(&client))
-            });
-            seen.extend(holder);
+            let holder = holder();
+            if holder.as_ref().is_some_and(is_gone) {
+                with_the_gone.get_or_insert_with(|| self.log.begin(WITH_THE_GONE));
+            } else if let Some(blocked) = with_the_gone.take() {
+                blocked.end(true);
+            }
+            seen.extend(holder.filter(|holder| !is_gone(holder)));
             seen.len() >= enough
         })
     }
