@@ -116,6 +116,14 @@ pub(super) fn append_bulk(out: &mut Vec<u8>, word: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends a number as a bulk string.
+pub(super) fn append_number_bulk(out: &mut Vec<u8>, number: u64) {
+    let digits = number.checked_ilog10().map_or(1, |log| log as usize + 1);
+    append_header(out, b'$', digits);
+    append_number(out, number);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Appends the type and the length of what follows.
 pub(super) fn append_header(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);

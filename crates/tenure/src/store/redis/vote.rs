@@ -7,13 +7,20 @@ use std::time::Duration;
 use super::command::cmd;
 use super::connection::{Connection, SendOptions};
 use super::node_state::VOTE_DELAY_MIN;
-use super::operation::{ReleaseVote, Repair, RequestVote};
+use super::operation::{ReleaseVote, Repair};
 use super::redis_store::RedisStore;
+use super::request_queue::Entry;
 use super::script::{self, RedlockScripts};
+use super::vote_batch::VoteEntry;
+use super::vote_release_batch::VoteReleaseEntry;
 use crate::layout::Layout;
+use crate::lease::ClientId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec};
+
+/// The key of the clients that wait for a lock, next to the lock on each node. A hint only.
+pub(super) const WAITERS: &str = "waiters";
 
 /// A block of fences that is proposed to all nodes.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +81,35 @@ pub(crate) enum Vote {
     Far(u64),
 }
 
+/// A lease that asks for votes. One request for all nodes, so that none is copied for each.
+pub(crate) trait VoteRequest: Send + Sync {
+    fn attempt(&self) -> &Attempt;
+
+    fn ballot(&self) -> Ballot;
+
+    /// Whether the votes are still wanted. Once they are not, none is sent any more.
+    fn is_wanted(&self) -> bool;
+
+    /// A node's reply. Called once for each node that was asked, on the thread that reads the
+    /// replies, unless the request was given up before it was sent.
+    fn voted(&self, node: usize, vote: Result<Vote, Failure>);
+}
+
+/// The release of a lease, or of the votes for it. One request for all nodes.
+pub(crate) trait ReleaseRequest: Send + Sync {
+    fn lease(&self) -> &LeaseSpec;
+
+    /// The block of fences of the votes to release; `None` for whatever a node has for this lease.
+    fn ballot(&self) -> Option<Ballot>;
+
+    /// Whether to publish to the waiters.
+    fn notifies(&self) -> bool;
+
+    /// A node's reply. Called once for each node that was asked, on the thread that reads the
+    /// replies.
+    fn released(&self, node: usize, reply: Result<NodeReleaseReply, Failure>);
+}
+
 /// A vote request that was sent: what is in flight if its reply is lost, and the connection on
 /// which a release must follow it.
 #[derive(Clone)]
@@ -90,6 +126,11 @@ pub(crate) enum NodeReleaseReply {
 }
 
 impl RedisStore {
+    /// Gives the client channels of its own on this node, so that a waiter can be told alone.
+    pub(crate) fn listen_as(&self, client: ClientId) {
+        self.channels.set_own(client);
+    }
+
     /// The connection to this node for a request from the caller's own task.
     pub(crate) fn caller_connection(&self) -> Option<Arc<Connection>> {
         self.routes.any().ok()?.caller_connection()
@@ -115,55 +156,55 @@ impl RedisStore {
         node.map_or_else(|_| String::new(), |node| node.server.target.to_string())
     }
 
-    /// Requests this node's vote. The request is sent when the future is first polled.
+    /// Requests the vote of this node, which has this index, together with the requests of other
+    /// callers. What is in flight begins before the request may be sent: a round that ends at any
+    /// moment knows what to take back.
     pub(crate) fn vote(
-        self: &Arc<Self>,
+        &self,
         connection: Arc<Connection>,
-        attempt: &Attempt,
-        (ballot, bounds): (Ballot, ClockBounds),
-    ) -> (
-        SentVote,
-        impl Future<Output = Result<Vote, Failure>> + Send + use<>,
+        (node, request): (usize, Arc<dyn VoteRequest>),
+        (bounds, now): (ClockBounds, Moment),
+    ) -> SentVote {
+        let latest_us = connection.server_us(now + self.response_timeout);
+        let in_flight = connection.in_flight(latest_us);
+        let entry = VoteEntry::new(&connection, request, node, (self.layout, bounds), in_flight);
+        connection.response_watch().expect(now);
+        connection.combine(Entry::Vote(entry));
+        SentVote {
+            connection,
+            in_flight,
+        }
+    }
+
+    /// Releases on this node, which has this index, together with what other callers release. A
+    /// vote that is no longer wanted is on its way by then, or will never be sent.
+    pub(crate) fn release_vote(
+        &self,
+        connection: &Arc<Connection>,
+        node: usize,
+        request: Arc<dyn ReleaseRequest>,
     ) {
-        let latest_us = connection.server_us(self.clock.now() + self.response_timeout);
-        let sent = SentVote {
-            in_flight: connection.in_flight(latest_us),
-            connection: Arc::clone(&connection),
-        };
-        let request = RequestVote {
-            attempt: attempt.clone(),
-            ballot,
-            bounds,
-        };
-        let (store, asked_at) = (Arc::clone(self), self.clock.now());
-        let voting = async move {
-            let vote = store.perform_on_caller(&connection, &request, latest_us);
-            let vote = vote.await?;
-            if let Vote::Far(server_us) = vote {
-                // We assumed a clock ahead of its real one, or it was set back.
-                connection.set_clock(asked_at, server_us);
-            }
-            Ok(vote)
-        };
-        (sent, voting)
+        let entry = VoteReleaseEntry::new(connection, request, node, self.layout);
+        connection.response_watch().expect(self.clock.now());
+        connection.combine(Entry::VoteRelease(entry));
     }
 
     /// Releases on this node: only the vote for this block, or whatever the node has for this
-    /// lease. Publishes to waiters if `notify`.
-    pub(crate) fn release_on_node(
-        self: &Arc<Self>,
-        connection: Arc<Connection>,
+    /// lease. Publishes nothing.
+    pub(crate) async fn release_on_node(
+        &self,
+        connection: &Connection,
         lease: &LeaseSpec,
         ballot: Option<Ballot>,
-        notify: bool,
-    ) -> impl Future<Output = Result<NodeReleaseReply, Failure>> + Send + use<> {
+    ) -> Result<NodeReleaseReply, Failure> {
+        // Votes that are no longer wanted are on their way, or will not be sent.
+        connection.queue().settle();
         let release = ReleaseVote {
-            lease: lease.clone(),
+            lease,
             ballot,
-            notify,
+            notify: false,
         };
-        let store = Arc::clone(self);
-        async move { store.perform_on_caller(&connection, &release, 0).await }
+        self.perform_on_caller(connection, &release, 0).await
     }
 
     /// How many processes are subscribed on this node.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use self::deferred_release::DeferredRelease;
 use self::fan_out::FanOut;
-use self::grants::Grants;
+use self::grants::{Grants, NodeVote};
 use self::late_replies::LateReplies;
 use self::node::{Readiness, RedlockNode, lock};
 use self::node_age::NodeAges;
@@ -47,10 +47,12 @@ mod node;
 mod node_age;
 mod node_age_sync;
 mod release;
+mod release_round;
 mod renew;
 mod subscribe;
 mod turn;
 mod vote_count;
+mod vote_round;
 
 /// How long a shutdown waits for requests in flight to a node.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(200);
@@ -184,13 +186,6 @@ impl RedlockShared {
         });
     }
 
-    /// Finishes work that is usually done by the next poll.
-    fn finish_later(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let pending = self.pending.get().map(Pending::begin);
-        let until = self.clock.now() + SHUTDOWN_WAIT;
-        self.late_replies.add(work, (pending, until));
-    }
-
     /// Sends the same request to all nodes. Must be called on the engine.
     fn send_to_all<T, F>(
         &self,
@@ -258,6 +253,14 @@ impl RedlockShared {
         FanOut::begin(requests.collect())
     }
 
+    /// The failure of a release whose connection is gone.
+    fn disconnected(&self) -> Failure {
+        Failure::not_sent(Error::new(
+            ErrorKind::Unavailable,
+            "the connection to a node of the Redlock broke",
+        ))
+    }
+
     /// An error that reports on every node.
     fn too_few(&self, what: &str) -> Error {
         let reasons: Vec<String> = self.nodes.iter().map(|node| node.reason()).collect();
@@ -305,12 +308,9 @@ impl RedlockShared {
     /// A vote without a reply may still run, unless the next request follows it on the same
     /// connection.
     fn defer_unanswered(&self, lease: &LeaseSpec, grant: &grants::GrantedLease, behind: bool) {
-        for (node, sent) in &grant.sent {
+        for NodeVote { node, sent, .. } in grant.unanswered() {
             let follows = behind && !sent.connection.is_broken();
-            if bug(Bug::RedlockStrayVoteLeft) {
-                continue;
-            }
-            if grant.unanswered.contains(node) && !follows {
+            if !follows && !bug(Bug::RedlockStrayVoteLeft) {
                 self.defer_release(lease, *node, Some(sent.in_flight));
             }
         }
@@ -358,6 +358,7 @@ impl Store for RedlockStore {
         for node in &self.shared.nodes {
             let (said, saying) = mpsc::unbounded_channel();
             let needs_messages = Arc::clone(&needs_messages);
+            node.store.listen_as(client);
             node.store
                 .start(client, said, pending.clone(), needs_messages);
             let shared = Arc::clone(&self.shared);
