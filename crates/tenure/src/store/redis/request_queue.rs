@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::vote_batch::{VoteEntry, VoteScripts};
-use super::vote_release_batch::VoteReleaseEntry;
+use super::vote_request::{VoteEntry, VoteReleaseEntry, VoteScripts};
 use super::wire::Reply;
 use crate::lease::LeaseId;
 use crate::name::LockName;

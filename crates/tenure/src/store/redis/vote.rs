@@ -11,104 +11,17 @@ use super::operation::{ReleaseVote, Repair};
 use super::redis_store::RedisStore;
 use super::request_queue::Entry;
 use super::script::{self, RedlockScripts};
-use super::vote_batch::VoteEntry;
-use super::vote_release_batch::VoteReleaseEntry;
+use super::vote_request::{
+    Ballot, ClockBounds, Delivery, NodeReleaseReply, QUARTER, ReleaseRequest, VoteEntry,
+    VoteReleaseEntry, VoteRequest,
+};
 use crate::layout::Layout;
 use crate::lease::ClientId;
 use crate::moment::Moment;
 use crate::name::LockName;
-use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec};
+use crate::store::{Failure, InFlight, LeaseSpec};
 
-/// The key of the clients that wait for a lock, next to the lock on each node. A hint only.
-pub(super) const WAITERS: &str = "waiters";
-
-/// A block of fences that is proposed to all nodes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ballot {
-    pub(crate) first: u64,
-    pub(crate) fences: u32,
-}
-
-/// How far a block of fences may be from a node's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClockBounds {
-    /// How far below it may begin, where the clock is checked.
-    pub(super) below: Duration,
-    /// How far above it may end.
-    pub(super) above: Duration,
-    /// Whether the clock is checked although a fence is stored.
-    pub(super) always: bool,
-}
-
-impl ClockBounds {
-    /// For a node that may have lost its last stored fence: its clock replaces it. The same
-    /// for every client, and the model in `tests/ballot` shows that one step more of either is too
-    /// much.
-    pub(crate) const MAY_FORGET: Self = Self {
-        below: QUARTER,
-        above: QUARTER,
-        always: true,
-    };
-
-    /// For a node that forgets nothing: its clock only guards against a client with a broken clock.
-    pub(crate) const KEEPS_ALL: Self = Self {
-        below: QUARTER.saturating_mul(2),
-        above: DAY,
-        always: false,
-    };
-}
-
-/// A quarter of the shortest time for which a node that may have forgotten something has no vote.
-const QUARTER: Duration = Duration::from_millis(7_500);
 const _: () = assert!(QUARTER.as_millis() * 4 == VOTE_DELAY_MIN.as_millis());
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
-impl Ballot {
-    pub(crate) fn last(self) -> u64 {
-        self.first + u64::from(self.fences) - 1
-    }
-}
-
-/// The reply of a node to a ballot.
-#[derive(Clone, Debug)]
-pub(crate) enum Vote {
-    Granted,
-    /// Another lease has the lock there; and the fence above which the node would accept one.
-    Busy(Busy, u64),
-    /// The block must be above this fence.
-    Stale(u64),
-    /// The block is too far above this node's clock, which shows this.
-    Far(u64),
-}
-
-/// A lease that asks for votes. One request for all nodes, so that none is copied for each.
-pub(crate) trait VoteRequest: Send + Sync {
-    fn attempt(&self) -> &Attempt;
-
-    fn ballot(&self) -> Ballot;
-
-    /// Whether the votes are still wanted. Once they are not, none is sent any more.
-    fn is_wanted(&self) -> bool;
-
-    /// A node's reply. Called once for each node that was asked, on the thread that reads the
-    /// replies, unless the request was given up before it was sent.
-    fn voted(&self, node: usize, vote: Result<Vote, Failure>);
-}
-
-/// The release of a lease, or of the votes for it. One request for all nodes.
-pub(crate) trait ReleaseRequest: Send + Sync {
-    fn lease(&self) -> &LeaseSpec;
-
-    /// The block of fences of the votes to release; `None` for whatever a node has for this lease.
-    fn ballot(&self) -> Option<Ballot>;
-
-    /// Whether to publish to the waiters.
-    fn notifies(&self) -> bool;
-
-    /// A node's reply. Called once for each node that was asked, on the thread that reads the
-    /// replies.
-    fn released(&self, node: usize, reply: Result<NodeReleaseReply, Failure>);
-}
 
 /// A vote request that was sent: what is in flight if its reply is lost, and the connection on
 /// which a release must follow it.
@@ -116,13 +29,6 @@ pub(crate) trait ReleaseRequest: Send + Sync {
 pub(crate) struct SentVote {
     pub(crate) connection: Arc<Connection>,
     pub(crate) in_flight: InFlight,
-}
-
-/// The reply of a node to a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeReleaseReply {
-    WasHeld,
-    NotHeld,
 }
 
 impl RedisStore {
@@ -167,7 +73,15 @@ impl RedisStore {
     ) -> SentVote {
         let latest_us = connection.server_us(now + self.response_timeout);
         let in_flight = connection.in_flight(latest_us);
-        let entry = VoteEntry::new(&connection, request, node, (self.layout, bounds), in_flight);
+        let entry = VoteEntry {
+            request,
+            node,
+            layout: self.layout,
+            bounds,
+            in_flight,
+            delivery: Delivery::Together,
+            started_at: connection.start_call().0,
+        };
         connection.response_watch().expect(now);
         connection.combine(Entry::Vote(entry));
         SentVote {
@@ -184,7 +98,13 @@ impl RedisStore {
         node: usize,
         request: Arc<dyn ReleaseRequest>,
     ) {
-        let entry = VoteReleaseEntry::new(connection, request, node, self.layout);
+        let entry = VoteReleaseEntry {
+            request,
+            node,
+            layout: self.layout,
+            delivery: Delivery::Together,
+            started_at: connection.start_call().0,
+        };
         connection.response_watch().expect(self.clock.now());
         connection.combine(Entry::VoteRelease(entry));
     }

@@ -1,8 +1,7 @@
 //! Requests the votes of one node of a Redlock for several leases in one call.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::command::{append_bulk, append_header, append_number_bulk};
 use super::connection::{CallStart, Connection};
@@ -12,10 +11,9 @@ use super::request_queue::Entry;
 use super::script::Script;
 use super::server_error;
 use super::value::Value;
-use super::vote::{ClockBounds, Vote, VoteRequest};
+use super::vote_request::{BatchScript, Delivery, Vote, VoteEntry};
 use super::wire::WireError;
 use crate::error::ErrorKind;
-use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::store::{Failure, InFlight, LeaseSpec};
@@ -23,46 +21,6 @@ use crate::timings::Call;
 
 /// How many bytes of names and ids go in one call.
 const BYTES_MAX: usize = 32 * 1024;
-
-/// One request for a vote.
-pub(super) struct VoteEntry {
-    request: Arc<dyn VoteRequest>,
-    /// The index of the node among those of the Redlock.
-    node: usize,
-    layout: Layout,
-    bounds: ClockBounds,
-    /// What is in flight if the reply is lost.
-    in_flight: InFlight,
-    delivery: Delivery,
-    start: CallStart,
-}
-
-/// How a request is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delivery {
-    /// With others, if there are any.
-    Together,
-    /// By a call of its own: the one for all was refused.
-    Alone,
-    /// The same, with the text of the script.
-    AloneByText,
-}
-
-/// What a server thinks of the scripts for several votes and releases.
-#[derive(Default)]
-pub(super) struct VoteScripts {
-    vote_all: BatchScript,
-    pub(super) release_all: BatchScript,
-}
-
-/// What a server thinks of a script for several requests.
-#[derive(Default)]
-pub(super) struct BatchScript {
-    /// Whether it does not know the script.
-    unknown: AtomicBool,
-    /// Whether the user lacks a right that the script needs.
-    denied: AtomicBool,
-}
 
 /// Requests for votes that are sent together.
 pub(super) struct VoteBatch {
@@ -110,24 +68,6 @@ impl BatchScript {
 }
 
 impl VoteEntry {
-    pub(super) fn new(
-        connection: &Connection,
-        request: Arc<dyn VoteRequest>,
-        node: usize,
-        (layout, bounds): (Layout, ClockBounds),
-        in_flight: InFlight,
-    ) -> Self {
-        Self {
-            request,
-            node,
-            layout,
-            bounds,
-            in_flight,
-            delivery: Delivery::Together,
-            start: connection.start_call(),
-        }
-    }
-
     /// Whether `vote_all.lua` can vote for it.
     fn is_plain(&self) -> bool {
         let held = self.held();
@@ -209,7 +149,7 @@ impl VoteEntry {
 
     /// Gives the reply to whoever asked.
     fn finish(self, connection: &Connection, vote: Result<Vote, Failure>) {
-        connection.finish_call(&self.start, || Call::Vote, &vote);
+        connection.finish_call(&CallStart(self.started_at), || Call::Vote, &vote);
         self.request.voted(self.node, vote);
     }
 

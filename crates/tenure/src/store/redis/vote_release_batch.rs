@@ -1,30 +1,18 @@
 //! Releases several leases, or votes for them, on one node of a Redlock in one call.
 
-use std::sync::Arc;
-
 use super::command::{append_bulk, append_number_bulk};
 use super::connection::{CallStart, Connection};
 use super::operation::{Operation, ReleaseVote, ScriptReply, ServerContext};
 use super::request_queue::Entry;
 use super::server_error;
 use super::value::Value;
-use super::vote::{NodeReleaseReply, ReleaseRequest, WAITERS};
-use super::vote_batch::{Delivery, ScriptEncoder, begin_script, is_unknown_script, no_reply};
+use super::vote_batch::{ScriptEncoder, begin_script, is_unknown_script, no_reply};
+use super::vote_request::{Delivery, NodeReleaseReply, VoteReleaseEntry, WAITERS};
 use super::wire::WireError;
 use crate::layout::Layout;
 use crate::moment::Moment;
 use crate::store::Failure;
 use crate::timings::Call;
-
-/// One release.
-pub(super) struct VoteReleaseEntry {
-    request: Arc<dyn ReleaseRequest>,
-    /// The index of the node among those of the Redlock.
-    node: usize,
-    layout: Layout,
-    delivery: Delivery,
-    start: CallStart,
-}
 
 /// Releases that are sent together.
 pub(super) struct VoteReleaseBatch {
@@ -36,21 +24,6 @@ pub(super) struct VoteReleaseBatch {
 }
 
 impl VoteReleaseEntry {
-    pub(super) fn new(
-        connection: &Connection,
-        request: Arc<dyn ReleaseRequest>,
-        node: usize,
-        layout: Layout,
-    ) -> Self {
-        Self {
-            request,
-            node,
-            layout,
-            delivery: Delivery::Together,
-            start: connection.start_call(),
-        }
-    }
-
     /// Whether `release_all.lua` can release it.
     fn is_plain(&self) -> bool {
         self.delivery == Delivery::Together && !self.request.lease().has_meta
@@ -98,7 +71,8 @@ impl VoteReleaseEntry {
     }
 
     fn finish(self, connection: &Connection, released: Result<NodeReleaseReply, Failure>) {
-        connection.finish_call(&self.start, || Call::Release, &released);
+        let start = CallStart(self.started_at);
+        connection.finish_call(&start, || Call::Release, &released);
         self.request.released(self.node, released);
     }
 

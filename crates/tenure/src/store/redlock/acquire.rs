@@ -77,7 +77,8 @@ pub(super) fn acquire_on_caller<'a>(
     shared: &'a Arc<RedlockShared>,
     attempt: &'a Attempt,
 ) -> Option<BoxFuture<'a, Result<AcquireReply, Failure>>> {
-    if shared.holds_back(&attempt.held.name).is_some() {
+    let name = &attempt.held.name;
+    if shared.holds_back(name).is_some() || shared.is_crowded(name) {
         return None;
     }
     let ready = |(index, node): (usize, &Arc<super::node::RedlockNode>)| match node

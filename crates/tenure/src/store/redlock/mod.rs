@@ -58,6 +58,10 @@ mod vote_round;
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(200);
 /// How long to wait for the remaining nodes after a majority.
 const GRACE_MIN: Duration = Duration::from_millis(200);
+/// How long a node offers a lock to the next waiter: as in release.lua.
+const OFFER: Duration = Duration::from_millis(100);
+/// How many crowded locks are remembered before old ones are forgotten.
+const CROWDED_MAX: usize = 1_000;
 /// How many fences a block has at most: no more than there are microseconds in a round of votes, or
 /// fences would run ahead of the clocks.
 const FENCES_MAX: u32 = 256;
@@ -83,6 +87,8 @@ struct RedlockShared {
     round_us: AtomicU32,
     /// Locks that this process leaves to others for a moment.
     held_back: Mutex<HashMap<LockName, Moment>>,
+    /// Locks that were offered to a waiter when they were released, for a moment.
+    crowded: Mutex<HashMap<LockName, Moment>>,
 }
 
 impl RedlockStore {
@@ -114,6 +120,7 @@ impl RedlockStore {
             late_replies: LateReplies::default(),
             round_us: AtomicU32::new(1_000),
             held_back: Mutex::default(),
+            crowded: Mutex::default(),
         };
         let shared = Arc::new(shared);
         tokio::spawn(late_replies::run(Arc::clone(&shared)));
@@ -325,6 +332,23 @@ impl RedlockShared {
             self.defer_release(lease, *node, Some(*in_flight));
         }
         self.defer_unanswered(lease, &grant, false);
+    }
+
+    /// Notes that others wait for a lock: the next caller here joins them at once, instead of asking
+    /// for the lock first.
+    fn note_crowd(&self, name: &LockName) {
+        let now = self.clock.now();
+        let mut crowded = lock(&self.crowded);
+        if crowded.len() >= CROWDED_MAX {
+            crowded.retain(|_, until| *until > now);
+        }
+        crowded.insert(name.clone(), now + OFFER);
+    }
+
+    fn is_crowded(&self, name: &LockName) -> bool {
+        let crowded = lock(&self.crowded);
+        let until = crowded.get(name).copied();
+        until.is_some_and(|until| until > self.clock.now())
     }
 
     fn set_hold_back(&self, name: &LockName, until: Moment) {

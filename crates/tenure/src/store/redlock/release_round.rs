@@ -200,10 +200,13 @@ impl ReleaseRequest for ReleaseRound {
                 until: self.until,
             });
         }
+        if reply.as_ref().ok() == Some(&NodeReleaseReply::Offered) {
+            self.shared.note_crowd(&self.lease.name);
+        }
         let mut state = lock(&self.state);
         state.replied += 1;
         match reply {
-            Ok(NodeReleaseReply::WasHeld) => state.held += 1,
+            Ok(NodeReleaseReply::WasHeld | NodeReleaseReply::Offered) => state.held += 1,
             Ok(NodeReleaseReply::NotHeld) => state.gone += 1,
             Err(failure) => state.failure = Some(failure),
         }

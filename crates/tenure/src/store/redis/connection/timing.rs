@@ -11,7 +11,7 @@ use crate::store::redis::script::{self, Script};
 use crate::timings::{Call, CallOutcome};
 
 /// When a call started; `None` unless timings are wanted.
-pub(in crate::store::redis) struct CallStart(Option<Moment>);
+pub(in crate::store::redis) struct CallStart(pub(in crate::store::redis) Option<Moment>);
 
 impl Connection {
     pub(in crate::store::redis) fn start_call(&self) -> CallStart {

@@ -4,7 +4,7 @@ use super::description::{Operation, Rejection, ScriptReply, ServerContext};
 use crate::name::LockName;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::value::Value;
-use crate::store::redis::vote::{Ballot, NodeReleaseReply, WAITERS};
+use crate::store::redis::vote_request::{Ballot, NodeReleaseReply, WAITERS};
 use crate::store::{Failure, LeaseSpec};
 
 pub(in crate::store::redis) struct ReleaseVote<'a> {
@@ -43,6 +43,7 @@ impl Operation for ReleaseVote<'_> {
         let parts = reply.value.as_array().unwrap_or_default();
         match parts.first().and_then(Value::as_int) {
             Some(1) => Ok(Ok(NodeReleaseReply::WasHeld)),
+            Some(2) => Ok(Ok(NodeReleaseReply::Offered)),
             Some(_) => Ok(Ok(NodeReleaseReply::NotHeld)),
             None => Err(Failure::refused(reply.value.unexpected("release.lua"))),
         }

@@ -7,7 +7,7 @@ use crate::lease::LeaseId;
 use crate::name::LockName;
 use crate::store::redis::node_state::{LONGEST_TTL, VOTE_DELAY_MIN};
 use crate::store::redis::script_call::ScriptCall;
-use crate::store::redis::vote::{Ballot, ClockBounds, Vote, WAITERS};
+use crate::store::redis::vote_request::{Ballot, ClockBounds, Vote, WAITERS};
 use crate::store::{Attempt, Busy, Failure};
 
 pub(in crate::store::redis) struct RequestVote<'a> {

@@ -5,6 +5,7 @@
 -- ARGV  1 lease id   2 last fence of the vote to undo, or empty for any vote
 --       3 channel to notify, or empty for none   [4 Redisson's channel]
 -- Reply {1}             it was held
+--       {2}             it was held, and a waiter was told
 --       {0, lease id}   it was not held, or by another vote; the current holder, or nil
 --
 -- If clients are in the node's list of waiters, the first one that listens is told, and for 100 ms no
@@ -29,8 +30,8 @@ end
 local function offer()
   redis.set_repl(redis.REPL_NONE)
   for _ = 1, 32 do
-    local waiter = redis.pcall('ZPOPMIN', KEYS[3])[1]
-    if not waiter then
+    local waiter = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1]
+    if not waiter or redis.pcall('ZREM', KEYS[3], waiter) ~= 1 then
       break
     end
     if tell(waiter, 1) then
@@ -54,10 +55,12 @@ if refusal then
   return {0, false}
 end
 if found ~= ARGV[1] then
-  redis.set_repl(redis.REPL_NONE)
-  redis.pcall('ZREM', KEYS[3], ARGV[1]) -- it no longer waits
-  if found == 'tenure:offer:' .. ARGV[1] then
-    redis.pcall('DEL', KEYS[1])
+  if ARGV[2] == '' then -- it no longer waits
+    redis.set_repl(redis.REPL_NONE)
+    redis.pcall('ZREM', KEYS[3], ARGV[1])
+    if found == 'tenure:offer:' .. ARGV[1] then
+      redis.pcall('DEL', KEYS[1])
+    end
   end
   return {0, found}
 end
@@ -75,7 +78,8 @@ redis.call('DEL', KEYS[1])
 if KEYS[4] then
   redis.call('DEL', KEYS[4])
 end
-if ARGV[3] ~= '' and not offer() then
+local offered = ARGV[3] ~= '' and offer()
+if ARGV[3] ~= '' and not offered then
   -- If this user may not publish to the channel, a waiter is delayed; the release must not fail.
   -- The message has the number of waiters: the more there are, the longer each waits before it
   -- tries.
@@ -87,4 +91,4 @@ end
 if ARGV[4] and ARGV[4] ~= '' then
   redis.pcall('PUBLISH', ARGV[4], '0')
 end
-return {1}
+return {offered and 2 or 1}
