@@ -164,9 +164,8 @@ fn finish(owner: &Weak<Connection>, batch: Batch, replies: Reply<Vec<Value>>) {
         if waiting.is_empty() {
             return;
         }
-        if connection.wire().sends_at_once() {
-            // If the connection has ended meanwhile, nothing else would fail what was refused as a
-            // whole and waits to be sent again.
+        if connection.wire().is_closed() {
+            // Nothing else would fail what was refused and waits to be sent again.
             connection.send_waiting(waiting);
         } else {
             drop(waiting);
