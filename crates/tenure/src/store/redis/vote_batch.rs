@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use super::command::{append_bulk, append_header, append_number_bulk};
-use super::connection::{CallStart, Connection};
+use super::connection::Connection;
 use super::node_state::VOTE_DELAY_MIN;
 use super::operation::{Operation, Rejection, RequestVote, ScriptReply, ServerContext};
 use super::request_queue::Entry;
@@ -149,7 +149,7 @@ impl VoteEntry {
 
     /// Gives the reply to whoever asked.
     fn finish(self, connection: &Connection, vote: Result<Vote, Failure>) {
-        connection.finish_call(&CallStart(self.started_at), || Call::Vote, &vote);
+        connection.note_call(self.started_at, || Call::Vote, &vote);
         self.request.voted(self.node, vote);
     }
 

@@ -1,7 +1,7 @@
 //! Releases several leases, or votes for them, on one node of a Redlock in one call.
 
 use super::command::{append_bulk, append_number_bulk};
-use super::connection::{CallStart, Connection};
+use super::connection::Connection;
 use super::operation::{Operation, ReleaseVote, ScriptReply, ServerContext};
 use super::request_queue::Entry;
 use super::server_error;
@@ -71,8 +71,7 @@ impl VoteReleaseEntry {
     }
 
     fn finish(self, connection: &Connection, released: Result<NodeReleaseReply, Failure>) {
-        let start = CallStart(self.started_at);
-        connection.finish_call(&start, || Call::Release, &released);
+        connection.note_call(self.started_at, || Call::Release, &released);
         self.request.released(self.node, released);
     }
 

@@ -12,6 +12,9 @@ use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec};
 /// The key of the clients that wait for a lock, next to the lock on each node. A hint only.
 pub(super) const WAITERS: &str = "waiters";
 
+/// What stands before the lease id of a waiter for whom a node keeps its vote.
+pub(super) const OFFER: &str = "tenure:offer:";
+
 /// A block of fences that is proposed to all nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ballot {

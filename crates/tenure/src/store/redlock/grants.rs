@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::node::lock;
-use super::vote_round::RoundRequest;
+use super::round_request::RoundRequest;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;

@@ -49,6 +49,7 @@ mod node_age_sync;
 mod release;
 mod release_round;
 mod renew;
+mod round_request;
 mod subscribe;
 mod turn;
 mod vote_count;

@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 use super::RedlockShared;
 use super::deferred_release::DeferredRelease;
 use super::node::lock;
-use super::vote_round::RoundRequest;
+use super::round_request::RoundRequest;
 use crate::moment::Moment;
 use crate::pending_work::{Pending, PendingOne};
 use crate::seeded::{Bug, bug};

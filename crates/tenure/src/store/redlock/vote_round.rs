@@ -1,23 +1,19 @@
 //! One round of votes: asks all nodes at once, and counts their votes until they decide.
-//!
-//! Votes are counted where the replies are read, so a round wakes its caller once: when it is
-//! decided.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::RedlockShared;
-use super::node::{Ready, lock};
+use super::node::Ready;
 use super::release_round::ReleaseRound;
+use super::round_request::RoundRequest;
 use super::vote_count::{DAY_US, Verdict, VoteCount};
 use crate::lease::Fence;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
-use crate::store::redis::{Ballot, SentVote, Vote, VoteRequest};
-use crate::store::{AcquireReply, Attempt, Failure, LeaseSpec};
+use crate::store::redis::{Ballot, SentVote, VoteRequest};
+use crate::store::{AcquireReply, Attempt};
 
 /// How long to wait at least for the remaining nodes when a majority has replied without a
 /// decision.
@@ -32,35 +28,6 @@ pub(super) struct VoteRound<'a> {
     won: bool,
 }
 
-/// What a round asks the nodes, and what they have replied.
-pub(super) struct RoundRequest {
-    attempt: Attempt,
-    ballot: Ballot,
-    /// Whether no further vote is wanted.
-    is_over: AtomicBool,
-    state: Mutex<RoundState>,
-}
-
-struct RoundState {
-    votes: VoteCount,
-    /// By index of the node.
-    replies: Vec<NodeReply>,
-    caller: Option<Waker>,
-    /// Whether the caller wants to know when a majority has replied, although it decided nothing.
-    in_time: bool,
-}
-
-/// What is known of one node's vote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NodeReply {
-    /// None, or no reply: the vote may be there, or come later.
-    Unknown,
-    /// The node has the lease.
-    Granted,
-    /// The node granted nothing.
-    Nothing,
-}
-
 impl<'a> VoteRound<'a> {
     pub(super) fn begin(
         shared: &'a Arc<RedlockShared>,
@@ -72,20 +39,11 @@ impl<'a> VoteRound<'a> {
         // No two rounds of this client propose the same block, so a round releases only its own
         // votes.
         shared.grants.note_fence(&attempt.held.name, ballot.last());
-        let request = Arc::new(RoundRequest {
-            attempt: attempt.clone(),
-            ballot,
-            is_over: AtomicBool::new(false),
-            state: Mutex::new(RoundState {
-                votes: VoteCount::new(shared.nodes.len(), nodes.len()),
-                replies: vec![NodeReply::Unknown; shared.nodes.len()],
-                caller: None,
-                in_time: false,
-            }),
-        });
+        let votes = VoteCount::new(shared.nodes.len(), nodes.len());
+        let request = RoundRequest::new(attempt, ballot, (votes, shared.nodes.len()));
         let mut round = Self {
             shared,
-            request,
+            request: Arc::new(request),
             started_at,
             sent: Vec::with_capacity(nodes.len()),
             won: false,
@@ -117,12 +75,9 @@ impl<'a> VoteRound<'a> {
     }
 
     fn verdict(&self) -> Verdict {
-        let mut state = lock(&self.request.state);
-        let floor = state.votes.floor;
-        let verdict = state.votes.verdict(true);
-        drop(state);
+        let (verdict, floor) = self.request.verdict();
         if floor > 0 {
-            let name = &self.request.attempt.held.name;
+            let name = &self.request.lease().name;
             self.shared.grants.note_fence(name, floor);
         }
         verdict
@@ -134,13 +89,13 @@ impl<'a> VoteRound<'a> {
         let taken = self.shared.clock.now().saturating_since(self.started_at);
         self.shared.note_round_time(taken);
         let sent = self.take_sent();
-        let held = &self.request.attempt.held;
+        let held = self.request.lease();
         // A node that votes later has the lease like the others.
         self.shared
             .grants
             .note((held, self.started_at), &self.request, sent);
         AcquireReply::Granted {
-            fence: Fence::new(self.request.ballot.first),
+            fence: Fence::new(self.request.ballot().first),
             sent_at: if bug(Bug::RedlockValidityFromAnswer) {
                 self.shared.clock.now()
             } else {
@@ -152,8 +107,7 @@ impl<'a> VoteRound<'a> {
     /// The nodes that were asked, except those known to have granted nothing.
     fn take_sent(&mut self) -> Vec<(usize, SentVote)> {
         let mut sent = std::mem::take(&mut self.sent);
-        let state = lock(&self.request.state);
-        sent.retain(|(node, _)| state.replies[*node] != NodeReply::Nothing);
+        sent.retain(|(node, _)| !self.request.was_refused(*node));
         sent
     }
 }
@@ -170,84 +124,6 @@ impl Drop for VoteRound<'_> {
         }
         let sent = self.take_sent();
         ReleaseRound::take_back(self.shared, &self.request, sent);
-    }
-}
-
-impl RoundRequest {
-    /// No further vote is sent. What was sent may still arrive.
-    pub(super) fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
-    }
-
-    pub(super) fn lease(&self) -> &LeaseSpec {
-        &self.attempt.held
-    }
-
-    pub(super) fn ballot(&self) -> Ballot {
-        self.ballot
-    }
-
-    /// Whether a vote that was sent to this node may still arrive there.
-    pub(super) fn may_still_arrive(&self, node: usize) -> bool {
-        lock(&self.state).replies[node] == NodeReply::Unknown
-    }
-
-    fn poll_decided(&self, context: &Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.state);
-        state.in_time = false;
-        if state.votes.is_decided() {
-            return Poll::Ready(());
-        }
-        state.wait(context)
-    }
-
-    /// Ready when a majority has replied, or all have.
-    fn poll_answered(&self, context: &Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.state);
-        state.in_time = true;
-        if state.votes.is_decided() || state.votes.is_answered() {
-            return Poll::Ready(());
-        }
-        state.wait(context)
-    }
-}
-
-impl RoundState {
-    fn wait(&mut self, context: &Context<'_>) -> Poll<()> {
-        match &mut self.caller {
-            Some(caller) => caller.clone_from(context.waker()),
-            None => self.caller = Some(context.waker().clone()),
-        }
-        Poll::Pending
-    }
-}
-
-impl VoteRequest for RoundRequest {
-    fn attempt(&self) -> &Attempt {
-        &self.attempt
-    }
-
-    fn ballot(&self) -> Ballot {
-        self.ballot
-    }
-
-    fn is_wanted(&self) -> bool {
-        !self.is_over.load(Ordering::Acquire)
-    }
-
-    fn voted(&self, node: usize, vote: Result<Vote, Failure>) {
-        let mut state = lock(&self.state);
-        state.replies[node] = match &vote {
-            Ok(Vote::Granted) => NodeReply::Granted,
-            Ok(_) => NodeReply::Nothing,
-            Err(failure) if failure.in_flight.is_none() => NodeReply::Nothing,
-            Err(_) => NodeReply::Unknown,
-        };
-        state.votes.count(vote);
-        let wakes = state.votes.is_decided() || state.in_time && state.votes.is_answered();
-        let caller = if wakes { state.caller.take() } else { None };
-        drop(state);
-        caller.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -32,7 +32,6 @@ mod subscribe;
 mod timing;
 
 pub(crate) use self::send_options::SendOptions;
-pub(super) use self::timing::CallStart;
 
 /// An established connection.
 pub(crate) struct Connection {

@@ -26,7 +26,17 @@ impl Connection {
         call: impl FnOnce() -> Call,
         answer: &Result<T, Failure>,
     ) {
-        let Some(start) = start.0 else { return };
+        self.note_call(start.0, call, answer);
+    }
+
+    /// The same for a call that started at this moment; `None` unless timings are wanted.
+    pub(in crate::store::redis) fn note_call<T>(
+        &self,
+        started_at: Option<Moment>,
+        call: impl FnOnce() -> Call,
+        answer: &Result<T, Failure>,
+    ) {
+        let Some(start) = started_at else { return };
         let outcome = match answer {
             Ok(_) => CallOutcome::Answered,
             Err(failure) if failure.in_flight.is_some() => CallOutcome::Unanswered,

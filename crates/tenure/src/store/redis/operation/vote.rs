@@ -7,7 +7,7 @@ use crate::lease::LeaseId;
 use crate::name::LockName;
 use crate::store::redis::node_state::{LONGEST_TTL, VOTE_DELAY_MIN};
 use crate::store::redis::script_call::ScriptCall;
-use crate::store::redis::vote_request::{Ballot, ClockBounds, Vote, WAITERS};
+use crate::store::redis::vote_request::{Ballot, ClockBounds, OFFER, Vote, WAITERS};
 use crate::store::{Attempt, Busy, Failure};
 
 pub(in crate::store::redis) struct RequestVote<'a> {
@@ -71,8 +71,10 @@ impl Operation for RequestVote<'_> {
         let number = |i: usize| number(part(i)?).ok_or_else(unexpected);
         Ok(match part(0)?.as_str() {
             Some("busy") => {
+                let holder = part(1)?.lossy().ok_or_else(unexpected)?;
                 let busy = Busy {
-                    holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
+                    // It is about to be the waiter's to whom it was offered.
+                    holder: LeaseId::new(holder.strip_prefix(OFFER).unwrap_or(&holder)),
                     remaining: time_left(part(2)?),
                 };
                 Ok(Vote::Busy(busy, number(3)?))
