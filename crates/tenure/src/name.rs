@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::lease::ClientId;
 
 /// The longest name, in bytes. Redis accepts keys up to 512 MiB, but such a key blocks the server
 /// for seconds and is unreadable in a log.
@@ -67,6 +68,12 @@ impl LockName {
     /// The name, as given.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name under which a client hears who wants the leases that it keeps. No lock: only its wake
+    /// channel is used.
+    pub(crate) fn of_keeper(client: ClientId) -> Self {
+        Self(format!("keeper:{client}").into())
     }
 
     /// The keys of the queue: its waiters in order, and when each was last alive.

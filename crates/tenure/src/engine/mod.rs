@@ -23,6 +23,8 @@ pub(crate) mod detached;
 pub(crate) mod fast_path;
 pub(crate) mod hand_off;
 pub(crate) mod heartbeat;
+pub(crate) mod keep;
+pub(crate) mod kept_leases;
 pub(crate) mod list;
 pub(crate) mod local_queue;
 pub(crate) mod release;

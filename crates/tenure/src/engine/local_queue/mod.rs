@@ -122,6 +122,13 @@ impl LocalQueues {
         Some(FastPathPermit { queues: self, name })
     }
 
+    /// Whether a caller of this process waits for the name.
+    pub(super) fn is_waited_for(&self, name: &LockName) -> bool {
+        let registry = self.registry();
+        let queue = registry.queues.get(name);
+        queue.is_some_and(|queue| queue.waiters().len() > 0)
+    }
+
     /// Adds a waiter to the queue for its name.
     pub(crate) fn join(
         &self,

@@ -27,6 +27,7 @@ use crate::belief::Belief;
 use crate::core::Core;
 use crate::engine::attempt::{AcquireRequest, Acquisition, AttemptOutcome};
 use crate::engine::current_holder::CurrentHolder;
+use crate::engine::keep;
 use crate::error::Error;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
@@ -55,6 +56,8 @@ pub(super) struct QueueTask {
     pub(super) not_yet: Option<Error>,
     pub(super) unreachable: Option<Unreachable>,
     pub(super) closed: bool,
+    /// For which waiter a keeper was asked to let the lock go, and how long it may take.
+    asked: Option<(Option<u64>, Moment)>,
 }
 
 /// What the task needs to know about the first waiter.
@@ -109,6 +112,7 @@ impl QueueTask {
             not_yet: None,
             unreachable: None,
             closed: false,
+            asked: None,
         }
     }
 
@@ -170,7 +174,13 @@ impl QueueTask {
             self.served = number;
             self.attempted = first.as_ref().is_some_and(|(_, begun)| *begun);
         }
-        first.map(|(first, _)| first)
+        let asked = self.asked.filter(|(served, _)| *served == number);
+        first.map(|(first, _)| First {
+            limit: first
+                .limit
+                .max(asked.and_then(|(_, until)| first.limit.map(|_| until))),
+            ..first
+        })
     }
 
     /// Acquires one lease for the first waiter that wants exactly that.
@@ -308,6 +318,12 @@ impl QueueTask {
     }
 
     fn note_busy(&mut self, busy: Busy) {
+        let is_new = self.asked.is_none_or(|(served, _)| served != self.served);
+        if keep::ask(&self.core, &self.name, &busy.holder) && is_new {
+            // Perhaps nobody holds it: even who tries only once waits until its keeper had a moment.
+            self.asked = Some((self.served, self.now() + keep::ASK_WAIT));
+        }
+
         self.unreachable = None;
         self.not_yet = None;
         // The lock was released, but another process got it.

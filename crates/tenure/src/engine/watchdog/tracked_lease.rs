@@ -26,6 +26,8 @@ pub(super) struct TrackedLease {
     pub(super) check: RequestState,
     /// Whether the server reports changes of the key.
     pub(super) watched: bool,
+    /// Whether the process keeps it while no caller holds it: it is watched, but not renewed.
+    pub(super) kept: bool,
     /// Whether the loss was noticed: nothing is left to do.
     pub(super) lost: bool,
     /// Callers that wait for a renewal attempt, and whether one was just made.
@@ -55,6 +57,7 @@ impl TrackedLease {
             renewal: RequestState::at(belief.renewed.then_some(renew_at)),
             check: RequestState::at(Some(belief.acquired_at + WATCH_AFTER)),
             watched: false,
+            kept: false,
             lost: false,
             waiting: Vec::new(),
             renewal_tried: false,
@@ -64,6 +67,9 @@ impl TrackedLease {
 
     /// When this lease needs something next; `None` once it is lost.
     pub(super) fn next(&self) -> Option<Moment> {
+        if self.kept {
+            return self.check.next().filter(|_| !self.lost);
+        }
         let let_go = self.belief.no_longer_held().is_cancelled();
         if self.lost || (let_go && !bug(Bug::RenewalAfterRelease)) {
             return None;
@@ -79,11 +85,11 @@ impl TrackedLease {
 
     /// Starts what is due.
     pub(super) fn begin(&mut self, now: Moment, tasks: &mut Vec<DueTask>) {
-        if let Some(reason) = self.lost_by(now) {
+        if let Some(reason) = self.lost_by(now).filter(|_| !self.kept) {
             self.lost = true;
             return tasks.push(DueTask::Lose(Arc::clone(&self.belief), reason));
         }
-        if self.renewal.begins(now) {
+        if !self.kept && self.renewal.begins(now) {
             tasks.push(DueTask::Renew {
                 belief: Arc::clone(&self.belief),
                 watched: self.watched,
@@ -102,6 +108,13 @@ impl TrackedLease {
         max_hold_at
             .is_some_and(|at| now >= at)
             .then_some(LostReason::MaxHold)
+    }
+
+    /// No caller holds it any more, but the next one may get it.
+    pub(super) fn keep(&mut self, watch_at: Moment) {
+        self.kept = true;
+        // It was due later, or not since it was last watched.
+        self.check.due = self.check.due.map(|due| due.min(watch_at));
     }
 
     pub(super) fn recheck(&mut self) {

@@ -1,0 +1,216 @@
+//! Keeps a lease that nobody waits for, so that the next caller of this process gets it without a
+//! request to the store.
+//!
+//! The keeper sends nothing when it keeps a lease or uses it again: to the store the lease is held.
+//! Its id tells others that it may be kept. Who finds the lock busy with such a lease asks its
+//! client by a message, and the client lets the lease go: at once if no caller holds it, otherwise
+//! at the next release. Without a message it is let go when its keep time is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::AcquireRequest;
+use super::kept_leases::{Hearing, KeptLease};
+use crate::backoff::Backoff;
+use crate::belief::Belief;
+use crate::client_handle::ClientHandle;
+use crate::core::Core;
+use crate::error::Result;
+use crate::guard::Guard;
+use crate::hold::Hold;
+use crate::holds::Holds;
+use crate::lease::LeaseId;
+use crate::moment::Moment;
+use crate::name::LockName;
+use crate::seeded::{Bug, bug};
+
+/// How long after it was first kept a lease is watched. Most are used again or let go by then, and
+/// cost nothing extra.
+const WATCH_AFTER: Duration = Duration::from_millis(10);
+/// How long a caller that does not wait gives a keeper to let the lock go.
+pub(crate) const ASK_WAIT: Duration = Duration::from_millis(20);
+
+/// What a caller found.
+pub(crate) enum Reuse {
+    Granted(Guard),
+    /// The process kept a lease that is not what the caller wants, or may not be used any more. It
+    /// must be released first.
+    Unfit(Arc<Belief>),
+    Nothing,
+}
+
+/// Keeps a lease that its holder just released and that no caller of this process waits for. False
+/// if it must be released.
+pub(super) fn try_keep(core: &Core, belief: &Arc<Belief>) -> bool {
+    if belief.keep.is_none() {
+        return false;
+    }
+    let kept = keep(core, belief);
+    if !kept {
+        core.kept.forget(belief);
+    }
+    kept
+}
+
+fn keep(core: &Core, belief: &Arc<Belief>) -> bool {
+    let now = core.clock.now();
+    let until = belief.kept_until(now).filter(|_| core.kept.hears());
+    let Some(until) = until else { return false };
+    // Before it is kept: who takes it must find it in the watchdog.
+    if !core.watchdog.keep(belief, now + WATCH_AFTER) {
+        return false;
+    }
+    let lease = KeptLease::new(belief, now, until);
+    if !core.kept.insert(lease, || core.is_closed()) {
+        return false;
+    }
+    // A caller that joined its queue meanwhile did not find the lease here. Who joins later does,
+    // when the store says that the lock is busy.
+    let held = &belief.held;
+    if core.queues.is_waited_for(&held.name) && core.kept.take_lease(&held.name, &held.id).is_some()
+    {
+        return false;
+    }
+    core.stats.kept();
+    true
+}
+
+/// Gives a caller the lease that this process keeps, with the next fence.
+///
+/// # Errors
+///
+/// If the client was closed.
+pub(crate) fn try_reuse(
+    client: &Arc<ClientHandle>,
+    owner: Option<&Arc<Holds>>,
+    request: &AcquireRequest,
+) -> Result<Reuse> {
+    let core = &client.core;
+    // Before checking that the client is open: a shutdown either waits for this or is noticed.
+    let _pending = core.pending.begin();
+    client.check_open()?;
+    if core.queues.is_waited_for(&request.name) {
+        return Ok(Reuse::Nothing);
+    }
+    let Some(kept) = core.kept.take(&request.name) else {
+        return Ok(Reuse::Nothing);
+    };
+    let belief = kept.belief;
+    let fits = request.is_met_by(&belief);
+    let next = fits
+        .then(|| belief.for_next_use(core.clock.now()))
+        .flatten();
+    let Some(next) = next.map(Arc::new) else {
+        return Ok(Reuse::Unfit(belief));
+    };
+    if !core.watchdog.hand_off(&belief, &next) {
+        return Ok(Reuse::Unfit(belief));
+    }
+    core.stats.acquired();
+    core.stats.reused();
+    let hold = Hold::tracked(Arc::clone(client), owner.cloned(), next);
+    let guard = Guard::new(hold);
+    // Dropping the guard releases it.
+    client.check_open()?;
+    Ok(Reuse::Granted(guard))
+}
+
+/// Releases a lease that was kept and is of no use to its process. Returns when the lock is free, or
+/// when that is not known in time.
+pub(crate) async fn release_unfit(client: &ClientHandle, belief: &Belief) {
+    client.core.untrack(belief);
+    client.core.kept.forget(belief);
+    // If the server refuses, the caller's own request tells.
+    let _ = client.release(belief, None).await;
+}
+
+/// Another client, or another caller of this one, asks for a lock that this client holds or keeps.
+pub(crate) fn on_asked(core: &Arc<Core>, name: &LockName, lease: &LeaseId) {
+    if lease.keeper() != Some(core.id) || bug(Bug::AskIgnored) {
+        return;
+    }
+    if let Some(kept) = core.kept.take_asked(name, lease) {
+        core.stats.let_go();
+        let_go(core, vec![kept]);
+    }
+}
+
+/// Messages may have been missed, and someone may have asked.
+pub(crate) fn let_go_all(core: &Arc<Core>) {
+    let_go(core, core.kept.take_all());
+}
+
+/// Asks the client that may keep this lease to let it go. Must be called on the engine. Returns
+/// whether there is anybody to ask.
+pub(super) fn ask(core: &Arc<Core>, name: &LockName, holder: &LeaseId) -> bool {
+    let Some(keeper) = holder.keeper() else {
+        return false;
+    };
+    if keeper == core.id {
+        // If a caller here holds it, its release finds those who wait here.
+        let_go(
+            core,
+            core.kept.take_lease(name, holder).into_iter().collect(),
+        );
+        return true;
+    }
+    let (core, name, holder) = (Arc::clone(core), name.clone(), holder.clone());
+    tokio::spawn(async move {
+        let limit = core.clock.now() + core.settings.response_timeout;
+        // If it is refused or lost, the keeper lets the lock go by itself.
+        let _ = core.store.ask(&name, &holder, limit).await;
+    });
+    true
+}
+
+/// Lets leases go when their time is over. Runs as long as the engine.
+pub(crate) async fn run(core: Arc<Core>) {
+    loop {
+        let (due, next) = core.kept.take_due(core.clock.now());
+        let_go(&core, due);
+        let sleep = async {
+            match next {
+                Some(at) => core.clock.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = core.kept.wait_for_sooner() => {}
+            () = sleep => {}
+        }
+    }
+}
+
+/// Makes this client hear who wants its leases. Until then it keeps none.
+pub(crate) async fn listen(core: Arc<Core>) {
+    let name = LockName::of_keeper(core.id);
+    let mut backoff = Backoff::ACQUIRE;
+    while !core.is_closed() {
+        let limit = core.clock.now() + core.settings.unreachable_after;
+        match core.store.subscribe(&name, limit).await {
+            Ok(()) => return core.kept.set_hearing(Hearing::Yes),
+            Err(failure) if failure.transient => {}
+            Err(failure) => {
+                core.stats.messages_refused();
+                tracing::warn!(
+                    error = %failure.error,
+                    "lock.not_kept: this client may not hear who wants its locks, and keeps none"
+                );
+                return;
+            }
+        }
+        let again_at: Moment = core.clock.now() + backoff.next();
+        core.clock.sleep_until(again_at).await;
+    }
+}
+
+/// Releases leases that were kept. Must be called on the engine.
+fn let_go(core: &Arc<Core>, leases: Vec<KeptLease>) {
+    for KeptLease { belief, .. } in leases {
+        core.untrack(&belief);
+        core.kept.forget(&belief);
+        let request = core.release_request(&belief, None);
+        core.release_started(&request.lease.name);
+        tokio::spawn(core.release_task(request, None));
+    }
+}
