@@ -432,6 +432,11 @@ impl Lock {
 
     /// The lease that this process keeps, if it is what the caller wants.
     async fn reuse(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
+        if !self.client.core.kept.hears() {
+            return Ok(None);
+        }
+        // A caller that never waits must not keep other tasks from running.
+        tokio::task::coop::consume_budget().await;
         match keep::try_reuse(&self.client, self.owner.as_ref(), request)? {
             Reuse::Granted(guard) => Ok(Some(guard)),
             Reuse::Nothing => Ok(None),

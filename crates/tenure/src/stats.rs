@@ -57,6 +57,8 @@ stats! {
     reused by reused;
     /// Kept leases that were released because another client asked for the lock.
     let_go by let_go;
+    /// Kept leases that were found to be gone before anybody used them again.
+    kept_lost by kept_lost;
     /// Acquisitions whose reply was lost, and whose outcome was then resolved.
     unknown_outcomes by outcome_unknown;
     /// Acquisitions that were cancelled or timed out, and then undone.

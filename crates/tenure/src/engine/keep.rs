@@ -135,6 +135,16 @@ pub(crate) fn on_asked(core: &Arc<Core>, name: &LockName, lease: &LeaseId) {
     }
 }
 
+/// A lease that no guard holds is gone. If it was kept, nobody must use it again.
+pub(super) fn on_lost(core: &Core, belief: &Belief) {
+    let held = &belief.held;
+    if core.kept.take_lease(&held.name, &held.id).is_some() {
+        core.stats.kept_lost();
+        core.kept.forget(belief);
+        core.untrack(belief);
+    }
+}
+
 /// Messages may have been missed, and someone may have asked.
 pub(crate) fn let_go_all(core: &Arc<Core>) {
     let_go(core, core.kept.take_all());

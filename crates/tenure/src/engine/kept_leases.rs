@@ -70,7 +70,7 @@ impl KeptLeases {
         self.hearing.store(hearing as u8, Ordering::Release);
     }
 
-    pub(super) fn hears(&self) -> bool {
+    pub(crate) fn hears(&self) -> bool {
         self.hearing.load(Ordering::Acquire) == Hearing::Yes as u8
     }
 

@@ -7,6 +7,7 @@ use super::renewal_time;
 use super::tracked_lease::{DueTask, WATCH_AFTER};
 use crate::belief::Belief;
 use crate::core::Core;
+use crate::engine::keep;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::standing::LostReason;
@@ -182,5 +183,7 @@ fn mark_lost(core: &Core, belief: &Belief, reason: LostReason) {
             lock = %belief.held.name, lease = %belief.held.id, fence = %belief.fence, %reason,
             "lock.lost"
         );
+    } else if !bug(Bug::KeptLossIgnored) {
+        keep::on_lost(core, belief);
     }
 }
