@@ -112,6 +112,16 @@ impl Core {
         self.record_changed.notify_one();
     }
 
+    /// A lease that no guard holds is gone. If it was kept, nobody must use it again.
+    pub(crate) fn forget_lost(&self, belief: &Belief) {
+        let held = &belief.held;
+        if self.kept.take_lease(&held.name, &held.id).is_some() {
+            self.stats.kept_lost();
+            self.kept.forget(belief);
+            self.untrack(belief);
+        }
+    }
+
     /// Stops tracking a lease, so that renewals stop before its release is sent.
     pub(crate) fn untrack(&self, belief: &Belief) {
         self.watchdog.untrack(belief.number);

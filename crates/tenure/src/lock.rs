@@ -11,8 +11,9 @@ use crate::client_handle::ClientHandle;
 use crate::core::Core;
 use crate::engine::attempt::{AcquireRequest, StartedAcquisition};
 use crate::engine::fast_path::{self, FastPathOutcome};
-use crate::engine::keep::{self, Reuse};
+use crate::engine::keep;
 use crate::engine::local_queue::Waiter;
+use crate::engine::reuse::{self, Reuse};
 use crate::engine::{client_record, retry, try_acquire};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -437,12 +438,12 @@ impl Lock {
         }
         // A caller that never waits must not keep other tasks from running.
         tokio::task::coop::consume_budget().await;
-        match keep::try_reuse(&self.client, self.owner.as_ref(), request)? {
+        match reuse::try_reuse(&self.client, self.owner.as_ref(), request)? {
             Reuse::Granted(guard) => Ok(Some(guard)),
             Reuse::Nothing => Ok(None),
             Reuse::Unfit(belief) => {
                 // Boxed: it is rare, and must not take up memory while waiting.
-                Box::pin(keep::release_unfit(&self.client, &belief)).await;
+                Box::pin(reuse::release_unfit(&self.client, &belief)).await;
                 Ok(None)
             }
         }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::lease::ClientId;
 
 /// The longest name, in bytes. Redis accepts keys up to 512 MiB, but such a key blocks the server
 /// for seconds and is unreadable in a log.
@@ -72,7 +71,7 @@ impl LockName {
 
     /// The name under which a client hears who wants the leases that it keeps. No lock: only its wake
     /// channel is used.
-    pub(crate) fn of_keeper(client: ClientId) -> Self {
+    pub(crate) fn of_keeper(client: impl fmt::Display) -> Self {
         Self(format!("keeper:{client}").into())
     }
 

@@ -9,16 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::AcquireRequest;
 use super::kept_leases::{Hearing, KeptLease};
 use crate::backoff::Backoff;
 use crate::belief::Belief;
-use crate::client_handle::ClientHandle;
 use crate::core::Core;
-use crate::error::Result;
-use crate::guard::Guard;
-use crate::hold::Hold;
-use crate::holds::Holds;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -29,15 +23,6 @@ use crate::seeded::{Bug, bug};
 const WATCH_AFTER: Duration = Duration::from_millis(10);
 /// How long a caller that does not wait gives a keeper to let the lock go.
 pub(crate) const ASK_WAIT: Duration = Duration::from_millis(20);
-
-/// What a caller found.
-pub(crate) enum Reuse {
-    Granted(Guard),
-    /// The process kept a lease that is not what the caller wants, or may not be used any more. It
-    /// must be released first.
-    Unfit(Arc<Belief>),
-    Nothing,
-}
 
 /// Keeps a lease that its holder just released and that no caller of this process waits for. False
 /// if it must be released.
@@ -75,55 +60,6 @@ fn keep(core: &Core, belief: &Arc<Belief>) -> bool {
     true
 }
 
-/// Gives a caller the lease that this process keeps, with the next fence.
-///
-/// # Errors
-///
-/// If the client was closed.
-pub(crate) fn try_reuse(
-    client: &Arc<ClientHandle>,
-    owner: Option<&Arc<Holds>>,
-    request: &AcquireRequest,
-) -> Result<Reuse> {
-    let core = &client.core;
-    // Before checking that the client is open: a shutdown either waits for this or is noticed.
-    let _pending = core.pending.begin();
-    client.check_open()?;
-    if core.queues.is_waited_for(&request.name) {
-        return Ok(Reuse::Nothing);
-    }
-    let Some(kept) = core.kept.take(&request.name) else {
-        return Ok(Reuse::Nothing);
-    };
-    let belief = kept.belief;
-    let fits = request.is_met_by(&belief);
-    let next = fits
-        .then(|| belief.for_next_use(core.clock.now()))
-        .flatten();
-    let Some(next) = next.map(Arc::new) else {
-        return Ok(Reuse::Unfit(belief));
-    };
-    if !core.watchdog.hand_off(&belief, &next) {
-        return Ok(Reuse::Unfit(belief));
-    }
-    core.stats.acquired();
-    core.stats.reused();
-    let hold = Hold::tracked(Arc::clone(client), owner.cloned(), next);
-    let guard = Guard::new(hold);
-    // Dropping the guard releases it.
-    client.check_open()?;
-    Ok(Reuse::Granted(guard))
-}
-
-/// Releases a lease that was kept and is of no use to its process. Returns when the lock is free, or
-/// when that is not known in time.
-pub(crate) async fn release_unfit(client: &ClientHandle, belief: &Belief) {
-    client.core.untrack(belief);
-    client.core.kept.forget(belief);
-    // If the server refuses, the caller's own request tells.
-    let _ = client.release(belief, None).await;
-}
-
 /// Another client, or another caller of this one, asks for a lock that this client holds or keeps.
 pub(crate) fn on_asked(core: &Arc<Core>, name: &LockName, lease: &LeaseId) {
     if lease.keeper() != Some(core.id) || bug(Bug::AskIgnored) {
@@ -132,16 +68,6 @@ pub(crate) fn on_asked(core: &Arc<Core>, name: &LockName, lease: &LeaseId) {
     if let Some(kept) = core.kept.take_asked(name, lease) {
         core.stats.let_go();
         let_go(core, vec![kept]);
-    }
-}
-
-/// A lease that no guard holds is gone. If it was kept, nobody must use it again.
-pub(super) fn on_lost(core: &Core, belief: &Belief) {
-    let held = &belief.held;
-    if core.kept.take_lease(&held.name, &held.id).is_some() {
-        core.stats.kept_lost();
-        core.kept.forget(belief);
-        core.untrack(belief);
     }
 }
 

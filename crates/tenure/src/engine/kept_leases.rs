@@ -106,7 +106,7 @@ impl KeptLeases {
     }
 
     /// Takes this very lease out, if it is still kept.
-    pub(super) fn take_lease(&self, name: &LockName, lease: &LeaseId) -> Option<KeptLease> {
+    pub(crate) fn take_lease(&self, name: &LockName, lease: &LeaseId) -> Option<KeptLease> {
         self.state().take_lease(name, lease)
     }
 
@@ -145,7 +145,7 @@ impl KeptLeases {
     }
 
     /// Forgets a lease that is released for good.
-    pub(super) fn forget(&self, belief: &Belief) {
+    pub(crate) fn forget(&self, belief: &Belief) {
         let Some(end) = belief.keep_ends() else {
             return;
         };

@@ -30,6 +30,7 @@ pub(crate) mod local_queue;
 pub(crate) mod release;
 pub(crate) mod renew_detached;
 pub(crate) mod retry;
+pub(crate) mod reuse;
 mod shutdown;
 pub(crate) mod try_acquire;
 pub(crate) mod watchdog;

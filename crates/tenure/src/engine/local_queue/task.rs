@@ -27,7 +27,6 @@ use crate::belief::Belief;
 use crate::core::Core;
 use crate::engine::attempt::{AcquireRequest, Acquisition, AttemptOutcome};
 use crate::engine::current_holder::CurrentHolder;
-use crate::engine::keep;
 use crate::error::Error;
 use crate::lease::LeaseId;
 use crate::moment::Moment;
@@ -57,7 +56,7 @@ pub(super) struct QueueTask {
     pub(super) unreachable: Option<Unreachable>,
     pub(super) closed: bool,
     /// For which waiter a keeper was asked to let the lock go, and how long it may take.
-    asked: Option<(Option<u64>, Moment)>,
+    pub(super) asked: Option<(Option<u64>, Moment)>,
 }
 
 /// What the task needs to know about the first waiter.
@@ -318,11 +317,7 @@ impl QueueTask {
     }
 
     fn note_busy(&mut self, busy: Busy) {
-        let is_new = self.asked.is_none_or(|(served, _)| served != self.served);
-        if keep::ask(&self.core, &self.name, &busy.holder) && is_new {
-            // Perhaps nobody holds it: even who tries only once waits until its keeper had a moment.
-            self.asked = Some((self.served, self.now() + keep::ASK_WAIT));
-        }
+        self.ask_keeper(&busy.holder);
 
         self.unreachable = None;
         self.not_yet = None;

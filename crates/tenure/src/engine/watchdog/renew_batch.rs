@@ -7,7 +7,6 @@ use super::renewal_time;
 use super::tracked_lease::{DueTask, WATCH_AFTER};
 use crate::belief::Belief;
 use crate::core::Core;
-use crate::engine::keep;
 use crate::moment::Moment;
 use crate::seeded::{Bug, bug};
 use crate::standing::LostReason;
@@ -184,6 +183,6 @@ fn mark_lost(core: &Core, belief: &Belief, reason: LostReason) {
             "lock.lost"
         );
     } else if !bug(Bug::KeptLossIgnored) {
-        keep::on_lost(core, belief);
+        core.forget_lost(belief);
     }
 }
