@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::holder::{Holder, LeaseRecord};
 use crate::holds::Holds;
-use crate::lease::check_ttl;
+use crate::lease::{LeaseId, check_ttl};
 use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -227,7 +227,7 @@ impl Lock {
         let acquisition =
             match fast_path::try_acquire(&self.client, self.owner.as_ref(), request).await? {
                 FastPathOutcome::Granted(guard) => return Ok(Some(guard)),
-                FastPathOutcome::Busy(_, holder) if holder.keeper().is_none() => return Ok(None),
+                FastPathOutcome::Busy(_, holder) if self.is_in_use(&holder) => return Ok(None),
                 // Perhaps nobody holds it: the engine asks its keeper.
                 FastPathOutcome::Busy(acquisition, _)
                 | FastPathOutcome::NotAnswered(acquisition) => acquisition,
@@ -447,6 +447,13 @@ impl Lock {
                 Ok(None)
             }
         }
+    }
+
+    /// Whether no other client can let this lease go at once. What this one keeps is for those who
+    /// wait here.
+    fn is_in_use(&self, holder: &LeaseId) -> bool {
+        let keeper = holder.keeper();
+        keeper.is_none_or(|keeper| keeper == self.client.core.id)
     }
 
     fn reenter(&self, request: &AcquireRequest) -> Result<Option<Guard>> {

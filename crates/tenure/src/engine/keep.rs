@@ -14,7 +14,6 @@ use crate::backoff::Backoff;
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::lease::LeaseId;
-use crate::moment::Moment;
 use crate::name::LockName;
 use crate::seeded::{Bug, bug};
 
@@ -51,9 +50,7 @@ fn keep(core: &Core, belief: &Arc<Belief>) -> bool {
     }
     // A caller that joined its queue meanwhile did not find the lease here. Who joins later does,
     // when the store says that the lock is busy.
-    let held = &belief.held;
-    if core.queues.is_waited_for(&held.name) && core.kept.take_lease(&held.name, &held.id).is_some()
-    {
+    if core.queues.is_waited_for(&belief.held.name) && core.kept.take_back(belief) {
         return false;
     }
     core.stats.kept();
@@ -77,18 +74,17 @@ pub(crate) fn let_go_all(core: &Arc<Core>) {
 }
 
 /// Asks the client that may keep this lease to let it go. Must be called on the engine. Returns
-/// whether there is anybody to ask.
+/// whether the lock may be free soon.
 pub(super) fn ask(core: &Arc<Core>, name: &LockName, holder: &LeaseId) -> bool {
     let Some(keeper) = holder.keeper() else {
         return false;
     };
     if keeper == core.id {
         // If a caller here holds it, its release finds those who wait here.
-        let_go(
-            core,
-            core.kept.take_lease(name, holder).into_iter().collect(),
-        );
-        return true;
+        let kept = core.kept.take_lease(name, holder);
+        let is_kept = kept.is_some();
+        let_go(core, kept.into_iter().collect());
+        return is_kept;
     }
     let (core, name, holder) = (Arc::clone(core), name.clone(), holder.clone());
     tokio::spawn(async move {
@@ -135,7 +131,7 @@ pub(crate) async fn listen(core: Arc<Core>) {
                 return;
             }
         }
-        let again_at: Moment = core.clock.now() + backoff.next();
+        let again_at = core.clock.now() + backoff.next();
         core.clock.sleep_until(again_at).await;
     }
 }

@@ -105,6 +105,15 @@ impl KeptLeases {
         self.state().by_name.remove(name)
     }
 
+    /// Takes a lease out that was just kept; false if it was used or let go meanwhile.
+    pub(super) fn take_back(&self, belief: &Arc<Belief>) -> bool {
+        let mut state = self.state();
+        // Perhaps it is kept again already, after another use with a later fence.
+        let is_it = |kept: &KeptLease| Arc::ptr_eq(&kept.belief, belief);
+        let found = state.by_name.get(&belief.held.name).is_some_and(is_it);
+        found && state.by_name.remove(&belief.held.name).is_some()
+    }
+
     /// Takes this very lease out, if it is still kept.
     pub(crate) fn take_lease(&self, name: &LockName, lease: &LeaseId) -> Option<KeptLease> {
         self.state().take_lease(name, lease)

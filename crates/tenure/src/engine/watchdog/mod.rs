@@ -73,8 +73,8 @@ impl Watchdog {
         is_tracked
     }
 
-    /// Goes on watching a lease that no caller holds, without renewing it. From `watch_at` on, the
-    /// server reports when its key changes. False if the lease is lost or no longer tracked.
+    /// Goes on tracking a lease that no caller holds. From `watch_at` on, the server reports when its
+    /// key changes. False if the lease is lost or no longer tracked.
     pub(crate) fn keep(&self, belief: &Arc<Belief>, watch_at: Moment) -> bool {
         let mut due_queue = self.due_queue();
         let lease = due_queue.leases.get(&belief.number);

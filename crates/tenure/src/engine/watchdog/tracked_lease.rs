@@ -26,7 +26,8 @@ pub(super) struct TrackedLease {
     pub(super) check: RequestState,
     /// Whether the server reports changes of the key.
     pub(super) watched: bool,
-    /// Whether the process keeps it while no caller holds it: it is watched, but not renewed.
+    /// Whether the process keeps it while no caller holds it. It is renewed and watched as if it
+    /// were held, so that using it again changes nothing here.
     pub(super) kept: bool,
     /// Whether the loss was noticed: nothing is left to do.
     pub(super) lost: bool,
@@ -67,29 +68,27 @@ impl TrackedLease {
 
     /// When this lease needs something next; `None` once it is lost.
     pub(super) fn next(&self) -> Option<Moment> {
-        if self.kept {
-            return self.check.next().filter(|_| !self.lost);
-        }
         let let_go = self.belief.no_longer_held().is_cancelled();
-        if self.lost || (let_go && !bug(Bug::RenewalAfterRelease)) {
+        let let_go = let_go && !self.kept && !bug(Bug::RenewalAfterRelease);
+        if self.lost || let_go {
             return None;
         }
         let needs = [
             Some(self.belief.deadline()),
             self.renewal.next(),
             self.check.next(),
-            self.belief.max_hold_at(),
+            self.belief.max_hold_at().filter(|_| !self.kept),
         ];
         needs.into_iter().flatten().min()
     }
 
     /// Starts what is due.
     pub(super) fn begin(&mut self, now: Moment, tasks: &mut Vec<DueTask>) {
-        if let Some(reason) = self.lost_by(now).filter(|_| !self.kept) {
+        if let Some(reason) = self.lost_by(now) {
             self.lost = true;
             return tasks.push(DueTask::Lose(Arc::clone(&self.belief), reason));
         }
-        if !self.kept && self.renewal.begins(now) {
+        if self.renewal.begins(now) {
             tasks.push(DueTask::Renew {
                 belief: Arc::clone(&self.belief),
                 watched: self.watched,
@@ -104,7 +103,7 @@ impl TrackedLease {
         if now >= self.belief.deadline() {
             return Some(LostReason::Expired);
         }
-        let max_hold_at = self.belief.max_hold_at();
+        let max_hold_at = self.belief.max_hold_at().filter(|_| !self.kept);
         max_hold_at
             .is_some_and(|at| now >= at)
             .then_some(LostReason::MaxHold)
