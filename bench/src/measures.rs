@@ -4,6 +4,7 @@ mod command;
 mod failover;
 mod gate;
 mod http;
+mod kept;
 mod leases;
 mod ledger;
 mod living;
@@ -32,6 +33,7 @@ const fn measure(name: &'static str, run: fn(&Setting) -> Vec<Row>) -> Measure {
 /// In the order of the table.
 pub const ALL: &[Measure] = &[
     measure("pairs", pairs::measure),
+    measure("kept", kept::measure),
     measure("server_cpu", server_cpu::measure),
     measure("turns", turns::measure),
     measure("processes", processes::measure),

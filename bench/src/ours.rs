@@ -1,5 +1,7 @@
 //! Tenure itself, through its public API, as a program would use it.
 
+use std::time::Duration;
+
 use tenure::{Guard, Released, Tenure};
 use tokio::runtime::Handle;
 
@@ -40,6 +42,12 @@ impl Ours {
         let builder = Tenure::builder(url).ttl(TTL);
         let builder = builder.hand_off(hand_off == HandOff::On);
         let builder = builder.runtime(Handle::current());
+        Self(builder.connect().await.expect("tenure could not connect"))
+    }
+
+    /// A client that keeps its leases for this long.
+    pub async fn connect_keeping(url: &str, keep: Duration) -> Self {
+        let builder = Tenure::builder(url).ttl(TTL).keep(keep);
         Self(builder.connect().await.expect("tenure could not connect"))
     }
 

@@ -22,6 +22,10 @@ const NOBODY: &str = "nobody";
 pub struct LockReport {
     pub name: String,
     pub held: bool,
+    /// Nobody uses it: its client keeps the lease for its next use, and lets it go if asked. Left
+    /// out if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
     /// The holder, in short.
     pub who: String,
     /// Needed to renew and release. The service shows it only where administration is allowed.
@@ -87,6 +91,7 @@ impl LockReport {
             report.fence = listed.fence.map(Into::into);
             report.meta.clone_from(&listed.meta);
             report.timed(listed.held_for, listed.ttl, listed.remaining);
+            report.kept = listed.kept;
             report.who = report.who();
         }
         report
@@ -105,6 +110,7 @@ impl LockReport {
             report.meta.clone_from(&holder.meta);
             let held_for = said.map(|lease| lease.held_for);
             report.timed(held_for, said.map(|lease| lease.ttl), holder.remaining);
+            report.kept = said.is_some_and(|lease| lease.kept);
             report.who = report.who();
         }
         report
@@ -114,6 +120,7 @@ impl LockReport {
         Self {
             name: name.to_owned(),
             held: false,
+            kept: false,
             who: NOBODY.to_owned(),
             lease_id: None,
             fence: None,
@@ -195,6 +202,7 @@ impl LockReport {
         self.held_ms = seen.held_ms;
         self.since = seen.since;
         self.ttl_ms = seen.ttl_ms;
+        self.kept = seen.kept;
         self.who = self.who();
     }
 
@@ -216,6 +224,7 @@ impl LockReport {
         let fixed = |lock: &Self| {
             (
                 lock.held,
+                lock.kept,
                 lock.foreign,
                 lock.fence,
                 lock.ttl_ms,
@@ -269,14 +278,16 @@ impl LockReport {
         let mut lines = Vec::new();
         let mut line = |label: &str, text: String| lines.push(format!("  {label:<9} {text}"));
         if self.held {
-            line("Holder:", self.who.clone());
+            let label = if self.kept { "Kept by:" } else { "Holder:" };
+            line(label, self.who.clone());
             line("Lease:", printable(self.lease_id.as_deref().unwrap_or("")));
         }
         if let Some(fence) = self.fence {
             line("Fence:", fence.to_string());
         }
         if let (Some(held), Some(since)) = (self.held_for(), &self.since) {
-            line("Held:", format!("{held}, since {since}"));
+            let label = if self.kept { "Kept:" } else { "Held:" };
+            line(label, format!("{held}, since {since}"));
         }
         match (self.left(), self.ttl_ms) {
             (Some(left), Some(ttl)) if self.left_ms.is_some() => {

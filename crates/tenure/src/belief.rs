@@ -33,6 +33,10 @@ pub(crate) struct Belief {
     /// Whether the watchdog renews it.
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// For how long after its grant the process may keep it while no caller holds it.
+    pub(crate) keep: Option<Duration>,
+    /// Whether the store granted it without a place in its queue, so that nobody was known to wait.
+    uncontended: bool,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
     /// Set if an earlier attempt of the same acquisition may still run on the server.
     pub(crate) in_flight: Option<InFlight>,
@@ -65,6 +69,8 @@ pub(crate) struct Grant {
     pub(crate) sent_at: Moment,
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) keep: Option<Duration>,
+    pub(crate) uncontended: bool,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
     pub(crate) in_flight: Option<InFlight>,
 }
@@ -114,6 +120,8 @@ impl Belief {
             acquired_at: grant.sent_at,
             renewed: grant.renewed,
             max_hold: grant.max_hold,
+            keep: grant.keep,
+            uncontended: grant.uncontended,
             meta: grant.meta,
             in_flight: grant.in_flight,
             hand_off: HandOffBudget {
@@ -144,6 +152,8 @@ impl Belief {
             sent_at,
             renewed: self.renewed,
             max_hold: self.max_hold,
+            keep: self.keep,
+            uncontended: false,
             meta: Arc::clone(&self.meta),
             in_flight: self.in_flight,
         })
@@ -160,13 +170,17 @@ impl Belief {
         let unbounded = bug(Bug::HandOffUnbounded);
         let left = self.hand_off.left.checked_sub(1);
         let left = left.or_else(|| unbounded.then_some(0))?;
+        // A lease that may be kept has more fences than it may be handed off.
+        let turns = self.fence.get().saturating_sub(self.hand_off.minted.get());
+        let few = turns < u64::from(bounds.turns) || unbounded;
         let ample = self.deadline().saturating_since(now) >= self.held.ttl / 2;
-        let ample = ample || bug(Bug::HandOffLate);
-        let in_time = now < self.hand_off.since + bounds.time || unbounded;
+        let ample = ample || bug(Bug::HandOffLate) || bug(Bug::KeptTooLong);
+        let in_time = now < self.hand_off.since + bounds.time;
+        let in_time = in_time || unbounded || bug(Bug::KeptTooLong);
         let step = u64::from(!bug(Bug::HandOffSameFence));
         let fence = Fence::new(self.fence.get() + step);
         let covered = self.hand_off.covers(fence, now) || bug(Bug::HandOffAheadOfClock);
-        if !self.renewed || !ample || !in_time || !covered {
+        if !self.renewed || !few || !ample || !in_time || !covered {
             return None;
         }
         Some(Arc::new(Self {
@@ -179,6 +193,8 @@ impl Belief {
             acquired_at: now,
             renewed: self.renewed,
             max_hold: self.max_hold,
+            keep: self.keep,
+            uncontended: self.uncontended,
             meta: Arc::clone(&self.meta),
             in_flight: self.in_flight,
             hand_off: HandOffBudget {
@@ -189,6 +205,46 @@ impl Belief {
             state: Mutex::new(BeliefState::Held),
             no_longer_held: OnceLock::new(),
         }))
+    }
+
+    /// Until when the process may keep this lease, which its holder releases now; `None` if it must
+    /// not: its keep time or its fences are used up, somebody may wait for it in the store, it is
+    /// lost, or too little of it is left.
+    pub(crate) fn kept_until(&self, now: Moment) -> Option<Moment> {
+        let usable = self.uncontended
+            && self.renewed
+            && self.hand_off.left > 0
+            && self.in_flight.is_none()
+            && self.lost_reason().is_none()
+            && now
+                < self
+                    .believable_until()
+                    .min(self.deadline().before(self.held.ttl / 2));
+        let until = self.keep_ends().filter(|_| usable);
+        until.filter(|until| now < *until)
+    }
+
+    /// When this lease must go through the store again, however often it was used; `None` if it is
+    /// never kept.
+    pub(crate) fn keep_ends(&self) -> Option<Moment> {
+        self.keep.map(|keep| self.hand_off.since + keep)
+    }
+
+    /// The belief of the next caller of this process, which gets the kept lease now. `None` as for
+    /// [`for_next_holder`](Belief::for_next_holder).
+    pub(crate) fn for_next_use(self: &Arc<Self>, now: Moment) -> Option<Arc<Self>> {
+        let bounds = HandOff {
+            on: true,
+            turns: u32::MAX,
+            time: self.keep?,
+        };
+        let next = self.for_next_holder(&bounds, now);
+        if bug(Bug::KeptSameFence) {
+            let fence = self.fence;
+            let next = next.and_then(Arc::into_inner);
+            return next.map(|next| Arc::new(Self { fence, ..next }));
+        }
+        next
     }
 
     /// Until when the lease itself may be believed.
@@ -366,6 +422,8 @@ mod tests {
             sent_at,
             renewed: true,
             max_hold: None,
+            keep: None,
+            uncontended: true,
             meta: Arc::default(),
             in_flight: None,
         }))

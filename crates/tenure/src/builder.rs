@@ -108,6 +108,14 @@ impl<T> Builder<T> {
         self
     }
 
+    /// Keeps leases after a release that nobody waits for, for locks that do not set their own time:
+    /// see [`Lock::keep`](crate::Lock::keep). Not by default. At most half of the
+    /// [`ttl`](Builder::ttl); locks with a shorter ttl are kept for at most half of theirs.
+    pub fn keep(mut self, time: Duration) -> Self {
+        self.settings.keep = time;
+        self
+    }
+
     /// How locks are encoded in Redis, and so which other libraries they exclude:
     /// [`Layout::Native`] by default. The URL can set it too, as in `?layout=redisson`.
     pub fn layout(mut self, layout: Layout) -> Self {
@@ -133,6 +141,8 @@ impl<T> Builder<T> {
     pub(crate) fn check(&self) -> Result<()> {
         check_ttl("ttl", self.settings.ttl)?;
         self.settings.check_response_timeout()?;
+        self.settings
+            .check_keep(self.settings.keep, self.settings.ttl)?;
         self.settings.hand_off.check()
     }
 }

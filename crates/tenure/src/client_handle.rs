@@ -8,10 +8,11 @@ use tokio::sync::{mpsc, oneshot};
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::engine::release::{self, ReleaseRequest};
-use crate::engine::{Engine, client_record, heartbeat, watchdog};
+use crate::engine::{Engine, client_record, heartbeat, keep, watchdog};
 use crate::error::{Error, Result};
 use crate::lease::LeaseId;
 use crate::moment::Clock;
+use crate::name::LockName;
 use crate::pending_work::PendingOne;
 use crate::settings::Settings;
 use crate::standing::Released;
@@ -45,8 +46,13 @@ impl ClientHandle {
         tokio::spawn(watchdog::task::run(Arc::clone(&core)));
         tokio::spawn(client_record::run(Arc::clone(&core)));
         tokio::spawn(heartbeat::run(Arc::clone(&core)));
+        tokio::spawn(keep::run(Arc::clone(&core)));
+        if !core.settings.keep.is_zero() && core.kept.begin_to_hear() {
+            tokio::spawn(keep::listen(Arc::clone(&core)));
+        }
         let stopping = Arc::clone(&core);
         engine.on_stop(async move {
+            keep::let_go_all(&stopping);
             let write_record = async {
                 stopping.pending.wait().await;
                 client_record::write_final(&stopping).await;
@@ -140,6 +146,7 @@ fn needs_messages(core: &Arc<Core>) -> NeedsMessages {
 
 /// Dispatches events of the store.
 async fn dispatch_events(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Event>) {
+    let keeper = LockName::of_keeper(core.id);
     while let Some(event) = events.recv().await {
         match event {
             Event::Offered { name, offered_to } => core.queues.offered(&name, offered_to),
@@ -147,8 +154,11 @@ async fn dispatch_events(core: Arc<Core>, mut events: mpsc::UnboundedReceiver<Ev
             Event::Opened { name, next } => core.queues.opened(&name, next),
             Event::Freed { name, .. } => core.queues.opened(&name, None),
             Event::Changed { name } => core.watchdog.recheck(&name),
+            Event::Asked { name, lease } => keep::on_asked(&core, &name, &lease),
+            Event::MessagesLostFor { name } if name == keeper => keep::let_go_all(&core),
             Event::MessagesLostFor { name } => core.queues.retry(&name),
             Event::MessagesLost => {
+                keep::let_go_all(&core);
                 core.queues.retry_all();
                 core.watchdog.recheck_all();
             }

@@ -49,6 +49,9 @@ pub struct Config {
     /// See [`Builder::hand_off_time`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hand_off_time_ms: Option<u64>,
+    /// See [`Builder::keep`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_ms: Option<u64>,
     /// `native` or `redisson`, see [`Builder::layout`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
@@ -132,6 +135,9 @@ impl Config {
         if let Some(length) = time(self.hand_off_time_ms) {
             builder = builder.hand_off_time(length);
         }
+        if let Some(length) = time(self.keep_ms) {
+            builder = builder.keep(length);
+        }
         if let Some(layout) = &self.layout {
             builder = builder.layout(layout.parse()?);
         }
@@ -178,6 +184,7 @@ mod tests {
     fn every_setting_reaches_the_builder() {
         let whole = r#"{"urls":["redis://:s3cret@h"],"ttl_ms":1000,"unreachable_after_ms":2000,
             "response_timeout_ms":300,"hand_off":false,"hand_off_turns":4,"hand_off_time_ms":5,
+            "keep_ms":6,
             "layout":"redisson","replicas":2,"after_failover_ms":60000,"name":"n",
             "about":{"user":"me"}}"#;
         let config = config(whole);
@@ -189,6 +196,7 @@ mod tests {
         assert!(!settings.hand_off.on);
         assert_eq!(settings.hand_off.turns, 4);
         assert_eq!(settings.hand_off.time, Duration::from_millis(5));
+        assert_eq!(settings.keep, Duration::from_millis(6));
         assert_eq!(builder.layout, Some(crate::Layout::Redisson));
         assert_eq!(settings.replicas, 2);
         assert_eq!(settings.after_failover, Some(Duration::from_secs(60)));

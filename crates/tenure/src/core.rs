@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::belief::Belief;
 use crate::engine::detached::DetachedLeases;
+use crate::engine::kept_leases::KeptLeases;
 use crate::engine::local_queue::LocalQueues;
 use crate::engine::watchdog::Watchdog;
 use crate::lease::ClientId;
@@ -17,6 +19,11 @@ use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::store::Store;
 
+/// How many times a lease may be used before it goes through the store again. Enough that its round
+/// trips do not count; not so many that their fences would be far ahead of the server's clock if the
+/// lease were deleted.
+const KEPT_USES_MAX: u32 = 10_000;
+
 pub(crate) struct Core {
     pub(crate) id: ClientId,
     pub(crate) settings: Settings,
@@ -26,6 +33,7 @@ pub(crate) struct Core {
     pub(crate) queues: LocalQueues,
     pub(crate) watchdog: Watchdog,
     pub(crate) detached: DetachedLeases,
+    pub(crate) kept: KeptLeases,
     pub(crate) pending: Pending,
     /// The content of the client's record has changed.
     pub(crate) record_changed: Notify,
@@ -51,6 +59,7 @@ impl Core {
             queues: LocalQueues::default(),
             watchdog: Watchdog::default(),
             detached: DetachedLeases::default(),
+            kept: KeptLeases::default(),
             pending: Pending::default(),
             record_changed: Notify::new(),
             record_ended: tokio::sync::Mutex::default(),
@@ -74,6 +83,13 @@ impl Core {
         fences.min(self.store.fences_max())
     }
 
+    /// How many fences a lease needs that may be kept for this long: one for each use.
+    pub(crate) fn fences_to_keep(&self, keep: Option<Duration>) -> u32 {
+        // No more than the clock passes meanwhile: one in a microsecond.
+        let micros = |keep: Duration| u32::try_from(keep.as_micros()).unwrap_or(u32::MAX);
+        keep.map_or(1, |keep| micros(keep).clamp(1, KEPT_USES_MAX))
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -94,6 +110,16 @@ impl Core {
     pub(crate) fn track(&self, belief: &Arc<Belief>) {
         self.watchdog.track(belief);
         self.record_changed.notify_one();
+    }
+
+    /// A lease that no guard holds is gone. If it was kept, nobody must use it again.
+    pub(crate) fn forget_lost(&self, belief: &Belief) {
+        let held = &belief.held;
+        if self.kept.take_lease(&held.name, &held.id).is_some() {
+            self.stats.kept_lost();
+            self.kept.forget(belief);
+            self.untrack(belief);
+        }
     }
 
     /// Stops tracking a lease, so that renewals stop before its release is sent.

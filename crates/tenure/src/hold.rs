@@ -37,7 +37,16 @@ impl Hold {
         Self::build(client, owner, belief, None)
     }
 
-    /// The same for the waiter with this number, and a lease that is tracked already.
+    /// The same for a lease that is tracked already.
+    pub(crate) fn tracked(
+        client: Arc<ClientHandle>,
+        owner: Option<Arc<Holds>>,
+        belief: Arc<Belief>,
+    ) -> Arc<Self> {
+        Self::build(client, owner, belief, None)
+    }
+
+    /// The same for the waiter with this number.
     pub(crate) fn for_waiter(
         client: Arc<ClientHandle>,
         owner: Option<Arc<Holds>>,

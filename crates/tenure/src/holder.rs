@@ -24,6 +24,9 @@ pub struct Holder {
     pub fence: Option<Fence>,
     /// The metadata of the lease.
     pub meta: BTreeMap<String, String>,
+    /// Whether nobody holds the lock: its client [keeps](crate::Lock::keep) the lease, and lets it go
+    /// if asked. Known once it was kept for half a second, and only to [`Lock::holder`](crate::Lock::holder).
+    pub kept: bool,
     /// The client that holds it, once it has held it for half a second.
     pub client: Option<ClientRecord>,
 }
@@ -79,6 +82,8 @@ pub struct LeaseRecord {
     pub held_for: Duration,
     /// The lease duration.
     pub ttl: Duration,
+    /// Whether the client [keeps](crate::Lock::keep) it while none of its callers holds the lock.
+    pub kept: bool,
 }
 
 /// Holders and waiters, as found by [`Locks::list`](crate::Locks::list).
@@ -110,6 +115,9 @@ pub struct Listed {
     /// The time until the lease expires unless it is renewed; `None` if the lock is free, or if the
     /// key has no expiry, in which case it may not be a lock at all.
     pub remaining: Option<Duration>,
+    /// Whether nobody holds the lock: its client [keeps](crate::Lock::keep) the lease, and lets it go
+    /// if asked. Known once it was kept for half a second.
+    pub kept: bool,
     /// The metadata of the lease.
     pub meta: BTreeMap<String, String>,
     /// The record of the client that holds it, if there is one.
@@ -136,6 +144,9 @@ impl fmt::Display for Holder {
             Some(client) => write!(f, "{client} (lease `{}`)", self.lease)?,
             None if self.lease.is_tenure() => write!(f, "lease `{}`", self.lease)?,
             None => write!(f, "`{}` (written by another library)", self.lease)?,
+        }
+        if self.kept {
+            f.write_str(", kept and not in use")?;
         }
         match self.remaining {
             Some(left) => write!(f, ", for {left:.1?} more unless renewed"),

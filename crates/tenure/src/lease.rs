@@ -23,6 +23,8 @@ const DRIFT_MIN: Duration = Duration::from_millis(2);
 /// How many digits at the end of a lease's number encode its ttl in ms, in layouts whose ids have
 /// no other place for it.
 const TTL_DIGITS: usize = 8;
+/// Before the number of a lease that its client may keep. No other number begins with it.
+const KEEP_MARK: &str = "0";
 
 /// A fencing token: a number that increases with every grant of a lock.
 ///
@@ -60,8 +62,9 @@ impl From<Fence> for u64 {
 /// lease.
 ///
 /// Tenure's ids look like `tenure:<client>:<number>:<ttl>`, or in Redisson's layout like
-/// `<uuid of the client>:<number and ttl>`. A lock taken by another library has whatever id that
-/// library wrote.
+/// `<uuid of the client>:<number and ttl>`. The number of a lease that its client may
+/// [keep](crate::Lock::keep) begins with a zero. A lock taken by another library has whatever id
+/// that library wrote.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LeaseId(Arc<str>);
 
@@ -72,6 +75,21 @@ impl LeaseId {
     }
 
     pub(crate) fn fresh(layout: Layout, client: &ClientId, number: u64, ttl: Duration) -> Self {
+        Self::marked(layout, client, "", number, ttl)
+    }
+
+    /// The same for a lease that its client may keep. Others see that, and ask the client for it.
+    /// Clients that know nothing of it read the same number.
+    pub(crate) fn fresh_to_keep(
+        layout: Layout,
+        client: &ClientId,
+        number: u64,
+        ttl: Duration,
+    ) -> Self {
+        Self::marked(layout, client, KEEP_MARK, number, ttl)
+    }
+
+    fn marked(layout: Layout, client: &ClientId, mark: &str, number: u64, ttl: Duration) -> Self {
         let ttl_ms = ttl.as_millis();
         // On the stack: each lease has a new id.
         let mut id = IdText::default();
@@ -80,8 +98,12 @@ impl LeaseId {
             Layout::Native => id
                 .write_str("tenure:")
                 .and_then(|()| id.write_hex(client.0))
-                .and_then(|()| write!(id, ":{number}:{ttl_ms}")),
-            Layout::Redisson => write!(id, "{}:{number}{ttl_ms:0TTL_DIGITS$}", client.as_uuid()),
+                .and_then(|()| write!(id, ":{mark}{number}:{ttl_ms}")),
+            Layout::Redisson => write!(
+                id,
+                "{}:{mark}{number}{ttl_ms:0TTL_DIGITS$}",
+                client.as_uuid()
+            ),
         };
         Self(id.as_str().into())
     }
@@ -99,6 +121,16 @@ impl LeaseId {
     /// The client that created this id, if it is one of Tenure's.
     pub fn client(&self) -> Option<ClientId> {
         self.parts().map(|(client, _)| client)
+    }
+
+    /// The client that may keep this lease although no caller of it holds the lock any more.
+    pub(crate) fn keeper(&self) -> Option<ClientId> {
+        let number = match self.0.strip_prefix("tenure:") {
+            Some(rest) => rest.split(':').nth(1),
+            None => self.0.split(':').nth(1),
+        };
+        let is_marked = number.is_some_and(|number| number.starts_with(KEEP_MARK));
+        is_marked.then(|| self.client()).flatten()
     }
 
     /// The lease duration, which determines how often waiters poll.

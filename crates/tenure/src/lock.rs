@@ -11,13 +11,15 @@ use crate::client_handle::ClientHandle;
 use crate::core::Core;
 use crate::engine::attempt::{AcquireRequest, StartedAcquisition};
 use crate::engine::fast_path::{self, FastPathOutcome};
+use crate::engine::keep;
 use crate::engine::local_queue::Waiter;
+use crate::engine::reuse::{self, Reuse};
 use crate::engine::{client_record, retry, try_acquire};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::holder::Holder;
+use crate::holder::{Holder, LeaseRecord};
 use crate::holds::Holds;
-use crate::lease::check_ttl;
+use crate::lease::{LeaseId, check_ttl};
 use crate::mode::Mode;
 use crate::moment::Moment;
 use crate::name::LockName;
@@ -42,6 +44,7 @@ pub struct Lock {
     ttl: Option<Duration>,
     renewed: bool,
     max_hold: Option<Duration>,
+    keep: Option<Duration>,
     wait: Option<Duration>,
     replicas: Option<u32>,
     meta: BTreeMap<String, String>,
@@ -56,6 +59,7 @@ impl Lock {
             ttl: None,
             renewed: true,
             max_hold: None,
+            keep: None,
             wait: None,
             replicas: None,
             meta: BTreeMap::new(),
@@ -90,6 +94,38 @@ impl Lock {
     /// the lease expires.
     pub fn max_hold(mut self, length: Duration) -> Self {
         self.max_hold = Some(length);
+        self
+    }
+
+    /// Keeps the lease after a release that nobody waits for, so that the next acquire of this lock in
+    /// this process, with the same settings, needs no request to the store. Each holder gets its own
+    /// fence, greater than the previous one. Defaults to the client's setting, which is not to keep
+    /// leases; [`Duration::ZERO`] switches it off for this lock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// # let tenure = tenure::Tenure::connect("memory://").await?;
+    /// let lock = tenure.lock("report").keep(Duration::from_millis(100));
+    /// let guard = lock.acquire().await?;
+    /// guard.release().await?;
+    /// let again = lock.acquire().await?; // without a request to the store
+    /// # drop(again);
+    /// # Ok(()) }
+    /// # fn main() { tenure::blocking::block_on(example()).unwrap(); }
+    /// ```
+    ///
+    /// The time counts from the moment when the store granted the lease: 1 ms to half of the
+    /// [`ttl`](Lock::ttl). After it, the next release goes to the store, and a lease that nobody
+    /// uses is released. Another Tenure client that wants the lock asks for it by a message, and
+    /// then it is released at once. Clients that cannot ask, such as other libraries, wait until
+    /// this time is over. If the process dies while it keeps a lease, the lock is free when the
+    /// lease expires, as if it had died while holding it.
+    ///
+    /// Leases [without renewal](Lock::no_renewal), and those that others already wait for, are never
+    /// kept. Not available with a [`Redlock`](crate::Redlock).
+    pub fn keep(mut self, time: Duration) -> Self {
+        self.keep = Some(time);
         self
     }
 
@@ -185,11 +221,16 @@ impl Lock {
         if let Some(guard) = self.reenter(&request)? {
             return Ok(Some(guard));
         }
+        if let Some(guard) = self.reuse(&request).await? {
+            return Ok(Some(guard));
+        }
         let acquisition =
             match fast_path::try_acquire(&self.client, self.owner.as_ref(), request).await? {
                 FastPathOutcome::Granted(guard) => return Ok(Some(guard)),
-                FastPathOutcome::Busy(_) => return Ok(None),
-                FastPathOutcome::NotAnswered(acquisition) => acquisition,
+                FastPathOutcome::Busy(_, holder) if self.is_in_use(&holder) => return Ok(None),
+                // Perhaps nobody holds it: the engine asks its keeper.
+                FastPathOutcome::Busy(acquisition, _)
+                | FastPathOutcome::NotAnswered(acquisition) => acquisition,
             };
         // Before checking that the client is open: a shutdown either waits for this or is
         // noticed.
@@ -340,6 +381,9 @@ impl Lock {
             return Ok(guard);
         }
         self.client.check_open()?;
+        if let Some(guard) = self.reuse(&request).await? {
+            return Ok(guard);
+        }
         let core = &self.client.core;
         let joined = core.clock.now();
         let patient = limit.is_none_or(|limit| limit >= self.client.core.settings.response_timeout);
@@ -357,7 +401,7 @@ impl Lock {
                 .await?
                 {
                     FastPathOutcome::Granted(guard) => return Ok(guard),
-                    FastPathOutcome::Busy(acquisition) => (Some(acquisition), true),
+                    FastPathOutcome::Busy(acquisition, _) => (Some(acquisition), true),
                     FastPathOutcome::NotAnswered(acquisition) => (Some(acquisition), false),
                 }
             } else {
@@ -387,6 +431,31 @@ impl Lock {
         result.map_err(|_| Error::closed())?
     }
 
+    /// The lease that this process keeps, if it is what the caller wants.
+    async fn reuse(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
+        if !self.client.core.kept.hears() {
+            return Ok(None);
+        }
+        // A caller that never waits must not keep other tasks from running.
+        tokio::task::coop::consume_budget().await;
+        match reuse::try_reuse(&self.client, self.owner.as_ref(), request)? {
+            Reuse::Granted(guard) => Ok(Some(guard)),
+            Reuse::Nothing => Ok(None),
+            Reuse::Unfit(belief) => {
+                // Boxed: it is rare, and must not take up memory while waiting.
+                Box::pin(reuse::release_unfit(&self.client, &belief)).await;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether no other client can let this lease go at once. What this one keeps is for those who
+    /// wait here.
+    fn is_in_use(&self, holder: &LeaseId) -> bool {
+        let keeper = holder.keeper();
+        keeper.is_none_or(|keeper| keeper == self.client.core.id)
+    }
+
     fn reenter(&self, request: &AcquireRequest) -> Result<Option<Guard>> {
         match &self.owner {
             Some(owner) => owner.reenter(request),
@@ -414,12 +483,18 @@ impl Lock {
         settings.check_replicas(replicas)?;
         settings.check_pause(ttl)?;
         self.check_meta()?;
+        let keep = settings.keep_time(self.keep, ttl)?.filter(|_| self.renewed);
+        if keep.is_some() && self.client.core.kept.begin_to_hear() {
+            let core = Arc::clone(&self.client.core);
+            self.client.engine.spawn(keep::listen(core));
+        }
         Ok(AcquireRequest {
             mode: Mode::Exclusive,
             name,
             ttl: Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
             renewed: self.renewed,
             max_hold: self.max_hold,
+            keep,
             replicas,
             meta: shared_meta(&self.meta),
         })
@@ -462,6 +537,9 @@ async fn find_holder(
         let records = client_record::read(core, Some(client), limit).await?;
         holder.client = records.into_iter().next();
         holder.fence = holder.recorded_fence().or(holder.fence);
+        let listed = holder.client.iter().flat_map(|client| &client.leases);
+        let kept = |lease: &LeaseRecord| lease.kept && lease.lease == holder.lease;
+        holder.kept = listed.into_iter().any(kept);
     }
     Ok(Some(holder))
 }

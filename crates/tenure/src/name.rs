@@ -53,6 +53,12 @@ impl LockName {
         &self.0
     }
 
+    /// The name under which a client hears who wants the leases that it keeps. No lock: only its wake
+    /// channel is used.
+    pub(crate) fn of_keeper(client: impl fmt::Display) -> Self {
+        Self(format!("keeper:{client}").into())
+    }
+
     /// The keys of the queue: its waiters in order, and when each was last alive.
     pub(crate) fn queue_keys(&self) -> [String; 2] {
         ["queue", "alive"].map(|role| self.neighbour(role))

@@ -41,6 +41,16 @@ bugs! {
     BatchRenewsAll = "batch-renews-all",
     /// locks that are released together are released whichever lease holds them
     BatchReleasesAll = "batch-releases-all",
+    /// a client that keeps a lease does not hear that another wants it
+    AskIgnored = "ask-ignored",
+    /// a kept lease is used however old it is
+    KeptTooLong = "kept-too-long",
+    /// who uses a kept lease gets the fence of the holder before it
+    KeptSameFence = "kept-same-fence",
+    /// a kept lease is used although it is known to be gone
+    KeptLossIgnored = "kept-loss-ignored",
+    /// a shutdown leaves the leases that nobody holds
+    KeptBeyondShutdown = "kept-beyond-shutdown",
     /// a release compares and deletes in two round trips
     ReleaseInTwoSteps = "release-in-two-steps",
     /// the deadline counts from the reply

@@ -19,6 +19,8 @@ pub(crate) const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 /// time for which a restarted node has no vote.
 const RESPONSE_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 const RESPONSE_TIMEOUT_MAX: Duration = Duration::from_secs(5);
+/// The shortest time to keep a lease. Below it, nothing is gained.
+const KEEP_MIN: Duration = Duration::from_millis(1);
 /// How many times in a row a lock may be handed off.
 const HAND_OFF_TURNS_MAX: u32 = 10_000;
 
@@ -31,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) hand_off: HandOff,
     /// How many replicas must acknowledge a lock that does not set its own number.
     pub(crate) replicas: u32,
+    /// For how long leases are kept, for locks that do not set their own time; zero for not at all.
+    pub(crate) keep: Duration,
     /// How long a new primary grants no new locks.
     pub(crate) after_failover: Option<Duration>,
     /// Whether the store has replicas that can acknowledge writes.
@@ -92,6 +96,47 @@ impl Settings {
             replicas,
             cause,
         ))
+    }
+
+    /// For how long a lease of this ttl is kept after its grant, if at all: as its lock asks, or as
+    /// the client does for every lock.
+    ///
+    /// # Errors
+    ///
+    /// If the lock's time is out of range, or if this deployment cannot keep leases.
+    pub(crate) fn keep_time(
+        &self,
+        asked: Option<Duration>,
+        ttl: Duration,
+    ) -> Result<Option<Duration>> {
+        if let Some(keep) = asked {
+            self.check_keep(keep, ttl)?;
+        }
+        // The client's time may be meant for longer leases.
+        let keep = asked.unwrap_or_else(|| self.keep.min(ttl / 2));
+        Ok(Some(keep).filter(|keep| !keep.is_zero()))
+    }
+
+    /// # Errors
+    ///
+    /// If a time to keep leases is out of range, or if this deployment cannot keep leases.
+    pub(crate) fn check_keep(&self, keep: Duration, ttl: Duration) -> Result<()> {
+        let refused = |cause: &str| {
+            let value = format!("{keep:?}");
+            Err(Error::invalid_setting("the time to keep", value, cause))
+        };
+        if keep.is_zero() {
+            Ok(())
+        } else if self.longest_ttl.is_some() {
+            refused(
+                "a Redlock keeps no leases: they are on several servers, and the messages of one \
+                 would not tell whether another client is in need of a majority",
+            )
+        } else if keep < KEEP_MIN || keep > ttl / 2 {
+            refused("it must be from 1 ms to half of the ttl, or zero to keep no lease")
+        } else {
+            Ok(())
+        }
     }
 
     /// # Errors
@@ -172,6 +217,7 @@ impl Default for Settings {
             unreachable_after: UNREACHABLE_AFTER_DEFAULT,
             hand_off: HandOff::default(),
             replicas: 0,
+            keep: Duration::ZERO,
             after_failover: None,
             replicates: false,
             longest_ttl: None,

@@ -50,6 +50,15 @@ stats! {
     /// Locks handed off from one holder to the next within this process, without a request to the
     /// store. They count as acquired, too.
     handed_off by handed_off;
+    /// Releases after which this process [kept](crate::Lock::keep) the lease.
+    kept by kept;
+    /// Locks acquired from a kept lease, without a request to the store. They count as acquired,
+    /// too.
+    reused by reused;
+    /// Kept leases that were released because another client asked for the lock.
+    let_go by let_go;
+    /// Kept leases that were found to be gone before anybody used them again.
+    kept_lost by kept_lost;
     /// Acquisitions whose reply was lost, and whose outcome was then resolved.
     unknown_outcomes by outcome_unknown;
     /// Acquisitions that were cancelled or timed out, and then undone.

@@ -97,7 +97,11 @@ fn cells(lock: &LockReport) -> [String; 6] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     [
         printable(&lock.name),
-        lock.who.clone(),
+        if lock.kept {
+            format!("{} (kept)", lock.who)
+        } else {
+            lock.who.clone()
+        },
         or_dash(lock.held_for()),
         or_dash(lock.left()),
         lock.waiting.to_string(),

@@ -44,7 +44,11 @@ pub fn run(args: &ShowArgs) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     let name = printable(&args.name);
-    let state = if report.held { "is held" } else { "is free" };
+    let state = match (report.held, report.kept) {
+        (false, _) => "is free",
+        (true, false) => "is held",
+        (true, true) => "is kept, and nobody uses it",
+    };
     say(format_args!("`{name}` {state}"))?;
     if report.held || report.waiting > 0 {
         for line in report.lines() {

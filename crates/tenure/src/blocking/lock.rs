@@ -35,6 +35,11 @@ impl Lock {
         self.change(|lock| lock.max_hold(length))
     }
 
+    /// See [`tenure::Lock::keep`](crate::Lock::keep).
+    pub fn keep(self, time: Duration) -> Self {
+        self.change(|lock| lock.keep(time))
+    }
+
     /// See [`tenure::Lock::wait`](crate::Lock::wait).
     pub fn wait(self, limit: Duration) -> Self {
         self.change(|lock| lock.wait(limit))

@@ -72,6 +72,8 @@ async fn adopt_with_retry(
         sent_at,
         renewed: true,
         max_hold: None,
+        keep: None,
+        uncontended: false,
         meta: Arc::default(),
         in_flight: in_flight.take(),
     })))

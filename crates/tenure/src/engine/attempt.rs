@@ -26,6 +26,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) ttl: Duration,
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// For how long after the grant the lease may be kept while no caller holds it.
+    pub(crate) keep: Option<Duration>,
     pub(crate) replicas: u32,
     pub(crate) meta: Arc<BTreeMap<String, String>>,
 }
@@ -37,6 +39,7 @@ impl AcquireRequest {
             && self.ttl == belief.held.ttl
             && self.renewed == belief.renewed
             && self.max_hold == belief.max_hold
+            && self.keep == belief.keep
             && self.replicas == belief.held.replicas
             && self.meta == belief.meta
             // An adopted lease may have metadata that this client does not know.
@@ -68,7 +71,7 @@ impl Acquisition {
     pub(crate) fn new(core: &Core, request: AcquireRequest) -> Self {
         let number = Core::next_lease_number();
         Self {
-            id: LeaseId::fresh(core.settings.layout, &core.id, number, request.ttl),
+            id: fresh_id(core, &request, number),
             request,
             number,
             started_at: core.clock.now(),
@@ -89,7 +92,9 @@ impl Acquisition {
         limit: Moment,
     ) -> Result<AttemptOutcome, Failure> {
         self.queued |= queue;
-        let attempt = self.to_attempt(core.fences_for(self.request.renewed), queue);
+        let fences = core.fences_for(self.request.renewed);
+        let fences = fences.max(core.fences_to_keep(self.request.keep));
+        let attempt = self.to_attempt(fences, queue);
         let answer = core.store.acquire(&attempt, limit).await;
         self.interpret(core, attempt, answer)
     }
@@ -123,7 +128,7 @@ impl Acquisition {
                 if ended && !bug(Bug::EndedGrantTakenUp) {
                     return Err(self.reply_too_late());
                 }
-                self.queued = false;
+                let uncontended = !std::mem::take(&mut self.queued);
                 core.stats.acquired();
                 let belief = Belief::new(Grant {
                     number: self.number,
@@ -134,6 +139,8 @@ impl Acquisition {
                     sent_at,
                     renewed: self.request.renewed,
                     max_hold: self.request.max_hold,
+                    keep: self.request.keep,
+                    uncontended,
                     meta: Arc::clone(&self.request.meta),
                     in_flight: self.in_flight.take(),
                 });
@@ -144,8 +151,7 @@ impl Acquisition {
                     core.stats.outcome_unknown();
                     self.may_still_run(in_flight);
                     if bug(Bug::NaiveRetry) {
-                        let (layout, number) = (core.settings.layout, Core::next_lease_number());
-                        self.id = LeaseId::fresh(layout, &core.id, number, self.request.ttl);
+                        self.id = fresh_id(core, &self.request, Core::next_lease_number());
                     }
                 }
                 Err(failure)
@@ -195,6 +201,15 @@ impl Acquisition {
             ErrorKind::Unavailable,
             format!("the reply for lock `{name}` arrived after its lease may have expired"),
         ))
+    }
+}
+
+/// A new lease id. It tells others whether this client may keep the lease.
+fn fresh_id(core: &Core, request: &AcquireRequest, number: u64) -> LeaseId {
+    let (layout, ttl) = (core.settings.layout, request.ttl);
+    match request.keep {
+        Some(_) => LeaseId::fresh_to_keep(layout, &core.id, number, ttl),
+        None => LeaseId::fresh(layout, &core.id, number, ttl),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::detached::DetachedLease;
+use super::kept_leases::KeptLease;
 use crate::belief::Belief;
 use crate::core::Core;
 use crate::error::Result;
@@ -209,6 +210,7 @@ struct RecordedLease {
     fence: Fence,
     since: Moment,
     ttl: Duration,
+    kept: bool,
 }
 
 impl RecordedLease {
@@ -219,6 +221,15 @@ impl RecordedLease {
             fence: belief.fence,
             since: belief.acquired_at,
             ttl: belief.held.ttl,
+            kept: false,
+        }
+    }
+
+    fn of_kept(kept: &KeptLease) -> Self {
+        Self {
+            since: kept.since,
+            kept: true,
+            ..Self::of_belief(&kept.belief)
         }
     }
 
@@ -229,6 +240,7 @@ impl RecordedLease {
             fence: lease.fence,
             since: lease.since,
             ttl: lease.ttl,
+            kept: false,
         }
     }
 }
@@ -246,7 +258,9 @@ fn describe(core: &Core, now: Moment) -> Fields {
         .all(now)
         .into_iter()
         .map(RecordedLease::of_detached);
-    let mut leases: Vec<RecordedLease> = held.chain(detached).collect();
+    let kept = core.kept.all();
+    let kept = kept.iter().map(RecordedLease::of_kept);
+    let mut leases: Vec<RecordedLease> = held.chain(kept).chain(detached).collect();
     leases.retain(|lease| now.saturating_since(lease.since) >= WRITE_INTERVAL);
     // For one lock the last entry wins: the earlier lease has expired.
     leases.sort_by_key(|lease| lease.since);
@@ -277,9 +291,11 @@ fn lease_fields(core: &Core, now: Moment, leases: Vec<RecordedLease>) -> Fields 
             id,
             fence,
             ttl,
+            kept,
             ..
         } = lease;
-        let value = format!("{id} {fence} {since_s} {}", ttl.as_millis());
+        let kept = if kept { " kept" } else { "" };
+        let value = format!("{id} {fence} {since_s} {}{kept}", ttl.as_millis());
         (format!("lease:{name}"), value)
     };
     leases.into_iter().map(field).collect()
@@ -322,5 +338,6 @@ fn parse_lease(name: &str, value: &str, now_ms: u64) -> Option<LeaseRecord> {
         fence: Fence::new(fence),
         held_for: Duration::from_millis(now_ms.saturating_sub(since_s.saturating_mul(1_000))),
         ttl: Duration::from_millis(ttl_ms),
+        kept: parts.next() == Some("kept"),
     })
 }

@@ -11,13 +11,14 @@ use crate::client_handle::ClientHandle;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::holds::Holds;
+use crate::lease::LeaseId;
 use crate::store::Failure;
 
 /// The result of the fast path.
 pub(crate) enum FastPathOutcome {
     Granted(Guard),
-    /// The lock is held.
-    Busy(Acquisition),
+    /// The lock is held by this lease.
+    Busy(Acquisition, LeaseId),
     /// The store could not be asked or did not reply: the engine continues with this.
     NotAnswered(Acquisition),
 }
@@ -36,7 +37,8 @@ pub(crate) async fn try_acquire(
     let _pending = client.core.pending.begin();
     client.check_open()?;
     let acquisition = Acquisition::new(&client.core, request);
-    let attempt = acquisition.to_attempt(1, false);
+    let fences = client.core.fences_to_keep(acquisition.request.keep);
+    let attempt = acquisition.to_attempt(fences, false);
     let response = client.core.store.acquire_on_caller(&attempt);
     // A shorter limit needs a timer, and only the engine has timers.
     let patient = client.core.settings.is_patient();
@@ -52,7 +54,7 @@ pub(crate) async fn try_acquire(
         Ok(AttemptOutcome::Granted(belief)) => {
             Guard::take(client, owner.cloned(), belief).map(FastPathOutcome::Granted)
         }
-        Ok(AttemptOutcome::Busy(_)) => Ok(FastPathOutcome::Busy(acquisition)),
+        Ok(AttemptOutcome::Busy(busy)) => Ok(FastPathOutcome::Busy(acquisition, busy.holder)),
         Err(Failure {
             error,
             transient: false,

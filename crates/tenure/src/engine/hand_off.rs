@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::keep;
 use super::local_queue::{LocalQueue, QueueMessage, Waiter};
 use super::release::{self, ReleaseRequest};
 use crate::belief::Belief;
@@ -18,7 +19,7 @@ use crate::store::{ReleaseReply, TurnReply};
 
 /// What is left to do for a lease that its holder released.
 pub(crate) enum HandOffOutcome {
-    /// Nothing: another waiter has it, or a background task takes care of it.
+    /// Nothing: another waiter has it, it is kept, or a background task takes care of it.
     HandedOff,
     /// It must be released, perhaps together with our place in the store's queue, because no caller
     /// waits here any more.
@@ -31,8 +32,7 @@ pub(crate) fn try_hand_off(client: &Arc<ClientHandle>, belief: &Arc<Belief>) -> 
     let queue = core.queues.queue(&belief.held.name);
     let queue = queue.filter(|_| belief.lost_reason().is_none() || bug(Bug::HandOffLost));
     let Some(queue) = queue else {
-        core.untrack(belief);
-        return HandOffOutcome::Release { dequeue: None };
+        return keep_or_release(core, belief);
     };
     match choose_next_holder(core, &queue, belief) {
         NextHolder::Waiter(waiter, next) => {
@@ -47,6 +47,7 @@ pub(crate) fn try_hand_off(client: &Arc<ClientHandle>, belief: &Arc<Belief>) -> 
             client.engine.spawn(asking);
             HandOffOutcome::HandedOff
         }
+        NextHolder::Nobody => keep_or_release(core, belief),
         NextHolder::None { dequeue } => {
             core.untrack(belief);
             HandOffOutcome::Release { dequeue }
@@ -54,11 +55,24 @@ pub(crate) fn try_hand_off(client: &Arc<ClientHandle>, belief: &Arc<Belief>) -> 
     }
 }
 
+/// Keeps a lease that no caller of this process waits for, or stops tracking it.
+fn keep_or_release(core: &Core, belief: &Arc<Belief>) -> HandOffOutcome {
+    if keep::try_keep(core, belief) {
+        return HandOffOutcome::HandedOff;
+    }
+    core.untrack(belief);
+    HandOffOutcome::Release { dequeue: None }
+}
+
 /// Who gets the lease next.
 enum NextHolder {
     Waiter(Waiter, Arc<Belief>),
     AskTheStore,
-    None { dequeue: Option<LeaseId> },
+    /// No caller waits here, and we have no place in the store's queue.
+    Nobody,
+    None {
+        dequeue: Option<LeaseId>,
+    },
 }
 
 fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> NextHolder {
@@ -67,7 +81,9 @@ fn choose_next_holder(core: &Core, queue: &LocalQueue, belief: &Arc<Belief>) -> 
     let Some((number, first)) = waiters.first() else {
         let dequeue = waiters.queued_as.take();
         let dequeue = dequeue.filter(|_| !bug(Bug::PlaceNotLeft));
-        return NextHolder::None { dequeue };
+        return dequeue.map_or(NextHolder::Nobody, |place| NextHolder::None {
+            dequeue: Some(place),
+        });
     };
     let matches = first.request.is_met_by(belief) || bug(Bug::HandOffAnyWish);
     let can_hand_off = bounds.on && belief.renewed && matches;

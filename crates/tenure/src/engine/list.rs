@@ -142,6 +142,7 @@ fn listed(
         held_for: None,
         ttl: None,
         remaining: None,
+        kept: false,
         meta: BTreeMap::new(),
         client: None,
         waiters: claims.waiters.clone(),
@@ -154,6 +155,7 @@ fn listed(
     listed.held_for = record.map(|record| record.held_for);
     listed.ttl = record.map(|record| record.ttl).or_else(|| found.id.ttl());
     listed.remaining = found.remaining;
+    listed.kept = record.is_some_and(|record| record.kept);
     listed.meta = found.meta;
     listed.client = client_of(&found.id, records);
     listed.lease = Some(found.id);

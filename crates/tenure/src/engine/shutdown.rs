@@ -21,11 +21,14 @@ impl Core {
         let mut left = Vec::new();
         let mut releases = tokio::task::JoinSet::new();
         let until = self.clock.now() + limit;
-        for belief in beliefs {
+        let held = beliefs.into_iter().filter(|belief| {
             belief.mark_lost(LostReason::Shutdown);
-            if !belief.end() {
-                continue;
-            }
+            belief.end()
+        });
+        let kept = self.kept.take_all().into_iter();
+        let kept = kept.filter(|_| !bug(Bug::KeptBeyondShutdown));
+        let kept = kept.map(|kept| kept.belief);
+        for belief in held.chain(kept) {
             self.untrack(&belief);
             let core = Arc::clone(self);
             // Counted as pending, in case the caller does not wait for the end of this.

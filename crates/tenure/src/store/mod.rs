@@ -210,6 +210,17 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Ends [`subscribe`](Store::subscribe).
     fn unsubscribe<'a>(&'a self, name: &'a LockName, limit: Moment) -> BoxFuture<'a, ()>;
 
+    /// Tells the client that keeps `holder` that somebody wants its lock. False if nobody heard it,
+    /// which says nothing about the lease.
+    fn ask<'a>(
+        &'a self,
+        _name: &'a LockName,
+        _holder: &'a LeaseId,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<bool, Failure>> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
+
     /// Writes this client's record.
     fn write_record<'a>(
         &'a self,
@@ -382,6 +393,7 @@ impl From<LockState> for Holder {
             remaining: state.remaining,
             fence: state.fence,
             meta: state.meta,
+            kept: false,
             client: None,
         }
     }
@@ -394,6 +406,7 @@ impl From<&Busy> for Holder {
             remaining: busy.remaining,
             fence: None,
             meta: BTreeMap::new(),
+            kept: false,
             client: None,
         }
     }
@@ -440,6 +453,8 @@ pub(crate) enum Event {
         lease: LeaseId,
         listeners: u32,
     },
+    /// Another client wants this lock, which this client holds or keeps by this lease.
+    Asked { name: LockName, lease: LeaseId },
     /// The key of a watched lease changed: check it.
     Changed { name: LockName },
     /// Messages may have been lost: all waiters and watched leases must check.

@@ -38,6 +38,8 @@ mod foreign;
 mod hand_off;
 /// One test for each hazard of docs/testing.md that exists on one node, carrying its number.
 mod hazards;
+/// Kept leases, where a real server counts, a keeper dies, and messages are refused.
+mod keep;
 mod log;
 /// The scripts themselves, run with arguments that the library would never send.
 mod lua;

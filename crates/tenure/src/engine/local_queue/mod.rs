@@ -2,7 +2,7 @@
 //!
 //! Callers of one process queue up here first; only the head of each local queue takes part in the
 //! store's queue. `task.rs` serves one name, `sleep.rs` is how it waits, `messages.rs` what wakes
-//! it, `waiters.rs` the waiting callers.
+//! it, `ask.rs` how it asks a client that keeps the lock, `waiters.rs` the waiting callers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +20,7 @@ use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::QueuedWaiter;
 
+mod ask;
 mod messages;
 mod sleep;
 mod task;
@@ -120,6 +121,13 @@ impl LocalQueues {
             return None;
         }
         Some(FastPathPermit { queues: self, name })
+    }
+
+    /// Whether a caller of this process waits for the name.
+    pub(super) fn is_waited_for(&self, name: &LockName) -> bool {
+        let registry = self.registry();
+        let queue = registry.queues.get(name);
+        queue.is_some_and(|queue| queue.waiters().len() > 0)
     }
 
     /// Adds a waiter to the queue for its name.

@@ -55,6 +55,8 @@ pub(super) struct QueueTask {
     pub(super) not_yet: Option<Error>,
     pub(super) unreachable: Option<Unreachable>,
     pub(super) closed: bool,
+    /// For which waiter a keeper was asked to let the lock go, and how long it may take.
+    pub(super) asked: Option<(Option<u64>, Moment)>,
 }
 
 /// What the task needs to know about the first waiter.
@@ -109,6 +111,7 @@ impl QueueTask {
             not_yet: None,
             unreachable: None,
             closed: false,
+            asked: None,
         }
     }
 
@@ -170,7 +173,13 @@ impl QueueTask {
             self.served = number;
             self.attempted = first.as_ref().is_some_and(|(_, begun)| *begun);
         }
-        first.map(|(first, _)| first)
+        let asked = self.asked.filter(|(served, _)| *served == number);
+        first.map(|(first, _)| First {
+            limit: first
+                .limit
+                .max(asked.and_then(|(_, until)| first.limit.map(|_| until))),
+            ..first
+        })
     }
 
     /// Acquires one lease for the first waiter that wants exactly that.
@@ -308,6 +317,8 @@ impl QueueTask {
     }
 
     fn note_busy(&mut self, busy: Busy) {
+        self.ask_keeper(&busy.holder);
+
         self.unreachable = None;
         self.not_yet = None;
         // The lock was released, but another process got it.

@@ -56,13 +56,32 @@ impl Watchdog {
     pub(crate) fn hand_off(&self, from: &Arc<Belief>, to: &Arc<Belief>) -> bool {
         let mut due_queue = self.due_queue();
         let lease = due_queue.leases.get(&from.number);
-        let is_lost = |lease: &TrackedLease| lease.lost && !bug(Bug::HandOffLost);
+        let unseen =
+            |lease: &TrackedLease| bug(Bug::HandOffLost) || lease.kept && bug(Bug::KeptLossIgnored);
+        let is_lost = |lease: &TrackedLease| lease.lost && !unseen(lease);
         let is_tracked =
             lease.is_some_and(|lease| !is_lost(lease) && Arc::ptr_eq(&lease.belief, from));
         if is_tracked && !bug(Bug::HandOffNotRenewed) {
             // No caller waits for a renewal of a lease that is being released.
-            let _ = due_queue.update(from.number, |lease| lease.belief = Arc::clone(to));
+            let _ = due_queue.update(from.number, |lease| {
+                lease.belief = Arc::clone(to);
+                lease.kept = false;
+            });
             // Since the last holder released it, the watchdog may have seen it as ended.
+            self.wake_if_sooner(&due_queue);
+        }
+        is_tracked
+    }
+
+    /// Goes on tracking a lease that no caller holds. From `watch_at` on, the server reports when its
+    /// key changes. False if the lease is lost or no longer tracked.
+    pub(crate) fn keep(&self, belief: &Arc<Belief>, watch_at: Moment) -> bool {
+        let mut due_queue = self.due_queue();
+        let lease = due_queue.leases.get(&belief.number);
+        let is_tracked =
+            lease.is_some_and(|lease| !lease.lost && Arc::ptr_eq(&lease.belief, belief));
+        if is_tracked {
+            let _ = due_queue.update(belief.number, |lease| lease.keep(watch_at));
             self.wake_if_sooner(&due_queue);
         }
         is_tracked
@@ -250,6 +269,8 @@ mod tests {
             sent_at,
             renewed: true,
             max_hold: None,
+            keep: None,
+            uncontended: true,
             meta: Arc::default(),
             in_flight: None,
         }))

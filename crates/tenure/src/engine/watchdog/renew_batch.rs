@@ -182,5 +182,7 @@ fn mark_lost(core: &Core, belief: &Belief, reason: LostReason) {
             lock = %belief.held.name, lease = %belief.held.id, fence = %belief.fence, %reason,
             "lock.lost"
         );
+    } else if !bug(Bug::KeptLossIgnored) {
+        core.forget_lost(belief);
     }
 }

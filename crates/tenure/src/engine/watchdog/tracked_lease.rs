@@ -26,6 +26,9 @@ pub(super) struct TrackedLease {
     pub(super) check: RequestState,
     /// Whether the server reports changes of the key.
     pub(super) watched: bool,
+    /// Whether the process keeps it while no caller holds it. It is renewed and watched as if it
+    /// were held, so that using it again changes nothing here.
+    pub(super) kept: bool,
     /// Whether the loss was noticed: nothing is left to do.
     pub(super) lost: bool,
     /// Callers that wait for a renewal attempt, and whether one was just made.
@@ -55,6 +58,7 @@ impl TrackedLease {
             renewal: RequestState::at(belief.renewed.then_some(renew_at)),
             check: RequestState::at(Some(belief.acquired_at + WATCH_AFTER)),
             watched: false,
+            kept: false,
             lost: false,
             waiting: Vec::new(),
             renewal_tried: false,
@@ -65,14 +69,15 @@ impl TrackedLease {
     /// When this lease needs something next; `None` once it is lost.
     pub(super) fn next(&self) -> Option<Moment> {
         let let_go = self.belief.is_over();
-        if self.lost || (let_go && !bug(Bug::RenewalAfterRelease)) {
+        let let_go = let_go && !self.kept && !bug(Bug::RenewalAfterRelease);
+        if self.lost || let_go {
             return None;
         }
         let needs = [
             Some(self.belief.deadline()),
             self.renewal.next(),
             self.check.next(),
-            self.belief.max_hold_at(),
+            self.belief.max_hold_at().filter(|_| !self.kept),
         ];
         needs.into_iter().flatten().min()
     }
@@ -98,10 +103,17 @@ impl TrackedLease {
         if now >= self.belief.deadline() {
             return Some(LostReason::Expired);
         }
-        let max_hold_at = self.belief.max_hold_at();
+        let max_hold_at = self.belief.max_hold_at().filter(|_| !self.kept);
         max_hold_at
             .is_some_and(|at| now >= at)
             .then_some(LostReason::MaxHold)
+    }
+
+    /// No caller holds it any more, but the next one may get it.
+    pub(super) fn keep(&mut self, watch_at: Moment) {
+        self.kept = true;
+        // It was due later, or not since it was last watched.
+        self.check.due = self.check.due.map(|due| due.min(watch_at));
     }
 
     pub(super) fn recheck(&mut self) {

@@ -265,6 +265,21 @@ impl Store for MemoryStore {
         done(())
     }
 
+    fn ask<'a>(
+        &'a self,
+        name: &'a LockName,
+        holder: &'a LeaseId,
+        _limit: Moment,
+    ) -> BoxFuture<'a, Result<bool, Failure>> {
+        let event = Event::Asked {
+            name: name.clone(),
+            lease: holder.clone(),
+        };
+        let state = self.state();
+        let keeper = holder.keeper().and_then(|it| state.listeners.get(&it));
+        done(Ok(keeper.is_some_and(|it| it.send(event).is_ok())))
+    }
+
     fn write_record<'a>(
         &'a self,
         client: ClientId,

@@ -19,6 +19,8 @@ const OPEN: &str = "open ";
 /// Prefix of a message with the milliseconds for which a lock is reserved for the next waiter:
 /// shorter than usual, because that waiter may be dead.
 const BRIEF: &str = "brief ";
+/// Prefix of a message to a client that may keep a lease, before the lease id and the lock's name.
+const ASK: &str = "ask ";
 /// Redisson's message when a lock was released. It has other messages for other objects.
 const UNLOCKED: &str = "0";
 
@@ -141,6 +143,13 @@ impl Topic {
             let lasts = Duration::from_millis(ms.parse().ok()?);
             return Some(Event::ShortOffer { name, lasts });
         }
+        if let (Self::Turn, Some(asked)) = (self, message.strip_prefix(ASK)) {
+            let (lease, name) = asked.split_once(' ')?;
+            return Some(Event::Asked {
+                name: LockName::new(name).ok()?,
+                lease: LeaseId::new(lease),
+            });
+        }
         match (self, message.strip_prefix(OPEN)) {
             (Self::Turn, Some(next)) => Some(Event::Opened {
                 name,
@@ -154,6 +163,11 @@ impl Topic {
             (Self::Free, _) => None,
         }
     }
+}
+
+/// The message that asks for a lock.
+pub(super) fn ask_message(name: &LockName, holder: &LeaseId) -> String {
+    format!("{ASK}{holder} {name}")
 }
 
 pub(super) fn redisson_channel(name: &LockName) -> String {

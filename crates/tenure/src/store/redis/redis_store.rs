@@ -308,6 +308,15 @@ impl Store for RedisStore {
         Box::pin(self.try_unsubscribe(name, limit))
     }
 
+    fn ask<'a>(
+        &'a self,
+        name: &'a LockName,
+        holder: &'a LeaseId,
+        limit: Moment,
+    ) -> BoxFuture<'a, Result<bool, Failure>> {
+        Box::pin(self.try_ask(name, holder, limit))
+    }
+
     fn write_record<'a>(
         &'a self,
         client: ClientId,

@@ -1,6 +1,10 @@
-//! Subscribes to the messages of a lock on the node that has it now.
+//! Subscribes to the messages of a lock on the node that has it now; asks the client that keeps one.
 
+use super::command::cmd;
+use super::connection::SendOptions;
+use super::layout::ask_message;
 use super::redis_store::RedisStore;
+use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::name::LockName;
 use crate::store::Failure;
@@ -17,6 +21,34 @@ impl RedisStore {
             let answer = route.node.messages.subscribe(name, limit).await;
             let Err(failure) = answer else { return answer };
             route = self.next_route(name, route, failure, limit).await?;
+        }
+    }
+
+    /// Tells the client that may keep a lease that its lock is wanted. True if somebody heard it.
+    pub(super) async fn try_ask(
+        &self,
+        name: &LockName,
+        holder: &LeaseId,
+        limit: Moment,
+    ) -> Result<bool, Failure> {
+        let Some(keeper) = holder.keeper().map(LockName::of_keeper) else {
+            return Ok(false);
+        };
+        let limit = self.command_limit(limit);
+        let mut publish = cmd(if self.sharded { "SPUBLISH" } else { "PUBLISH" });
+        publish.arg(keeper.neighbour("wake"));
+        publish.arg(ask_message(name, holder));
+        let mut route = self.route(&keeper)?;
+        loop {
+            let heard = async {
+                let connection = route.node.commands.connection(limit).await?;
+                let options = SendOptions::until(limit).asking(route.asking);
+                connection.run(&publish, options).await
+            };
+            match heard.await {
+                Ok(reply) => return Ok(reply.as_int() != Some(0)),
+                Err(failure) => route = self.next_route(&keeper, route, failure, limit).await?,
+            }
         }
     }
 

@@ -4,6 +4,7 @@ mod acquire;
 mod fences;
 mod guards;
 mod hand_off;
+mod keep;
 mod lifecycle;
 mod living;
 mod owners;
@@ -15,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Runs each case on every deployment: `contract! { case, case, ... }`. Cases after `queued:` are
-/// about the order of processes that wait, which a Redlock does not keep.
+/// about the order of processes that wait, which a Redlock does not keep, and about kept leases,
+/// which it does not have.
 macro_rules! contract {
     ($($case:ident),* $(,)? $(; queued: $($queued:ident),* $(,)?)?) => {
         $crate::contract::contract!(@on memory: $($case,)* $($($queued,)*)?);
@@ -55,8 +57,9 @@ const DEPLOYMENTS: [&str; 10] = [
     "redlock_3_redisson",
 ];
 
-/// The cases about the order of processes that wait, which a Redlock does not keep.
-const QUEUED: [&str; 9] = [
+/// The cases about the order of processes that wait, which a Redlock does not keep, and about kept
+/// leases, which it does not have.
+const QUEUED: [&str; 28] = [
     "waiters_of_several_processes_take_turns",
     "a_dead_waiter_does_not_hold_up_the_others",
     "a_dead_waiter_costs_no_more_than_its_lease_would",
@@ -66,6 +69,25 @@ const QUEUED: [&str; 9] = [
     "a_waiter_is_not_passed_over_however_long_it_waits",
     "a_waiter_that_has_lost_its_place_takes_another",
     "a_waiter_that_tells_nothing_counts_as_living",
+    "a_kept_lock_is_acquired_again_with_a_greater_fence",
+    "another_client_that_waits_gets_a_kept_lock",
+    "another_client_that_tries_gets_a_kept_lock",
+    "another_client_that_tries_once_gets_a_kept_lock",
+    "who_asks_while_it_is_held_gets_it_at_the_release",
+    "clients_that_keep_exclude_each_other_and_fences_grow",
+    "a_kept_lock_is_let_go_when_its_time_is_over",
+    "a_lock_goes_to_the_store_again_when_its_time_is_over",
+    "a_shutdown_releases_what_is_kept",
+    "a_client_that_is_dropped_releases_what_is_kept",
+    "a_kept_lease_that_was_deleted_is_not_used",
+    "an_owner_may_re_enter_a_kept_lock",
+    "an_acquire_that_is_dropped_keeps_the_lock",
+    "only_the_same_wish_is_given_a_kept_lock",
+    "a_lease_without_renewal_is_not_kept",
+    "a_lease_that_others_wait_for_is_not_kept",
+    "a_detached_lease_is_not_kept",
+    "max_hold_counts_anew_for_each_use",
+    "listings_tell_what_is_kept",
 ];
 
 /// Asks this very program for its tests, so that a combination that is missing is noticed.

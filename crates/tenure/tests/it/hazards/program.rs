@@ -113,6 +113,15 @@ impl Client {
                     Err(error) => format!("error {:?}", error.kind()),
                 }
             }
+            (["keep", name, ttl_ms], _) => {
+                let ttl = ms(ttl_ms.parse().unwrap());
+                let lock = self.tenure.lock(name).ttl(ttl).keep(ttl / 2);
+                while self.tenure.stats().kept == 0 {
+                    drop(lock.acquire().await.unwrap());
+                    tokio::time::sleep(ms(1)).await;
+                }
+                "kept".to_owned()
+            }
             (["line", "up", name, ttl_ms], _) => {
                 let lock = self.tenure.lock(name).ttl(ms(ttl_ms.parse().unwrap()));
                 let waiting = begun(async move { lock.acquire().await.unwrap() });
