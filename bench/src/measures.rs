@@ -8,6 +8,7 @@ mod kept;
 mod leases;
 mod ledger;
 mod living;
+mod names;
 mod pairs;
 mod processes;
 mod redlock;
@@ -38,6 +39,7 @@ pub const ALL: &[Measure] = &[
     measure("turns", turns::measure),
     measure("processes", processes::measure),
     measure("wake", wake::measure),
+    measure("names", names::measure),
     measure("leases", leases::measure),
     measure("waiters", waiters::measure),
     measure("living", living::measure),

@@ -1,4 +1,4 @@
-//! Leases: 100 000 held by one client. Are all renewed in time, and what do they cost it?
+//! Leases: a million held by one client. Are all renewed in time, and what do they cost it?
 //!
 //! The client is a process of its own, so that CPU and memory are its own too. Meanwhile the
 //! parent asks the server for the time left of leases picked in turn.
@@ -17,14 +17,14 @@ use crate::setting::{Setting, two_workers};
 use crate::stats::Samples;
 use crate::table::{Row, Target, Unit};
 
-const LEASES: usize = 100_000;
+const LEASES: usize = 1_000_000;
 const WAITERS: usize = 10_000;
 /// Tasks that take the leases.
 const TAKERS: usize = 64;
 /// One whole ttl: every lease is renewed three times, whenever it was taken.
 const PERIOD: Duration = TTL;
 /// Leases are watched from their second second on: until that is set up for all.
-const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE: Duration = Duration::from_secs(40);
 /// How often leases are looked at, and how many each time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOK_AT: usize = 200;
@@ -40,7 +40,7 @@ struct Held {
 }
 
 pub fn measure(setting: &Setting) -> Vec<Row> {
-    let seconds = PERIOD.as_secs() + 10;
+    let seconds = (PERIOD + SETTLE).as_secs() + 40;
     progress::tell(&format!("leases: {LEASES} leases, about {seconds} s"));
     let (held, least_left) = hold(&setting.server);
     progress::tell(&format!("leases: {WAITERS} waiters"));
@@ -56,7 +56,7 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
     let kib = Target::AtMost(1_024.0);
     vec![
         row(
-            "100 000 leases, ttl 30 s: least time left",
+            "1 000 000 leases, ttl 30 s: least time left",
             least_left,
             Unit::Seconds,
             Target::AtLeast(half),
@@ -71,13 +71,13 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
             "– client CPU, of one core",
             held.cpu_percent,
             Unit::Percent,
-            Target::AtMost(20.0),
+            Target::AtMost(60.0),
         ),
         row(
             "– client memory per lease",
             held.rss_per_lease,
             Unit::Bytes,
-            kib,
+            Target::AtMost(700.0),
         ),
         row(
             "– time to take them all",

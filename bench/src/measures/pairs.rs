@@ -37,6 +37,8 @@ struct Pace {
     rate: f64,
     client_us: f64,
     server_us: f64,
+    /// Of one pair, 99 of 100.
+    p99_us: f64,
 }
 
 pub fn measure(setting: &Setting) -> Vec<Row> {
@@ -103,6 +105,7 @@ fn show_costs(results: &Results<Pace>) -> Vec<Row> {
             .samples(label, |pace| pace.server_us)
             .mean_of(SLICES)
     };
+    let p99 = |label: &str| results.samples(label, |pace| pace.p99_us).median_of(SLICES);
     let by_client = "– client CPU per pair";
     let by_server = "– server CPU per pair, system calls included";
     let row = |what: &str, ours, reference: &str, its, aim| {
@@ -137,6 +140,13 @@ fn show_costs(results: &Results<Pace>) -> Vec<Row> {
             "rslock",
             server("rslock"),
             Target::None,
+        ),
+        row(
+            "– p99 of a pair",
+            p99("ours"),
+            "rslock",
+            p99("rslock"),
+            Target::AtMost(1.0),
         ),
     ]
 }
@@ -198,7 +208,8 @@ impl Field {
     fn pace(&self, contender: &impl Contender, tasks: usize) -> Pace {
         let (client, server) = (own_cpu(), main_thread_cpu_ns(self.server));
         let begun = Instant::now();
-        let pairs = self.run(contender, tasks, SLICE) as f64;
+        let mut times = self.run(contender, tasks, SLICE);
+        let pairs = times.len() as f64;
         let took = begun.elapsed().as_secs_f64();
         let client = own_cpu() - client;
         let server = main_thread_cpu_ns(self.server) - server;
@@ -206,27 +217,42 @@ impl Field {
             rate: pairs / took,
             client_us: client.as_secs_f64() * 1e6 / pairs,
             server_us: server as f64 / 1e3 / pairs,
+            p99_us: p99_us(&mut times),
         }
     }
 
-    /// How many pairs `tasks` tasks make together.
-    fn run(&self, contender: &impl Contender, tasks: usize, length: Duration) -> u64 {
+    /// How long each pair took that `tasks` tasks make together.
+    fn run(&self, contender: &impl Contender, tasks: usize, length: Duration) -> Vec<Duration> {
         let end = Instant::now() + length;
         let task = |number| self.runtime.spawn(pairs(contender.clone(), number, end));
         let running: Vec<_> = (0..tasks).map(task).collect();
-        let counts = running.into_iter().map(|task| self.runtime.block_on(task));
-        counts.map(|count| count.expect("no task panics")).sum()
+        let times = running.into_iter().map(|task| self.runtime.block_on(task));
+        times
+            .flat_map(|times| times.expect("no task panics"))
+            .collect()
     }
 }
 
-/// How many pairs one task makes until `end`.
-async fn pairs(contender: impl Contender, number: usize, end: Instant) -> u64 {
+/// How long each pair took that one task makes until `end`.
+async fn pairs(contender: impl Contender, number: usize, end: Instant) -> Vec<Duration> {
     let name = format!("pairs:{number}");
-    let mut count = 0;
-    while Instant::now() < end {
+    let mut times = Vec::new();
+    let mut begun = Instant::now();
+    while begun < end {
         let held = contender.acquire(&name).await;
         contender.release(held).await;
-        count += 1;
+        let done = Instant::now();
+        times.push(done - begun);
+        begun = done;
     }
-    count
+    times
+}
+
+fn p99_us(times: &mut [Duration]) -> f64 {
+    let at = times.len() * 99 / 100;
+    if at >= times.len() {
+        return f64::NAN;
+    }
+    let (_, p99, _) = times.select_nth_unstable(at);
+    p99.as_secs_f64() * 1e6
 }

@@ -98,7 +98,7 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
         Target::None,
     ));
     rows.push(row(
-        "server CPU per pair, native layout, first time for a name",
+        "server CPU per pair, native layout, by script",
         "native, by script",
         "floor",
         Target::None,
@@ -169,22 +169,22 @@ impl Bench {
         )
     }
 
-    /// What the library sends for a lock that this connection has taken before: a transaction to
-    /// take it, and its script to release it. See `transaction.rs` in `store/redis`.
+    /// What the library sends for one lock that is free: a transaction to take it, and its script to
+    /// release it. See `acquire_batch.rs` in `store/redis`.
     fn again(&mut self) -> Option<Batch> {
         let release = scripts::read(NATIVE, "release.lua")?;
         let release = self.load(&release);
         Some(batch(
             |batch, name| {
-                let fences = format!("tenure:fences:{{{name}}}");
+                let own = format!("tenure:fences:{{{name}}}");
                 batch.push(&["MULTI"], "+OK");
                 let set = ["SET", name, LEASE, "NX", "GET", "PXAT", END_MS];
                 batch.push(&set, "+QUEUED");
-                let words = [&fences, "MAXLEN", "0", "*", "f", ""];
+                let words = ["tenure:fences", "MAXLEN", "0", "*", "f", ""];
                 batch.push(&[&["XADD"], &words[..]].concat(), "+QUEUED");
-                batch.push(&["TIME"], "+QUEUED");
+                batch.push(&["EXISTS", &own], "+QUEUED");
                 batch.push(&["EXEC"], "*3");
-                for line in ["$-1", "$", "", "*2", "$", "", "$", ""] {
+                for line in ["$-1", "$", "", ":0"] {
                     batch.expect(line);
                 }
             },
@@ -203,15 +203,21 @@ impl Bench {
         let acquire = scripts::read(dirs, "acquire.lua")?;
         let release = scripts::read(dirs, "release.lua")?;
         let (acquire, release) = (self.load(&acquire), self.load(&release));
-        let (lease, counter) = match layout {
-            Layout::Native => (LEASE, "tenure:fences:"),
-            Layout::Redisson => (REDISSON_LEASE, "redisson_lock_token:"),
+        let lease = match layout {
+            Layout::Native => LEASE,
+            Layout::Redisson => REDISSON_LEASE,
         };
         let ttl = ttl_ms();
         Some(batch(
             |batch, name| {
-                let fence = format!("{counter}{{{name}}}");
-                let keys = ["EVALSHA", &acquire, "2", name, &fence];
+                let [counter, own] = match layout {
+                    Layout::Native => [
+                        "tenure:fences".to_owned(),
+                        format!("tenure:fences:{{{name}}}"),
+                    ],
+                    Layout::Redisson => [(); 2].map(|()| format!("redisson_lock_token:{{{name}}}")),
+                };
+                let keys = ["EVALSHA", &acquire, "3", name, &counter, &own];
                 let arguments = [lease, &ttl, LATEST_US, FENCES];
                 batch.push(&[&keys[..], &arguments].concat(), ":");
             },

@@ -97,7 +97,7 @@ fn call_of_file(file: &str) -> Call {
         "acquire.lua" => Call::Acquire,
         "release.lua" | "release_all.lua" => Call::Release,
         "turn.lua" => Call::Turn,
-        "renew.lua" => Call::Renew,
+        "renew.lua" | "renew_all.lua" => Call::Renew,
         "adopt.lua" => Call::Adopt,
         "look.lua" => Call::Look,
         "record.lua" => Call::Record,
