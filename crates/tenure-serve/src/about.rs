@@ -60,7 +60,7 @@ struct Limits {
 }
 
 /// Version, settings, limits and the Redis server of this service.
-#[utoipa::path(get, path = "/about", tag = "operations",
+#[utoipa::path(get, path = "/api/v1/about", tag = "operations",
     responses((status = 200, description = "This service", body = About)))]
 pub(crate) async fn show(State(app): State<AppState>) -> Json<About> {
     let settings = &app.settings;

@@ -113,6 +113,9 @@ fn check_host(access: &Access, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(host) = host else {
         return Ok(());
     };
+    if plain_host(host).is_some_and(|name| name == "localhost" || name.parse::<IpAddr>().is_ok()) {
+        return Ok(());
+    }
     let name = host.parse::<Uri>().ok();
     let name = name.as_ref().and_then(Uri::host).unwrap_or(host);
     let name = name.trim_matches(['[', ']']).to_ascii_lowercase();
@@ -130,6 +133,15 @@ fn check_host(access: &Access, headers: &HeaderMap) -> Result<(), Problem> {
         "unknown host name `{name}`: start `tenure serve` with --host-name {name}, or with a token"
     );
     Err(Problem::new(Kind::FOREIGN_ORIGIN, detail))
+}
+
+/// The name in `name` or `name:port`, if there is nothing unusual about it: most requests need no
+/// parser for URIs.
+fn plain_host(host: &str) -> Option<&str> {
+    let (name, port) = host.split_once(':').unwrap_or((host, ""));
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
+    let is_plain = name.bytes().all(is_name) && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_plain.then_some(name)
 }
 
 /// What browsers may do with a response: next to nothing.
@@ -169,4 +181,34 @@ pub(crate) fn protect(headers: &mut HeaderMap) {
     }
     let uncached = HeaderValue::from_static("no-store");
     headers.entry(header::CACHE_CONTROL).or_insert(uncached);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_hosts_are_read_without_a_parser() {
+        assert_eq!(plain_host("localhost"), Some("localhost"));
+        assert_eq!(plain_host("localhost:8080"), Some("localhost"));
+        assert_eq!(plain_host("127.0.0.1:80"), Some("127.0.0.1"));
+        for strange in ["localhost:80@evil", "a@localhost", "[::1]:80", "localhost:x", "a b"] {
+            assert_eq!(plain_host(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn a_host_of_another_site_is_refused_however_it_is_written() {
+        let check = |host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
+            check_host(&Access::default(), &headers).is_ok()
+        };
+        for ours in ["localhost", "localhost:1", "127.0.0.1", "[::1]:80", "x.localhost", "LOCALHOST"] {
+            assert!(check(ours), "{ours}");
+        }
+        for other in ["evil", "evil:80", "localhost:80@evil", "localhost.evil", "127.0.0.1.evil"] {
+            assert!(!check(other), "{other}");
+        }
+    }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
 /// `stats`; `sale.snapshot`, `sale.item`; `playground.snapshot`, `playground.run`. `resync` means
 /// that the reader fell behind: a full snapshot follows.
 #[utoipa::path(
-    get, path = "/events", tag = "locks", params(Wanted),
+    get, path = "/api/v1/events", tag = "locks", params(Wanted),
     responses(
         (status = 200, description = "A stream of events", body = String, content_type = "text/event-stream"),
         (status = 422, description = "Unknown topic", body = Problem),

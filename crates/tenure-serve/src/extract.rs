@@ -91,6 +91,9 @@ fn parse_in_detail<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 
 /// Whether it is `application/json` or `application/…+json`.
 fn is_json(kind: &HeaderValue) -> bool {
+    if kind == "application/json" {
+        return true;
+    }
     let kind = kind.to_str().unwrap_or_default().split(';').next();
     let kind = kind.unwrap_or_default().trim().to_ascii_lowercase();
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))

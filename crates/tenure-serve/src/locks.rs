@@ -25,7 +25,7 @@ use utoipa_axum::routes;
 
 use crate::state::AppState;
 
-/// The lock routes under `/api/v1`.
+/// The lock routes.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     let by_name = terraform::by_name;
     OpenApiRouter::new()

@@ -28,7 +28,7 @@ pub(crate) struct FaultBody {
     fault: Fault,
 }
 
-/// The playground routes under `/api/v1`.
+/// The playground routes.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list, begin))
@@ -47,7 +47,7 @@ pub(crate) async fn end_with_service(app: &AppState) {
 /// Starts a run: sells one stock naively, with a lock, or with a script.
 /// Several instances sell at once, each with its own thread and clients, on the service's Redis
 /// under unique names. All keys are deleted afterwards.
-#[utoipa::path(post, path = "/playground/runs", tag = "playground", request_body = Plan,
+#[utoipa::path(post, path = "/api/v1/playground/runs", tag = "playground", request_body = Plan,
     responses((status = 201, description = "Started", body = RunReport),
         (status = 403, description = "Off for a Redis server: start with --demo or --allow-admin",
             body = Problem),
@@ -75,14 +75,14 @@ fn check_allowed(app: &AppState) -> Result<(), Problem> {
 }
 
 /// Lists the last runs, newest first.
-#[utoipa::path(get, path = "/playground/runs", tag = "playground",
+#[utoipa::path(get, path = "/api/v1/playground/runs", tag = "playground",
     responses((status = 200, description = "At most 20, with few points of each curve", body = RunList)))]
 async fn list(State(app): State<AppState>) -> Json<RunList> {
     Json(app.ground.playground.list())
 }
 
 /// Shows one run with its curve.
-#[utoipa::path(get, path = "/playground/runs/{id}", tag = "playground",
+#[utoipa::path(get, path = "/api/v1/playground/runs/{id}", tag = "playground",
     params(("id" = String, Path, description = "Id of the run")),
     responses((status = 200, description = "The run", body = RunReport),
         (status = 404, description = "Run not found", body = Problem)))]
@@ -95,7 +95,7 @@ async fn show(
 }
 
 /// Injects a fault into the next holder.
-#[utoipa::path(post, path = "/playground/runs/{id}/faults", tag = "playground",
+#[utoipa::path(post, path = "/api/v1/playground/runs/{id}/faults", tag = "playground",
     params(("id" = String, Path, description = "Id of the run")), request_body = FaultBody,
     responses((status = 202, description = "Scheduled for the next holder", body = RunReport),
         (status = 404, description = "Run not found", body = Problem),
@@ -111,7 +111,7 @@ async fn strike(
 }
 
 /// Stops a run. Stopping a finished run has no effect.
-#[utoipa::path(post, path = "/playground/runs/{id}/stop", tag = "playground",
+#[utoipa::path(post, path = "/api/v1/playground/runs/{id}/stop", tag = "playground",
     params(("id" = String, Path, description = "Id of the run")),
     responses((status = 200, description = "Stopped", body = RunReport),
         (status = 404, description = "Run not found", body = Problem)))]

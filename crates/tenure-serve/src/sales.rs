@@ -25,7 +25,7 @@ use utoipa_axum::routes;
 
 use crate::state::AppState;
 
-/// The sale routes under `/api/v1`.
+/// The sale routes.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(items::list, items::create))
@@ -54,7 +54,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(orders::of_request))
 }
 
-/// The classic load-test endpoints, under `/order/v1`.
+/// The classic load-test endpoints.
 pub(crate) fn load_test_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(load_test_order::get, load_test_order::post))

@@ -48,7 +48,7 @@ struct Sample {
 
 /// Time series for charts.
 #[utoipa::path(
-    get, path = "/stats", tag = "locks", params(Since),
+    get, path = "/api/v1/stats", tag = "locks", params(Since),
     responses((status = 200, description = "Columns, oldest first", body = Columns))
 )]
 pub(crate) async fn show(

@@ -65,5 +65,5 @@ pub mod redis {
     //! Redis access for code built on top of the locks: connect, run a command or a script, block
     //! on a dedicated connection, read the server's run id. Tenure's own stores use it too.
 
-    pub use crate::store::redis::{Client, Command, Dedicated, Script, Value};
+    pub use crate::store::redis::{Arguments, Client, Command, Dedicated, Script, Value};
 }

@@ -5,9 +5,8 @@
 //! and is sent by a background task, which runs as long as there are waiting requests. No request
 //! depends on another buyer's future: a call with several requests never belongs to one of them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
@@ -16,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::order::{Answer, Outcome, Request};
 
-/// Requests per call. The server serves no one else meanwhile: about a millisecond.
+/// Requests per call. The server serves no one else meanwhile: about half a millisecond.
 const REQUESTS_MAX: usize = 128;
 /// Calls in flight to one place. While the server works on one, the next is on its way; more would
 /// only make them smaller.
@@ -27,45 +26,49 @@ const WAITING_MAX: usize = 16 * 1024;
 const TRIES_MAX: usize = 3;
 
 /// How requests reach the server.
-pub(super) trait Call: Clone + Send + Sync + 'static {
+pub(super) trait Call: Send + Sync + 'static {
     /// Where requests go; those for the same place are batched.
-    type Place: Clone + Eq + Hash + Send + Sync;
+    type Place: AsRef<Line<Self::Packed>> + Send + Sync;
+    /// A request as it waits and travels.
+    type Packed: Send + Sync + 'static;
+
+    /// The item that is sold there.
+    fn item(place: &Self::Place) -> &str;
+
+    fn pack(&self, request: &Request) -> Self::Packed;
 
     /// Submits several requests for one item, and returns as many answers, in order.
     fn call(
         &self,
         place: &Self::Place,
-        requests: &[Request],
+        requests: &[Self::Packed],
     ) -> impl Future<Output = Result<Vec<Answer>>> + Send;
 }
 
 /// Batches the requests for the same place.
-#[derive(Clone)]
-pub(super) struct Combiner<C: Call> {
-    call: C,
-    shared: Arc<Shared<C>>,
+pub(super) struct Combiner<C> {
+    call: Arc<C>,
 }
 
-struct Shared<C: Call> {
+/// The requests for one place: part of the place, so that nobody has to look for it.
+pub(super) struct Line<P> {
     // A std mutex, not an async one: no call waits while it is held.
-    lines: Mutex<HashMap<C::Place, Line>>,
+    state: Mutex<LineState<P>>,
 }
 
-/// The requests for one place. It exists while a call is in flight.
-#[derive(Default)]
-struct Line {
+struct LineState<P> {
     calls: usize,
-    waiting: VecDeque<Ask>,
+    waiting: VecDeque<Ask<P>>,
 }
 
-struct Ask {
-    request: Request,
+struct Ask<P> {
+    request: P,
     answer: oneshot::Sender<Result<Answer>>,
 }
 
 enum Joined<C: Call> {
     /// Send it yourself.
-    Room(Turn<C>),
+    Room(Turn<C>, C::Packed),
     /// A background task will send it.
     Waits(oneshot::Receiver<Result<Answer>>),
     Full,
@@ -74,18 +77,15 @@ enum Joined<C: Call> {
 impl<C: Call> Combiner<C> {
     pub(super) fn new(call: C) -> Self {
         Self {
-            call,
-            shared: Arc::new(Shared {
-                lines: Mutex::default(),
-            }),
+            call: Arc::new(call),
         }
     }
 
-    pub(super) async fn ask(&self, place: &C::Place, request: &Request) -> Result<Answer> {
+    pub(super) async fn ask(&self, place: &Arc<C::Place>, request: &Request) -> Result<Answer> {
         for _ in 0..TRIES_MAX {
             match self.join(place, request) {
-                Joined::Room(turn) => {
-                    let answers = self.call.call(place, std::slice::from_ref(request));
+                Joined::Room(turn, packed) => {
+                    let answers = self.call.call(place, std::slice::from_ref(&packed));
                     let answers = answers.await;
                     if let Err(error) = &answers {
                         turn.fail_waiting(error);
@@ -110,26 +110,26 @@ impl<C: Call> Combiner<C> {
         Err(unsent(request.item()))
     }
 
-    fn join(&self, place: &C::Place, request: &Request) -> Joined<C> {
-        let mut lines = self.shared.lines();
-        let line = match lines.get_mut(place) {
-            Some(line) => line,
-            None => lines.entry(place.clone()).or_default(),
-        };
-        if line.calls < CALLS_MAX {
-            line.calls += 1;
-            return Joined::Room(Turn {
-                combiner: self.clone(),
-                place: place.clone(),
+    fn join(&self, place: &Arc<C::Place>, request: &Request) -> Joined<C> {
+        // Before the line is locked: others want it too.
+        let packed = self.call.pack(request);
+        let line = (**place).as_ref();
+        let mut state = line.state();
+        if state.calls < CALLS_MAX {
+            state.calls += 1;
+            let turn = Turn {
+                call: Arc::clone(&self.call),
+                place: Arc::clone(place),
                 kind: Kind::Own,
-            });
+            };
+            return Joined::Room(turn, packed);
         }
-        if line.waiting.len() >= WAITING_MAX {
+        if state.waiting.len() >= WAITING_MAX {
             return Joined::Full;
         }
         let (answer, waits) = oneshot::channel();
-        line.waiting.push_back(Ask {
-            request: request.clone(),
+        state.waiting.push_back(Ask {
+            request: packed,
             answer,
         });
         Joined::Waits(waits)
@@ -138,8 +138,8 @@ impl<C: Call> Combiner<C> {
 
 /// One of the allowed calls in flight. When it ends, the waiting requests are next.
 struct Turn<C: Call> {
-    combiner: Combiner<C>,
-    place: C::Place,
+    call: Arc<C>,
+    place: Arc<C::Place>,
     kind: Kind,
 }
 
@@ -152,45 +152,46 @@ enum Kind {
     Left,
 }
 
+/// Requests that are sent together, and where their answers go.
+type Batch<P> = (Vec<P>, Vec<oneshot::Sender<Result<Answer>>>);
+
 impl<C: Call> Turn<C> {
+    fn line(&self) -> &Line<C::Packed> {
+        (*self.place).as_ref()
+    }
+
     /// The next requests. If none wait, the slot is freed in the same step, so that the next
     /// request finds it.
-    fn next(&mut self) -> Vec<Ask> {
-        let mut lines = self.combiner.shared.lines();
-        let Some(line) = lines.get_mut(&self.place) else {
-            return Vec::new();
-        };
-        let mut next = Vec::new();
-        while next.len() < REQUESTS_MAX
-            && let Some(ask) = line.waiting.pop_front()
+    fn next(&mut self) -> Batch<C::Packed> {
+        let mut state = (*self.place).as_ref().state();
+        let most = state.waiting.len().min(REQUESTS_MAX);
+        let (mut requests, mut answers) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        while requests.len() < REQUESTS_MAX
+            && let Some(ask) = state.waiting.pop_front()
         {
             // A receiver that is gone needs no answer.
             if !ask.answer.is_closed() {
-                next.push(ask);
+                requests.push(ask.request);
+                answers.push(ask.answer);
             }
         }
-        if next.is_empty() {
+        if requests.is_empty() {
             self.kind = Kind::Left;
-            line.calls -= 1;
-            if line.calls == 0 {
-                lines.remove(&self.place);
-            }
+            state.calls -= 1;
+            // Nothing remains of a rush.
+            state.waiting.shrink_to(REQUESTS_MAX);
         }
-        next
+        (requests, answers)
     }
 
     /// What failed for one request would fail for the waiting ones, each after the same delay.
     fn fail_waiting(&self, error: &Error) {
-        let waiting = {
-            let mut lines = self.combiner.shared.lines();
-            let line = lines.get_mut(&self.place);
-            line.map(|line| std::mem::take(&mut line.waiting))
-        };
-        for ask in waiting.into_iter().flatten() {
+        let waiting = std::mem::take(&mut self.line().state().waiting);
+        for ask in waiting {
             let message = format!(
                 "the order of `{}` was not sent, because the gate failed for earlier requests: try \
                  again",
-                ask.request.item()
+                C::item(&self.place)
             );
             let _ = ask.answer.send(Err(error.shared().saying(message)));
         }
@@ -199,18 +200,15 @@ impl<C: Call> Turn<C> {
 
 impl<C: Call> Drop for Turn<C> {
     fn drop(&mut self) {
-        let mut lines = self.combiner.shared.lines();
-        let Some(line) = lines.get_mut(&self.place) else {
-            return;
-        };
+        let mut state = (*self.place).as_ref().state();
         match self.kind {
             Kind::Left => return,
-            Kind::Own if !line.waiting.is_empty() => {
+            Kind::Own if !state.waiting.is_empty() => {
                 if let Ok(runtime) = Handle::try_current() {
-                    drop(lines);
+                    drop(state);
                     let turn = Self {
-                        combiner: self.combiner.clone(),
-                        place: self.place.clone(),
+                        call: Arc::clone(&self.call),
+                        place: Arc::clone(&self.place),
                         kind: Kind::Sender,
                     };
                     runtime.spawn(send_waiting(turn));
@@ -220,23 +218,48 @@ impl<C: Call> Drop for Turn<C> {
             // A sender that ends here was shut down with its runtime.
             Kind::Own | Kind::Sender => {}
         }
-        line.calls -= 1;
-        if line.calls == 0 {
+        state.calls -= 1;
+        if state.calls == 0 {
             // The waiting requests learn from this that they have no sender, and try again.
-            let abandoned = lines.remove(&self.place);
-            drop(lines);
+            let abandoned = std::mem::take(&mut state.waiting);
+            drop(state);
             drop(abandoned);
         }
     }
 }
 
-impl<C: Call> Shared<C> {
-    fn lines(&self) -> MutexGuard<'_, HashMap<C::Place, Line>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+impl<P> Line<P> {
+    fn state(&self) -> MutexGuard<'_, LineState<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<C: Call> fmt::Debug for Combiner<C> {
+impl<P> Default for Line<P> {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(LineState {
+                calls: 0,
+                waiting: VecDeque::new(),
+            }),
+        }
+    }
+}
+
+impl<P> fmt::Debug for Line<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Line")
+    }
+}
+
+impl<C> Clone for Combiner<C> {
+    fn clone(&self) -> Self {
+        Self {
+            call: Arc::clone(&self.call),
+        }
+    }
+}
+
+impl<C> fmt::Debug for Combiner<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Combiner")
     }
@@ -260,14 +283,11 @@ async fn send_waiting<C: Call>(mut turn: Turn<C>) {
     loop {
         // Callers that were just answered may submit again at once: let them join.
         tokio::task::yield_now().await;
-        let (requests, answers): (Vec<_>, Vec<_>) = {
-            let next = turn.next().into_iter();
-            next.map(|ask| (ask.request, ask.answer)).unzip()
-        };
+        let (requests, answers) = turn.next();
         if requests.is_empty() {
             return;
         }
-        match turn.combiner.call.call(&turn.place, &requests).await {
+        match turn.call.call(&turn.place, &requests).await {
             Ok(given) => {
                 for (waiting, answer) in answers.into_iter().zip(given) {
                     let _ = waiting.send(Ok(answer));
@@ -296,6 +316,7 @@ mod tests {
     /// A server that replies when allowed, and numbers its requests.
     #[derive(Clone)]
     struct Server {
+        item: Arc<Item>,
         let_through: Arc<Semaphore>,
         numbers: Arc<AtomicUsize>,
         calls: Arc<Mutex<Vec<Vec<String>>>>,
@@ -305,6 +326,7 @@ mod tests {
     impl Server {
         fn new() -> Self {
             Self {
+                item: Arc::default(),
                 let_through: Arc::new(Semaphore::new(0)),
                 numbers: Arc::default(),
                 calls: Arc::default(),
@@ -317,12 +339,31 @@ mod tests {
         }
     }
 
-    impl Call for Server {
-        type Place = String;
+    #[derive(Default)]
+    struct Item {
+        line: Line<String>,
+    }
 
-        async fn call(&self, item: &String, requests: &[Request]) -> Result<Vec<Answer>> {
-            let ids = requests.iter().map(|request| request.id().to_owned());
-            self.calls.lock().unwrap().push(ids.collect());
+    impl AsRef<Line<String>> for Item {
+        fn as_ref(&self) -> &Line<String> {
+            &self.line
+        }
+    }
+
+    impl Call for Server {
+        type Place = Item;
+        type Packed = String;
+
+        fn item(_: &Item) -> &str {
+            "item"
+        }
+
+        fn pack(&self, request: &Request) -> String {
+            request.id().to_owned()
+        }
+
+        async fn call(&self, _: &Item, requests: &[String]) -> Result<Vec<Answer>> {
+            self.calls.lock().unwrap().push(requests.to_vec());
             self.let_through.acquire().await.unwrap().forget();
             if self.fails {
                 return Err(Error::new(ErrorKind::Store, "gone"));
@@ -330,7 +371,7 @@ mod tests {
             let answer = |_| {
                 let number = self.numbers.fetch_add(1, Ordering::Relaxed) as u64;
                 Answer {
-                    outcome: Outcome::Accepted(OrderId::new(item, 1, number)),
+                    outcome: Outcome::Accepted(OrderId::new("item", 1, number)),
                     left: None,
                 }
             };
@@ -343,7 +384,7 @@ mod tests {
     }
 
     async fn ask(combiner: &Combiner<Server>, id: usize) -> Result<Answer> {
-        combiner.ask(&"item".to_owned(), &request(id)).await
+        combiner.ask(&combiner.call.item, &request(id)).await
     }
 
     /// Submits `count` requests concurrently, in order as far as possible.
@@ -360,12 +401,14 @@ mod tests {
         asking
     }
 
-    /// Whether no state is kept for an item without requests.
+    /// Whether nothing is under way and nothing waits.
     async fn is_idle(combiner: &Combiner<Server>) -> bool {
         for _ in 0..100 {
-            if combiner.shared.lines().is_empty() {
+            let state = combiner.call.item.line.state();
+            if state.calls == 0 && state.waiting.is_empty() {
                 return true;
             }
+            drop(state);
             // The background task notices a little later that there are no waiting requests.
             tokio::task::yield_now().await;
         }

@@ -73,7 +73,7 @@ impl Default for Wanted {
 /// 10 s keeps its place in the queue. A client that disconnects leaves the queue at once. A lease
 /// whose response was not delivered expires after its ttl.
 #[utoipa::path(
-    post, path = "/locks/{name}", tag = "locks", request_body = Wanted,
+    post, path = "/api/v1/locks/{name}", tag = "locks", request_body = Wanted,
     params(("name" = String, Path, description = "Name of the lock: 1 to 512 bytes, \
              percent-encoded")),
     responses(
@@ -97,6 +97,10 @@ pub(crate) async fn acquire(
 /// Acquires a lock, for all kinds of requests.
 pub(crate) async fn take(app: &AppState, name: &str, wanted: Wanted) -> Result<Granted, Problem> {
     ttl(wanted.ttl_ms)?;
+    if wanted.ticket.is_none() && wanted.wait_ms.unwrap_or(0) == 0 {
+        // It does not wait, so a stop need not end it.
+        return pursue(app, name, wanted).await;
+    }
     tokio::select! {
         biased;
         taken = pursue(app, name, wanted) => taken,

@@ -33,7 +33,7 @@ pub(crate) struct Forced {
 /// The holder is notified at once if it has held the lock for a second, otherwise at its next
 /// renewal.
 #[utoipa::path(
-    delete, path = "/locks/{name}", tag = "locks",
+    delete, path = "/api/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "Name of the lock"), Forced),
     responses(
         (status = 204, description = "Released"),

@@ -49,7 +49,7 @@ pub(crate) struct PerhapsOfLease {
 
 /// Renews a lease: its ttl counts from now.
 #[utoipa::path(
-    put, path = "/locks/{name}/lease", tag = "locks", request_body = Renewal,
+    put, path = "/api/v1/locks/{name}/lease", tag = "locks", request_body = Renewal,
     params(("name" = String, Path, description = "Name of the lock"), PerhapsOfLease),
     responses(
         (status = 200, description = "Renewed", body = Granted),
@@ -104,7 +104,7 @@ pub(crate) async fn renew(
 
 /// Releases a lease.
 #[utoipa::path(
-    delete, path = "/locks/{name}/lease", tag = "locks",
+    delete, path = "/api/v1/locks/{name}/lease", tag = "locks",
     params(("name" = String, Path, description = "Name of the lock"), OfLease),
     responses(
         (status = 204, description = "Released; it was held until now"),

@@ -1,8 +1,8 @@
 //! Metrics of locks, for Prometheus.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -42,7 +42,10 @@ pub(crate) struct Meters(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    labels: RwLock<HashSet<String>>,
+    /// The metrics of each label, found without creating labels.
+    rows: RwLock<HashMap<String, Arc<Row>>>,
+    /// Those of all other locks.
+    other: Arc<Row>,
     acquired: Family<Acquired, Counter>,
     waited: Histograms<Acquired>,
     held_for: Histograms<OfLock>,
@@ -59,6 +62,19 @@ struct Inner {
     is_up: Family<OfNode, Gauge>,
     woken: Family<Woken, Counter>,
     of_client: Family<OfClient, Counter>,
+}
+
+/// The metrics of one label that every request needs, each made when it is first needed.
+#[derive(Debug)]
+struct Row {
+    label: String,
+    waiting: OnceLock<Gauge>,
+    held: OnceLock<Gauge>,
+    held_for: OnceLock<Histogram>,
+    /// By how the attempt ended.
+    acquired: [OnceLock<(Counter, Histogram)>; 5],
+    /// By outcome.
+    released: [OnceLock<Counter>; 3],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -127,8 +143,42 @@ pub(crate) enum Outcome {
 /// An attempt to acquire a lock. If it is dropped before it has ended, it was cancelled.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    of: Option<(Meters, OfLock)>,
+    of: Option<(Meters, Arc<Row>)>,
     begun: Instant,
+}
+
+impl Row {
+    fn new(label: &str) -> Arc<Self> {
+        Arc::new(Self {
+            label: label.to_owned(),
+            waiting: OnceLock::new(),
+            held: OnceLock::new(),
+            held_for: OnceLock::new(),
+            acquired: Default::default(),
+            released: Default::default(),
+        })
+    }
+
+    fn of_lock(&self) -> OfLock {
+        OfLock {
+            lock: self.label.clone(),
+            kind: MUTEX,
+        }
+    }
+}
+
+impl Ended {
+    /// Its place in a row, and its word.
+    fn result(self) -> Option<(usize, &'static str)> {
+        match self {
+            Self::Acquired => Some((0, "acquired")),
+            Self::Busy => Some((1, "busy")),
+            Self::TimedOut => Some((2, "timeout")),
+            Self::Cancelled => Some((3, "cancelled")),
+            Self::Failed => Some((4, "error")),
+            Self::Refused => None,
+        }
+    }
 }
 
 impl Meters {
@@ -137,7 +187,8 @@ impl Meters {
         let holds: fn() -> Histogram = || Histogram::new(HOLD_BUCKETS);
         let shares: fn() -> Histogram = || Histogram::new(SHARE_BUCKETS);
         let inner = Inner {
-            labels: RwLock::default(),
+            rows: RwLock::default(),
+            other: Row::new(OTHER),
             acquired: Family::default(),
             waited: Family::new_with_constructor(waits),
             held_for: Family::new_with_constructor(holds),
@@ -161,24 +212,25 @@ impl Meters {
 
     /// An attempt to acquire a lock starts.
     pub(crate) fn attempt(&self, name: &str) -> Attempt {
-        let of_lock = self.of_lock(name);
-        self.0.waiting.get_or_create(&of_lock).inc();
+        let row = self.row(name);
+        self.waiting(&row).inc();
         Attempt {
-            of: Some((self.clone(), of_lock)),
+            of: Some((self.clone(), row)),
             begun: Instant::now(),
         }
     }
 
     /// A lease was granted.
     pub(crate) fn hold_begins(&self, name: &str) {
-        self.0.held.get_or_create(&self.of_lock(name)).inc();
+        self.held(&self.row(name)).inc();
     }
 
     /// A lease that was granted here has ended.
     pub(crate) fn hold_ends(&self, name: &str, held: Duration) {
-        let of_lock = self.of_lock(name);
-        self.0.held.get_or_create(&of_lock).dec();
-        let held_for = self.0.held_for.get_or_create(&of_lock);
+        let row = self.row(name);
+        self.held(&row).dec();
+        let make = || self.0.held_for.get_or_create_owned(&row.of_lock());
+        let held_for = row.held_for.get_or_init(make);
         held_for.observe(held.as_secs_f64());
     }
 
@@ -204,13 +256,17 @@ impl Meters {
     }
 
     pub(crate) fn released(&self, name: &str, outcome: Outcome) {
-        let result = match outcome {
-            Outcome::Done => "ok",
-            Outcome::NotHeld => "not_held",
-            Outcome::Failed => "error",
+        let (place, result) = match outcome {
+            Outcome::Done => (0, "ok"),
+            Outcome::NotHeld => (1, "not_held"),
+            Outcome::Failed => (2, "error"),
         };
-        let labels = self.with_result(name, result);
-        self.0.released.get_or_create(&labels).inc();
+        let row = self.row(name);
+        let make = || {
+            let lock = row.label.clone();
+            self.0.released.get_or_create_owned(&WithResult { lock, result })
+        };
+        row.released[place].get_or_init(make).inc();
     }
 
     pub(crate) fn lost(&self, name: &str, reason: &'static str) {
@@ -253,13 +309,6 @@ impl Meters {
         }
     }
 
-    fn of_lock(&self, name: &str) -> OfLock {
-        OfLock {
-            lock: self.label(name),
-            kind: MUTEX,
-        }
-    }
-
     fn with_result(&self, name: &str, result: &'static str) -> WithResult {
         WithResult {
             lock: self.label(name),
@@ -267,30 +316,45 @@ impl Meters {
         }
     }
 
-    /// The part before the first colon, or the beginning: there are too many full names.
+    fn waiting<'a>(&self, row: &'a Row) -> &'a Gauge {
+        let make = || self.0.waiting.get_or_create_owned(&row.of_lock());
+        row.waiting.get_or_init(make)
+    }
+
+    fn held<'a>(&self, row: &'a Row) -> &'a Gauge {
+        let make = || self.0.held.get_or_create_owned(&row.of_lock());
+        row.held.get_or_init(make)
+    }
+
     fn label(&self, name: &str) -> String {
+        self.row(name).label.clone()
+    }
+
+    /// The metrics of a lock. Their label is the part of its name before the first colon, or the
+    /// beginning: there are too many full names.
+    fn row(&self, name: &str) -> Arc<Row> {
         let label = name.split(':').next().unwrap_or_default();
         let label = &label[..label.floor_char_boundary(LABEL_BYTES_MAX)];
-        if label == OWN {
-            // Two rows with the same labels would make the whole page unreadable.
-            return OTHER.to_owned();
+        // Two rows with the same labels would make the whole page unreadable.
+        if label == OWN || label == OTHER {
+            return Arc::clone(&self.0.other);
         }
-        let labels = &self.0.labels;
-        let known = labels.read().unwrap_or_else(PoisonError::into_inner);
-        if known.contains(label) {
-            return label.to_owned();
+        let rows = &self.0.rows;
+        let known = rows.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(row) = known.get(label) {
+            return Arc::clone(row);
         }
         let is_full = known.len() >= LABELS_MAX;
         drop(known);
         if is_full {
-            return OTHER.to_owned();
+            return Arc::clone(&self.0.other);
         }
-        let mut known = labels.write().unwrap_or_else(PoisonError::into_inner);
-        if known.len() < LABELS_MAX {
-            known.insert(label.to_owned());
+        let mut known = rows.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= LABELS_MAX && !known.contains_key(label) {
+            return Arc::clone(&self.0.other);
         }
-        let is_known = known.contains(label);
-        if is_known { label } else { OTHER }.to_owned()
+        let row = known.entry(label.to_owned());
+        Arc::clone(row.or_insert_with(|| Row::new(label)))
     }
 }
 
@@ -368,22 +432,21 @@ impl Attempt {
     }
 
     fn count(&mut self, ended: Ended, waited: Duration) {
-        let Some((meters, of_lock)) = self.of.take() else {
+        let Some((meters, row)) = self.of.take() else {
             return;
         };
-        meters.0.waiting.get_or_create(&of_lock).dec();
-        let result = match ended {
-            Ended::Acquired => "acquired",
-            Ended::Busy => "busy",
-            Ended::TimedOut => "timeout",
-            Ended::Cancelled => "cancelled",
-            Ended::Failed => "error",
-            Ended::Refused => return,
+        meters.waiting(&row).dec();
+        let Some((place, result)) = ended.result() else {
+            return;
         };
-        let OfLock { lock, kind } = of_lock;
-        let labels = Acquired { lock, kind, result };
-        meters.0.acquired.get_or_create(&labels).inc();
-        let waits = meters.0.waited.get_or_create(&labels);
+        let make = || {
+            let OfLock { lock, kind } = row.of_lock();
+            let labels = Acquired { lock, kind, result };
+            let counter = meters.0.acquired.get_or_create_owned(&labels);
+            (counter, meters.0.waited.get_or_create_owned(&labels))
+        };
+        let (counter, waits) = row.acquired[place].get_or_init(make);
+        counter.inc();
         waits.observe(waited.as_secs_f64());
     }
 }

@@ -83,7 +83,7 @@ pub(crate) struct Events {
 /// Lists locks that are held for at least half a second or have waiters.
 /// Lists locks of other libraries only if a Tenure client waits for them.
 #[utoipa::path(
-    get, path = "/locks", tag = "locks", params(Wanted),
+    get, path = "/api/v1/locks", tag = "locks", params(Wanted),
     responses(
         (status = 200, description = "A page of locks", body = Page),
         responses::StoreAway,
@@ -130,7 +130,7 @@ pub(crate) async fn list(
 
 /// Shows one lock.
 #[utoipa::path(
-    get, path = "/locks/{name}", tag = "locks",
+    get, path = "/api/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "Name of the lock")),
     responses(
         (status = 200, description = "Holder and waiters", body = LockReport),
@@ -154,7 +154,7 @@ pub(crate) async fn show(
 
 /// The last holders and events of a lock, as seen by this instance since it started.
 #[utoipa::path(
-    get, path = "/locks/{name}/history", tag = "locks",
+    get, path = "/api/v1/locks/{name}/history", tag = "locks",
     params(("name" = String, Path, description = "Name of the lock")),
     responses((status = 200, description = "The history, possibly empty", body = History))
 )]
@@ -172,7 +172,7 @@ pub(crate) async fn history(
 
 /// The last thousand lock events that this instance has seen.
 #[utoipa::path(
-    get, path = "/history", tag = "locks",
+    get, path = "/api/v1/history", tag = "locks",
     responses((status = 200, description = "The history, possibly empty", body = Events))
 )]
 pub(crate) async fn all_history(State(app): State<AppState>) -> Json<Events> {

@@ -20,7 +20,7 @@ use crate::state::AppState;
 /// The body is Terraform's lock info; if the state is locked, so is the response. A retry with the
 /// same `ID` succeeds. Terraform does not renew, so the lease lasts 24 h unless it is released.
 #[utoipa::path(
-    post, path = "/terraform/{name}", tag = "terraform", request_body = Object,
+    post, path = "/api/v1/terraform/{name}", tag = "terraform", request_body = Object,
     params(("name" = String, Path, description = "Name of the lock")),
     responses(
         (status = 200, description = "Acquired"),
@@ -67,7 +67,7 @@ pub(crate) async fn lock(
 /// The body is the lock info of the lock request; a retry succeeds. `terraform force-unlock` sends
 /// no body and needs administration.
 #[utoipa::path(
-    delete, path = "/terraform/{name}", tag = "terraform", request_body = Object,
+    delete, path = "/api/v1/terraform/{name}", tag = "terraform", request_body = Object,
     params(("name" = String, Path, description = "Name of the lock")),
     responses(
         (status = 200, description = "Unlocked"),

@@ -37,7 +37,7 @@ pub(crate) struct Sold {
 }
 
 /// Orders one unit with one of the classic broken locks. Demo mode only.
-#[utoipa::path(get, path = "/submitOrder/{step}", tag = "load tests",
+#[utoipa::path(get, path = "/order/v1/submitOrder/{step}", tag = "load tests",
     params(("step" = String, Path, description = "`v0` (no lock) to `v4`"), Wish),
     responses((status = 200, description = "Sold", body = Sold),
         (status = 403, description = "The service is read-only", body = Problem),
@@ -55,7 +55,7 @@ pub(crate) async fn get(
 }
 
 /// The same.
-#[utoipa::path(post, path = "/submitOrder/{step}", tag = "load tests",
+#[utoipa::path(post, path = "/order/v1/submitOrder/{step}", tag = "load tests",
     params(("step" = String, Path, description = "`v0` (no lock) to `v4`"), Wish),
     responses((status = 200, description = "Sold", body = Sold),
         (status = 404, description = "Not in demo mode, or unknown step", body = Problem),

@@ -24,7 +24,7 @@ pub(crate) struct Letters {
 
 /// Lists the dead letters of an item, oldest first. Their units stay reserved until you requeue or
 /// discard them.
-#[utoipa::path(get, path = "/items/{item}/dlq", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/items/{item}/dlq", tag = "sales",
     params(("item" = String, Path, description = "Name of the item"), Listing),
     responses((status = 200, description = "The dead letters", body = Letters),
         responses::NoItem, responses::NoLedger, responses::SaleAway))]
@@ -40,7 +40,7 @@ pub(crate) async fn list(
 }
 
 /// Sends a dead letter to the ledger again, after fixing the cause.
-#[utoipa::path(post, path = "/dlq/{order_id}/requeue", tag = "sales",
+#[utoipa::path(post, path = "/api/v1/dlq/{order_id}/requeue", tag = "sales",
     params(("order_id" = String, Path, description = "Id of the order")),
     responses((status = 200, description = "New state of the order", body = Decided),
         (status = 404, description = "Not a dead letter", body = Problem),
@@ -57,7 +57,7 @@ pub(crate) async fn requeue(
 }
 
 /// Discards a dead letter: cancels the order and returns its units.
-#[utoipa::path(post, path = "/dlq/{order_id}/discard", tag = "sales",
+#[utoipa::path(post, path = "/api/v1/dlq/{order_id}/discard", tag = "sales",
     params(("order_id" = String, Path, description = "Id of the order")),
     responses((status = 200, description = "Discarded", body = Decided),
         (status = 404, description = "Not a dead letter", body = Problem),

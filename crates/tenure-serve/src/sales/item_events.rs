@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Streams the state of an item: an event `item` at once and on every change, at most ten per
 /// second.
-#[utoipa::path(get, path = "/items/{item}/live", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/items/{item}/live", tag = "sales",
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "Events named `item`", body = Picture,
             content_type = "text/event-stream"),

@@ -29,7 +29,7 @@ pub(crate) struct Items {
 }
 
 /// Lists all items by name; the first 200 with the state of their gates.
-#[utoipa::path(get, path = "/items", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/items", tag = "sales",
     responses((status = 200, description = "The items", body = Items),
         responses::NoLedger, responses::LedgerAway))]
 pub(crate) async fn list(Selling(sale): Selling) -> Result<Json<Items>, Problem> {
@@ -41,7 +41,7 @@ pub(crate) async fn list(Selling(sale): Selling) -> Result<Json<Items>, Problem>
 }
 
 /// Creates an item, as a draft unless `open` is true.
-#[utoipa::path(post, path = "/items", tag = "sales", request_body = ItemBody,
+#[utoipa::path(post, path = "/api/v1/items", tag = "sales", request_body = ItemBody,
     responses((status = 201, description = "Created", body = ShownItem,
             headers(("Location" = String, description = "Path of the item"))),
         (status = 409, description = "The item exists already", body = Problem),
@@ -64,7 +64,7 @@ pub(crate) async fn create(
 }
 
 /// Shows one item, with the state of its gate if available.
-#[utoipa::path(get, path = "/items/{item}", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/items/{item}", tag = "sales",
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The item", body = ShownItem),
         responses::NotFound, responses::NoLedger, responses::LedgerAway))]
@@ -77,7 +77,7 @@ pub(crate) async fn show(
 }
 
 /// Changes the terms of an item. Accepted orders keep theirs.
-#[utoipa::path(patch, path = "/items/{item}", tag = "sales", request_body = ItemBody,
+#[utoipa::path(patch, path = "/api/v1/items/{item}", tag = "sales", request_body = ItemBody,
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The new state", body = ShownItem),
         responses::NoAdmin, responses::NotFound, responses::Invalid, responses::NoLedger,
@@ -93,7 +93,7 @@ pub(crate) async fn change(
 }
 
 /// Opens the sale of an item: loads its gate from the ledger if needed.
-#[utoipa::path(post, path = "/items/{item}/open", tag = "sales",
+#[utoipa::path(post, path = "/api/v1/items/{item}/open", tag = "sales",
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The new state", body = ShownItem),
         responses::NoAdmin, responses::NotFound, responses::NoLedger, responses::SaleAway))]
@@ -108,7 +108,7 @@ pub(crate) async fn open(
 }
 
 /// Pauses the sale of an item. Queued orders are kept.
-#[utoipa::path(post, path = "/items/{item}/pause", tag = "sales",
+#[utoipa::path(post, path = "/api/v1/items/{item}/pause", tag = "sales",
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The new state", body = ShownItem),
         (status = 409, description = "The item is not on sale", body = Problem),
@@ -123,7 +123,7 @@ pub(crate) async fn pause(
 }
 
 /// Closes the sale of an item. Queued orders are kept; it can be opened again.
-#[utoipa::path(post, path = "/items/{item}/close", tag = "sales",
+#[utoipa::path(post, path = "/api/v1/items/{item}/close", tag = "sales",
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The new state", body = ShownItem),
         (status = 409, description = "The item was never on sale", body = Problem),
@@ -138,7 +138,7 @@ pub(crate) async fn close(
 }
 
 /// Rebuilds the gate from the ledger, even if it is consistent. It refuses orders meanwhile.
-#[utoipa::path(post, path = "/items/{item}/rebuild", tag = "sales",
+#[utoipa::path(post, path = "/api/v1/items/{item}/rebuild", tag = "sales",
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The new state", body = ShownItem),
         (status = 503, description = "Gate or ledger is unavailable, or another process is \

@@ -45,7 +45,7 @@ pub(crate) struct Sold {
 }
 
 /// Orders one unit of item 1001, or as given.
-#[utoipa::path(get, path = "/submitOrder", tag = "load tests", params(Wish),
+#[utoipa::path(get, path = "/order/v1/submitOrder", tag = "load tests", params(Wish),
     responses((status = 200, description = "Sold", body = Sold),
         (status = 202, description = "Sold; queued for the ledger", body = Sold),
         (status = 403, description = "The service is read-only", body = Problem),
@@ -63,7 +63,7 @@ pub(crate) async fn get(
 }
 
 /// The same, with the order in the body or in the query.
-#[utoipa::path(post, path = "/submitOrder", tag = "load tests", params(Wish), request_body = Wish,
+#[utoipa::path(post, path = "/order/v1/submitOrder", tag = "load tests", params(Wish), request_body = Wish,
     responses((status = 200, description = "Sold", body = Sold),
         (status = 202, description = "Sold; queued for the ledger", body = Sold),
         (status = 410, description = "The sale has ended", body = Problem),

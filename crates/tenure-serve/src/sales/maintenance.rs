@@ -25,7 +25,7 @@ pub(crate) struct Repairing {
 }
 
 /// Shows the statistics of an item: left, queued, sold, orders by state.
-#[utoipa::path(get, path = "/items/{item}/stats", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/items/{item}/stats", tag = "sales",
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The statistics", body = ShownStats),
         responses::NotFound, responses::NoLedger, responses::SaleAway))]
@@ -42,7 +42,7 @@ pub(crate) async fn stats(
 }
 
 /// Checks whether gate, queue and ledger agree. Repairs nothing.
-#[utoipa::path(get, path = "/items/{item}/reconcile", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/items/{item}/reconcile", tag = "sales",
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The result", body = ShownReport),
         responses::NotFound, responses::NoLedger, responses::SaleAway))]
@@ -56,7 +56,7 @@ pub(crate) async fn reconcile(
 }
 
 /// The same; with `repair`, rebuilds the gate from the ledger if they disagree.
-#[utoipa::path(post, path = "/items/{item}/reconcile", tag = "sales",
+#[utoipa::path(post, path = "/api/v1/items/{item}/reconcile", tag = "sales",
     params(("item" = String, Path, description = "Name of the item"), Repairing),
     responses((status = 200, description = "The result", body = ShownReport),
         responses::NoAdmin, responses::NotFound, responses::NoLedger, responses::SaleAway))]
@@ -77,7 +77,7 @@ pub(crate) async fn repair(
 }
 
 /// Checks that nothing was oversold or lost. Reads all orders of the item.
-#[utoipa::path(get, path = "/items/{item}/verify", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/items/{item}/verify", tag = "sales",
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The result", body = ShownVerdict),
         responses::NotFound, responses::NoLedger, responses::SaleAway))]

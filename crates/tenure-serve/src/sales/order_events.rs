@@ -26,7 +26,7 @@ struct Watching {
 
 /// Streams the state of an order: an event `order` at once and on every change, until it is paid,
 /// cancelled, expired, rejected or lost.
-#[utoipa::path(get, path = "/orders/{order_id}/events", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/orders/{order_id}/events", tag = "sales",
     params(("order_id" = String, Path, description = "Id of the order")),
     responses((status = 200, description = "Events named `order`", body = ShownOrder,
             content_type = "text/event-stream"),

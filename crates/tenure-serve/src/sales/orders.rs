@@ -46,7 +46,7 @@ pub(crate) struct Orders {
 }
 
 /// Shows an order, in the queue or in the ledger.
-#[utoipa::path(get, path = "/orders/{order_id}", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/orders/{order_id}", tag = "sales",
     params(("order_id" = String, Path, description = "Id of the order"), Waiting),
     responses((status = 200, description = "The order", body = ShownOrder),
         (status = 429, description = "Too many waiting requests", body = Problem),
@@ -71,7 +71,7 @@ pub(crate) async fn show(
 
 /// Cancels an unpaid order and returns its units, once. A queued order is cancelled when it reaches
 /// the ledger.
-#[utoipa::path(post, path = "/orders/{order_id}/cancel", tag = "sales",
+#[utoipa::path(post, path = "/api/v1/orders/{order_id}/cancel", tag = "sales",
     params(("order_id" = String, Path, description = "Id of the order")),
     responses((status = 200, description = "The new state", body = ShownOrder),
         (status = 409, description = "The order is paid or closed", body = Problem),
@@ -86,7 +86,7 @@ pub(crate) async fn cancel(
 
 /// Marks an order as paid; may be retried. A payment after the order expired reserves the units
 /// again if some are left; otherwise the order becomes `paid-unfulfilled`: refund it.
-#[utoipa::path(post, path = "/orders/{order_id}/pay", tag = "sales",
+#[utoipa::path(post, path = "/api/v1/orders/{order_id}/pay", tag = "sales",
     params(("order_id" = String, Path, description = "Id of the order")),
     responses((status = 200, description = "The new state", body = ShownOrder),
         (status = 409, description = "The order cannot be paid in its state", body = Problem),
@@ -101,7 +101,7 @@ pub(crate) async fn pay(
 }
 
 /// Lists a buyer's orders in the ledger, newest first.
-#[utoipa::path(get, path = "/buyers/{buyer}/orders", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/buyers/{buyer}/orders", tag = "sales",
     params(("buyer" = String, Path, description = "Name of the buyer"), Listing),
     responses((status = 200, description = "The orders", body = Orders),
         (status = 422, description = "Invalid buyer name", body = Problem),
@@ -117,7 +117,7 @@ pub(crate) async fn of_buyer(
 }
 
 /// Alias of `/buyers/{buyer}/orders`.
-#[utoipa::path(get, path = "/users/{buyer}/orders", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/users/{buyer}/orders", tag = "sales",
     params(("buyer" = String, Path, description = "Name of the buyer"), Listing),
     responses((status = 200, description = "The orders", body = Orders),
         (status = 422, description = "Invalid buyer name", body = Problem),
@@ -131,7 +131,7 @@ pub(crate) async fn of_user(
 }
 
 /// Lists the orders of an item in the ledger, newest first.
-#[utoipa::path(get, path = "/items/{item}/orders", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/items/{item}/orders", tag = "sales",
     params(("item" = String, Path, description = "Name of the item"), Choice, Listing),
     responses((status = 200, description = "The orders", body = Orders),
         (status = 422, description = "Unknown state", body = Problem),
@@ -150,7 +150,7 @@ pub(crate) async fn of_item(
 }
 
 /// Finds the order of a request in the ledger.
-#[utoipa::path(get, path = "/items/{item}/orders/{buyer}/{request}", tag = "sales",
+#[utoipa::path(get, path = "/api/v1/items/{item}/orders/{buyer}/{request}", tag = "sales",
     params(("item" = String, Path, description = "Name of the item"),
         ("buyer" = String, Path, description = "Name of the buyer"),
         ("request" = String, Path, description = "Idempotency key of the request")),

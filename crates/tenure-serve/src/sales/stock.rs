@@ -51,7 +51,7 @@ pub(crate) struct Adjusted {
 }
 
 /// Sets the total stock. Once the item was opened, lowering it needs a running consumer.
-#[utoipa::path(put, path = "/items/{item}/stock", tag = "sales", request_body = StockBody,
+#[utoipa::path(put, path = "/api/v1/items/{item}/stock", tag = "sales", request_body = StockBody,
     params(("item" = String, Path, description = "Name of the item")),
     responses((status = 200, description = "The new state", body = ShownItem),
         (status = 409, description = "The stock is not as expected, or more is sold", body = Problem),
@@ -69,7 +69,7 @@ pub(crate) async fn set(
 }
 
 /// Adds units, or removes unsold ones; once per reference.
-#[utoipa::path(post, path = "/items/{item}/stock/adjust", tag = "sales", request_body = AdjustBody,
+#[utoipa::path(post, path = "/api/v1/items/{item}/stock/adjust", tag = "sales", request_body = AdjustBody,
     params(("item" = String, Path, description = "Name of the item"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key")),
     responses((status = 200, description = "The new state", body = Adjusted),

@@ -61,7 +61,7 @@ pub(crate) struct Submitted<'a> {
 }
 
 /// Submits an order. A retry with the same request id returns the same order.
-#[utoipa::path(post, path = "/orders", tag = "sales", request_body = OrderBody,
+#[utoipa::path(post, path = "/api/v1/orders", tag = "sales", request_body = OrderBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key of the \
              request")),
     responses((status = 202, description = "Accepted, or accepted before with the same request \

@@ -2,67 +2,98 @@
 
 use std::sync::Arc;
 
-use tenure::redis::{Client, Value};
+use tenure::redis::{Arguments, Client, Value};
 
-use super::keys::{order_id, push_request};
+use super::keys::{order_id, request_arguments};
 use super::shelves::{Shelf, Spreads};
 use super::{not_understood, script, unanswered};
 use crate::error::Result;
 use crate::gate::combiner::Call;
 use crate::order::{Answer, Outcome, Request};
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Asking {
     pub(super) redis: Client,
     pub(super) spreads: Arc<Spreads>,
 }
 
+/// A request as it waits and travels.
+#[derive(Debug)]
+pub(super) struct PackedRequest {
+    arguments: Arguments,
+    units: u64,
+}
+
 impl Call for Asking {
-    type Place = Arc<Shelf>;
+    type Place = Shelf;
+    type Packed = PackedRequest;
+
+    fn item(shelf: &Shelf) -> &str {
+        &shelf.item
+    }
+
+    fn pack(&self, request: &Request) -> PackedRequest {
+        PackedRequest {
+            arguments: request_arguments(request),
+            units: request.wanted(),
+        }
+    }
 
     /// If the item has a different spread than was known, the new one is stored, and all are stale.
-    async fn call(&self, shelf: &Arc<Shelf>, requests: &[Request]) -> Result<Vec<Answer>> {
+    async fn call(&self, shelf: &Shelf, requests: &[PackedRequest]) -> Result<Vec<Answer>> {
         let (item, keys) = (shelf.item.as_str(), &shelf.keys);
         let keys = [&keys.gate, &keys.buyers, &keys.answers, &keys.orders];
-        let mut arguments = Vec::with_capacity(2 + 4 * requests.len());
-        arguments.push(shelf.place.of.to_string().into());
-        arguments.push(shelf.place.nth.to_string().into());
+        let bytes: usize = requests.iter().map(|it| it.arguments.bytes()).sum();
+        let mut arguments = Arguments::with_capacity(bytes + 32);
+        arguments.push(shelf.place.of.to_string());
+        arguments.push(shelf.place.nth.to_string());
         for request in requests {
-            push_request(&mut arguments, request);
+            arguments.append(&request.arguments);
         }
-        let reply = self.redis.script(&script::ASK, &keys, &arguments).await;
+        let reply = self.redis.script_with(&script::ASK, &keys, arguments).await;
         let reply = reply.map_err(|error| unanswered(item, error))?;
-        let parts = reply.as_array().unwrap_or_default();
-        if parts.len() != 3 * requests.len() {
-            return Err(not_understood(item, &reply));
-        }
-        let read = |parts| self.read_answer(item, parts);
-        let answers = parts.chunks_exact(3).map(read);
-        answers
-            .collect::<Option<_>>()
+        self.read_answers(item, requests, &reply)
             .ok_or_else(|| not_understood(item, &reply))
     }
 }
 
 impl Asking {
-    fn read_answer(&self, item: &str, parts: &[Value]) -> Option<Answer> {
-        if parts[0].as_str()? == "spread" {
-            self.spreads.learn(item, parts[2].as_str()?.parse().ok()?);
-            return Some(Answer {
-                outcome: Outcome::StaleEpoch,
-                left: None,
-            });
+    fn read_answers(
+        &self,
+        item: &str,
+        requests: &[PackedRequest],
+        reply: &Value,
+    ) -> Option<Vec<Answer>> {
+        let mut lines = reply.as_str()?.split('\n');
+        let mut left = match lines.next()? {
+            "" => None,
+            left => Some(left.parse::<u64>().ok()?),
+        };
+        let mut answers = Vec::with_capacity(requests.len());
+        for (request, line) in requests.iter().zip(&mut lines) {
+            let outcome = match line.strip_prefix("spread ") {
+                Some(spread) => {
+                    self.spreads.learn(item, spread.parse().ok()?);
+                    Outcome::StaleEpoch
+                }
+                None => read_outcome(item, line)?,
+            };
+            if let (Some(units), Outcome::Accepted(_)) = (&mut left, &outcome) {
+                *units = units.checked_sub(request.units)?;
+            }
+            let left = left.filter(|_| outcome != Outcome::StaleEpoch);
+            answers.push(Answer { outcome, left });
         }
-        read_answer(item, parts)
+        (answers.len() == requests.len() && lines.next().is_none()).then_some(answers)
     }
 }
 
-fn read_answer(item: &str, parts: &[Value]) -> Option<Answer> {
-    let order = || order_id(item, parts[1].as_str()?);
-    let outcome = match parts[0].as_str()? {
-        "accepted" => Outcome::Accepted(order()?),
-        "replayed" => Outcome::Replayed(order()?),
-        "conflict" => Outcome::Conflict(order()?),
+fn read_outcome(item: &str, line: &str) -> Option<Outcome> {
+    // Most lines are the number of an accepted order.
+    if line.as_bytes().first()?.is_ascii_digit() {
+        return order_id(item, line).map(Outcome::Accepted);
+    }
+    Some(match line {
         "no item" => Outcome::NoItem,
         "stale" => Outcome::StaleEpoch,
         "not started" => Outcome::NotStarted,
@@ -71,11 +102,14 @@ fn read_answer(item: &str, parts: &[Value]) -> Option<Answer> {
         "limit" => Outcome::LimitReached,
         "busy" => Outcome::Busy,
         "sold out" => Outcome::SoldOut,
-        _ => return None,
-    };
-    let left = match parts[2].as_str()? {
-        "" => None,
-        left => Some(left.parse().ok()?),
-    };
-    Some(Answer { outcome, left })
+        _ => {
+            let (word, order) = line.split_once(' ')?;
+            let order = order_id(item, order)?;
+            match word {
+                "replayed" => Outcome::Replayed(order),
+                "conflict" => Outcome::Conflict(order),
+                _ => return None,
+            }
+        }
+    })
 }

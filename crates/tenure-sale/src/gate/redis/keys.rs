@@ -1,5 +1,7 @@
 //! The keys of an item, or of one of its shelves: they share a slot.
 
+use tenure::redis::Arguments;
+
 use crate::gate::spread::Place;
 use crate::order::{OrderId, Request};
 
@@ -121,11 +123,17 @@ pub(super) fn order_id(item: &str, text: &str) -> Option<OrderId> {
 }
 
 /// The script's arguments for a request: four of them.
-pub(super) fn push_request(arguments: &mut Vec<Vec<u8>>, request: &Request) {
-    arguments.push(answer_field(request.buyer(), request.id()));
-    arguments.push(request.buyer().into());
-    arguments.push(request.id().into());
-    arguments.push(request.wanted().to_string().into());
+pub(super) fn request_arguments(request: &Request) -> Arguments {
+    let field = answer_field(request.buyer(), request.id());
+    let bytes = field.len() + request.buyer().len() + request.id().len();
+    let mut arguments = Arguments::with_capacity(bytes + 48);
+    arguments.push(field);
+    arguments.push(request.buyer()).push(request.id());
+    match request.wanted() {
+        1 => arguments.push("1"),
+        units => arguments.push(units.to_string()),
+    };
+    arguments
 }
 
 #[cfg(test)]

@@ -79,31 +79,42 @@ impl RedisGate {
     }
 
     pub(super) async fn ask(&self, request: &Request) -> Result<Answer> {
-        let (item, end) = (request.item(), Instant::now() + BRING_MAX);
+        let item = request.item();
         let mut learns = 0;
-        // Kept until the next attempt, so that the units are not taken meanwhile.
-        let mut lock = None;
         loop {
             let shelves = self.spreads.known_or_one(item);
-            let home = shelves.home(request.buyer());
-            let mut answer = self.asks.ask(home, request).await?;
-            drop(lock.take());
-            let spread = self.spreads.known_or_one(item).spread();
-            if answer.outcome == Outcome::StaleEpoch && spread != shelves.spread() {
+            let answer = if shelves.is_spread() {
+                // Boxed: its future is large, and most orders have none.
+                Box::pin(self.ask_spread(&shelves, request)).await?
+            } else {
+                self.asks.ask(shelves.first(), request).await?
+            };
+            if answer.outcome == Outcome::StaleEpoch
+                && self.spreads.known_or_one(item).spread() != shelves.spread()
+            {
                 learns += 1;
                 if learns < LEARNS_MAX {
                     continue;
                 }
             }
-            if !shelves.is_spread() {
-                return Ok(answer);
-            }
+            return Ok(answer);
+        }
+    }
+
+    async fn ask_spread(&self, shelves: &Shelves, request: &Request) -> Result<Answer> {
+        let end = Instant::now() + BRING_MAX;
+        let home = shelves.home(request.buyer());
+        // Kept until the next attempt, so that the units are not taken meanwhile.
+        let mut lock = None;
+        loop {
+            let mut answer = self.asks.ask(home, request).await?;
+            drop(lock.take());
             // The units left on one shelf are not meaningful.
             answer.left = None;
             if answer.outcome != Outcome::SoldOut {
                 return Ok(answer);
             }
-            match self.bring(&shelves, home, request.wanted()).await? {
+            match self.bring(shelves, home, request.wanted()).await? {
                 Brought::Here(_) if Instant::now() >= end => answer.outcome = Outcome::Busy,
                 Brought::Here(guard) => {
                     lock = guard;

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::asking::PackedRequest;
 use super::keys::Keys;
+use crate::gate::combiner::Line;
 use crate::gate::spread::{Place, home};
 use crate::item::SPREAD_MAX;
 use crate::order::OrderId;
@@ -16,6 +18,8 @@ pub(super) struct Shelf {
     pub(super) item: String,
     pub(super) place: Place,
     pub(super) keys: Keys,
+    /// The requests for this shelf.
+    line: Line<PackedRequest>,
 }
 
 impl Shelf {
@@ -48,6 +52,12 @@ impl Hash for Shelf {
     }
 }
 
+impl AsRef<Line<PackedRequest>> for Shelf {
+    fn as_ref(&self) -> &Line<PackedRequest> {
+        &self.line
+    }
+}
+
 /// All shelves of an item.
 #[derive(Clone, Debug)]
 pub(super) struct Shelves(Arc<[Arc<Shelf>]>);
@@ -60,6 +70,7 @@ impl Shelves {
                 item: item.to_owned(),
                 place,
                 keys: Keys::of(item, place),
+                line: Line::default(),
             })
         };
         Self((0..spread).map(shelf).collect())
@@ -98,12 +109,18 @@ impl Shelves {
     }
 }
 
+/// How many guesses are kept: anybody can ask for items that do not exist.
+const GUESSES_MAX: usize = 1_000;
+
 /// The known spreads of items. A spread does not change while an item exists; if one of these is
 /// wrong, the scripts report it.
 #[derive(Debug, Default)]
 pub(super) struct Spreads {
-    // A std mutex, not an async one: it is never held across an await.
+    // Std mutexes, not async ones: they are never held across an await.
     known: Mutex<HashMap<String, Shelves>>,
+    /// The only shelves of items whose spread is not known. Kept, because requests of concurrent
+    /// buyers wait at their shelf.
+    guessed: Mutex<HashMap<String, Shelves>>,
 }
 
 impl Spreads {
@@ -113,7 +130,20 @@ impl Spreads {
 
     /// The known spread, or one by default.
     pub(super) fn known_or_one(&self, item: &str) -> Shelves {
-        self.known(item).unwrap_or_else(|| Shelves::new(item, 1))
+        self.known(item).unwrap_or_else(|| self.guess(item))
+    }
+
+    fn guess(&self, item: &str) -> Shelves {
+        let mut guessed = self.guesses();
+        if let Some(shelves) = guessed.get(item) {
+            return shelves.clone();
+        }
+        let shelves = Shelves::new(item, 1);
+        if guessed.len() >= GUESSES_MAX {
+            guessed.clear();
+        }
+        guessed.insert(item.to_owned(), shelves.clone());
+        shelves
     }
 
     pub(super) fn learn(&self, item: &str, spread: u64) -> Shelves {
@@ -122,11 +152,16 @@ impl Spreads {
         }
         let shelves = Shelves::new(item, spread.clamp(1, SPREAD_MAX));
         self.all().insert(item.to_owned(), shelves.clone());
+        self.guesses().remove(item);
         shelves
     }
 
     pub(super) fn forget(&self, item: &str) {
         self.all().remove(item);
+    }
+
+    fn guesses(&self) -> MutexGuard<'_, HashMap<String, Shelves>> {
+        self.guessed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Shelves>> {

@@ -124,6 +124,53 @@ async fn a_deposed_master_accepts_nothing_and_must_be_loaded_again() {
     other.resume();
 }
 
+/// A queue that runs out of numbers in the middle of requests that travel together: those that it
+/// took are orders like any others, and the rest changed nothing.
+#[tokio::test]
+async fn a_queue_that_refuses_in_the_middle_leaves_no_half_order() {
+    let server = RedisServer::start();
+    let stage = Stage::at(server.url()).await;
+    let terms = Terms {
+        limit_per_buyer: Some(5),
+        ..Terms::default()
+    };
+    stage.load(load(1, Some(100), terms)).await;
+    let mut redis = server.client();
+    let last = format!("1-{}", u64::MAX - 7);
+    redis.command(&["XSETID", &stage.key("orders"), &last]);
+    let asking = (0..40).map(|n| {
+        let (gate, request) = (stage.gate.clone(), stage.request("ann", &format!("r{n}")));
+        let request = if n < 30 {
+            stage.request(&format!("buyer-{n}"), "r")
+        } else {
+            request
+        };
+        tokio::spawn(async move { (gate.ask(&request).await.is_ok(), request) })
+    });
+    let asking: Vec<_> = asking.collect();
+    let mut requests = Vec::new();
+    for asked in asking {
+        requests.push(asked.await.unwrap().1);
+    }
+    // What became of them: an order that is in the queue is known, and no other is.
+    let mut orders = 0;
+    for request in &requests {
+        match stage.gate.ask(request).await {
+            Ok(answer) => {
+                assert!(matches!(answer.outcome, Outcome::Replayed(_)), "{answer:?}");
+                orders += 1;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Store),
+        }
+    }
+    assert_eq!(orders, 7);
+    let standing = stage.gate.standing(&stage.item).await.unwrap().unwrap();
+    assert_eq!((standing.queued, standing.left), (7, Some(93)));
+    let quotas = redis.command(&["HVALS", &stage.key("buyers")]);
+    let quotas = quotas.array().iter().map(|units| units.text().parse::<u64>().unwrap());
+    assert_eq!(quotas.sum::<u64>(), 7);
+}
+
 #[tokio::test]
 async fn scripts_are_known_again_after_a_flush() {
     let server = RedisServer::start();

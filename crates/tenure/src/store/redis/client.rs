@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::arguments::Arguments;
 use super::channels::Channels;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Route};
 use super::command::{Cmd, Pipeline};
 use super::connection::{Connection, SendOptions};
 use super::node::Node;
@@ -75,7 +76,7 @@ impl Client {
         let engine = Engine::start()?;
         let limit = UNREACHABLE_AFTER_DEFAULT;
         let connecting = async move {
-            let (routes, target) = begin(target)?;
+            let (routes, target) = begin(target, limit)?;
             let reached = routes.connect(Clock::Boot.now() + limit).await;
             reached.map_err(|failure| failure.error)?;
             Ok::<_, Error>((Arc::new(routes), target))
@@ -92,9 +93,21 @@ impl Client {
     /// Runs one command.
     pub async fn run(&self, command: Command) -> Result<Value> {
         let (key, command) = (command.key(), command.into_cmd());
-        self.on_engine(
-            move |routes, limit| async move { run(&routes, &key, &command, limit).await },
-        )
+        let mut failed = None;
+        if let Some((route, connection)) = self.caller_route(&key) {
+            match connection.run(&command, SendOptions::on_caller()).await {
+                Ok(value) => return Ok(value),
+                Err(failure) => failed = Some((route, failure)),
+            }
+        }
+        self.on_engine(move |routes, limit| async move {
+            let mut route = routes.first_route(&key, failed, limit).await?;
+            loop {
+                let answer = route.run(&command, limit).await;
+                let Err(failure) = answer else { return answer };
+                route = routes.next_route(&key, route, failure, limit).await?;
+            }
+        })
         .await
     }
 
@@ -117,16 +130,34 @@ impl Client {
         keys: &[K],
         arguments: &[A],
     ) -> Result<Value> {
-        let script = script.clone();
+        let mut encoded = Arguments::new();
+        for argument in arguments {
+            encoded.push(argument);
+        }
+        self.script_with(script, keys, encoded).await
+    }
+
+    /// As [`script`](Self::script), with arguments that are encoded already.
+    pub async fn script_with<K: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        keys: &[K],
+        arguments: Arguments,
+    ) -> Result<Value> {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.as_ref().to_vec()).collect();
-        let arguments: Vec<Vec<u8>> = arguments
-            .iter()
-            .map(|argument| argument.as_ref().to_vec())
-            .collect();
+        let key = keys.first().map_or_else(String::new, |key| text(key));
+        let call = ScriptCall::with(script, keys, arguments);
+        let mut failed = None;
+        if let Some((route, connection)) = self.caller_route(&key) {
+            match connection.script(&call, SendOptions::on_caller()).await {
+                Ok(value) => return Ok(value),
+                Err(failure) => failed = Some((route, failure)),
+            }
+        }
+        let (script, parts) = (script.clone(), call.into_parts());
         self.on_engine(move |routes, limit| async move {
-            let call = ScriptCall::with(&script, keys, arguments);
-            let key = call.first_key().map_or_else(String::new, |key| text(key));
-            let mut route = routes.route(&key)?;
+            let call = ScriptCall::with(&script, parts.0, parts.1);
+            let mut route = routes.first_route(&key, failed, limit).await?;
             loop {
                 let answer = route.script(&call, limit).await;
                 let Err(failure) = answer else { return answer };
@@ -134,6 +165,14 @@ impl Client {
             }
         })
         .await
+    }
+
+    /// The connection that the caller's own task can use, without waking the engine first: the
+    /// engine only reads the reply. `None` while there is none: connecting needs the engine.
+    fn caller_route(&self, key: &str) -> Option<(Route, Arc<Connection>)> {
+        let route = self.routes.route(key).ok()?;
+        let connection = route.node.caller_connection()?;
+        Some((route, connection))
     }
 
     /// A dedicated connection. On a Cluster choose one: [`dedicated_to`](Client::dedicated_to).
@@ -210,7 +249,18 @@ impl Client {
 }
 
 /// The routes for a URL, and their name. Must be called on the engine.
-fn begin(target: Target) -> Result<(Routes, Arc<str>)> {
+fn begin(mut target: Target, limit: Duration) -> Result<(Routes, Arc<str>)> {
+    // A caller's own task has no timer: its connection is what times out.
+    match &mut target {
+        Target::Redis(server) => server.response_timeout = limit,
+        Target::Sentinel(target) => target.server.response_timeout = limit,
+        Target::Cluster(target) => {
+            for node in &mut target.nodes {
+                node.response_timeout = limit;
+            }
+        }
+        Target::Memory { .. } => {}
+    }
     let stats = Arc::new(Stats::default());
     let channels = Arc::new(Channels::default());
     let server = match target {

@@ -151,7 +151,7 @@ impl RedisStore {
         arguments: Vec<String>,
         limit: Moment,
     ) -> Result<Value, Failure> {
-        let call = ScriptCall::with(script, vec![key.to_owned()], arguments);
+        let call = ScriptCall::new(script).key(key).args(arguments);
         let mut route = self.routes.route(key)?;
         loop {
             let answer = route.script(&call, limit).await;

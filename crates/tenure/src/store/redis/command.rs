@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use super::arguments::Arguments;
+
 /// A command with its arguments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cmd {
@@ -37,6 +39,23 @@ impl Cmd {
     pub(crate) fn arg(&mut self, argument: impl Argument) -> &mut Self {
         argument.append_to(self);
         self
+    }
+
+    /// Adds several arguments, which are encoded already.
+    pub(super) fn append(&mut self, arguments: &Arguments) -> &mut Self {
+        self.words.extend_from_slice(arguments.words());
+        self.count += arguments.len();
+        self
+    }
+
+    /// A command without arguments yet, with space for this many bytes of them.
+    pub(super) fn with_capacity(name: &str, bytes: usize) -> Self {
+        let mut command = Self {
+            words: Vec::with_capacity(bytes),
+            count: 0,
+        };
+        command.arg(name);
+        command
     }
 
     /// Appends the command to `out`, as it is sent.

@@ -2,6 +2,7 @@
 //!
 //! This directory is the only place that knows the Redis protocol.
 
+pub use self::arguments::Arguments;
 pub use self::client::{Client, Command, Dedicated};
 pub(crate) use self::connection::Connection;
 pub(crate) use self::node_state::{Age, StoredNodeInfo, VOTE_DELAY_MIN};
@@ -16,6 +17,7 @@ pub(crate) use self::vote_request::{
 mod acquire;
 mod acquire_batch;
 mod adopt;
+mod arguments;
 mod caller_connection;
 mod channels;
 mod client;

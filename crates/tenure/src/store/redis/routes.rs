@@ -65,6 +65,19 @@ impl Routes {
         }
     }
 
+    /// The route to try first, or after the failure of a first try.
+    pub(super) async fn first_route(
+        &self,
+        key: &str,
+        failed: Option<(Route, Failure)>,
+        limit: Moment,
+    ) -> Result<Route, Failure> {
+        match failed {
+            None => self.route(key),
+            Some((route, failure)) => self.next_route(key, route, failure, limit).await,
+        }
+    }
+
     /// The route to try after a failure, if there is one.
     pub(super) async fn next_route(
         &self,

@@ -1,18 +1,19 @@
 //! A script with its keys and arguments.
 
-use super::command::{Cmd, Pipeline, cmd};
+use super::arguments::Arguments;
+use super::command::{Cmd, Pipeline};
 use super::script::Script;
 
 /// A script with its keys and arguments.
 pub(crate) struct ScriptCall<'a, T = String> {
     script: &'a Script,
     keys: Vec<T>,
-    arguments: Vec<T>,
+    arguments: Arguments,
 }
 
 impl<'a> ScriptCall<'a> {
     pub(super) fn new(script: &'a Script) -> Self {
-        Self::with(script, Vec::new(), Vec::new())
+        Self::with(script, Vec::new(), Arguments::new())
     }
 
     pub(super) fn key(mut self, key: impl Into<String>) -> Self {
@@ -35,13 +36,15 @@ impl<'a> ScriptCall<'a> {
     }
 
     pub(super) fn args(mut self, arguments: impl IntoIterator<Item = String>) -> Self {
-        self.arguments.extend(arguments);
+        for argument in arguments {
+            self.arguments.push(argument);
+        }
         self
     }
 }
 
 impl<'a, T: AsRef<[u8]>> ScriptCall<'a, T> {
-    pub(super) fn with(script: &'a Script, keys: Vec<T>, arguments: Vec<T>) -> Self {
+    pub(super) fn with(script: &'a Script, keys: Vec<T>, arguments: Arguments) -> Self {
         Self {
             script,
             keys,
@@ -49,8 +52,9 @@ impl<'a, T: AsRef<[u8]>> ScriptCall<'a, T> {
         }
     }
 
-    pub(super) fn first_key(&self) -> Option<&T> {
-        self.keys.first()
+    /// The keys and the arguments.
+    pub(super) fn into_parts(self) -> (Vec<T>, Arguments) {
+        (self.keys, self.arguments)
     }
 
     /// The command for a server that knows the script.
@@ -64,11 +68,14 @@ impl<'a, T: AsRef<[u8]>> ScriptCall<'a, T> {
     }
 
     fn command(&self, eval: &str, script: &str) -> Cmd {
-        let mut command = cmd(eval);
+        let keys: usize = self.keys.iter().map(|key| key.as_ref().len() + 16).sum();
+        let bytes = eval.len() + script.len() + keys + self.arguments.bytes() + 64;
+        let mut command = Cmd::with_capacity(eval, bytes);
         command.arg(script).arg(self.keys.len());
-        for part in self.keys.iter().chain(&self.arguments) {
-            command.arg(part.as_ref());
+        for key in &self.keys {
+            command.arg(key.as_ref());
         }
+        command.append(&self.arguments);
         command
     }
 }

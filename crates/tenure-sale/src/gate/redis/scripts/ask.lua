@@ -4,16 +4,19 @@
 -- KEYS  1 gate   2 buyers   3 answers   4 orders
 -- ARGV  1 number of shelves of the item   2 index of this one
 --       from 3 on, for each request: key of its remembered answer, buyer, its id, units
--- Reply for each request: word, order, units left; the last two are '' if there are none
---       accepted      the order is queued and its units are reserved
---       replayed      the same request was accepted before, as this order
---       conflict      the same id was accepted before, for other units, as this order
---       spread        the item has another number of shelves, which replaces the units
+-- Reply one text of lines, because each value of a reply has its cost. The first: units left before
+--       these requests, or nothing if they are unlimited or unknown. Then one for each request:
+--       <order>            accepted: the order is queued and its units are reserved
+--       replayed <order>   the same request was accepted before, as this order
+--       conflict <order>   the same id was accepted before, for other units, as this order
+--       spread <number>    the item has this number of shelves
 --       no item, stale, not started, ended, paused, limit, busy, sold out: nothing was changed
 --
--- Scripts do not roll back. So everything is read and checked before the first write, and each
--- order is written in this sequence: queue, stock, quota, answer. The writes cannot fail: types
--- were checked by reading, and memory by the server before the script began.
+-- Scripts do not roll back. So everything is read and checked before the first write. Then the
+-- orders are written to the queue, and what they change together is written once, in this sequence:
+-- stock, quotas, answers. The writes cannot fail: types were checked by reading, and memory by the
+-- server before the script began. Should the queue refuse an order all the same, those before it
+-- are still completed.
 
 --@include whole.lua
 --@include server.lua
@@ -22,12 +25,8 @@
 
 local requests, spread, shelf = (#ARGV - 2) / 4, whole(ARGV[1]), whole(ARGV[2])
 
-local function all(word, number)
-  local reply = {}
-  for at = 1, 3 * requests, 3 do
-    reply[at], reply[at + 1], reply[at + 2] = word, '', number or ''
-  end
-  return reply
+local function all(line)
+  return string.rep('\n' .. line, requests)
 end
 
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'state', 'run', 'unlimited', 'left', 'starts',
@@ -37,7 +36,7 @@ if not gate[1] then
   return all('no item')
 end
 if (gate[11] or '1') ~= ARGV[1] then
-  return all('spread', gate[11] or '1')
+  return all('spread ' .. (gate[11] or '1'))
 end
 if state == 'loading' or run ~= server() then
   return all('stale')
@@ -48,24 +47,33 @@ if not (epoch and (unlimited or left) and order_max and backlog_max and gone) or
   return redis.error_reply('ERR tenure: `' .. KEYS[1] .. '` is not a gate')
 end
 
-local names, buyers = {}, {}
+-- Most orders are for the same few numbers of units: each is read once.
+local names, buyers, counts = {}, {}, {}
 for n = 1, requests do
   names[n], buyers[n] = ARGV[4 * n - 1], ARGV[4 * n]
+  local units = ARGV[4 * n + 2]
+  if not counts[units] then
+    counts[units] = whole(units)
+    if not counts[units] then
+      return redis.error_reply('ERR tenure: `' .. units .. '` is no number of units')
+    end
+  end
 end
-local remembered = {}
-for n, answer in ipairs(redis.call('HMGET', KEYS[3], unpack(names))) do
+local remembered, answers = {}, redis.call('HMGET', KEYS[3], unpack(names))
+for n = 1, requests do
+  local answer = answers[n]
   if answer then
-    local order, units = string.match(answer, '^(%d+%-%d+)/(%d+)$')
-    if not order then
+    if not string.find(answer, '^%d+%-%d+/%d+$') then
       return redis.error_reply('ERR tenure: `' .. KEYS[3] .. '` contains an invalid answer')
     end
-    remembered[names[n]] = {order, whole(units)}
+    remembered[names[n]] = answer
   end
 end
 local has = {}
 if limit then
-  for n, units in ipairs(redis.call('HMGET', KEYS[2], unpack(buyers))) do
-    has[buyers[n]] = whole(units or '0')
+  local units = redis.call('HMGET', KEYS[2], unpack(buyers))
+  for n = 1, requests do
+    has[buyers[n]] = whole(units[n] or '0')
     if not has[buyers[n]] then
       return redis.error_reply('ERR tenure: `' .. KEYS[2] .. '` contains invalid units')
     end
@@ -84,61 +92,70 @@ elseif state ~= 'open' then
   shut = 'paused'
 end
 
-local function refusal(buyer, units)
-  if shut then
-    return shut
-  elseif units > order_max or (limit and has[buyer] + units > limit) then
-    return 'limit'
-  elseif backlog >= backlog_max then
-    return 'busy'
-  elseif not unlimited and left < units then
-    return 'sold out'
-  end
+local function before(answer, units)
+  local order, number = string.match(answer, '^(.+)/(%d+)$')
+  return (number + 0 == units and 'replayed ' or 'conflict ') .. order
 end
 
-local function accept(buyer, request, units, name)
-  -- The server assigns the number, and never creates the queue: a new one would start at zero again.
-  local order = redis.call('XADD', KEYS[4], 'NOMKSTREAM', plain(epoch) .. '-*',
-    'buyer', buyer, 'request', request, 'units', units, 'at', plain(now))
-  if not order then
-    shut = 'stale'
-    return nil
-  end
-  order = order_of(order, spread, shelf)
-  backlog = backlog + 1
-  if not unlimited then
-    left = left - units
-    if spread == 1 then
-      redis.call('HSET', KEYS[1], 'left', plain(left))
+-- The server assigns the number, and never creates the queue: a new one would start at zero again.
+local number, at, refused = plain(epoch) .. '-*', plain(now), nil
+local kept, ordered, quotas = {KEYS[3]}, 0, {}
+local reply = {unlimited and '' or plain(left)}
+for n = 1, requests do
+  local buyer, name, text, line = buyers[n], names[n], ARGV[4 * n + 2], nil
+  local units = counts[text]
+  if remembered[name] then
+    line = before(remembered[name], units)
+  elseif shut then
+    line = shut
+  elseif units > order_max or (limit and has[buyer] + units > limit) then
+    line = 'limit'
+  elseif backlog >= backlog_max then
+    line = 'busy'
+  elseif not unlimited and left < units then
+    line = 'sold out'
+  else
+    local order = redis.pcall('XADD', KEYS[4], 'NOMKSTREAM', number,
+      'buyer', buyer, 'request', ARGV[4 * n + 1], 'units', text, 'at', at)
+    if not order then
+      shut, line = 'stale', 'stale'
+    elseif order.err then
+      refused = order
+      break
     else
-      gone = gone + units
-      redis.call('HSET', KEYS[1], 'left', plain(left), 'gone', plain(gone))
+      order = order_of(order, spread, shelf)
+      backlog, ordered = backlog + 1, ordered + units
+      if not unlimited then
+        left = left - units
+      end
+      if limit then
+        has[buyer] = has[buyer] + units
+        quotas[buyer] = has[buyer]
+      end
+      local answer = order .. '/' .. text
+      remembered[name] = answer
+      kept[#kept + 1] = name
+      kept[#kept + 1] = answer
+      line = order
     end
+  end
+  reply[n + 1] = line
+end
+
+if ordered > 0 then
+  if not unlimited and spread == 1 then
+    redis.call('HSET', KEYS[1], 'left', plain(left))
+  elseif not unlimited then
+    redis.call('HSET', KEYS[1], 'left', plain(left), 'gone', plain(gone + ordered))
   end
   if limit then
-    has[buyer] = has[buyer] + units
-    redis.call('HSET', KEYS[2], buyer, plain(has[buyer]))
-  end
-  redis.call('HSET', KEYS[3], name, order .. '/' .. units)
-  remembered[name] = {order, units + 0}
-  return order
-end
-
-local reply = {}
-for n = 1, requests do
-  local buyer, request, units = buyers[n], ARGV[4 * n + 1], whole(ARGV[4 * n + 2])
-  local word, order = nil, ''
-  local before = remembered[names[n]]
-  if before then
-    word, order = before[2] == units and 'replayed' or 'conflict', before[1]
-  else
-    word = refusal(buyer, units)
-    if not word then
-      order = accept(buyer, request, ARGV[4 * n + 2], names[n])
-      word, order = order and 'accepted' or shut, order or ''
+    local changed = {KEYS[2]}
+    for buyer, units in pairs(quotas) do
+      changed[#changed + 1] = buyer
+      changed[#changed + 1] = plain(units)
     end
+    redis.call('HSET', unpack(changed))
   end
-  reply[3 * n - 2], reply[3 * n - 1] = word, order
-  reply[3 * n] = (unlimited or word == 'stale') and '' or plain(left)
+  redis.call('HSET', unpack(kept))
 end
-return reply
+return refused or table.concat(reply, '\n')
