@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::arguments::Arguments;
 use super::cluster::Route;
 use super::command::Pipeline;
 use super::connection::{Connection, SendOptions};
@@ -175,8 +176,11 @@ impl RedisStore {
         let ttl = leases.first().map_or(0, |lease| lease.ttl.as_millis());
         let ttl = ttl.to_string();
         let keys = leases.iter().map(|lease| lease.name.as_str()).collect();
-        let mut arguments: Vec<_> = leases.iter().map(|lease| lease.id.as_str()).collect();
-        arguments.extend([ttl.as_str(), if tracked { "1" } else { "0" }]);
+        let mut arguments = Arguments::new();
+        for lease in leases {
+            arguments.push(lease.id.as_str());
+        }
+        arguments.push(&ttl).push(if tracked { "1" } else { "0" });
         let call = ScriptCall::with(&RENEW_ALL, keys, arguments);
         let sent_at = self.clock.now();
         let options = SendOptions::until(limit);
