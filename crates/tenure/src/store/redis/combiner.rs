@@ -13,8 +13,6 @@ use super::connection::Connection;
 use super::release_batch::ReleaseBatch;
 use super::request_queue::{Entry, Waiting};
 use super::value::Value;
-use super::vote_batch::VoteBatch;
-use super::vote_release_batch::VoteReleaseBatch;
 use super::wire::{Reply, WireError};
 use crate::seeded::{Bug, bug};
 
@@ -29,9 +27,6 @@ const CALLS_MAX: usize = 2;
 struct Batch {
     acquires: AcquireBatch,
     releases: ReleaseBatch,
-    /// Before the votes: a lock that was just released can be voted for.
-    vote_releases: VoteReleaseBatch,
-    votes: VoteBatch,
 }
 
 impl Connection {
@@ -89,28 +84,17 @@ impl Batch {
     fn next(connection: &Connection, waiting: &mut Waiting) -> Option<Self> {
         let acquires = take(&mut waiting.acquires, |entry| !entry.reply.is_closed());
         let releases = take(&mut waiting.releases, |entry| !entry.reply.is_closed());
-        let vote_releases = take(&mut waiting.vote_releases, |_| true);
-        let votes = VoteBatch::take(connection, &mut waiting.votes, BATCH_MAX);
-        let is_empty = acquires.is_empty()
-            && releases.is_empty()
-            && vote_releases.is_empty()
-            && votes.len() == 0;
+        let is_empty = acquires.is_empty() && releases.is_empty();
         (!is_empty).then(|| Self {
             acquires: AcquireBatch::new(connection, acquires),
             releases: ReleaseBatch::new(connection, releases),
-            vote_releases: VoteReleaseBatch::new(connection, vote_releases),
-            votes,
         })
     }
 
     /// Sends it. When the replies come, each caller gets its own, and what waits is sent next.
     fn send(self, connection: &Arc<Connection>) -> Result<(), (Self, WireError)> {
-        let requests =
-            self.acquires.len() + self.releases.len() + self.vote_releases.len() + self.votes.len();
-        let replies = self.acquires.replies()
-            + self.releases.replies()
-            + self.vote_releases.replies()
-            + self.votes.replies();
+        let requests = self.acquires.len() + self.releases.len();
+        let replies = self.acquires.replies() + self.releases.replies();
         // Weak: a connection that is no longer used must not be kept open by what it owes.
         let owner = Arc::downgrade(connection);
         connection.wire().send_batch(
@@ -119,8 +103,6 @@ impl Batch {
             |batch, out| {
                 batch.acquires.encode(out);
                 batch.releases.encode(out);
-                batch.vote_releases.encode(out);
-                batch.votes.encode(out);
             },
             move |batch, replies| finish(&owner, batch, replies),
         )
@@ -129,30 +111,20 @@ impl Batch {
     fn finish(self, connection: Option<&Connection>, replies: Reply<Vec<Value>>) {
         match (connection, replies) {
             (Some(connection), Ok(mut replies)) => {
-                let mut rest = split_off(&mut replies, self.acquires.replies());
+                let of_releases = replies.split_off(self.acquires.replies().min(replies.len()));
                 self.acquires.finish(connection, replies);
-                let mut of_votes = split_off(&mut rest, self.releases.replies());
-                self.releases.finish(connection, rest);
-                let rest = split_off(&mut of_votes, self.vote_releases.replies());
-                self.vote_releases.finish(connection, of_votes);
-                self.votes.finish(connection, rest);
+                self.releases.finish(connection, of_releases);
             }
-            (connection, Err(error)) => self.fail(connection, &error),
-            (None, Ok(_)) => self.fail(None, &WireError::Closed),
+            (_, Err(error)) => {
+                self.acquires.fail(&error);
+                self.releases.fail(&error);
+            }
+            (None, Ok(_)) => {
+                self.acquires.fail(&WireError::Closed);
+                self.releases.fail(&WireError::Closed);
+            }
         }
     }
-
-    fn fail(self, connection: Option<&Connection>, error: &WireError) {
-        self.acquires.fail(error);
-        self.releases.fail(error);
-        self.vote_releases.fail(connection, error);
-        self.votes.fail(connection, error);
-    }
-}
-
-/// What comes after the first replies.
-fn split_off(replies: &mut Vec<Value>, count: usize) -> Vec<Value> {
-    replies.split_off(count.min(replies.len()))
 }
 
 fn finish(owner: &Weak<Connection>, batch: Batch, replies: Reply<Vec<Value>>) {
@@ -161,14 +133,9 @@ fn finish(owner: &Weak<Connection>, batch: Batch, replies: Reply<Vec<Value>>) {
     if let Some(connection) = connection {
         let mut waiting = connection.queue().waiting();
         waiting.calls -= 1;
-        if waiting.is_empty() {
-            return;
-        }
-        if connection.wire().is_closed() {
-            // Nothing else would fail what was refused and waits to be sent again.
-            connection.send_waiting(waiting);
-        } else {
-            drop(waiting);
+        let is_empty = waiting.is_empty();
+        drop(waiting);
+        if !is_empty {
             connection.wire().request_write();
         }
     }

@@ -100,8 +100,7 @@ impl Listener {
 
     pub(super) async fn subscribe(&self, name: &LockName, limit: Moment) -> Result<(), Failure> {
         let mut subscribed = Vec::new();
-        let channels = self.channels.of_lock(self.server.target.layout(), name);
-        for (channel, topic) in channels {
+        for (channel, topic) in self.server.target.layout().channels(name) {
             // Added before the server confirms: its first message may follow at once.
             self.channels.add(&channel, name, topic, self.number);
             let confirmed = self.subscribe_channel(&channel, limit).await;

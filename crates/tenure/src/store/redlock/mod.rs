@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use self::deferred_release::DeferredRelease;
 use self::fan_out::FanOut;
-use self::grants::{Grants, NodeVote};
+use self::grants::Grants;
 use self::late_replies::LateReplies;
 use self::node::{Readiness, RedlockNode, lock};
 use self::node_age::NodeAges;
@@ -47,22 +47,15 @@ mod node;
 mod node_age;
 mod node_age_sync;
 mod release;
-mod release_round;
 mod renew;
-mod round_request;
 mod subscribe;
 mod turn;
 mod vote_count;
-mod vote_round;
 
 /// How long a shutdown waits for requests in flight to a node.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(200);
 /// How long to wait for the remaining nodes after a majority.
 const GRACE_MIN: Duration = Duration::from_millis(200);
-/// How long a node offers a lock to the next waiter: as in release.lua.
-const OFFER: Duration = Duration::from_millis(100);
-/// How many crowded locks are remembered before old ones are forgotten.
-const CROWDED_MAX: usize = 1_000;
 /// How many fences a block has at most: no more than there are microseconds in a round of votes, or
 /// fences would run ahead of the clocks.
 const FENCES_MAX: u32 = 256;
@@ -88,8 +81,6 @@ struct RedlockShared {
     round_us: AtomicU32,
     /// Locks that this process leaves to others for a moment.
     held_back: Mutex<HashMap<LockName, Moment>>,
-    /// Locks that were offered to a waiter when they were released, for a moment.
-    crowded: Mutex<HashMap<LockName, Moment>>,
 }
 
 impl RedlockStore {
@@ -121,7 +112,6 @@ impl RedlockStore {
             late_replies: LateReplies::default(),
             round_us: AtomicU32::new(1_000),
             held_back: Mutex::default(),
-            crowded: Mutex::default(),
         };
         let shared = Arc::new(shared);
         tokio::spawn(late_replies::run(Arc::clone(&shared)));
@@ -194,6 +184,13 @@ impl RedlockShared {
         });
     }
 
+    /// Finishes work that is usually done by the next poll.
+    fn finish_later(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let pending = self.pending.get().map(Pending::begin);
+        let until = self.clock.now() + SHUTDOWN_WAIT;
+        self.late_replies.add(work, (pending, until));
+    }
+
     /// Sends the same request to all nodes. Must be called on the engine.
     fn send_to_all<T, F>(
         &self,
@@ -261,14 +258,6 @@ impl RedlockShared {
         FanOut::begin(requests.collect())
     }
 
-    /// The failure of a release whose connection is gone.
-    fn disconnected(&self) -> Failure {
-        Failure::not_sent(Error::new(
-            ErrorKind::Unavailable,
-            "the connection to a node of the Redlock broke",
-        ))
-    }
-
     /// An error that reports on every node.
     fn too_few(&self, what: &str) -> Error {
         let reasons: Vec<String> = self.nodes.iter().map(|node| node.reason()).collect();
@@ -316,9 +305,12 @@ impl RedlockShared {
     /// A vote without a reply may still run, unless the next request follows it on the same
     /// connection.
     fn defer_unanswered(&self, lease: &LeaseSpec, grant: &grants::GrantedLease, behind: bool) {
-        for NodeVote { node, sent, .. } in grant.unanswered() {
+        for (node, sent) in &grant.sent {
             let follows = behind && !sent.connection.is_broken();
-            if !follows && !bug(Bug::RedlockStrayVoteLeft) {
+            if bug(Bug::RedlockStrayVoteLeft) {
+                continue;
+            }
+            if grant.unanswered.contains(node) && !follows {
                 self.defer_release(lease, *node, Some(sent.in_flight));
             }
         }
@@ -333,23 +325,6 @@ impl RedlockShared {
             self.defer_release(lease, *node, Some(*in_flight));
         }
         self.defer_unanswered(lease, &grant, false);
-    }
-
-    /// Notes that others wait for a lock: the next caller here joins them at once, instead of asking
-    /// for the lock first.
-    fn note_crowd(&self, name: &LockName) {
-        let now = self.clock.now();
-        let mut crowded = lock(&self.crowded);
-        if crowded.len() >= CROWDED_MAX {
-            crowded.retain(|_, until| *until > now);
-        }
-        crowded.insert(name.clone(), now + OFFER);
-    }
-
-    fn is_crowded(&self, name: &LockName) -> bool {
-        let crowded = lock(&self.crowded);
-        let until = crowded.get(name).copied();
-        until.is_some_and(|until| until > self.clock.now())
     }
 
     fn set_hold_back(&self, name: &LockName, until: Moment) {
@@ -383,7 +358,6 @@ impl Store for RedlockStore {
         for node in &self.shared.nodes {
             let (said, saying) = mpsc::unbounded_channel();
             let needs_messages = Arc::clone(&needs_messages);
-            node.store.listen_as(client);
             node.store
                 .start(client, said, pending.clone(), needs_messages);
             let shared = Arc::clone(&self.shared);

@@ -38,6 +38,7 @@ pub(super) struct RedlockNode {
 }
 
 /// What is known about the server at the other end of a connection.
+#[derive(Clone)]
 struct VoteStatus {
     connection: u64,
     run_id: Option<String>,
@@ -87,7 +88,7 @@ impl RedlockNode {
         let Some(connection) = self.store.caller_connection() else {
             return self.ready();
         };
-        if self.knows(&connection) {
+        if self.status(&connection).is_some() {
             return self.readiness(connection);
         }
         if !self.learning.swap(true, Ordering::AcqRel) {
@@ -112,13 +113,12 @@ impl RedlockNode {
 
     fn readiness(&self, connection: Arc<Connection>) -> Readiness {
         let now = self.clock.now();
-        let statuses = lock(&self.statuses);
-        match statuses.iter().find(|it| it.connection == connection.id) {
+        match self.status(&connection) {
             None => Readiness::NotReached,
             Some(status) if now < status.votes_from => Readiness::Young {
                 age: now.saturating_since(status.started),
                 until: status.votes_from,
-                lacks: status.lacks.clone(),
+                lacks: status.lacks,
             },
             Some(status) => Readiness::Ready(Ready {
                 connection,
@@ -141,7 +141,7 @@ impl RedlockNode {
     }
 
     async fn load_state(&self, connection: &Connection, limit: Moment) -> Result<(), Failure> {
-        if self.knows(connection) {
+        if self.status(connection).is_some() {
             return Ok(());
         }
         let node_state = self.store.node_state(connection, limit).await?;
@@ -176,9 +176,10 @@ impl RedlockNode {
         statuses.for_each(|status| status.assess(&self.ages));
     }
 
-    fn knows(&self, connection: &Connection) -> bool {
+    fn status(&self, connection: &Connection) -> Option<VoteStatus> {
         let statuses = lock(&self.statuses);
-        statuses.iter().any(|it| it.connection == connection.id)
+        let known = statuses.iter().find(|it| it.connection == connection.id);
+        known.cloned()
     }
 
     /// The run id of the server, if it is known.

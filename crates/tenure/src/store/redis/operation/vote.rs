@@ -2,31 +2,21 @@
 
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
 use super::reply::{not_a_lock, number, time_left};
-use crate::layout::Layout;
 use crate::lease::LeaseId;
 use crate::name::LockName;
 use crate::store::redis::node_state::{LONGEST_TTL, VOTE_DELAY_MIN};
 use crate::store::redis::script_call::ScriptCall;
-use crate::store::redis::vote_request::{Ballot, ClockBounds, OFFER, Vote, WAITERS};
+use crate::store::redis::vote::{Ballot, ClockBounds, Vote};
 use crate::store::{Attempt, Busy, Failure};
 
-pub(in crate::store::redis) struct RequestVote<'a> {
-    pub(in crate::store::redis) attempt: &'a Attempt,
+#[derive(Clone)]
+pub(in crate::store::redis) struct RequestVote {
+    pub(in crate::store::redis) attempt: Attempt,
     pub(in crate::store::redis) ballot: Ballot,
     pub(in crate::store::redis) bounds: ClockBounds,
 }
 
-impl RequestVote<'_> {
-    /// Whether it also joins the waiters of the node if the lock is busy. Not in Redisson's layout,
-    /// where waiters of other libraries would never be first.
-    fn waits(&self, layout: Layout) -> bool {
-        let held = &self.attempt.held;
-        let is_plain = !held.has_meta && held.ttl <= VOTE_DELAY_MIN;
-        self.attempt.queue && is_plain && layout == Layout::Native
-    }
-}
-
-impl Operation for RequestVote<'_> {
+impl Operation for RequestVote {
     type Reply = Vote;
 
     fn name(&self) -> &LockName {
@@ -35,12 +25,9 @@ impl Operation for RequestVote<'_> {
 
     fn call(&self, at: &ServerContext) -> ScriptCall<'static> {
         let (held, bounds) = (&self.attempt.held, &self.bounds);
-        let (waits, scripts) = (self.waits(at.layout), at.redlock_scripts());
-        let script = if waits { &scripts.wait } else { &scripts.vote };
-        let mut call = ScriptCall::new(script)
+        let mut call = ScriptCall::new(&at.redlock_scripts().vote)
             .key(held.name.as_str())
             .key(at.layout.fence_key(&held.name))
-            .keys(waits.then(|| held.name.neighbour(WAITERS)))
             .keys(held.has_meta.then(|| held.name.neighbour("meta")))
             .keys((held.ttl > VOTE_DELAY_MIN).then(|| LONGEST_TTL.to_owned()))
             .arg(&held.id)
@@ -50,8 +37,7 @@ impl Operation for RequestVote<'_> {
             .arg(self.ballot.fences)
             .arg(bounds.below.as_micros())
             .arg(bounds.above.as_micros())
-            .arg(if bounds.always { "always" } else { "" })
-            .args(waits.then(|| self.ballot.first.to_string()));
+            .arg(if bounds.always { "always" } else { "" });
         if held.has_meta {
             for (field, value) in self.attempt.meta.iter() {
                 call = call.arg(field).arg(value);
@@ -71,10 +57,8 @@ impl Operation for RequestVote<'_> {
         let number = |i: usize| number(part(i)?).ok_or_else(unexpected);
         Ok(match part(0)?.as_str() {
             Some("busy") => {
-                let holder = part(1)?.lossy().ok_or_else(unexpected)?;
                 let busy = Busy {
-                    // It is about to be the waiter's to whom it was offered.
-                    holder: LeaseId::new(holder.strip_prefix(OFFER).unwrap_or(&holder)),
+                    holder: LeaseId::new(part(1)?.lossy().ok_or_else(unexpected)?),
                     remaining: time_left(part(2)?),
                 };
                 Ok(Vote::Busy(busy, number(3)?))
