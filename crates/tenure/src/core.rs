@@ -84,7 +84,7 @@ impl Core {
     }
 
     /// How many fences a lease needs that may be kept for this long: one for each use.
-    pub(crate) fn fences_to_keep(&self, keep: Option<Duration>) -> u32 {
+    pub(crate) fn fences_to_keep(keep: Option<Duration>) -> u32 {
         // No more than the clock passes meanwhile: one in a microsecond.
         let micros = |keep: Duration| u32::try_from(keep.as_micros()).unwrap_or(u32::MAX);
         keep.map_or(1, |keep| micros(keep).clamp(1, KEPT_USES_MAX))

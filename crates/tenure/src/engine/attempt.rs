@@ -93,7 +93,7 @@ impl Acquisition {
     ) -> Result<AttemptOutcome, Failure> {
         self.queued |= queue;
         let fences = core.fences_for(self.request.renewed);
-        let fences = fences.max(core.fences_to_keep(self.request.keep));
+        let fences = fences.max(Core::fences_to_keep(self.request.keep));
         let attempt = self.to_attempt(fences, queue);
         let answer = core.store.acquire(&attempt, limit).await;
         self.interpret(core, attempt, answer)

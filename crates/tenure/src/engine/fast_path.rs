@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::attempt::{AcquireRequest, Acquisition, AttemptOutcome, CancelOnDrop};
 use crate::client_handle::ClientHandle;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::holds::Holds;
@@ -37,7 +38,7 @@ pub(crate) async fn try_acquire(
     let _pending = client.core.pending.begin();
     client.check_open()?;
     let acquisition = Acquisition::new(&client.core, request);
-    let fences = client.core.fences_to_keep(acquisition.request.keep);
+    let fences = Core::fences_to_keep(acquisition.request.keep);
     let attempt = acquisition.to_attempt(fences, false);
     let response = client.core.store.acquire_on_caller(&attempt);
     // A shorter limit needs a timer, and only the engine has timers.

@@ -29,7 +29,7 @@ async fn many_leases(rights: &str) -> (RedisServer, Tenure, Vec<Guard>) {
 }
 
 /// Waits until each lease was renewed about twice, and checks that all are held.
-async fn check_renewed(tenure: &Tenure, guards: &[Guard]) {
+fn check_renewed(tenure: &Tenure, guards: &[Guard]) {
     let twice = 2 * LEASES as u64;
     let renewed = || tenure.stats().renewed >= twice;
     let done = tokio::task::block_in_place(|| eventually(ms(60_000), renewed));
@@ -43,7 +43,7 @@ async fn check_renewed(tenure: &Tenure, guards: &[Guard]) {
 async fn leases_that_are_due_together_take_few_calls() {
     let (server, tenure, guards) = many_leases("").await;
     server.reset_stats();
-    check_renewed(&tenure, &guards).await;
+    check_renewed(&tenure, &guards);
     assert!(server.command_calls("mget") > 0);
     let calls = server.command_calls("evalsha");
     let renewals = tenure.stats().renewed;
@@ -67,19 +67,19 @@ async fn what_another_holds_is_not_renewed() {
     let left = redis.command(&["PTTL", &name(taken)]).int();
     assert!(left > 60_000, "the other's lease ends in {left} ms");
     assert_eq!(redis.command(&["EXISTS", &name(0)]).int(), 0);
-    check_renewed(&tenure, &guards).await;
+    check_renewed(&tenure, &guards);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_has_forgotten_the_script_gets_its_text() {
     let (server, tenure, guards) = many_leases("").await;
     server.client().command(&["SCRIPT", "FLUSH"]);
-    check_renewed(&tenure, &guards).await;
+    check_renewed(&tenure, &guards);
     assert!(server.command_calls("mget") > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_that_may_not_read_several_keys_renews_one_by_one() {
     let (_server, tenure, guards) = many_leases("-mget").await;
-    check_renewed(&tenure, &guards).await;
+    check_renewed(&tenure, &guards);
 }

@@ -18,6 +18,10 @@ pub(super) const WATCH_AFTER: Duration = Duration::from_secs(1);
 pub(super) const AT_ONCE: Moment = Moment::from_nanos(0);
 
 /// What the watchdog knows about one lease.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each answers a question of its own"
+)]
 pub(super) struct TrackedLease {
     pub(super) belief: Arc<Belief>,
     /// Its due time in the schedule; `None` once it is lost.

@@ -150,7 +150,7 @@ impl RedisStore {
             .await
     }
 
-    /// Whether renew_all.lua does what renew.lua would do. Keys of a cluster cannot be renewed together,
+    /// Whether `renew_all.lua` does what `renew.lua` would do. Keys of a cluster cannot be renewed together,
     /// because they are in different slots.
     fn can_renew_together(&self, leases: &[&LeaseSpec]) -> bool {
         let first = leases.first().filter(|_| leases.len() > 1);
