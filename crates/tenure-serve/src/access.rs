@@ -192,7 +192,13 @@ mod tests {
         assert_eq!(plain_host("localhost"), Some("localhost"));
         assert_eq!(plain_host("localhost:8080"), Some("localhost"));
         assert_eq!(plain_host("127.0.0.1:80"), Some("127.0.0.1"));
-        for strange in ["localhost:80@evil", "a@localhost", "[::1]:80", "localhost:x", "a b"] {
+        for strange in [
+            "localhost:80@evil",
+            "a@localhost",
+            "[::1]:80",
+            "localhost:x",
+            "a b",
+        ] {
             assert_eq!(plain_host(strange), None, "{strange}");
         }
     }
@@ -204,10 +210,23 @@ mod tests {
             headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
             check_host(&Access::default(), &headers).is_ok()
         };
-        for ours in ["localhost", "localhost:1", "127.0.0.1", "[::1]:80", "x.localhost", "LOCALHOST"] {
+        for ours in [
+            "localhost",
+            "localhost:1",
+            "127.0.0.1",
+            "[::1]:80",
+            "x.localhost",
+            "LOCALHOST",
+        ] {
             assert!(check(ours), "{ours}");
         }
-        for other in ["evil", "evil:80", "localhost:80@evil", "localhost.evil", "127.0.0.1.evil"] {
+        for other in [
+            "evil",
+            "evil:80",
+            "localhost:80@evil",
+            "localhost.evil",
+            "127.0.0.1.evil",
+        ] {
             assert!(!check(other), "{other}");
         }
     }

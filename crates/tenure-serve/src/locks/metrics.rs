@@ -264,7 +264,9 @@ impl Meters {
         let row = self.row(name);
         let make = || {
             let lock = row.label.clone();
-            self.0.released.get_or_create_owned(&WithResult { lock, result })
+            self.0
+                .released
+                .get_or_create_owned(&WithResult { lock, result })
         };
         row.released[place].get_or_init(make).inc();
     }

@@ -167,7 +167,10 @@ async fn a_queue_that_refuses_in_the_middle_leaves_no_half_order() {
     let standing = stage.gate.standing(&stage.item).await.unwrap().unwrap();
     assert_eq!((standing.queued, standing.left), (7, Some(93)));
     let quotas = redis.command(&["HVALS", &stage.key("buyers")]);
-    let quotas = quotas.array().iter().map(|units| units.text().parse::<u64>().unwrap());
+    let quotas = quotas
+        .array()
+        .iter()
+        .map(|units| units.text().parse::<u64>().unwrap());
     assert_eq!(quotas.sum::<u64>(), 7);
 }
 
