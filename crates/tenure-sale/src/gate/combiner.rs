@@ -354,7 +354,7 @@ mod tests {
         type Place = Item;
         type Packed = String;
 
-        fn item(_: &Item) -> &str {
+        fn item(_: &Item) -> &'static str {
             "item"
         }
 
@@ -401,14 +401,19 @@ mod tests {
         asking
     }
 
-    /// Whether nothing is under way and nothing waits.
+    impl<P> Line<P> {
+        fn is_idle(&self) -> bool {
+            let state = self.state();
+            state.calls == 0 && state.waiting.is_empty()
+        }
+    }
+
+    /// Whether nothing is under way and nothing waits, after a moment.
     async fn is_idle(combiner: &Combiner<Server>) -> bool {
         for _ in 0..100 {
-            let state = combiner.call.item.line.state();
-            if state.calls == 0 && state.waiting.is_empty() {
+            if combiner.call.item.line.is_idle() {
                 return true;
             }
-            drop(state);
             // The background task notices a little later that there are no waiting requests.
             tokio::task::yield_now().await;
         }

@@ -95,20 +95,22 @@ impl Client {
         let (key, command) = (command.key(), command.into_cmd());
         let mut failed = None;
         if let Some((route, connection)) = self.caller_route(&key) {
-            match connection.run(&command, SendOptions::on_caller()).await {
+            let sending = connection.run(&command, SendOptions::on_caller());
+            // Boxed, here and below: callers keep this future in theirs.
+            match Box::pin(sending).await {
                 Ok(value) => return Ok(value),
                 Err(failure) => failed = Some((route, failure)),
             }
         }
-        self.on_engine(move |routes, limit| async move {
+        let on_engine = self.on_engine(move |routes, limit| async move {
             let mut route = routes.first_route(&key, failed, limit).await?;
             loop {
                 let answer = route.run(&command, limit).await;
                 let Err(failure) = answer else { return answer };
                 route = routes.next_route(&key, route, failure, limit).await?;
             }
-        })
-        .await
+        });
+        Box::pin(on_engine).await
     }
 
     /// Runs several commands in one round trip. A command that fails returns a [`Value::Error`] in
@@ -149,13 +151,14 @@ impl Client {
         let call = ScriptCall::with(script, keys, arguments);
         let mut failed = None;
         if let Some((route, connection)) = self.caller_route(&key) {
-            match connection.script(&call, SendOptions::on_caller()).await {
+            let sending = connection.script(&call, SendOptions::on_caller());
+            match Box::pin(sending).await {
                 Ok(value) => return Ok(value),
                 Err(failure) => failed = Some((route, failure)),
             }
         }
         let (script, parts) = (script.clone(), call.into_parts());
-        self.on_engine(move |routes, limit| async move {
+        let on_engine = self.on_engine(move |routes, limit| async move {
             let call = ScriptCall::with(&script, parts.0, parts.1);
             let mut route = routes.first_route(&key, failed, limit).await?;
             loop {
@@ -163,8 +166,8 @@ impl Client {
                 let Err(failure) = answer else { return answer };
                 route = routes.next_route(&key, route, failure, limit).await?;
             }
-        })
-        .await
+        });
+        Box::pin(on_engine).await
     }
 
     /// The connection that the caller's own task can use, without waking the engine first: the
