@@ -10,6 +10,7 @@ use serde_json::Value;
 use tenure_testkit::{Cluster, RedisServer, RedlockNodes, eventually};
 
 use crate::command::{run, tenure};
+use crate::leftovers::leaves_nothing;
 
 /// Short, with few tasks: the figures say nothing, but they must be there.
 const SHORT: [&str; 6] = ["--duration", "300ms", "--clients", "2", "--tasks", "2"];
@@ -25,14 +26,6 @@ fn measure(urls: &[String], options: &[&str]) -> Value {
     assert_eq!(ended.stderr, "", "no progress without a terminal");
     let report = serde_json::from_str(&ended.stdout);
     report.unwrap_or_else(|error| panic!("{error} in {ended}"))
-}
-
-#[track_caller]
-fn leaves_nothing(server: &RedisServer) {
-    let keys = server.client().command(&["KEYS", "*"]);
-    // Since when which node of a Redlock runs: it is for all clients, and ends by itself.
-    let mut keys = keys.array().iter().map(|key| key.text());
-    assert_eq!(keys.find(|key| *key != "tenure:nodes"), None);
 }
 
 /// Fails unless the field is a number above zero.

@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use tenure_testkit::{Cluster, RedisServer, RedlockNodes, Sentinels, eventually};
 
 use crate::command::{Ended, run, tenure};
+use crate::leftovers::{keys_left, leaves_nothing};
 
 /// What every demo must show, wherever it runs.
 #[track_caller]
@@ -73,9 +74,7 @@ fn the_demo_on_redis_leaves_nothing_behind() {
     shows_all_sales(&ended);
     ended.says(&server.addr().to_string());
     ended.keeps("secret");
-    let keys = server.client().command(&["KEYS", "*"]);
-    let keys: Vec<&str> = keys.array().iter().map(|key| key.text()).collect();
-    assert_eq!(keys, ["order:1001"]);
+    assert_eq!(keys_left(&server), ["order:1001"]);
 }
 
 #[test]
@@ -101,10 +100,7 @@ fn the_demo_on_several_servers_needs_most_of_them_and_leaves_nothing() {
     assert!(!ended.stdout.contains("from the queue"), "{ended}");
     for node in 0..2 {
         ended.says(&nodes.node(node).addr().to_string());
-        let keys = nodes.node(node).client().command(&["KEYS", "*"]);
-        // Since when which node runs: it is for all clients, and ends by itself.
-        let mut keys = keys.array().iter().map(|key| key.text());
-        assert_eq!(keys.find(|key| *key != "tenure:nodes"), None);
+        leaves_nothing(nodes.node(node));
     }
     let variable = nodes.urls().join(" ");
     let ended = run(tenure(&small).env("TENURE_URL", variable));
@@ -215,6 +211,5 @@ fn interrupted_while_selling(size: &[&str], key: &str) {
     assert!(selling, "{told}");
     assert_eq!(status.and_then(|status| status.code()), Some(130), "{told}");
     assert!(told.contains("interrupted"), "{told}");
-    let keys = server.client().command(&["KEYS", "*"]);
-    assert!(keys.array().is_empty(), "{keys:?}");
+    leaves_nothing(&server);
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tenure_testkit::{Fsync, Proxy, RedisServer, eventually};
 
 use crate::command::{Ended, run, tenure};
+use crate::leftovers::leaves_nothing;
 
 /// What the doctor says about these URLs, for programs.
 fn examine(urls: &[String]) -> (Ended, Value) {
@@ -50,15 +51,6 @@ fn says(report: &Value, name: &str, result: &str, found: &str) {
         check["result"] == result && text.contains(found),
         "{check} in {report}"
     );
-}
-
-/// What is left of a lock, a record or a queue.
-#[track_caller]
-fn leaves_nothing(server: &RedisServer) {
-    let keys = server.client().command(&["KEYS", "*"]);
-    // Since when which node of a Redlock runs: it is for all clients, and ends by itself.
-    let mut keys = keys.array().iter().map(|key| key.text());
-    assert_eq!(keys.find(|key| *key != "tenure:nodes"), None);
 }
 
 /// A server that nothing is wrong with.

@@ -18,6 +18,8 @@ mod demo;
 mod doctor;
 /// `tenure force-unlock`.
 mod force_unlock;
+/// What a command leaves on a server.
+mod leftovers;
 /// `tenure ls`, `show`, `watch`.
 mod look;
 /// `tenure completions`, `tenure man`, and what is written about the command.

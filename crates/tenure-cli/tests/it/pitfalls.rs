@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tenure_testkit::{Cluster, RedisServer, eventually};
 
 use crate::command::{Ended, run, tenure};
+use crate::leftovers::keys_left;
 
 /// The pitfalls that start servers of their own.
 const OF_SERVERS: &str = "one-redis,promoted-replica,redlock-in-sequence";
@@ -55,8 +56,7 @@ fn shows_all(ended: &Ended) {
 /// What is left on a server, but for what clients say of leases that they gave away: that ends with
 /// those.
 fn keys(server: &RedisServer) -> Vec<String> {
-    let keys = server.client().command(&["KEYS", "*"]);
-    let keys = keys.array().iter().map(|key| key.text().to_owned());
+    let keys = keys_left(server).into_iter();
     keys.filter(|key| !key.starts_with("tenure:client"))
         .collect()
 }

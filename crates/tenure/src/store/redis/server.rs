@@ -121,7 +121,7 @@ impl Server {
     }
 
     /// Notes that all keys of a call must be in one slot: it is a cluster of one node, or a proxy
-    /// before several servers.
+    /// before several servers; or that the user may not use the shared counter.
     pub(super) fn wants_one_slot(&self) {
         self.one_slot.store(true, Ordering::Relaxed);
     }

@@ -103,7 +103,12 @@ fn for_lock_state(scope: &Scope) -> Vec<Need> {
         vital("xsetid", &["XSETID", &fences, "1-0"]),
         vital("pexpireat", &["PEXPIREAT", &fences, "1"]),
         vital("xinfo|stream", &["XINFO", "STREAM", &fences]),
-        vital("xadd", &["XADD", "tenure:fences", "*", "f", ""]),
+        // Without it, each lock has its own counter.
+        Need::new(
+            "xadd",
+            Weight::Helpful,
+            &["XADD", "tenure:fences", "*", "f", ""],
+        ),
         vital("get", &["GET", &fence]),
         vital("zadd", &["ZADD", &queue, "1", "x"]),
         vital("zrem", &["ZREM", &queue, "x"]),

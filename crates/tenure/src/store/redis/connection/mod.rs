@@ -177,8 +177,10 @@ impl Connection {
     /// The failure for an error reply. A primary that has become a replica is not used again.
     pub(super) fn refusal(&self, error: &str) -> Failure {
         let failure = self.failure_from_reply(error);
-        if error.starts_with("CROSSSLOT") && self.shares_counter() {
-            // Nothing was done. The next attempt has all its keys in one slot.
+        let is_key_refused = error.starts_with("CROSSSLOT")
+            || failure.error.kind() == ErrorKind::Denied && error.contains("key");
+        if is_key_refused && self.shares_counter() {
+            // It may be the shared counter, and nothing was done. The next attempt goes without.
             self.server.wants_one_slot();
             return Failure {
                 transient: true,
