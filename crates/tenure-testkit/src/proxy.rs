@@ -24,7 +24,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 /// How long a server may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// How long a server may take to answer pending requests before its connections are moved.
-const MOVE_LIMIT: Duration = Duration::from_millis(500);
+const MOVE_LIMIT: Duration = Duration::from_secs(2);
 
 /// A proxy between clients and a server. It forwards everything by default.
 ///

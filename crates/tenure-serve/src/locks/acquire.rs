@@ -47,7 +47,8 @@ pub(crate) struct Granted {
     pub(crate) name: String,
     /// Needed to renew and release: keep it secret.
     pub(crate) lease_id: String,
-    pub(crate) fence: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fence: Option<u64>,
     pub(crate) ttl_ms: u64,
     /// The deadline that the holder may rely on.
     pub(crate) expires_at: String,
@@ -238,7 +239,7 @@ fn hand_over(
     Ok(Granted {
         name: lease.name().to_string(),
         lease_id: lease.id().to_string(),
-        fence: lease.fence().get(),
+        fence: Some(lease.fence().get()),
         ttl_ms: millis(lease.ttl()),
         expires_at: moment(deadline.to_system_time()),
         waited_ms: Some(millis(waited)),

@@ -82,7 +82,8 @@ pub(crate) async fn renew(
             app.desk.leases.renewed(lease.id(), ttl);
             Ok(Json(Granted {
                 lease_id,
-                fence: lease.fence().get(),
+                // Not known for the first half second of a lease that another instance granted.
+                fence: Some(lease.fence().get()).filter(|fence| *fence > 0),
                 ttl_ms: millis(ttl),
                 expires_at: moment(deadline.to_system_time()),
                 waited_ms: None,
@@ -164,7 +165,8 @@ async fn find(app: &AppState, name: &str, id: &str) -> Result<(Lease, Option<Ter
         let term = present(app, &lease, term);
         return Ok((lease, term));
     }
-    let found = app.locks.lock(name).holder_brief().await?;
+    // With the record of its client, which tells the fence.
+    let found = app.locks.lock(name).holder().await?;
     if let Some(holder) = found.filter(|holder| holder.lease == id) {
         let fence = holder.fence.unwrap_or(Fence::new(0));
         let lease = Lease::from_parts(name, id, fence)?;
