@@ -12,20 +12,28 @@ use crate::verdict::{check_holds, check_nothing_left, check_within};
 const RACERS: u64 = 50;
 const ROUNDS: u64 = 20;
 
-/// Releases around the moment at which the lease is renewed, one round after the other.
-async fn race(tenure: Tenure, racer: u64) {
+/// Releases around the moment at which the lease is renewed, one round after the other. Returns how often
+/// the machine stalled for so long that the lease may have ended.
+async fn race(tenure: Tenure, racer: u64) -> u64 {
     let name = format!("race-{racer}");
     let ttl = ms(150);
+    let mut stalls = 0;
     for round in 0..ROUNDS {
         let asked = Instant::now();
         let guard = tenure.lock(&name).ttl(ttl).acquire().await.unwrap();
         let tick = ms(49) + Duration::from_micros((racer + round * RACERS) % 100 * 20);
         tokio::time::sleep(tick.saturating_sub(asked.elapsed())).await;
         let released = guard.release().await.unwrap();
-        assert_eq!(released, Released::WasHeld, "{name}, round {round}");
+        let stalled = asked.elapsed() > ttl * 9 / 10;
+        stalls += u64::from(stalled);
+        assert!(
+            released == Released::WasHeld || stalled,
+            "{name}, round {round}: {released:?}"
+        );
         let again = tenure.lock(&name).is_locked().await.unwrap();
         assert!(!again, "{name} is held after its release, round {round}");
     }
+    stalls
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,12 +43,14 @@ async fn h43_a_renewal_never_brings_a_released_lock_back() {
     let racers: Vec<_> = (0..RACERS)
         .map(|racer| tokio::spawn(race(tenure.clone(), racer)))
         .collect();
+    let mut stalls = 0;
     for racer in racers {
-        racer.await.unwrap();
+        stalls += racer.await.unwrap();
     }
     check_nothing_left(&server, "race");
     let stats = tenure.stats();
-    assert_eq!((stats.lost, stats.renewals_failed), (0, 0), "{stats:?}");
+    assert!(stats.lost <= stalls, "{stalls} stalls, {stats:?}");
+    assert_eq!(stats.renewals_failed, 0, "{stats:?}");
     // Some renewals were sent, some were not: the tick was really met.
     assert!(stats.renewed > 0, "{stats:?}");
     assert!(stats.renewed < RACERS * ROUNDS, "{stats:?}");
