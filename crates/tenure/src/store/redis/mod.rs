@@ -10,7 +10,7 @@ pub use self::script::Script;
 pub use self::value::Value;
 pub(crate) use self::vote::SentVote;
 pub(crate) use self::vote_request::{
-    Ballot, ClockBounds, NodeReleaseReply, ReleaseRequest, Vote, VoteRequest,
+    Ballot, ClockBounds, NodeReleaseReply, PlaceAfter, ReleaseRequest, Vote, VoteRequest,
 };
 
 mod acquire;

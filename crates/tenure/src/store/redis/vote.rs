@@ -123,6 +123,7 @@ impl RedisStore {
             lease,
             ballot,
             notify: false,
+            place: None,
         };
         self.perform_on_caller(connection, &release, 0).await
     }

@@ -26,7 +26,9 @@ pub(super) struct VoteReleaseBatch {
 impl VoteReleaseEntry {
     /// Whether `release_all.lua` can release it.
     fn is_plain(&self) -> bool {
-        self.delivery == Delivery::Together && !self.request.lease().has_meta
+        let request = &self.request;
+        let is_together = self.delivery == Delivery::Together && request.place().is_none();
+        is_together && !request.lease().has_meta
     }
 
     fn operation(&self) -> ReleaseVote<'_> {
@@ -34,6 +36,7 @@ impl VoteReleaseEntry {
             lease: self.request.lease(),
             ballot: self.request.ballot(),
             notify: self.request.notifies(),
+            place: self.request.place(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::layout::Layout;
+use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec};
 
@@ -97,9 +98,21 @@ pub(crate) trait ReleaseRequest: Send + Sync {
     /// Whether to publish to the waiters.
     fn notifies(&self) -> bool;
 
+    /// A waiter of the same process, and what becomes of its place.
+    fn place(&self) -> Option<&(LeaseId, PlaceAfter)>;
+
     /// A node's reply. Called once for each node that was asked, on the thread that reads the
     /// replies.
     fn released(&self, node: usize, reply: Result<NodeReleaseReply, Failure>);
+}
+
+/// What becomes of the place of a waiter whose process releases the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlaceAfter {
+    /// Nobody waits there any more.
+    Leave,
+    /// It has had its turn, and is the last one now.
+    Last,
 }
 
 /// The reply of a node to a release.

@@ -29,7 +29,7 @@ use crate::name::LockName;
 use crate::pending_work::Pending;
 use crate::seeded::{Bug, bug};
 use crate::settings::RESPONSE_TIMEOUT_DEFAULT;
-use crate::store::redis::RedisStore;
+use crate::store::redis::{PlaceAfter, RedisStore};
 use crate::store::{
     AcquireReply, Attempt, BoxFuture, CallerAcquire, Event, Failure, InFlight, InspectResult,
     LeaseSpec, LockState, NeedsMessages, Record, RecordChange, RecordWritten, ReleaseReply,
@@ -443,18 +443,20 @@ impl Store for RedlockStore {
     fn release<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        _dequeue: Option<&'a LeaseId>,
+        dequeue: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<ReleaseReply, Failure>> {
-        Box::pin(release::release(&self.shared, lease, limit))
+        let place = dequeue.map(|waiter| (waiter.clone(), PlaceAfter::Leave));
+        Box::pin(release::release(&self.shared, lease, place, limit))
     }
 
     fn release_on_caller<'a>(
         &'a self,
         lease: &'a LeaseSpec,
-        _dequeue: Option<&'a LeaseId>,
+        dequeue: Option<&'a LeaseId>,
     ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
-        release::release_on_caller(&self.shared, lease)
+        let place = dequeue.map(|waiter| (waiter.clone(), PlaceAfter::Leave));
+        release::release_on_caller(&self.shared, lease, place)
     }
 
     /// There is no queue across several nodes: if another process is subscribed, any waiter may get
@@ -467,10 +469,10 @@ impl Store for RedlockStore {
         &'a self,
         lease: &'a LeaseSpec,
         fences: u32,
-        _place: Option<&'a LeaseId>,
+        place: Option<&'a LeaseId>,
         limit: Moment,
     ) -> BoxFuture<'a, Result<TurnReply, Failure>> {
-        Box::pin(turn::turn(&self.shared, lease, fences, limit))
+        Box::pin(turn::turn(&self.shared, lease, (fences, place), limit))
     }
 
     fn cancel<'a>(

@@ -6,17 +6,19 @@ use super::RedlockShared;
 use super::grants::{GrantedLease, NodeVote};
 use super::release_round::{Outcome, ReleaseRound};
 use crate::error::{Error, ErrorKind};
+use crate::lease::LeaseId;
 use crate::moment::Moment;
-use crate::store::redis::ReleaseRequest;
+use crate::store::redis::{PlaceAfter, ReleaseRequest};
 use crate::store::{BoxFuture, Failure, InFlight, LeaseSpec, ReleaseReply};
 
 /// Releases on all nodes that may have the lease.
 pub(super) async fn release(
     shared: &Arc<RedlockShared>,
     lease: &LeaseSpec,
+    place: Option<(LeaseId, PlaceAfter)>,
     limit: Moment,
 ) -> Result<ReleaseReply, Failure> {
-    finish(begin(shared, lease, limit)).await
+    finish(begin(shared, (lease, place), limit)).await
 }
 
 /// Releases on the caller's own task, if only votes were ever sent about the lease and their
@@ -24,6 +26,7 @@ pub(super) async fn release(
 pub(super) fn release_on_caller<'a>(
     shared: &'a Arc<RedlockShared>,
     lease: &'a LeaseSpec,
+    place: Option<(LeaseId, PlaceAfter)>,
 ) -> Option<BoxFuture<'a, Result<ReleaseReply, Failure>>> {
     let grant = shared.grants.take_plain(&lease.id)?;
     if grant
@@ -35,12 +38,16 @@ pub(super) fn release_on_caller<'a>(
         return None;
     }
     let limit = shared.clock.now() + shared.response_timeout;
-    let finishing = finish(release_after_votes(shared, lease, grant, limit));
+    let finishing = finish(release_after_votes(shared, (lease, place), grant, limit));
     Some(Box::pin(finishing))
 }
 
 /// Sends the releases: to the nodes of a lease that was granted here, otherwise to all.
-fn begin(shared: &Arc<RedlockShared>, lease: &LeaseSpec, limit: Moment) -> Begun {
+fn begin(
+    shared: &Arc<RedlockShared>,
+    (lease, place): (&LeaseSpec, Option<(LeaseId, PlaceAfter)>),
+    limit: Moment,
+) -> Begun {
     let limit = limit.min(shared.clock.now() + shared.response_timeout);
     let grant = shared.grants.take(&lease.id);
     for (node, in_flight) in grant.iter().flat_map(|grant| &grant.unknown) {
@@ -48,20 +55,24 @@ fn begin(shared: &Arc<RedlockShared>, lease: &LeaseSpec, limit: Moment) -> Begun
     }
     match grant {
         Some(grant) if !grant.repaired && !grant.sent.is_empty() => {
-            release_after_votes(shared, lease, grant, limit)
+            release_after_votes(shared, (lease, place), grant, limit)
         }
         Some(grant) => {
             shared.defer_unanswered(lease, &grant, false);
-            release_on_all(shared, lease, limit)
+            release_on_all(shared, (lease, place), limit)
         }
-        None => release_on_all(shared, lease, limit),
+        None => release_on_all(shared, (lease, place), limit),
     }
 }
 
 /// Sends the release to all nodes.
-fn release_on_all(shared: &Arc<RedlockShared>, lease: &LeaseSpec, limit: Moment) -> Begun {
+fn release_on_all(
+    shared: &Arc<RedlockShared>,
+    of: (&LeaseSpec, Option<(LeaseId, PlaceAfter)>),
+    limit: Moment,
+) -> Begun {
     let nodes = shared.nodes.len();
-    let round = ReleaseRound::of_lease(shared, lease, nodes, Vec::new());
+    let round = ReleaseRound::of_lease(shared, of, nodes, Vec::new());
     for node in 0..nodes {
         release_on_one(shared, &round, node, limit);
     }
@@ -91,20 +102,29 @@ fn release_on_one(
 /// Sends each release after the vote, on the same connection.
 fn release_after_votes(
     shared: &Arc<RedlockShared>,
-    lease: &LeaseSpec,
+    (lease, place): (&LeaseSpec, Option<(LeaseId, PlaceAfter)>),
     grant: GrantedLease,
     limit: Moment,
 ) -> Begun {
     shared.defer_unanswered(lease, &grant, true);
     let votes = grant.unanswered();
     let votes = votes.map(|vote| (vote.node, vote.sent.in_flight));
-    let round = ReleaseRound::of_lease(shared, lease, grant.sent.len(), votes.collect());
+    // The waiter may be in the lists of the others too.
+    let others: Vec<_> = (0..shared.nodes.len())
+        .filter(|node| place.is_some() && grant.sent.iter().all(|vote| vote.node != *node))
+        .filter_map(|node| Some((node, shared.nodes[node].store.live_connection()?)))
+        .collect();
+    let asked = grant.sent.len() + others.len();
+    let round = ReleaseRound::of_lease(shared, (lease, place), asked, votes.collect());
     for NodeVote { node, sent, .. } in &grant.sent {
         if sent.connection.is_broken() {
             release_on_one(shared, &round, *node, limit);
         } else {
             round.send(*node, &sent.connection);
         }
+    }
+    for (node, connection) in others {
+        round.send(node, &connection);
     }
     Begun(round)
 }

@@ -11,10 +11,13 @@ use super::RedlockShared;
 use super::deferred_release::DeferredRelease;
 use super::node::lock;
 use super::round_request::RoundRequest;
+use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::pending_work::{Pending, PendingOne};
 use crate::seeded::{Bug, bug};
-use crate::store::redis::{Ballot, Connection, NodeReleaseReply, ReleaseRequest, SentVote};
+use crate::store::redis::{
+    Ballot, Connection, NodeReleaseReply, PlaceAfter, ReleaseRequest, SentVote,
+};
 use crate::store::{Failure, InFlight, LeaseSpec};
 
 /// A release on several nodes.
@@ -24,6 +27,7 @@ pub(super) struct ReleaseRound {
     /// The votes to release; `None` for whatever the nodes have for this lease.
     ballot: Option<Ballot>,
     notifies: bool,
+    place: Option<(LeaseId, PlaceAfter)>,
     /// Votes that may still arrive, unless the release follows them.
     votes: Vec<(usize, InFlight)>,
     /// When the lease has ended by itself.
@@ -55,7 +59,7 @@ impl ReleaseRound {
     /// A release of whatever `nodes` nodes have for this lease. `votes` may still arrive.
     pub(super) fn of_lease(
         shared: &Arc<RedlockShared>,
-        lease: &LeaseSpec,
+        (lease, place): (&LeaseSpec, Option<(LeaseId, PlaceAfter)>),
         nodes: usize,
         votes: Vec<(usize, InFlight)>,
     ) -> Arc<Self> {
@@ -64,6 +68,7 @@ impl ReleaseRound {
             lease: lease.clone(),
             ballot: None,
             notifies: true,
+            place,
             votes,
             until: shared.clock.now() + lease.ttl + shared.response_timeout,
             state: State::new(shared, nodes),
@@ -86,6 +91,7 @@ impl ReleaseRound {
             lease: lease.clone(),
             ballot: Some(votes.ballot()),
             notifies: false,
+            place: None,
             votes: sent
                 .iter()
                 .map(|(node, it)| (*node, it.in_flight))
@@ -186,6 +192,10 @@ impl ReleaseRequest for ReleaseRound {
 
     fn notifies(&self) -> bool {
         self.notifies
+    }
+
+    fn place(&self) -> Option<&(LeaseId, PlaceAfter)> {
+        self.place.as_ref()
     }
 
     fn released(&self, node: usize, reply: Result<NodeReleaseReply, Failure>) {

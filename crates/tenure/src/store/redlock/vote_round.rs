@@ -88,7 +88,12 @@ impl<'a> VoteRound<'a> {
         self.won = true;
         let taken = self.shared.clock.now().saturating_since(self.started_at);
         self.shared.note_round_time(taken);
-        let sent = self.take_sent();
+        // A waiter has joined the lists of nodes that refused, and must leave them.
+        let sent = if self.request.attempt().queue {
+            std::mem::take(&mut self.sent)
+        } else {
+            self.take_sent()
+        };
         let held = self.request.lease();
         // A node that votes later has the lease like the others.
         self.shared

@@ -43,7 +43,7 @@ fn release(redis: &mut RespClient, lease: &str, last: &str) -> i64 {
         redis,
         &native(script!("release.lua")),
         &keys,
-        &[lease, last, ""],
+        &[lease, last, "", "", ""],
     );
     reply.unwrap().array()[0].int()
 }

@@ -1,10 +1,11 @@
 //! Releases a lease on one node of a Redlock.
 
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
+use crate::lease::LeaseId;
 use crate::name::LockName;
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::value::Value;
-use crate::store::redis::vote_request::{Ballot, NodeReleaseReply, WAITERS};
+use crate::store::redis::vote_request::{Ballot, NodeReleaseReply, PlaceAfter, WAITERS};
 use crate::store::{Failure, LeaseSpec};
 
 pub(in crate::store::redis) struct ReleaseVote<'a> {
@@ -13,6 +14,8 @@ pub(in crate::store::redis) struct ReleaseVote<'a> {
     pub(in crate::store::redis) ballot: Option<Ballot>,
     /// Whether to publish to the waiters.
     pub(in crate::store::redis) notify: bool,
+    /// A waiter of the same process, and what becomes of its place.
+    pub(in crate::store::redis) place: Option<&'a (LeaseId, PlaceAfter)>,
 }
 
 impl Operation for ReleaseVote<'_> {
@@ -32,11 +35,20 @@ impl Operation for ReleaseVote<'_> {
             .keys(lease.has_meta.then(|| name.neighbour("meta")))
             .arg(&lease.id)
             .arg(last.unwrap_or_default());
+        let (waiter, after) = match self.place {
+            None => ("", ""),
+            Some((waiter, PlaceAfter::Leave)) => (waiter.as_str(), "leave"),
+            Some((waiter, PlaceAfter::Last)) => (waiter.as_str(), "last"),
+        };
         if !self.notify {
-            return call.arg("");
+            return call.arg("").arg(waiter).arg(after);
         }
-        let channels = at.layout.channels(name).into_iter();
-        call.args(channels.map(|(channel, _)| channel))
+        let mut channels = at.layout.channels(name).into_iter();
+        let wake = channels.next().map(|(channel, _)| channel);
+        call.args(wake)
+            .arg(waiter)
+            .arg(after)
+            .args(channels.map(|(channel, _)| channel))
     }
 
     fn read(&self, reply: &ScriptReply) -> Result<Result<NodeReleaseReply, Rejection>, Failure> {

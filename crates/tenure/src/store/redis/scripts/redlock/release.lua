@@ -3,7 +3,10 @@
 --
 -- KEYS  1 lock   2 fence   3 waiters   [4 metadata]
 -- ARGV  1 lease id   2 last fence of the vote to undo, or empty for any vote
---       3 channel to notify, or empty for none   [4 Redisson's channel]
+--       3 channel to notify, or empty for none
+--       4 lease id of a waiter of the same process, or empty
+--       5 `leave` if it leaves the list of waiters, `last` if it moves to its end
+--       [6 Redisson's channel]
 -- Reply {1}             it was held
 --       {2}             it was held, and a waiter was told
 --       {0, lease id}   it was not held, or by another vote; the current holder, or nil
@@ -47,6 +50,26 @@ local function offer()
   return false
 end
 
+-- Removes those that no longer wait from the list; an offer to them is void. Returns whether there
+-- was one.
+local function leave(found)
+  redis.set_repl(redis.REPL_NONE)
+  local left = {ARGV[2] == '' and ARGV[1] or nil}
+  if ARGV[5] == 'leave' then
+    left[#left + 1] = ARGV[4]
+  elseif ARGV[5] == 'last' then
+    local clock = redis.call('TIME')
+    redis.pcall('ZADD', KEYS[3], 'XX', clock[1] * 1000000 + clock[2], ARGV[4])
+  end
+  local void = false
+  for _, waiter in ipairs(left) do
+    redis.pcall('ZREM', KEYS[3], waiter)
+    void = void or found == 'tenure:offer:' .. waiter
+  end
+  redis.set_repl(redis.REPL_ALL)
+  return void
+end
+
 local found, refusal = holder_at(KEYS[1])
 if refusal then
   if refusal.err then
@@ -54,14 +77,14 @@ if refusal then
   end
   return {0, false}
 end
-if found ~= ARGV[1] then
-  if ARGV[2] == '' then -- it no longer waits
-    redis.set_repl(redis.REPL_NONE)
-    redis.pcall('ZREM', KEYS[3], ARGV[1])
-    if found == 'tenure:offer:' .. ARGV[1] then
-      redis.pcall('DEL', KEYS[1])
-    end
+if leave(found) then
+  redis.call('DEL', KEYS[1])
+  if ARGV[3] ~= '' then
+    offer()
   end
+  return {0, false}
+end
+if found ~= ARGV[1] then
   return {0, found}
 end
 if ARGV[2] ~= '' then
@@ -88,7 +111,7 @@ if ARGV[3] ~= '' and not offered then
     redis.pcall('PUBLISH', ARGV[3], 'free ' .. listeners .. ' ' .. ARGV[1])
   end
 end
-if ARGV[4] and ARGV[4] ~= '' then
-  redis.pcall('PUBLISH', ARGV[4], '0')
+if ARGV[6] then
+  redis.pcall('PUBLISH', ARGV[6], '0')
 end
 return {offered and 2 or 1}
