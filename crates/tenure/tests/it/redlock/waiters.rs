@@ -6,7 +6,7 @@ use tenure::{Guard, Redlock};
 use tenure_testkit::RedlockNodes;
 use tokio::task::JoinHandle;
 
-use super::{connect, count};
+use super::{connect, count, has_votes};
 use crate::stage::{ms, soon};
 
 const WAITERS: &str = "tenure:waiters:{n}";
@@ -18,7 +18,7 @@ type Waiting = JoinHandle<Guard>;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_get_the_lock_in_the_order_in_which_they_came() {
     let nodes = RedlockNodes::start();
-    let guard = connect(&nodes).await.lock("n").acquire().await.unwrap();
+    let guard = hold(&nodes, &connect(&nodes).await).await;
     let mut waiting = Vec::new();
     for number in 1..=4 {
         waiting.push(wait(&connect(&nodes).await));
@@ -46,7 +46,7 @@ async fn a_waiter_that_gives_up_is_not_waited_for() {
         connect(&nodes).await,
         connect(&nodes).await,
     );
-    let guard = a.lock("n").acquire().await.unwrap();
+    let guard = hold(&nodes, &a).await;
     let first = wait(&b);
     has_waiters(&nodes, 1).await;
     let second = wait(&c);
@@ -68,7 +68,7 @@ async fn a_first_waiter_that_hangs_is_passed_over() {
         Redlock::connect(urls.collect::<Vec<_>>())
     };
     let (a, c) = (direct().await.unwrap(), direct().await.unwrap());
-    let guard = a.lock("n").acquire().await.unwrap();
+    let guard = hold(&nodes, &a).await;
     let first = wait(&hangs);
     has_waiters(&nodes, 1).await;
     let second = wait(&c);
@@ -87,7 +87,7 @@ async fn a_first_waiter_that_hangs_is_passed_over() {
 async fn nodes_that_lost_their_lists_wake_all() {
     for instead in [None, Some("a string")] {
         let nodes = RedlockNodes::start();
-        let guard = connect(&nodes).await.lock("n").acquire().await.unwrap();
+        let guard = hold(&nodes, &connect(&nodes).await).await;
         let waiting = [connect(&nodes).await, connect(&nodes).await].map(|client| {
             let lock = client.lock("n");
             // In any order.
@@ -115,7 +115,7 @@ async fn a_node_that_hangs_or_lies_delays_no_waiter() {
     for trouble in ["hangs", "is down", "lies"] {
         let nodes = RedlockNodes::start();
         let (a, b) = (connect(&nodes).await, connect(&nodes).await);
-        let guard = a.lock("n").acquire().await.unwrap();
+        let guard = hold(&nodes, &a).await;
         let waiter = wait(&b);
         has_waiters(&nodes, 1).await;
         let node = nodes.node(0);
@@ -142,6 +142,13 @@ async fn a_node_that_hangs_or_lies_delays_no_waiter() {
             node.resume();
         }
     }
+}
+
+/// Takes the lock on all nodes: a waiter would get the vote of one that was late.
+async fn hold(nodes: &RedlockNodes, client: &Redlock) -> Guard {
+    let guard = client.lock("n").acquire().await.unwrap();
+    assert!(has_votes(nodes, "n", nodes.nodes().len()).await);
+    guard
 }
 
 fn wait(client: &Redlock) -> Waiting {
