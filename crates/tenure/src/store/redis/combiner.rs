@@ -29,8 +29,14 @@ const CALLS_MAX: usize = 2;
 struct Batch {
     acquires: AcquireBatch,
     releases: ReleaseBatch,
+    /// Those to a node of a Redlock, if there are any. In a box, because most have none.
+    of_node: Option<Box<NodeBatch>>,
+}
+
+/// Requests to one node of a Redlock that are sent together.
+struct NodeBatch {
     /// Before the votes: a lock that was just released can be voted for.
-    vote_releases: VoteReleaseBatch,
+    releases: VoteReleaseBatch,
     votes: VoteBatch,
 }
 
@@ -89,28 +95,21 @@ impl Batch {
     fn next(connection: &Connection, waiting: &mut Waiting) -> Option<Self> {
         let acquires = take(&mut waiting.acquires, |entry| !entry.reply.is_closed());
         let releases = take(&mut waiting.releases, |entry| !entry.reply.is_closed());
-        let vote_releases = take(&mut waiting.vote_releases, |_| true);
-        let votes = VoteBatch::take(connection, &mut waiting.votes, BATCH_MAX);
-        let is_empty = acquires.is_empty()
-            && releases.is_empty()
-            && vote_releases.is_empty()
-            && votes.len() == 0;
+        let of_node = NodeBatch::next(connection, waiting);
+        let is_empty = acquires.is_empty() && releases.is_empty() && of_node.is_none();
         (!is_empty).then(|| Self {
             acquires: AcquireBatch::new(connection, acquires),
             releases: ReleaseBatch::new(connection, releases),
-            vote_releases: VoteReleaseBatch::new(connection, vote_releases),
-            votes,
+            of_node: of_node.map(Box::new),
         })
     }
 
     /// Sends it. When the replies come, each caller gets its own, and what waits is sent next.
     fn send(self, connection: &Arc<Connection>) -> Result<(), (Self, WireError)> {
-        let requests =
-            self.acquires.len() + self.releases.len() + self.vote_releases.len() + self.votes.len();
-        let replies = self.acquires.replies()
-            + self.releases.replies()
-            + self.vote_releases.replies()
-            + self.votes.replies();
+        let of_node = self.of_node.as_deref();
+        let (requests, replies) = of_node.map_or((0, 0), NodeBatch::size);
+        let requests = requests + self.acquires.len() + self.releases.len();
+        let replies = replies + self.acquires.replies() + self.releases.replies();
         // Weak: a connection that is no longer used must not be kept open by what it owes.
         let owner = Arc::downgrade(connection);
         connection.wire().send_batch(
@@ -119,8 +118,10 @@ impl Batch {
             |batch, out| {
                 batch.acquires.encode(out);
                 batch.releases.encode(out);
-                batch.vote_releases.encode(out);
-                batch.votes.encode(out);
+                if let Some(of_node) = &batch.of_node {
+                    of_node.releases.encode(out);
+                    of_node.votes.encode(out);
+                }
             },
             move |batch, replies| finish(&owner, batch, replies),
         )
@@ -131,11 +132,11 @@ impl Batch {
             (Some(connection), Ok(mut replies)) => {
                 let mut rest = split_off(&mut replies, self.acquires.replies());
                 self.acquires.finish(connection, replies);
-                let mut of_votes = split_off(&mut rest, self.releases.replies());
+                let of_node = split_off(&mut rest, self.releases.replies());
                 self.releases.finish(connection, rest);
-                let rest = split_off(&mut of_votes, self.vote_releases.replies());
-                self.vote_releases.finish(connection, of_votes);
-                self.votes.finish(connection, rest);
+                if let Some(batch) = self.of_node {
+                    batch.finish(connection, of_node);
+                }
             }
             (connection, Err(error)) => self.fail(connection, &error),
             (None, Ok(_)) => self.fail(None, &WireError::Closed),
@@ -145,8 +146,37 @@ impl Batch {
     fn fail(self, connection: Option<&Connection>, error: &WireError) {
         self.acquires.fail(error);
         self.releases.fail(error);
-        self.vote_releases.fail(connection, error);
-        self.votes.fail(connection, error);
+        if let Some(of_node) = self.of_node {
+            of_node.releases.fail(connection, error);
+            of_node.votes.fail(connection, error);
+        }
+    }
+}
+
+impl NodeBatch {
+    fn next(connection: &Connection, waiting: &mut Waiting) -> Option<Self> {
+        if waiting.votes.is_empty() && waiting.vote_releases.is_empty() {
+            return None;
+        }
+        let releases = take(&mut waiting.vote_releases, |_| true);
+        let votes = VoteBatch::take(connection, &mut waiting.votes, BATCH_MAX);
+        let is_empty = releases.is_empty() && votes.len() == 0;
+        (!is_empty).then(|| Self {
+            releases: VoteReleaseBatch::new(connection, releases),
+            votes,
+        })
+    }
+
+    /// How many requests it has, and how many replies it gets.
+    fn size(&self) -> (usize, usize) {
+        let requests = self.releases.len() + self.votes.len();
+        (requests, self.releases.replies() + self.votes.replies())
+    }
+
+    fn finish(self, connection: &Connection, mut replies: Vec<Value>) {
+        let of_votes = split_off(&mut replies, self.releases.replies());
+        self.releases.finish(connection, replies);
+        self.votes.finish(connection, of_votes);
     }
 }
 

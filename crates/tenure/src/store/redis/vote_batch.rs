@@ -266,12 +266,11 @@ impl VoteEntry {
             Value::Error(error) => self.delivery_after(error),
             _ => None,
         };
-        match again {
-            Some(delivery) => self.send_again(connection, delivery),
-            None => {
-                let vote = self.read(connection, reply, sent_at);
-                self.finish(connection, vote);
-            }
+        if let Some(delivery) = again {
+            self.send_again(connection, delivery);
+        } else {
+            let vote = self.read(connection, reply, sent_at);
+            self.finish(connection, vote);
         }
     }
 
@@ -298,12 +297,11 @@ fn finish_together(
             let script = &connection.queue().vote_scripts.vote_all;
             let retry = script.note_refusal(connection, &error);
             for entry in entries {
-                match entry.delivery.after(&error).filter(|_| retry) {
-                    Some(delivery) => entry.send_again(connection, delivery),
-                    None => {
-                        let failure = entry.refused(connection, &error);
-                        entry.finish(connection, Err(failure));
-                    }
+                if let Some(delivery) = entry.delivery.after(&error).filter(|_| retry) {
+                    entry.send_again(connection, delivery);
+                } else {
+                    let failure = entry.refused(connection, &error);
+                    entry.finish(connection, Err(failure));
                 }
             }
             return;

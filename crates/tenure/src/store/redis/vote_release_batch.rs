@@ -168,12 +168,11 @@ fn finish_together(connection: &Connection, entries: Vec<VoteReleaseEntry>, repl
             let script = &connection.queue().vote_scripts.release_all;
             let retry = script.note_refusal(connection, &error);
             for entry in entries {
-                match entry.delivery.after(&error).filter(|_| retry) {
-                    Some(delivery) => entry.send_again(connection, delivery),
-                    None => {
-                        let failure = refused(connection, &error);
-                        entry.finish(connection, Err(failure));
-                    }
+                if let Some(delivery) = entry.delivery.after(&error).filter(|_| retry) {
+                    entry.send_again(connection, delivery);
+                } else {
+                    let failure = refused(connection, &error);
+                    entry.finish(connection, Err(failure));
                 }
             }
             return;

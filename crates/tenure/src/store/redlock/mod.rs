@@ -261,14 +261,6 @@ impl RedlockShared {
         FanOut::begin(requests.collect())
     }
 
-    /// The failure of a release whose connection is gone.
-    fn disconnected(&self) -> Failure {
-        Failure::not_sent(Error::new(
-            ErrorKind::Unavailable,
-            "the connection to a node of the Redlock broke",
-        ))
-    }
-
     /// An error that reports on every node.
     fn too_few(&self, what: &str) -> Error {
         let reasons: Vec<String> = self.nodes.iter().map(|node| node.reason()).collect();

@@ -38,7 +38,7 @@ pub(super) fn release_on_caller<'a>(
         return None;
     }
     let limit = shared.clock.now() + shared.response_timeout;
-    let finishing = finish(release_after_votes(shared, (lease, place), grant, limit));
+    let finishing = finish(release_after_votes(shared, (lease, place), &grant, limit));
     Some(Box::pin(finishing))
 }
 
@@ -55,7 +55,7 @@ fn begin(
     }
     match grant {
         Some(grant) if !grant.repaired && !grant.sent.is_empty() => {
-            release_after_votes(shared, (lease, place), grant, limit)
+            release_after_votes(shared, (lease, place), &grant, limit)
         }
         Some(grant) => {
             shared.defer_unanswered(lease, &grant, false);
@@ -103,10 +103,10 @@ fn release_on_one(
 fn release_after_votes(
     shared: &Arc<RedlockShared>,
     (lease, place): (&LeaseSpec, Option<(LeaseId, PlaceAfter)>),
-    grant: GrantedLease,
+    grant: &GrantedLease,
     limit: Moment,
 ) -> Begun {
-    shared.defer_unanswered(lease, &grant, true);
+    shared.defer_unanswered(lease, grant, true);
     let votes = grant.unanswered();
     let votes = votes.map(|vote| (vote.node, vote.sent.in_flight));
     // The waiter may be in the lists of the others too.

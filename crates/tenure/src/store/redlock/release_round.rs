@@ -11,6 +11,7 @@ use super::RedlockShared;
 use super::deferred_release::DeferredRelease;
 use super::node::lock;
 use super::round_request::RoundRequest;
+use crate::error::{Error, ErrorKind};
 use crate::lease::LeaseId;
 use crate::moment::Moment;
 use crate::pending_work::{Pending, PendingOne};
@@ -101,7 +102,7 @@ impl ReleaseRound {
         });
         for (node, sent) in sent {
             if sent.connection.is_broken() {
-                round.released(node, Err(shared.disconnected()));
+                round.released(node, Err(disconnected()));
             } else {
                 round.send(node, &sent.connection);
             }
@@ -233,4 +234,11 @@ impl ReleaseRequest for ReleaseRound {
         caller.into_iter().for_each(Waker::wake);
         drop(pending);
     }
+}
+
+fn disconnected() -> Failure {
+    Failure::not_sent(Error::new(
+        ErrorKind::Unavailable,
+        "the connection to a node of the Redlock broke",
+    ))
 }
