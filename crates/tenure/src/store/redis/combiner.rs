@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::release_batch::ReleaseBatch;
 use super::request_queue::{Entry, Waiting};
 use super::value::Value;
-use super::wire::{Reply, WireError};
+use super::wire::{ReadBy, Reply, WireError};
 use crate::seeded::{Bug, bug};
 
 /// Requests of a kind per call: the server serves no other client meanwhile, for a fraction of a
@@ -36,13 +36,14 @@ impl Connection {
         let owner = Arc::downgrade(self);
         self.wire().on_write(move || {
             if let Some(connection) = owner.upgrade() {
-                connection.send_waiting(connection.queue().waiting());
+                connection.send_waiting(connection.queue().waiting(), ReadBy::Driver);
             }
         });
         let mut waiting = self.queue().waiting();
         waiting.push(entry);
         if self.wire().sends_at_once() {
-            self.send_waiting(waiting);
+            self.send_waiting(waiting, ReadBy::Caller);
+            self.wire().spin();
         } else if waiting.calls < CALLS_MAX {
             drop(waiting);
             self.wire().request_write();
@@ -50,13 +51,17 @@ impl Connection {
     }
 
     /// Sends what waits, as far as there is room for calls.
-    fn send_waiting<'a>(self: &'a Arc<Self>, mut waiting: MutexGuard<'a, Waiting>) {
+    fn send_waiting<'a>(
+        self: &'a Arc<Self>,
+        mut waiting: MutexGuard<'a, Waiting>,
+        read_by: ReadBy,
+    ) {
         while waiting.calls < CALLS_MAX
             && let Some(batch) = Batch::next(self, &mut waiting)
         {
             waiting.calls += 1;
             // Sent while the queue is locked: see `RequestQueue::settle`.
-            let Err((batch, error)) = batch.send(self) else {
+            let Err((batch, error)) = batch.send(self, read_by) else {
                 continue;
             };
             drop(waiting);
@@ -92,14 +97,14 @@ impl Batch {
     }
 
     /// Sends it. When the replies come, each caller gets its own, and what waits is sent next.
-    fn send(self, connection: &Arc<Connection>) -> Result<(), (Self, WireError)> {
+    fn send(self, connection: &Arc<Connection>, read_by: ReadBy) -> Result<(), (Self, WireError)> {
         let requests = self.acquires.len() + self.releases.len();
         let replies = self.acquires.replies() + self.releases.replies();
         // Weak: a connection that is no longer used must not be kept open by what it owes.
         let owner = Arc::downgrade(connection);
         connection.wire().send_batch(
             (requests, replies),
-            self,
+            (self, read_by),
             |batch, out| {
                 batch.acquires.encode(out);
                 batch.releases.encode(out);

@@ -212,7 +212,7 @@ async fn open(target: &RedisTarget) -> Result<Stream, Failure> {
     match &target.address {
         Address::Tcp { host, port } => {
             let stream = open_tcp(host, *port).await.map_err(refused)?;
-            Ok(Stream::tcp(stream))
+            Stream::tcp(stream).map_err(refused)
         }
         Address::Tls { host, port, tls } => {
             let config = tls::config(target, tls)?;
@@ -222,7 +222,7 @@ async fn open(target: &RedisTarget) -> Result<Stream, Failure> {
         #[cfg(unix)]
         Address::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(refused)?;
-            Ok(Stream::unix(stream))
+            Stream::unix(stream).map_err(refused)
         }
         #[cfg(not(unix))]
         Address::Unix(_) => Err(refused(std::io::ErrorKind::Unsupported.into())),

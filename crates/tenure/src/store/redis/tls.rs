@@ -112,7 +112,7 @@ mod rustls_config {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let connector = TlsConnector::from(Arc::new(config));
         let stream = connector.connect(name, stream).await?;
-        Ok(Stream::Tls(Box::new(stream)))
+        Ok(Stream::driven(stream))
     }
 
     /// The certificates that this machine trusts. One that cannot be read is left out.

@@ -7,6 +7,7 @@ use crate::store::Failure;
 use crate::store::redis::command::{Cmd, Pipeline};
 use crate::store::redis::server::ServerInfo;
 use crate::store::redis::value::Value;
+use crate::store::redis::wire::ReadBy;
 use crate::store::redis::{script, server_error};
 
 impl Connection {
@@ -85,7 +86,7 @@ impl Connection {
 
     /// Sends the setup command. Returns whether the server accepts it.
     pub(in crate::store::redis) async fn run_setup(&self, command: &Cmd) -> bool {
-        let reply = self.wire.run(command).await;
+        let reply = self.wire.run(command, ReadBy::Driver).await;
         reply.is_ok_and(|reply| reply.error().is_none())
     }
 

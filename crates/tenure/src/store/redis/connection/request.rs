@@ -12,7 +12,7 @@ use crate::store::redis::command::{Cmd, Pipeline};
 use crate::store::redis::script_call::ScriptCall;
 use crate::store::redis::server_error;
 use crate::store::redis::value::Value;
-use crate::store::redis::wire::{Reply, WireError};
+use crate::store::redis::wire::{ReadBy, Reply, WireError};
 
 impl Connection {
     /// Sends one command and waits for its reply.
@@ -27,7 +27,12 @@ impl Connection {
             let replies = replies.await;
             replies.map(|mut values| values.pop().unwrap_or(Value::Nil))
         } else {
-            self.await_reply(self.wire.run(command), options).await
+            let read_by = match options.wait {
+                ReplyWait::ResponseTimeout => ReadBy::Caller,
+                ReplyWait::Until(_) => ReadBy::Driver,
+            };
+            let reply = self.wire.run(command, read_by);
+            self.await_reply(reply, options).await
         };
         let reply = reply.and_then(|value| self.check_error(value));
         self.finish_call(&start, || call_of(command), &reply);

@@ -5,22 +5,17 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use tokio::io::ReadBuf;
-use tokio::sync::mpsc;
+use tokio::time::Sleep;
 
-use super::resp::{self, Unparsed};
+use super::input::BUFFER;
 use super::stream::Stream;
 use super::{Done, Push, Shared, WireError};
-
-/// How much is read at once, and how much buffer is kept between requests.
-const BUFFER: usize = 32 * 1024;
 
 pub(super) struct Driver {
     shared: Arc<Shared>,
     stream: Stream,
-    pushes: Option<mpsc::UnboundedSender<Push>>,
-    input: Input,
     /// What is being written, and how much of it has been.
     output: Vec<u8>,
     written: usize,
@@ -29,34 +24,64 @@ pub(super) struct Driver {
     /// Whether other tasks have had the chance to join the next write.
     yielded: bool,
     done: Vec<Done>,
+    /// While it leaves replies to callers.
+    rest: Option<Rest>,
 }
 
-/// The bytes that were read but not parsed yet.
-struct Input {
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    /// How many of them the next reply needs, as far as is known.
-    needed: usize,
+/// The driver does nothing, because callers read their replies themselves.
+struct Rest {
+    timer: Pin<Box<Sleep>>,
+    /// How many requests had been sent when the timer was set.
+    sent: u64,
 }
+
+impl Rest {
+    fn new(sent: u64) -> Self {
+        let timer = Box::pin(tokio::time::sleep(REST));
+        Self { timer, sent }
+    }
+}
+
+/// A driver that rests begins to read again if no request was sent for this long, so that it notices
+/// when the server hangs up.
+const REST: Duration = Duration::from_millis(10);
 
 impl Driver {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        stream: Stream,
-        pushes: Option<mpsc::UnboundedSender<Push>>,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, stream: Stream) -> Self {
         Self {
             shared,
             stream,
-            pushes,
-            input: Input::new(),
             output: Vec::new(),
             written: 0,
             unflushed: false,
             yielded: false,
             done: Vec::new(),
+            rest: None,
         }
+    }
+
+    /// Whether it leaves all work to callers for now. It is woken when there is some.
+    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state();
+        let is_idle = state.out.is_empty() && !state.gathering && self.output.is_empty();
+        if !state.callers_read || !is_idle || state.is_closed() {
+            state.callers_read = false;
+            self.rest = None;
+            return Poll::Ready(());
+        }
+        let rest = self.rest.get_or_insert_with(|| Rest::new(state.sent));
+        self.stream.rest();
+        while rest.timer.as_mut().poll(context).is_ready() {
+            if rest.sent == state.sent {
+                state.callers_read = false;
+                self.rest = None;
+                return Poll::Ready(());
+            }
+            *rest = Rest::new(state.sent);
+        }
+        state.driver = Some(context.waker().clone());
+        Poll::Pending
     }
 
     /// Works until the connection ends.
@@ -101,7 +126,8 @@ impl Driver {
     /// Reads replies until there are no more for now.
     fn poll_replies(&mut self, context: &mut Context<'_>) -> Poll<WireError> {
         loop {
-            match ready!(self.input.poll_fill(&mut self.stream, context)) {
+            let mut input = self.shared.input();
+            match ready!(input.poll_fill(&mut self.stream, context)) {
                 Ok(0) => {
                     let eof = io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up");
                     return Poll::Ready(eof.into());
@@ -109,26 +135,10 @@ impl Driver {
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(error.into()),
             }
-            if let Err(error) = self.dispatch() {
+            if let Err(error) = self.shared.dispatch(input, &mut self.done) {
                 return Poll::Ready(error);
             }
         }
-    }
-
-    /// Gives the complete replies to their requests.
-    fn dispatch(&mut self) -> Result<(), WireError> {
-        let (received, invalid) = self.input.parse();
-        let pushes = self.shared.take(received, &mut self.done);
-        for done in self.done.drain(..) {
-            done.wake();
-        }
-        for push in pushes? {
-            if let Some(receiver) = &self.pushes {
-                // The client may be closing.
-                let _ = receiver.send(push);
-            }
-        }
-        invalid
     }
 
     fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -157,6 +167,7 @@ impl Future for Driver {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let driver = self.get_mut();
+        ready!(driver.poll_rest(context));
         let error = ready!(driver.poll_work(context));
         driver.shared.close(&error);
         Poll::Ready(())
@@ -167,67 +178,6 @@ impl Drop for Driver {
     /// Also if its runtime is shut down.
     fn drop(&mut self) {
         self.shared.close(&WireError::Closed);
-        if let Some(pushes) = &self.pushes {
-            let _ = pushes.send(Push::Disconnected);
-        }
-    }
-}
-
-impl Input {
-    fn new() -> Self {
-        Self {
-            buffer: vec![0; BUFFER],
-            start: 0,
-            end: 0,
-            needed: 1,
-        }
-    }
-
-    /// Reads more bytes. Returns how many; 0 at the end of the stream.
-    fn poll_fill(
-        &mut self,
-        stream: &mut Stream,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        self.make_room();
-        let mut free = ReadBuf::new(&mut self.buffer[self.end..]);
-        ready!(stream.poll_read(context, &mut free))?;
-        let read = free.filled().len();
-        self.end += read;
-        Poll::Ready(Ok(read))
-    }
-
-    fn make_room(&mut self) {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-            if self.buffer.len() > BUFFER {
-                self.buffer.truncate(BUFFER);
-                self.buffer.shrink_to_fit();
-            }
-        } else if self.start > 0 && self.end == self.buffer.len() {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.end == self.buffer.len() {
-            // Not by what is needed: a length alone proves nothing.
-            self.buffer.resize(2 * self.buffer.len(), 0);
-        }
-    }
-
-    /// Parses all that is complete. `Err` if the rest is not the Redis protocol.
-    fn parse(&mut self) -> (Vec<resp::Received>, Result<(), WireError>) {
-        let mut received = Vec::new();
-        while self.end - self.start >= self.needed {
-            match resp::parse(&self.buffer[self.start..self.end]) {
-                Ok((complete, used)) => {
-                    self.start += used;
-                    self.needed = 1;
-                    received.push(complete);
-                }
-                Err(Unparsed::Incomplete(needed)) => self.needed = needed,
-                Err(Unparsed::Invalid(what)) => return (received, Err(WireError::Protocol(what))),
-            }
-        }
-        (received, Ok(()))
+        self.shared.push(Push::Disconnected);
     }
 }

@@ -15,16 +15,25 @@ use std::task::Waker;
 use tokio::sync::{mpsc, oneshot};
 
 use self::driver::Driver;
+use self::input::Input;
 pub(crate) use self::push::Push;
 use self::resp::Received;
+#[cfg(unix)]
+use self::socket::Socket;
+#[cfg(unix)]
+use self::spin::Spin;
 pub(super) use self::stream::Stream;
-use self::stream::Writer;
 use super::command::{Cmd, Pipeline, cmd};
 use super::value::Value;
 
 mod driver;
+mod input;
 mod push;
 mod resp;
+#[cfg(unix)]
+mod socket;
+#[cfg(unix)]
+mod spin;
 mod stream;
 
 /// An open connection. Closed when it is dropped.
@@ -45,12 +54,27 @@ pub(super) enum WireError {
 /// The reply to a request.
 pub(super) type Reply<T> = Result<T, WireError>;
 
+/// Who reads the reply to a request that is alone on the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadBy {
+    Driver,
+    /// The caller, if the reply comes at once: see [`Wire::spin`].
+    Caller,
+}
+
 /// What the senders and the driver share.
 struct Shared {
     // A std mutex, not an async one: it is held for one system call at most.
     state: Mutex<State>,
-    /// To write without the driver, if the connection has no TLS.
-    writer: Option<Writer>,
+    /// To read and write without the driver, if that is possible.
+    #[cfg(unix)]
+    socket: Option<Socket>,
+    #[cfg(unix)]
+    spin: Spin,
+    /// Locked before `state`, and while replies are matched to requests: they must stay in order.
+    input: Mutex<Input>,
+    /// Where what the server sends unasked goes.
+    pushes: Option<mpsc::UnboundedSender<Push>>,
     /// Adds requests that wait outside, just before a write.
     gather: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -63,10 +87,14 @@ struct State {
     /// How many requests are in `out`, and how many the last write had.
     unwritten: usize,
     last_write: usize,
+    /// How many requests were sent in all.
+    sent: u64,
     /// Whether requests wait outside for the next write.
     gathering: bool,
     /// The driver, while it sleeps.
     driver: Option<Waker>,
+    /// Whether the driver leaves replies to the callers that wait for them.
+    callers_read: bool,
     closed: Option<WireError>,
 }
 
@@ -100,18 +128,26 @@ impl Wire {
     pub(super) fn new(stream: Stream, pushes: Option<mpsc::UnboundedSender<Push>>) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
-            writer: stream.writer(),
+            #[cfg(unix)]
+            socket: stream.socket(),
+            #[cfg(unix)]
+            spin: Spin::default(),
+            input: Mutex::new(Input::new()),
+            pushes,
             gather: OnceLock::new(),
         });
-        tokio::spawn(Driver::new(Arc::clone(&shared), stream, pushes));
+        tokio::spawn(Driver::new(Arc::clone(&shared), stream));
         Self { shared }
     }
 
     /// Sends one command.
-    pub(super) async fn run(&self, command: &Cmd) -> Reply<Value> {
+    pub(super) async fn run(&self, command: &Cmd, read_by: ReadBy) -> Reply<Value> {
         let (sender, reply) = oneshot::channel();
         self.shared
-            .send(Awaited::One(sender), |out| command.encode(out));
+            .send(Awaited::One(sender), read_by, |out| command.encode(out));
+        if read_by == ReadBy::Caller {
+            self.spin();
+        }
         reply.await.unwrap_or(Err(WireError::Closed))
     }
 
@@ -123,10 +159,13 @@ impl Wire {
         let (sender, replies) = oneshot::channel();
         // The sender may no longer wait.
         let sink = Box::new(|replies| drop(sender.send(replies)));
-        self.shared
-            .send(Awaited::several(commands.len(), sink), |out| {
+        self.shared.send(
+            Awaited::several(commands.len(), sink),
+            ReadBy::Driver,
+            |out| {
                 commands.encode(out);
-            });
+            },
+        );
         replies.await.unwrap_or(Err(WireError::Closed))
     }
 
@@ -153,7 +192,8 @@ impl Wire {
     }
 
     /// Sends what `encode` writes of a batch with this many requests and replies. `finish` gets the
-    /// batch and its replies, on the thread that reads them.
+    /// batch and its replies, on the thread that reads them. A caller that reads its reply must call
+    /// [`spin`](Self::spin) next.
     ///
     /// # Errors
     ///
@@ -161,7 +201,7 @@ impl Wire {
     pub(super) fn send_batch<B: Send + 'static>(
         &self,
         (requests, replies): (usize, usize),
-        batch: B,
+        (batch, read_by): (B, ReadBy),
         encode: impl FnOnce(&B, &mut Vec<u8>),
         finish: impl FnOnce(B, Reply<Vec<Value>>) + Send + 'static,
     ) -> Result<(), (B, WireError)> {
@@ -169,11 +209,11 @@ impl Wire {
         if let Some(error) = &state.closed {
             return Err((batch, error.clone()));
         }
-        let is_lone = state.is_lone() && requests == 1;
+        let lone = (state.is_lone() && requests == 1).then_some(read_by);
         encode(&batch, &mut state.out);
         let sink = Box::new(move |replies| finish(batch, replies));
         let awaited = Awaited::several(replies, sink);
-        self.shared.sent(state, awaited, requests, is_lone);
+        self.shared.sent(state, awaited, requests, lone);
         Ok(())
     }
 
@@ -187,9 +227,15 @@ impl Wire {
         };
         let mut command = cmd(word);
         command.arg(channel);
-        self.shared.send(awaited, |out| command.encode(out));
+        self.shared
+            .send(awaited, ReadBy::Driver, |out| command.encode(out));
         reply.await.unwrap_or(Err(WireError::Closed))
     }
+
+    /// Nothing: only the driver reads.
+    #[cfg(not(unix))]
+    #[expect(clippy::unused_self, reason = "as on Unix")]
+    pub(super) fn spin(&self) {}
 
     /// Ends it. Pending requests fail at once, on this thread.
     pub(super) fn close(&self) {
@@ -204,15 +250,15 @@ impl Drop for Wire {
 }
 
 impl Shared {
-    fn send(&self, awaited: Awaited, encode: impl FnOnce(&mut Vec<u8>)) {
+    fn send(&self, awaited: Awaited, read_by: ReadBy, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         if let Some(error) = state.closed.clone() {
             drop(state);
             return awaited.fail(&error);
         }
-        let is_lone = state.is_lone();
+        let lone = state.is_lone().then_some(read_by);
         encode(&mut state.out);
-        self.sent(state, awaited, 1, is_lone);
+        self.sent(state, awaited, 1, lone);
     }
 
     /// Notes what awaits the replies to requests that were just appended to `out`, and has them
@@ -222,20 +268,61 @@ impl Shared {
         mut state: MutexGuard<'_, State>,
         awaited: Awaited,
         requests: usize,
-        is_lone: bool,
+        lone: Option<ReadBy>,
     ) {
         state.awaited.push_back(awaited);
         state.unwritten += requests;
-        if is_lone && let Some(writer) = &self.writer {
+        state.sent += 1;
+        if lone.is_some() {
+            self.write_now(&mut state);
+        }
+        let needs_driver = !state.out.is_empty() || lone != Some(ReadBy::Caller);
+        let driver = if needs_driver && state.callers_read {
+            state.end_callers_read()
+        } else if state.out.is_empty() {
+            None
+        } else {
+            state.driver.take()
+        };
+        drop(state);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    #[cfg(unix)]
+    fn write_now(&self, state: &mut State) {
+        if let Some(socket) = &self.socket {
             // An error is left to the driver, which will get it too.
-            let written = writer.try_write(&state.out).unwrap_or(0);
+            let written = socket.try_write(&state.out).unwrap_or(0);
             state.out.drain(..written);
             state.note_write();
         }
-        if !state.out.is_empty() {
-            let driver = state.driver.take();
-            drop(state);
-            driver.into_iter().for_each(Waker::wake);
+    }
+
+    #[cfg(not(unix))]
+    fn write_now(&self, _: &mut State) {}
+
+    /// Gives the complete replies to their requests.
+    fn dispatch(
+        &self,
+        mut input: MutexGuard<'_, Input>,
+        done: &mut Vec<Done>,
+    ) -> Result<(), WireError> {
+        let (received, invalid) = input.parse();
+        let pushes = self.take(received, done);
+        drop(input);
+        for done in done.drain(..) {
+            done.wake();
+        }
+        for push in pushes? {
+            self.push(push);
+        }
+        invalid
+    }
+
+    fn push(&self, push: Push) {
+        if let Some(receiver) = &self.pushes {
+            // The client may be closing.
+            let _ = receiver.send(push);
         }
     }
 
@@ -282,6 +369,10 @@ impl Shared {
         }
     }
 
+    fn input(&self) -> MutexGuard<'_, Input> {
+        self.input.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -296,6 +387,12 @@ impl State {
 
     fn is_closed(&self) -> bool {
         self.closed.is_some()
+    }
+
+    /// The driver reads again. Returns it, to be woken.
+    fn end_callers_read(&mut self) -> Option<Waker> {
+        self.callers_read = false;
+        self.driver.take()
     }
 
     fn note_write(&mut self) {

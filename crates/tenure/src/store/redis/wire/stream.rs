@@ -1,58 +1,72 @@
-//! The byte stream below a connection: TCP, TLS over TCP, or a Unix socket.
+//! The byte stream below a connection: a plain socket, or TLS over one.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-#[cfg(feature = "tls")]
-use tokio::io::AsyncWrite;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::{TcpStream, tcp};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 #[cfg(unix)]
-use tokio::net::{UnixStream, unix};
+use tokio::net::UnixStream;
+
+#[cfg(unix)]
+use super::socket::{Family, RegisteredSocket, Socket};
 
 /// A stream, driven by the runtime that opened it.
 pub(in crate::store::redis) enum Stream {
-    Tcp(tcp::OwnedReadHalf, Writer),
+    /// TCP or a Unix socket: any thread may read and write it.
     #[cfg(unix)]
-    Unix(unix::OwnedReadHalf, Writer),
-    #[cfg(feature = "tls")]
-    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    Socket(RegisteredSocket),
+    /// TLS, and TCP where there is no Unix: only the driver can use it.
+    Driven(Pin<Box<dyn ReadWrite>>),
 }
 
-/// The side of a stream that any thread may write to.
-#[derive(Clone)]
-pub(in crate::store::redis) enum Writer {
-    Tcp(Arc<tcp::OwnedWriteHalf>),
-    #[cfg(unix)]
-    Unix(Arc<unix::OwnedWriteHalf>),
+/// What a stream that only the driver uses must do.
+pub(in crate::store::redis) trait ReadWrite:
+    AsyncRead + AsyncWrite + Send
+{
 }
+
+impl<T: AsyncRead + AsyncWrite + Send> ReadWrite for T {}
 
 impl Stream {
-    pub(in crate::store::redis) fn tcp(stream: TcpStream) -> Self {
-        let (read, write) = stream.into_split();
-        Self::Tcp(read, Writer::Tcp(Arc::new(write)))
-    }
-
+    /// # Errors
+    ///
+    /// If the runtime cannot give the socket away.
     #[cfg(unix)]
-    pub(in crate::store::redis) fn unix(stream: UnixStream) -> Self {
-        let (read, write) = stream.into_split();
-        Self::Unix(read, Writer::Unix(Arc::new(write)))
+    pub(in crate::store::redis) fn tcp(stream: TcpStream) -> io::Result<Self> {
+        let socket = stream.into_std()?.into();
+        Ok(Self::Socket(RegisteredSocket::new(socket, Family::Tcp)))
     }
 
-    /// `None` with TLS: only the driver can write then.
-    #[cfg_attr(
-        not(feature = "tls"),
-        expect(clippy::unnecessary_wraps, reason = "without TLS there is always one")
-    )]
-    pub(super) fn writer(&self) -> Option<Writer> {
+    /// # Errors
+    ///
+    /// None here.
+    #[cfg(not(unix))]
+    pub(in crate::store::redis) fn tcp(stream: TcpStream) -> io::Result<Self> {
+        Ok(Self::driven(stream))
+    }
+
+    /// # Errors
+    ///
+    /// If the runtime cannot give the socket away.
+    #[cfg(unix)]
+    pub(in crate::store::redis) fn unix(stream: UnixStream) -> io::Result<Self> {
+        let socket = stream.into_std()?.into();
+        Ok(Self::Socket(RegisteredSocket::new(socket, Family::Unix)))
+    }
+
+    #[cfg(any(feature = "tls", not(unix)))]
+    pub(in crate::store::redis) fn driven(stream: impl ReadWrite + 'static) -> Self {
+        Self::Driven(Box::pin(stream))
+    }
+
+    /// The socket, if any thread may use it.
+    #[cfg(unix)]
+    pub(super) fn socket(&self) -> Option<Socket> {
         match self {
-            Self::Tcp(_, writer) => Some(writer.clone()),
-            #[cfg(unix)]
-            Self::Unix(_, writer) => Some(writer.clone()),
-            #[cfg(feature = "tls")]
-            Self::Tls(_) => None,
+            Self::Socket(registered) => Some(registered.socket().clone()),
+            Self::Driven(_) => None,
         }
     }
 
@@ -62,11 +76,9 @@ impl Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self {
-            Self::Tcp(stream, _) => Pin::new(stream).poll_read(context, buffer),
             #[cfg(unix)]
-            Self::Unix(stream, _) => Pin::new(stream).poll_read(context, buffer),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Socket(socket) => socket.poll_read(context, buffer),
+            Self::Driven(stream) => stream.as_mut().poll_read(context, buffer),
         }
     }
 
@@ -76,52 +88,27 @@ impl Stream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(_, writer) => writer.poll_write(context, bytes),
             #[cfg(unix)]
-            Self::Unix(_, writer) => writer.poll_write(context, bytes),
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Socket(socket) => socket.poll_write(context, bytes),
+            Self::Driven(stream) => stream.as_mut().poll_write(context, bytes),
         }
     }
 
     /// Sends what TLS has buffered.
     pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-            _ => {
-                let _ = context;
-                Poll::Ready(Ok(()))
-            }
-        }
-    }
-}
-
-impl Writer {
-    /// Writes what the socket takes now.
-    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_write(bytes),
             #[cfg(unix)]
-            Self::Unix(stream) => stream.try_write(bytes),
+            Self::Socket(_) => Poll::Ready(Ok(())),
+            Self::Driven(stream) => stream.as_mut().poll_flush(context),
         }
     }
 
-    fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.poll_ready(context))?;
-            match self.try_write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
-            }
-        }
-    }
-
-    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(stream) => stream.as_ref().as_ref().poll_write_ready(context),
-            #[cfg(unix)]
-            Self::Unix(stream) => stream.as_ref().as_ref().poll_write_ready(context),
+    /// Lets callers read the socket for themselves: its runtime is no longer woken by what arrives,
+    /// until it reads or writes again.
+    pub(super) fn rest(&mut self) {
+        #[cfg(unix)]
+        if let Self::Socket(socket) = self {
+            socket.deregister();
         }
     }
 }
