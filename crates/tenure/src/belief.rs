@@ -247,6 +247,12 @@ impl Belief {
         next
     }
 
+    /// Whether the next fence is reserved, but the store's clock may not have reached it yet.
+    pub(crate) fn is_ahead_of_clock(&self, now: Moment) -> bool {
+        let next = Fence::new(self.fence.get() + 1);
+        self.hand_off.left > 0 && !self.hand_off.covers(next, now)
+    }
+
     /// Until when the lease itself may be believed.
     pub(crate) fn deadline(&self) -> Moment {
         Moment::from_nanos(self.lease_deadline().load(Ordering::Acquire))

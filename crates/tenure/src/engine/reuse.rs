@@ -5,10 +5,14 @@ use std::sync::Arc;
 use super::attempt::AcquireRequest;
 use crate::belief::Belief;
 use crate::client_handle::ClientHandle;
+use crate::core::Core;
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::holds::Holds;
+
+/// How often to look whether the server's clock has reached the next fence: some microseconds.
+const LOOKS_MAX: u32 = 200;
 
 /// What a caller found.
 pub(crate) enum Reuse {
@@ -41,9 +45,7 @@ pub(crate) fn try_reuse(
     };
     let belief = kept.belief;
     let fits = request.is_met_by(&belief);
-    let next = fits
-        .then(|| belief.for_next_use(core.clock.now()))
-        .flatten();
+    let next = fits.then(|| for_next_use(core, &belief)).flatten();
     let Some(next) = next else {
         return Ok(Reuse::Unfit(belief));
     };
@@ -57,6 +59,20 @@ pub(crate) fn try_reuse(
     // Dropping the guard releases it.
     client.check_open()?;
     Ok(Reuse::Granted(guard))
+}
+
+/// The belief for the next use. A caller that is faster than a microsecond waits for the next fence.
+fn for_next_use(core: &Core, belief: &Arc<Belief>) -> Option<Arc<Belief>> {
+    // Counted, because a clock may stand still.
+    for _ in 0..LOOKS_MAX {
+        let now = core.clock.now();
+        let next = belief.for_next_use(now);
+        if next.is_some() || !belief.is_ahead_of_clock(now) {
+            return next;
+        }
+        std::hint::spin_loop();
+    }
+    None
 }
 
 /// Releases a lease that was kept and is of no use to its process. Returns when the lock is free, or
