@@ -4,6 +4,7 @@
 //! `docs/benchmarks.md` says how to read the table.
 #![allow(missing_docs, reason = "a program: nobody links to its items")]
 
+mod allocations;
 mod child;
 mod clock;
 mod contender;

@@ -148,7 +148,7 @@ impl Unit {
             Self::Mebibytes => format!("{} MiB", number(value)),
             Self::Bytes => format!("{value:.0} B"),
             Self::Times => format!("{}×", number(value)),
-            Self::Count => format!("{value:.0}"),
+            Self::Count => number(value),
         }
     }
 }

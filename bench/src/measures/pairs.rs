@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
+use crate::allocations;
 use crate::clock::{main_thread_cpu_ns, own_cpu};
 use crate::contender::Contender;
 use crate::floor::{Floor, Nagle};
@@ -12,6 +13,7 @@ use crate::peers::rlock::Rlock;
 use crate::peers::rslock::Rslock;
 use crate::rounds::{Entry, Results, interleave_often};
 use crate::setting::{Setting, one_thread, two_workers};
+use crate::stats::Samples;
 use crate::table::{Row, Target, Unit};
 
 /// How long everybody runs at a time, and how often per round: what disturbs one slice rarely
@@ -56,6 +58,7 @@ pub fn measure(setting: &Setting) -> Vec<Row> {
         rows.extend(show_rates(tasks, &results, &aims));
         if tasks == MANY {
             rows.extend(show_costs(&results));
+            rows.extend(two.show_allocations());
         }
     }
     rows
@@ -219,6 +222,29 @@ impl Field {
             server_us: server as f64 / 1e3 / pairs,
             p99_us: p99_us(&mut times),
         }
+    }
+
+    /// Counted apart from the time, which counting would change.
+    fn show_allocations(&self) -> Vec<Row> {
+        let ours = self.allocations(&self.ours);
+        let row = |reference: &str, its: &Samples, target| {
+            let what = "– allocations per pair";
+            Row::ratio(what, (&ours, Unit::Count), (reference, its), target)
+        };
+        vec![
+            Row::figure(
+                "– allocations per pair",
+                (&ours, Unit::Count),
+                Target::AtMost(10.0),
+            ),
+            row("floor", &self.allocations(&self.floor), Target::None),
+            row("rslock", &self.allocations(&self.rslock), Target::None),
+        ]
+    }
+
+    fn allocations(&self, contender: &impl Contender) -> Samples {
+        let (times, count) = allocations::count(|| self.run(contender, MANY, SLICE));
+        Samples::new([count as f64 / times.len() as f64])
     }
 
     /// How long each pair took that `tasks` tasks make together.
