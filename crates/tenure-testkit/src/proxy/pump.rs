@@ -184,9 +184,12 @@ impl Pump {
     }
 
     fn take(&mut self, mut chunk: &mut [u8]) {
-        self.shared.count(self.direction, chunk.len());
         self.count_replies(chunk);
-        if self.is_dropped(chunk) {
+        let is_dropped = self.is_dropped(chunk);
+        // Afterwards: who sees the count may end the fault, and that must not change what becomes of
+        // this chunk.
+        self.shared.count(self.direction, chunk.len());
+        if is_dropped {
             return;
         }
         if let Some(left) = &mut self.cut_left {

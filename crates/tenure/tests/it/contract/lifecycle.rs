@@ -117,10 +117,14 @@ async fn a_detached_lease_is_renewed_in_place(stage: Stage) {
     // The second time as well: the lease is still the same one.
     for _ in 0..2 {
         b.renew(&lease, ms(20_000)).await.unwrap();
-        let holder = a.lock("n").holder().await.unwrap().unwrap();
-        assert_eq!(&holder.lease, lease.id());
-        assert!(holder.remaining.unwrap() > ms(10_000), "{holder:?}");
-        assert_eq!(holder.meta["job"], "7");
+        // A node of a Redlock that was not needed for the majority may renew it later.
+        let is_renewed = async || {
+            let holder = a.lock("n").holder().await.unwrap().unwrap();
+            assert_eq!(&holder.lease, lease.id());
+            assert_eq!(holder.meta["job"], "7");
+            holder.remaining.unwrap() > ms(10_000)
+        };
+        assert!(soon(is_renewed).await);
     }
     tokio::time::sleep(ms(1_100)).await;
     let holder = a.lock("n").holder().await.unwrap().unwrap();

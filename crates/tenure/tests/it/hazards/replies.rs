@@ -21,9 +21,14 @@ async fn h01_lost_reply_on_acquire_ends_in_one_grant() {
     let wire = Wire::start();
     let a = wire.client().await;
     wire.proxy.drop_replies();
+    let replied = wire.proxy.counts().reply_bytes;
     let acquiring = tokio::spawn(acquire(a.locks()));
     assert!(wire.is_granted_soon("n"));
     let minted = wire.fence("n");
+    let is_lost = wire
+        .proxy
+        .wait_for(SOON, |counts| counts.reply_bytes > replied);
+    assert!(is_lost, "the proxy did not get the reply");
     wire.proxy.stop_dropping();
     let guard = acquiring.await.unwrap();
     assert_is_the_only_grant(&wire, a.locks(), &guard, minted);
