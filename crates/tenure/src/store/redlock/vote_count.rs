@@ -85,6 +85,12 @@ impl VoteCount {
         self.granted + self.stale.len() + self.busy.len() >= self.majority
     }
 
+    /// Whether the result is certain, or all have replied.
+    pub(super) fn is_decided(&self) -> bool {
+        let hopeless = self.granted + self.waiting < self.majority;
+        self.granted >= self.majority || self.waiting == 0 || hopeless && self.holder().is_some()
+    }
+
     /// The result; with `last`, although some have not replied.
     pub(super) fn verdict(&mut self, last: bool) -> Verdict {
         if self.granted >= self.majority {

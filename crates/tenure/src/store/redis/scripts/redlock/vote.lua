@@ -16,16 +16,11 @@
 -- Except for the first reply, nothing was changed, except that a ttl above 30000 is recorded as one
 -- that leases may have: a node that restarts has no vote for 30 s, and its clients must know if
 -- that is too short.
---
--- Any two majorities share a node, and that node has accepted both blocks, the later one above the
--- earlier. So the fences of a majority are unique and increase, whatever clocks and messages do, as
--- long as no node loses its fence. A node that may lose it always goes by its clock instead: it
--- grants nothing far above its clock and nothing far below it, and is not asked for a while after a
--- restart. By then the clock has passed everything it can have granted.
 --@include whole.lua
 --@include redlock/stored_fence.lua
 --@include redlock/keep_longest.lua
 --@include LAYOUT/lock.lua
+--@include redlock/cast_vote.lua
 
 local ttl, latest, first = whole(ARGV[2]), whole(ARGV[3]), whole(ARGV[4])
 local fences, below, above = whole(ARGV[5]), whole(ARGV[6]), whole(ARGV[7])
@@ -52,44 +47,14 @@ local stored, trouble = stored_fence(KEYS[2])
 if trouble then
   return trouble
 end
-local floor = stored or 0
-if not stored or ARGV[8] == 'always' then
-  floor = math.max(floor, now - below)
-end
-local last = first + fences - 1
-local far = last > now + above
-
-local function grant()
-  keep_fence(KEYS[2], last)
-  if meta then
-    redis.call('DEL', meta)
-    redis.call('HSET', meta, 'lease', ARGV[1], unpack(ARGV, 9))
-    redis.call('PEXPIRE', meta, ttl)
-  end
-  return 1
-end
-
 if long then
   keep_longest(KEYS[#KEYS], ttl)
 end
--- Most votes find the lock free and propose a high enough block: for those every command counts.
-if first > floor and not far and take(KEYS[1], ARGV[1], ARGV[2]) then
-  return grant()
+local reply = cast_vote(KEYS[1], KEYS[2], ARGV[1], ttl, first, first + fences - 1, stored, now,
+  below, above, ARGV[8] == 'always')
+if reply == 1 and meta then
+  redis.call('DEL', meta)
+  redis.call('HSET', meta, 'lease', ARGV[1], unpack(ARGV, 9))
+  redis.call('PEXPIRE', meta, ttl)
 end
-local found, refusal = holder_at(KEYS[1])
-if refusal then
-  return refusal
-end
-if found and found ~= ARGV[1] then
-  return {'busy', found, redis.call('PTTL', KEYS[1]), string.format('%.0f', floor)}
-end
-if not (found and stored == last) then -- otherwise this is the same vote repeated
-  if first <= floor then
-    return {'stale', string.format('%.0f', floor)}
-  end
-  if far then
-    return {'far', string.format('%.0f', now)}
-  end
-end
-put(KEYS[1], ARGV[1], ttl)
-return grant()
+return reply
