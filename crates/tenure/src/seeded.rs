@@ -191,6 +191,8 @@ bugs! {
     RedlockBatchVotesForNobody = "redlock-batch-votes-for-nobody",
     /// leases that are released together are released whichever lease has the lock
     RedlockBatchReleasesAll = "redlock-batch-releases-all",
+    /// a waiter of a Redlock sleeps as if those ahead of it could not hang
+    RedlockWaiterSleeps = "redlock-waiter-sleeps",
     /// a node accepts a block that is not above its fence
     RedlockStaleBallotAccepted = "redlock-stale-ballot-accepted",
     /// a lease counts from the majority's answer, not from the question

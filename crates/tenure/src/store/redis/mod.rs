@@ -11,7 +11,8 @@ pub use self::script::Script;
 pub use self::value::Value;
 pub(crate) use self::vote::SentVote;
 pub(crate) use self::vote_request::{
-    Ballot, ClockBounds, NodeReleaseReply, PlaceAfter, ReleaseRequest, Vote, VoteRequest,
+    Ballot, ClockBounds, NodeReleaseReply, OFFER_PREFIX, PlaceAfter, ReleaseRequest, Vote,
+    VoteRequest,
 };
 
 mod acquire;

@@ -197,6 +197,7 @@ parts! {
     "redlock/stored_fence.lua",
     "redlock/keep_longest.lua",
     "redlock/cast_vote.lua",
+    "redlock/vote_for_one.lua",
     // Before what it includes itself.
     "redisson/lock.lua",
     "redisson/lease_at.lua",

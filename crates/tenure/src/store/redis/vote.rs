@@ -37,6 +37,14 @@ impl RedisStore {
         self.channels.set_own(client);
     }
 
+    /// A node of a Redlock stores the fence of each lock: a key that is refused is not a counter that
+    /// all locks share.
+    pub(crate) fn has_fence_for_each_lock(&self) {
+        if let Ok(node) = self.routes.any() {
+            node.server.wants_one_slot();
+        }
+    }
+
     /// The connection to this node for a request from the caller's own task.
     pub(crate) fn caller_connection(&self) -> Option<Arc<Connection>> {
         self.routes.any().ok()?.caller_connection()

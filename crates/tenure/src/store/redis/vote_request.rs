@@ -14,7 +14,7 @@ use crate::store::{Attempt, Busy, Failure, InFlight, LeaseSpec};
 pub(super) const WAITERS: &str = "waiters";
 
 /// What stands before the lease id of a waiter for whom a node keeps its vote.
-pub(super) const OFFER: &str = "tenure:offer:";
+pub(crate) const OFFER_PREFIX: &str = "tenure:offer:";
 
 /// A block of fences that is proposed to all nodes.
 #[derive(Clone, Copy, Debug)]

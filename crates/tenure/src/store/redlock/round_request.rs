@@ -193,6 +193,7 @@ mod tests {
         let busy = Busy {
             holder: LeaseId::new("another"),
             remaining: None,
+            ask_after: None,
         };
         Ok(Vote::Busy(busy, 7))
     }

@@ -136,7 +136,11 @@ impl VoteCount {
             .busy
             .iter()
             .max_by_key(|busy| self.nodes_of(&busy.holder).len());
-        most.cloned()
+        most.map(|most| Busy {
+            // A node whose list lacks those ahead only makes a waiter ask early.
+            ask_after: self.busy.iter().filter_map(|busy| busy.ask_after).min(),
+            ..most.clone()
+        })
     }
 
     /// How long a lease still lasts on each node that has it, the longest first. No expiry: `None`,
@@ -169,6 +173,7 @@ mod tests {
         let busy = Busy {
             holder: LeaseId::new(holder),
             remaining: Some(Duration::from_millis(left_ms)),
+            ask_after: None,
         };
         Vote::Busy(busy, 7)
     }

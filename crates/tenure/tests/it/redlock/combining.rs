@@ -2,14 +2,14 @@
 //!
 //! The replies are held while the callers ask: the first requests are sent at once, and the others
 //! wait for the next call. The test's own runtime has one thread, so that all have asked after one
-//! round.
+//! round. The clients are patient: a connection is not given up while its replies are held.
 
 use tenure::{Error, ErrorKind, Guard, Redlock, Released};
 use tenure_testkit::RedlockNodes;
 use tokio::task::JoinHandle;
 
 use super::{connect, count, has};
-use crate::stage::soon;
+use crate::stage::{ms, soon};
 
 const CALLERS: usize = 40;
 const NODES: usize = 3;
@@ -101,8 +101,8 @@ async fn a_forbidden_lock_fails_alone() {
     let urls = urls
         .iter()
         .map(|url| url.replace("redis://", "redis://worker:pw@"));
-    let client = Redlock::connect(urls).await.unwrap();
-    warm(&client).await;
+    let client = patient(urls).await;
+    warm(&nodes, &client).await;
     for node in nodes.nodes() {
         // All but the lock with the number 7.
         let rules = ["resetkeys", "~lock-[^7]", "~lock-??", "~tenure:*"];
@@ -234,19 +234,28 @@ fn proxied() -> RedlockNodes {
 
 async fn nodes_and_client() -> (RedlockNodes, Redlock) {
     let nodes = proxied();
-    let client = connect(&nodes).await;
-    warm(&client).await;
+    let client = patient(nodes.urls()).await;
+    warm(&nodes, &client).await;
     (nodes, client)
 }
 
-/// The nodes know the scripts, and every name has a fence.
-async fn warm(client: &Redlock) {
+async fn patient(urls: impl IntoIterator<Item = String>) -> Redlock {
+    let client = Redlock::builder(urls)
+        .response_timeout(ms(5_000))
+        .unreachable_after(ms(30_000));
+    client.connect().await.unwrap()
+}
+
+/// The nodes know the scripts, every name has a fence, and all locks are free again.
+async fn warm(nodes: &RedlockNodes, client: &Redlock) {
     for caller in 0..CALLERS {
         let guard = client.lock(name(caller)).acquire().await.unwrap();
         guard.release().await.unwrap();
     }
-    let asking = ask(client).await;
-    drop(all(asking).await);
+    for guard in all(ask(client).await).await {
+        guard.unwrap().unwrap().release().await.unwrap();
+    }
+    are_clean(nodes).await;
 }
 
 fn hold(nodes: &RedlockNodes) {

@@ -10,7 +10,7 @@ use super::{connect, count, has_votes};
 use crate::stage::{ms, soon};
 
 const WAITERS: &str = "tenure:waiters:{n}";
-/// Far below the ttl of ten seconds, after which a waiter asks in any case.
+/// Far below the ten seconds, a third of the ttl, after which a waiter would ask in any case.
 const IN_TIME: Duration = ms(4_000);
 
 type Waiting = JoinHandle<Guard>;
@@ -21,7 +21,14 @@ async fn waiters_get_the_lock_in_the_order_in_which_they_came() {
     let guard = hold(&nodes, &connect(&nodes).await).await;
     let mut waiting = Vec::new();
     for number in 1..=4 {
-        waiting.push(wait(&connect(&nodes).await));
+        let lock = connect(&nodes).await.lock("n");
+        // Metadata makes no difference.
+        let lock = if number == 2 {
+            lock.meta("a", "b")
+        } else {
+            lock
+        };
+        waiting.push(tokio::spawn(async move { lock.acquire().await.unwrap() }));
         has_waiters(&nodes, number).await;
     }
     let mut fence = guard.fence();
@@ -80,6 +87,47 @@ async fn a_first_waiter_that_hangs_is_passed_over() {
     assert!(begun.elapsed() < IN_TIME, "{:?}", begun.elapsed());
     assert!(guard.is_valid());
     first.abort();
+}
+
+/// The same if the first two hang, so that nobody who answers was told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_waiters_that_hang_are_passed_over() {
+    let nodes = RedlockNodes::builder().proxied().start();
+    let hanging = [connect(&nodes).await, connect(&nodes).await];
+    let urls = nodes.nodes().iter().map(tenure_testkit::RedisServer::url);
+    let urls: Vec<_> = urls.collect();
+    let a = Redlock::connect(&urls).await.unwrap();
+    let guard = hold(&nodes, &a).await;
+    let mut hung = Vec::new();
+    for (number, client) in (1..).zip(&hanging) {
+        hung.push(wait(client));
+        has_waiters(&nodes, number).await;
+    }
+    let third = wait(&Redlock::connect(&urls).await.unwrap());
+    has_waiters(&nodes, 3).await;
+    (0..3).for_each(|node| nodes.proxy(node).black_hole());
+    guard.release().await.unwrap();
+    let begun = Instant::now();
+    let guard = third.await.unwrap();
+    assert!(begun.elapsed() < IN_TIME, "{:?}", begun.elapsed());
+    assert!(guard.is_valid());
+    hung.iter().for_each(JoinHandle::abort);
+}
+
+/// Without a release that would wake them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_join_a_list_that_was_lost() {
+    let nodes = RedlockNodes::start();
+    let guard = hold(&nodes, &connect(&nodes).await).await;
+    let waiting = [wait(&connect(&nodes).await), wait(&connect(&nodes).await)];
+    has_waiters(&nodes, 2).await;
+    for node in nodes.nodes() {
+        node.client().command(&["DEL", WAITERS]);
+    }
+    has_waiters(&nodes, 2).await;
+    waiting.iter().for_each(JoinHandle::abort);
+    drop(guard);
+    is_clean(&nodes).await;
 }
 
 /// A list that is lost, or is something else, makes all ask at once, as without it.

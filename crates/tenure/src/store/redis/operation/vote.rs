@@ -1,14 +1,22 @@
 //! Requests the vote of one node of a Redlock.
 
 use super::description::{Operation, Rejection, ScriptReply, ServerContext};
+use std::time::Duration;
+
 use super::reply::{not_a_lock, number, time_left};
 use crate::layout::Layout;
 use crate::lease::LeaseId;
 use crate::name::LockName;
+use crate::seeded::{Bug, bug};
 use crate::store::redis::node_state::{LONGEST_TTL, VOTE_DELAY_MIN};
 use crate::store::redis::script_call::ScriptCall;
-use crate::store::redis::vote_request::{Ballot, ClockBounds, OFFER, Vote, WAITERS};
+use crate::store::redis::vote_request::{Ballot, ClockBounds, OFFER_PREFIX, Vote, WAITERS};
 use crate::store::{Attempt, Busy, Failure};
+
+/// How long a waiter sleeps at most for each that is ahead of it, and once more.
+const ASK_INTERVAL: Duration = Duration::from_millis(250);
+/// How many are taken to be ahead of it if the node has no list.
+const AHEAD_UNKNOWN: u64 = 7;
 
 pub(in crate::store::redis) struct RequestVote<'a> {
     pub(in crate::store::redis) attempt: &'a Attempt,
@@ -20,9 +28,17 @@ impl RequestVote<'_> {
     /// Whether it also joins the waiters of the node if the lock is busy. Not in Redisson's layout,
     /// where waiters of other libraries would never be first.
     fn waits(&self, layout: Layout) -> bool {
-        let held = &self.attempt.held;
-        let is_plain = !held.has_meta && held.ttl <= VOTE_DELAY_MIN;
-        self.attempt.queue && is_plain && layout == Layout::Native
+        self.attempt.queue && layout == Layout::Native
+    }
+
+    /// How long a waiter sleeps at most: the longer, the more are ahead of it in the node's list. So if
+    /// some of them hang, the next one asks soon, and a long list costs little.
+    fn ask_after(&self, reply: &ScriptReply) -> Option<Duration> {
+        let parts = reply.value.as_array().unwrap_or_default();
+        let ahead = parts.get(4).and_then(number).unwrap_or(AHEAD_UNKNOWN);
+        let turns = u32::try_from(ahead).unwrap_or(u32::MAX).saturating_add(1);
+        let waits = self.waits(reply.layout) && !bug(Bug::RedlockWaiterSleeps);
+        waits.then(|| ASK_INTERVAL.saturating_mul(turns))
     }
 }
 
@@ -74,8 +90,9 @@ impl Operation for RequestVote<'_> {
                 let holder = part(1)?.lossy().ok_or_else(unexpected)?;
                 let busy = Busy {
                     // It is about to be the waiter's to whom it was offered.
-                    holder: LeaseId::new(holder.strip_prefix(OFFER).unwrap_or(&holder)),
+                    holder: LeaseId::new(holder.strip_prefix(OFFER_PREFIX).unwrap_or(&holder)),
                     remaining: time_left(part(2)?),
+                    ask_after: self.ask_after(reply),
                 };
                 Ok(Vote::Busy(busy, number(3)?))
             }
