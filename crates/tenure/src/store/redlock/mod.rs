@@ -452,8 +452,6 @@ impl Store for RedlockStore {
         release::release_on_caller(&self.shared, lease, place)
     }
 
-    /// There is no queue across several nodes: if another process is subscribed, any waiter may get
-    /// the lock.
     fn fences_max(&self) -> u32 {
         FENCES_MAX
     }
