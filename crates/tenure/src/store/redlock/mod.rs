@@ -99,7 +99,9 @@ impl RedlockStore {
         let first = nodes.first();
         let response_timeout =
             first.map_or(RESPONSE_TIMEOUT_DEFAULT, |node| node.response_timeout());
-        nodes.iter().for_each(|node| node.has_fence_for_each_lock());
+        for node in &nodes {
+            node.has_fence_for_each_lock();
+        }
         let nodes = nodes.into_iter().enumerate();
         let nodes: Vec<_> = nodes
             .map(|(index, store)| Arc::new(RedlockNode::new(store, index, Arc::clone(&ages))))
