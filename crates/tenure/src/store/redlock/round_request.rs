@@ -189,13 +189,13 @@ mod tests {
         RoundRequest::new(&attempt, ballot, (VoteCount::new(nodes, nodes), nodes))
     }
 
-    fn busy() -> Result<Vote, Failure> {
+    fn busy() -> Vote {
         let busy = Busy {
             holder: LeaseId::new("another"),
             remaining: None,
             ask_after: None,
         };
-        Ok(Vote::Busy(busy, 7))
+        Vote::Busy(busy, 7)
     }
 
     fn no_reply() -> Failure {
@@ -210,7 +210,7 @@ mod tests {
         let context = Context::from_waker(&waker);
         assert!(request.poll_decided(&context).is_pending());
         request.voted(4, Ok(Vote::Granted));
-        request.voted(0, busy());
+        request.voted(0, Ok(busy()));
         request.voted(1, Ok(Vote::Granted));
         assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
         request.voted(3, Ok(Vote::Granted));
@@ -231,7 +231,7 @@ mod tests {
             request.voted(node, Ok(Vote::Granted));
         }
         assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
-        request.voted(2, busy());
+        request.voted(2, Ok(busy()));
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         assert!(request.poll_answered(&context).is_ready());
         assert!(request.poll_decided(&context).is_pending());
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_vote_without_a_reply_may_still_arrive() {
         let request = request(3);
-        request.voted(0, busy());
+        request.voted(0, Ok(busy()));
         request.voted(1, Err(no_reply()));
         let in_flight = InFlight {
             connection: None,
